@@ -1,0 +1,1 @@
+//! Workloads that create and fix GPU memory problems.

@@ -1,0 +1,187 @@
+//! What a channel holds, as plain values: devices, segments, blocks, events.
+//!
+//! Enumerations read from a channel keep values they do not know ([`BlockState::Unknown`] and so on), so that an
+//! older reader shows what a newer publisher wrote instead of refusing it.
+
+/// A string of the channel's string table. `StringId(0)` is the empty string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StringId(pub u32);
+
+/// Where a device's memory comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A CUDA device, joined to NVML by its UUID.
+    #[default]
+    Cuda,
+    /// The simulated device. Every view labels it SIMULATED.
+    Simulated,
+    /// A kind newer than this reader.
+    Unknown(u8),
+}
+
+/// A device as its publisher describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// The UUID's 16 bytes, as in `cuDeviceGetUuid`. The only key by which a device is joined to NVML.
+    pub uuid: [u8; 16],
+    /// CUDA or simulated.
+    pub kind: DeviceKind,
+    /// The publisher's own number for it (`CUDA_VISIBLE_DEVICES` renumbers): a label, never a key.
+    pub ordinal: u32,
+    /// Total memory in bytes as the publisher sees it.
+    pub total: u64,
+    /// Bytes of the smallest physical chunk (2 MiB on current cards).
+    pub granularity: u64,
+    /// The publisher's budget on this device in bytes; 0 means none.
+    pub budget: u64,
+    /// Marketing name.
+    pub name: String,
+}
+
+/// Which of a device's pools a segment or block belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u8);
+
+impl PoolId {
+    /// Requests up to 1 MiB.
+    pub const SMALL: PoolId = PoolId(0);
+    /// Everything larger.
+    pub const LARGE: PoolId = PoolId(1);
+}
+
+/// How a segment's memory was taken from the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// One `cuMemAlloc`.
+    #[default]
+    Plain,
+    /// A reserved address range with physical chunks mapped into it.
+    Virtual,
+    /// A kind newer than this reader.
+    Unknown(u8),
+}
+
+/// Memory taken from the driver as one address range. Its blocks tile it exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// First address.
+    pub addr: u64,
+    /// Bytes of address range.
+    pub size: u64,
+    /// Bytes of physical memory behind it: `size` for plain segments, at most `size` for virtual ones.
+    pub mapped: u64,
+    /// Index into the channel's devices.
+    pub device: u8,
+    /// Pool whose requests it serves.
+    pub pool: PoolId,
+    /// Plain or virtual.
+    pub kind: SegmentKind,
+    /// The stream it was taken for (a raw `CUstream`, 0 is the default stream).
+    pub stream: u64,
+    /// Bytes per physical chunk; 0 for plain segments.
+    pub chunk: u64,
+    /// When it was taken: nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Tag of the request that took it.
+    pub tag: StringId,
+}
+
+/// What a block is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BlockState {
+    /// In the cache, ready for reuse (PyTorch: `inactive`).
+    #[default]
+    Free,
+    /// Held by the program (PyTorch: `active_allocated`).
+    Allocated,
+    /// Freed by the program, still in use by queued GPU work (PyTorch: `active_pending_free`).
+    PendingFree,
+    /// Address range without physical memory (virtual segments only).
+    Unmapped,
+    /// A state newer than this reader.
+    Unknown(u8),
+}
+
+/// A part of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes the program asked for; 0 unless allocated or pending.
+    pub requested: u64,
+    /// Stream it was last allocated on.
+    pub stream: u64,
+    /// What it is doing.
+    pub state: BlockState,
+    /// Index into the channel's devices.
+    pub device: u8,
+    /// Its segment's pool.
+    pub pool: PoolId,
+    /// Slot of its segment.
+    pub segment: u32,
+    /// Who allocated it; empty when free.
+    pub tag: StringId,
+    /// When it entered this state: nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick.
+    pub time: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// A block was handed to the program.
+    #[default]
+    Alloc,
+    /// The program freed a block.
+    Free,
+    /// A freed block's queued GPU work is done; it can be reused.
+    FreeCompleted,
+    /// Memory was taken from the driver.
+    SegmentAlloc,
+    /// Memory was given back to the driver.
+    SegmentFree,
+    /// Physical chunks were mapped into a virtual segment.
+    SegmentMap,
+    /// Physical chunks were unmapped from a virtual segment.
+    SegmentUnmap,
+    /// The cache was released to the driver; `size` is what came free.
+    CacheRelease,
+    /// Free holes were joined by remapping; `size` is what is now contiguous.
+    Remap,
+    /// A request failed for want of memory; `requested` is what was asked.
+    OutOfMemory,
+    /// A request was retried after making room.
+    Retry,
+    /// A mark of the program's own, named by `tag` ("forward", "step 12").
+    Mark,
+    /// A kind newer than this reader.
+    Unknown(u8),
+}
+
+/// One entry of the event ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Position since the channel began, from 0. Gaps are lost events.
+    pub index: u64,
+    /// Nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick.
+    pub time: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// Index into the channel's devices.
+    pub device: u8,
+    /// Pool it happened in.
+    pub pool: PoolId,
+    /// Address, where there is one.
+    pub addr: u64,
+    /// Bytes (rounded).
+    pub size: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Stream.
+    pub stream: u64,
+    /// Who, or which mark.
+    pub tag: StringId,
+    /// Slot of the segment it happened in.
+    pub segment: u32,
+}

@@ -1,0 +1,117 @@
+//! What a reader hands out: plain values, cheap to clone, safe to keep.
+
+use std::sync::Arc;
+
+use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::stats::DeviceStats;
+
+/// Who publishes. Every field is a claim of the publisher's, checked where that is possible.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Process id in the publisher's own pid namespace: a label.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22); tells a reused pid from the real one.
+    pub start_time: u64,
+    /// The kernel's boot id; a file of another boot is dead whatever its lock says.
+    pub boot_id: [u8; 16],
+    /// Inode of the publisher's pid namespace.
+    pub pid_namespace: u64,
+    /// The publisher's user, from the file's owner.
+    pub uid: u32,
+    /// When the channel was made: nanoseconds since 1970.
+    pub created_realtime: u64,
+    /// The same moment on `CLOCK_MONOTONIC`, to place the times of blocks and events.
+    pub created_monotonic: u64,
+    /// Program name.
+    pub program: String,
+    /// Job label; empty when not set.
+    pub job: String,
+    /// Rank in a distributed job (`RANK`).
+    pub rank: Option<u32>,
+    /// Rank on this machine (`LOCAL_RANK`).
+    pub local_rank: Option<u32>,
+    /// Number of ranks (`WORLD_SIZE`).
+    pub world_size: Option<u32>,
+}
+
+/// Whether the publisher lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// The file's lock is held.
+    #[default]
+    Alive,
+    /// The lock is free and the publisher said goodbye.
+    Closed,
+    /// The lock is free and it did not: killed, crashed, or powered off. The file is its black box.
+    Died,
+}
+
+/// One segment with its blocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SegmentMap {
+    /// The slot it is published in; stable while it lives.
+    pub slot: u32,
+    /// The segment.
+    pub segment: Segment,
+    /// Its blocks by address. They tile the segment exactly when `complete`.
+    pub blocks: Arc<[Block]>,
+    /// False when some of its blocks are untracked or could not be read consistently; what is shown is then the part that is known.
+    pub complete: bool,
+}
+
+/// One device with its figures and segments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceMap {
+    /// The device.
+    pub device: Device,
+    /// Its figures. `None` when no consistent set could be read.
+    pub stats: Option<DeviceStats>,
+    /// Its segments by address.
+    pub segments: Vec<Arc<SegmentMap>>,
+}
+
+impl DeviceMap {
+    /// Every block, segment by segment, in address order.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.segments.iter().flat_map(|s| s.blocks.iter())
+    }
+}
+
+/// The newest state a reader has seen. Cloning it copies pointers, not blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Who publishes.
+    pub identity: Arc<Identity>,
+    /// Whether it lives.
+    pub life: Life,
+    /// Its devices, in the publisher's order.
+    pub devices: Vec<DeviceMap>,
+    /// Events published so far.
+    pub event_count: u64,
+    /// Events overwritten before this reader saw them.
+    pub events_lost: u64,
+    /// Blocks that did not fit into the block table.
+    pub untracked_blocks: u64,
+    /// Bytes of those.
+    pub untracked_bytes: u64,
+    /// When this was read: nanoseconds of `CLOCK_MONOTONIC`.
+    pub read_at: u64,
+    /// Strings by id; `strings[0]` is empty.
+    pub strings: Arc<[Arc<str>]>,
+}
+
+impl Snapshot {
+    /// The text of a string id; empty when the id is not (yet) known.
+    pub fn string(&self, id: StringId) -> &str {
+        self.strings.get(id.0 as usize).map_or("", |s| s)
+    }
+}
+
+/// New events of one pass, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// The events.
+    pub events: Vec<Event>,
+    /// How many were overwritten before they could be read, since the pass before.
+    pub lost: u64,
+}

@@ -1,0 +1,132 @@
+//! The scalars of a device, under PyTorch's names (`torch.cuda.memory_stats()`).
+
+/// One figure over time. `freed` is not stored: it is `allocated - current`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Now.
+    pub current: u64,
+    /// Highest `current` so far.
+    pub peak: u64,
+    /// Sum of all increases.
+    pub allocated: u64,
+}
+
+impl Stat {
+    /// Sum of all decreases.
+    pub fn freed(&self) -> u64 {
+        self.allocated.wrapping_sub(self.current)
+    }
+
+    /// Counts an increase.
+    #[inline]
+    pub fn add(&mut self, n: u64) {
+        self.current += n;
+        self.allocated += n;
+        self.peak = self.peak.max(self.current);
+    }
+
+    /// Counts a decrease.
+    #[inline]
+    pub fn sub(&mut self, n: u64) {
+        self.current = self.current.wrapping_sub(n);
+    }
+}
+
+/// The nine figures PyTorch keeps per pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Blocks held by the program.
+    pub allocation: Stat,
+    /// Blocks held by the program or waiting for the GPU.
+    pub active: Stat,
+    /// Bytes the program asked for.
+    pub requested_bytes: Stat,
+    /// Bytes of blocks held by the program (after rounding).
+    pub allocated_bytes: Stat,
+    /// Bytes of blocks held by the program or waiting for the GPU.
+    pub active_bytes: Stat,
+    /// Segments taken from the driver.
+    pub segment: Stat,
+    /// Bytes of physical memory taken from the driver.
+    pub reserved_bytes: Stat,
+    /// Free blocks that live neighbours pin in their segment.
+    pub inactive_split: Stat,
+    /// Bytes of those.
+    pub inactive_split_bytes: Stat,
+}
+
+/// The order in which a pool's nine figures lie in the channel: the five that every request changes come first.
+pub(crate) const POOL_STATS: usize = 9;
+/// How many of them every request changes.
+pub(crate) const HOT_STATS: usize = 5;
+
+impl PoolStats {
+    pub(crate) fn array(&self) -> [&Stat; POOL_STATS] {
+        [
+            &self.allocation,
+            &self.active,
+            &self.requested_bytes,
+            &self.allocated_bytes,
+            &self.active_bytes,
+            &self.segment,
+            &self.reserved_bytes,
+            &self.inactive_split,
+            &self.inactive_split_bytes,
+        ]
+    }
+
+    pub(crate) fn array_mut(&mut self) -> [&mut Stat; POOL_STATS] {
+        [
+            &mut self.allocation,
+            &mut self.active,
+            &mut self.requested_bytes,
+            &mut self.allocated_bytes,
+            &mut self.active_bytes,
+            &mut self.segment,
+            &mut self.reserved_bytes,
+            &mut self.inactive_split,
+            &mut self.inactive_split_bytes,
+        ]
+    }
+}
+
+/// Everything counted on one device: both pools, the peaks of their sum, and the scalars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Requests up to 1 MiB.
+    pub small: PoolStats,
+    /// Everything larger.
+    pub large: PoolStats,
+    /// Peaks of small + large, in the order of [`PoolStats`]'s fields; use [`DeviceStats::all`].
+    pub all_peaks: [u64; POOL_STATS],
+    /// Requests that succeeded only after room was made.
+    pub num_alloc_retries: u64,
+    /// Requests that failed.
+    pub num_ooms: u64,
+    /// Times all streams were waited for.
+    pub num_sync_all_streams: u64,
+    /// Calls that took memory from the driver.
+    pub num_device_alloc: u64,
+    /// Calls that gave memory back.
+    pub num_device_free: u64,
+}
+
+impl DeviceStats {
+    /// Both pools together, with the peaks of the sum (which are not the sum of the peaks).
+    pub fn all(&self) -> PoolStats {
+        let mut all = PoolStats::default();
+        let parts = self.small.array().into_iter().zip(self.large.array());
+        for ((sum, (small, large)), peak) in all.array_mut().into_iter().zip(parts).zip(self.all_peaks) {
+            sum.current = small.current.wrapping_add(large.current);
+            sum.allocated = small.allocated.wrapping_add(large.allocated);
+            sum.peak = peak;
+        }
+        all
+    }
+
+    /// Bytes taken from the driver and not held by the program: reserved - allocated.
+    pub fn cached_bytes(&self) -> u64 {
+        let all = self.all();
+        all.reserved_bytes.current.saturating_sub(all.allocated_bytes.current)
+    }
+}

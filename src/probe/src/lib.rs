@@ -1,0 +1,5 @@
+//! What the driver and the kernel say about GPU memory, seen from outside.
+
+mod types;
+
+pub use types::*;

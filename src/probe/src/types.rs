@@ -1,0 +1,180 @@
+//! What the probe reports, as plain values. A figure that is not available says why; it is never 0.
+
+/// A figure, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Reading<T> {
+    /// The figure.
+    Value(T),
+    /// Not asked yet.
+    #[default]
+    Pending,
+    /// The driver or card does not offer it.
+    NotSupported,
+    /// Only with more rights.
+    NoPermission,
+    /// The query failed; the text is the driver's.
+    Failed(String),
+}
+
+impl<T> Reading<T> {
+    /// The figure, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Reading::Value(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+/// Device memory in bytes. `used + reserved + free == total` (NVML memory v2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// All of it.
+    pub total: u64,
+    /// Held by processes (and, on drivers without the v2 call, by the driver too).
+    pub used: u64,
+    /// Held by the driver and firmware for themselves.
+    pub reserved: u64,
+    /// Available.
+    pub free: u64,
+}
+
+/// How a process uses a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProcessKind {
+    /// Listed as a compute process.
+    Compute,
+    /// Listed as a graphics process.
+    Graphics,
+    /// Listed as both.
+    Both,
+}
+
+/// A process as NVML lists it for one GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuProcess {
+    /// Process id in the namespace NVML answers in (the host's, as a rule).
+    pub pid: u32,
+    /// Compute, graphics or both.
+    pub kind: ProcessKind,
+    /// Bytes on this GPU, managed memory not included. NVML cannot tell under some drivers and in some containers.
+    pub used: Reading<u64>,
+    /// MIG instance it runs in.
+    pub mig: Option<u32>,
+}
+
+/// Whether a GPU answers.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum GpuState {
+    /// It answers.
+    #[default]
+    Present,
+    /// It fell off the bus or needs a reset; the text is the driver's. The figures are the last known.
+    Lost(String),
+}
+
+/// A MIG device of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MigDevice {
+    /// Its index on the parent.
+    pub index: u32,
+    /// Its own UUID text.
+    pub uuid: String,
+    /// Profile or name.
+    pub name: String,
+    /// Its memory.
+    pub memory: Reading<Memory>,
+}
+
+/// One GPU, as NVML sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gpu {
+    /// NVML's index.
+    pub index: u32,
+    /// UUID as 16 bytes, the key that joins it to channels.
+    pub uuid: Option<[u8; 16]>,
+    /// Marketing name.
+    pub name: String,
+    /// PCI bus id.
+    pub pci: String,
+    /// Whether it answers.
+    pub state: GpuState,
+    /// Memory v2 where the driver has it.
+    pub memory: Reading<Memory>,
+    /// GPU memory is the host's memory (GB10 and the like): `memory` then comes from the host.
+    pub shared_with_host: bool,
+    /// Percent of time a kernel ran.
+    pub utilization: Reading<u32>,
+    /// Percent of time memory was read or written.
+    pub memory_utilization: Reading<u32>,
+    /// Degrees Celsius.
+    pub temperature: Reading<u32>,
+    /// Milliwatts now.
+    pub power: Reading<u32>,
+    /// Milliwatts allowed.
+    pub power_limit: Reading<u32>,
+    /// Bytes per second from host to device.
+    pub pcie_rx: Reading<u64>,
+    /// Bytes per second from device to host.
+    pub pcie_tx: Reading<u64>,
+    /// Processes on it, by pid.
+    pub processes: Reading<Vec<GpuProcess>>,
+    /// MIG devices; empty when MIG is off.
+    pub mig: Vec<MigDevice>,
+}
+
+/// Why NVML is not there. Decides whether the dashboard may simulate (only on [`NvmlState::Missing`]).
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum NvmlState {
+    /// Still loading (14 ms for the library, 7 ms for the first device).
+    #[default]
+    Starting,
+    /// It answers.
+    Ready,
+    /// No `libnvidia-ml.so.1` on this machine.
+    Missing,
+    /// The library is there and fails: driver not loaded, version mismatch, no permission. Text of error and what to check.
+    Failed {
+        /// NVML's error.
+        error: String,
+        /// What the user can do.
+        hint: String,
+    },
+}
+
+/// One sample of everything NVML says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NvmlSample {
+    /// Whether NVML answers.
+    pub state: NvmlState,
+    /// Driver version.
+    pub driver: Option<String>,
+    /// Highest CUDA version of the driver, as (major, minor).
+    pub cuda: Option<(u32, u32)>,
+    /// The GPUs by NVML index.
+    pub gpus: Vec<Gpu>,
+}
+
+/// A process as the kernel describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id in our namespace.
+    pub pid: u32,
+    /// User name, or the number when it has no name.
+    pub user: String,
+    /// Command line, cleaned of control characters, at most 512 characters.
+    pub command: String,
+    /// Start time in clock ticks since boot.
+    pub start_time: u64,
+    /// Host memory resident, bytes.
+    pub rss: u64,
+}
+
+/// The host's memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostMemory {
+    /// All of it.
+    pub total: u64,
+    /// What a new program could have (`MemAvailable`).
+    pub available: u64,
+}

@@ -1,0 +1,1 @@
+//! A libcuda.so for tests: the driver calls gpumem uses, in host memory.

@@ -1,0 +1,1 @@
+//! A libnvidia-ml.so for tests: several GPUs, lost GPUs, failing initialisation.
