@@ -1,0 +1,290 @@
+//! What a running demo says on stdout and hears on stdin.
+//!
+//! Out: one JSON object a line ([`Line`]), each with `"schema":"gpumem-demo/1"`, the demo's name and a `"type"`:
+//! `start` once, then `step` lines, `notice` for what was heard and not understood, and as the last line either
+//! `result` or `error`. A demo that is told to quit, loses its parent or is stopped by a signal ends without a result.
+//! Within one schema number fields are only ever added, so a reader ignores those it does not know.
+//!
+//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`. End of input means that the parent is gone.
+
+use serde::{Deserialize, Serialize};
+
+/// The schema every line names. A reader refuses other ones.
+pub const SCHEMA: &str = "gpumem-demo/1";
+
+/// Longest line that is read, in bytes, in either direction.
+pub const MAX_LINE: usize = 64 * 1024;
+
+/// One line of a demo's output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The demo's name as in [`crate::list`].
+    pub demo: String,
+    /// What the line says.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// The kinds of lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Body {
+    /// First line: what the demo runs on.
+    Start(Start),
+    /// A step has been done.
+    Step(Box<Step>),
+    /// A line of input was not understood or came at the wrong time. The demo goes on.
+    Notice {
+        /// What was wrong with it and what would be right.
+        message: String,
+    },
+    /// Last line of a demo that ran to its end.
+    Result {
+        /// How it ended.
+        result: Outcome,
+    },
+    /// Last line of a demo that could not go on.
+    Error {
+        /// What failed and what the user can do.
+        message: String,
+        /// The exit code that follows.
+        exit_code: u8,
+    },
+}
+
+/// What a demo runs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    /// The demo's process id, by which its channel is found.
+    pub pid: u32,
+    /// Path of the channel it publishes; `None` when publishing did not work or was not wanted.
+    pub channel: Option<String>,
+    /// The device's marketing name.
+    pub device: String,
+    /// True on the simulated device: whoever shows a figure of this run labels it SIMULATED.
+    pub simulated: bool,
+    /// Bytes of device memory the demo will not exceed.
+    pub budget: u64,
+    /// Number of steps; 0 means it runs until told to quit.
+    pub steps: u64,
+}
+
+/// A step that has been done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// Number of this step, from 1.
+    pub step: u64,
+    /// Number of steps in all; 0 means it runs until told to quit.
+    pub steps: u64,
+    /// Stable name of the step, e.g. `free-every-other`.
+    pub id: String,
+    /// One line for people.
+    pub title: String,
+    /// What was done and what it shows, in sentences.
+    pub detail: String,
+    /// The allocator's figures after the step.
+    pub stats: Stats,
+    /// What `fix NAME` accepts now; empty where there is nothing to choose.
+    pub choices: Vec<Choice>,
+    /// Whether every live block held its pattern when this step checked; `None` when it did not check.
+    pub verified: Option<bool>,
+    /// The request that failed in this step, if one did.
+    pub oom: Option<OutOfMemory>,
+    /// Within a training step: the bytes allocated at the end of each phase, in order.
+    pub phases: Vec<Phase>,
+}
+
+/// The allocator's figures, in bytes unless said otherwise. Terms are PyTorch's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// Bytes the program asked for and holds.
+    pub requested: u64,
+    /// Those after rounding.
+    pub allocated: u64,
+    /// Allocated, or freed with GPU work still queued on it.
+    pub active: u64,
+    /// Physical memory taken from the driver.
+    pub reserved: u64,
+    /// Reserved and not allocated.
+    pub cached: u64,
+    /// Highest `allocated` so far.
+    pub peak_allocated: u64,
+    /// Highest `reserved` so far.
+    pub peak_reserved: u64,
+    /// Largest free block.
+    pub largest_free: u64,
+    /// Sum of all free blocks.
+    pub free_total: u64,
+    /// 1 - largest free block / all free, from 0 to 1; `None` when nothing is free.
+    pub external_fragmentation: Option<f64>,
+    /// 1 - requested / allocated, from 0 to 1; `None` when nothing is allocated.
+    pub internal_fragmentation: Option<f64>,
+    /// Free memory of the whole device as its driver counts it; `None` when it could not be asked.
+    pub driver_free: Option<u64>,
+    /// Segments held (a count).
+    pub segments: u64,
+    /// Blocks held by the program (a count).
+    pub blocks: u64,
+    /// Requests that failed so far (a count).
+    pub ooms: u64,
+    /// Requests that succeeded only after room was made (a count).
+    pub retries: u64,
+}
+
+/// One fix that can be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What `fix NAME` takes.
+    pub name: String,
+    /// What it does and when it helps, in one line.
+    pub title: String,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Sum of all free blocks at that moment.
+    pub free_total: u64,
+    /// Largest free block at that moment.
+    pub largest_free: u64,
+    /// Bytes taken from the driver at that moment.
+    pub reserved: u64,
+    /// Bytes held by the program at that moment.
+    pub allocated: u64,
+    /// The whole report for people, with what would have helped.
+    pub report: String,
+}
+
+/// A phase of a training step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Phase {
+    /// `forward`, `backward` or `optimizer`.
+    pub name: String,
+    /// Bytes allocated when it ended.
+    pub allocated: u64,
+    /// Bytes reserved when it ended.
+    pub reserved: u64,
+}
+
+/// How a demo ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// The large request failed before the fix.
+    pub failed_before: Option<bool>,
+    /// It succeeded after the fix.
+    pub succeeded_after: Option<bool>,
+    /// The fix that was applied.
+    pub fix: Option<String>,
+    /// Every pattern that was checked was intact; `None` when the demo checks none.
+    pub patterns_verified: Option<bool>,
+    /// Words of memory that were compared with their pattern.
+    pub words_checked: u64,
+    /// Steps that were done.
+    pub steps_done: u64,
+    /// Bytes still reserved after the demo freed everything; anything but 0 is a leak.
+    pub reserved_at_end: u64,
+}
+
+impl Outcome {
+    /// Whether the demo showed what it promises. Decides the exit code.
+    pub fn as_promised(&self) -> bool {
+        self.failed_before != Some(false)
+            && self.succeeded_after != Some(false)
+            && self.patterns_verified != Some(false)
+            && self.reserved_at_end == 0
+    }
+}
+
+/// Why a line was not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// Longer than [`MAX_LINE`].
+    #[error("a line of {0} bytes is longer than the {MAX_LINE} of the protocol")]
+    TooLong(usize),
+    /// Not JSON, or JSON of another shape.
+    #[error("not a line of {SCHEMA}: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another schema.
+    #[error("schema {0:?}, expected {SCHEMA:?}: the demo and its reader are of different versions")]
+    Schema(String),
+    /// A command that does not exist.
+    #[error("unknown command {0:?}: say next, fix NAME or quit")]
+    Command(String),
+}
+
+impl Line {
+    /// A line of `demo`.
+    pub fn new(demo: &str, body: Body) -> Line {
+        Line {
+            schema: SCHEMA.to_owned(),
+            demo: demo.to_owned(),
+            body,
+        }
+    }
+
+    /// Reads one line. Texts in it are as the writer sent them: clean them before they reach a terminal.
+    ///
+    /// # Errors
+    /// When it is too long, no such JSON, or of another schema.
+    pub fn parse(line: &str) -> Result<Line, ParseError> {
+        if line.len() > MAX_LINE {
+            return Err(ParseError::TooLong(line.len()));
+        }
+        let value: serde_json::Value = serde_json::from_str(line)?;
+        match value.get("schema").and_then(|s| s.as_str()) {
+            Some(SCHEMA) => Ok(serde_json::from_value(value)?),
+            other => Err(ParseError::Schema(other.unwrap_or_default().to_owned())),
+        }
+    }
+}
+
+/// One line of input of a steered demo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Do the next step.
+    Next,
+    /// Apply the fix of this name.
+    Fix(String),
+    /// Free everything and end.
+    Quit,
+}
+
+impl Command {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// When it is no command; the message is for the sender.
+    pub fn parse(line: &str) -> Result<Command, ParseError> {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("next"), None, None) => Ok(Command::Next),
+            (Some("quit"), None, None) => Ok(Command::Quit),
+            (Some("fix"), Some(name), None) => Ok(Command::Fix(name.to_owned())),
+            _ => Err(ParseError::Command(line.trim().chars().take(80).collect())),
+        }
+    }
+}
+
+impl std::fmt::Display for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Command::Next => f.write_str("next"),
+            Command::Fix(name) => write!(f, "fix {name}"),
+            Command::Quit => f.write_str("quit"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+/// The bytes on the wire are an interface: a change here is a change of schema.
+#[test]
+fn a_step_line_is_these_bytes() {
+    let step = Step {
+        step: 3,
+        steps: 7,
+        id: "free-every-other".into(),
+        title: "Free every other block".into(),
+        stats: Stats {
+            allocated: 1 << 63,
+            external_fragmentation: Some(0.5),
+            ..Stats::default()
+        },
+        choices: vec![Choice {
+            name: "remap".into(),
+            title: "Join the holes".into(),
+        }],
+        ..Step::default()
+    };
+    let line = Line::new("fragmentation", Body::Step(Box::new(step)));
+    let text = serde_json::to_string(&line).unwrap();
+    assert_eq!(
+        text,
+        r#"{"schema":"gpumem-demo/1","demo":"fragmentation","type":"step","step":3,"steps":7,"id":"free-every-other","title":"Free every other block","detail":"","stats":{"requested":0,"allocated":9223372036854775808,"active":0,"reserved":0,"cached":0,"peak_allocated":0,"peak_reserved":0,"largest_free":0,"free_total":0,"external_fragmentation":0.5,"internal_fragmentation":null,"driver_free":null,"segments":0,"blocks":0,"ooms":0,"retries":0},"choices":[{"name":"remap","title":"Join the holes"}],"verified":null,"oom":null,"phases":[]}"#
+    );
+    assert_eq!(Line::parse(&text).unwrap(), line);
+}
+
+#[test]
+fn every_kind_of_line_survives_the_way() {
+    let outcome = Outcome {
+        failed_before: Some(true),
+        fix: Some("remap".into()),
+        ..Outcome::default()
+    };
+    for body in [
+        Body::Start(Start {
+            pid: 7,
+            device: "Simulated".into(),
+            simulated: true,
+            ..Start::default()
+        }),
+        Body::Notice {
+            message: "what?".into(),
+        },
+        Body::Result { result: outcome },
+        Body::Error {
+            message: "no device".into(),
+            exit_code: 3,
+        },
+    ] {
+        let line = Line::new("train", body);
+        assert_eq!(Line::parse(&serde_json::to_string(&line).unwrap()).unwrap(), line);
+    }
+}
+
+#[test]
+fn a_reader_takes_fields_it_does_not_know_and_misses_none_it_needs() {
+    let newer = r#"{"schema":"gpumem-demo/1","demo":"d","type":"step","step":1,"colour":"blue"}"#;
+    assert!(matches!(Line::parse(newer).unwrap().body, Body::Step(s) if s.step == 1));
+}
+
+#[test]
+fn foreign_lines_are_refused() {
+    let huge = format!(r#"{{"schema":"gpumem-demo/1","demo":"{}"}}"#, "x".repeat(MAX_LINE));
+    assert!(matches!(Line::parse(&huge), Err(ParseError::TooLong(_))));
+    assert!(matches!(Line::parse(r#"{"schema":"gpumem-demo/2"}"#), Err(ParseError::Schema(s)) if s == "gpumem-demo/2"));
+    assert!(matches!(Line::parse("[1,2]"), Err(ParseError::Schema(_))));
+    assert!(matches!(Line::parse("step 1"), Err(ParseError::Malformed(_))));
+    assert!(matches!(
+        Line::parse(r#"{"schema":"gpumem-demo/1","demo":"d"}"#),
+        Err(ParseError::Malformed(_))
+    ));
+}
+
+#[test]
+fn commands_are_read_as_they_are_written() {
+    for command in [Command::Next, Command::Quit, Command::Fix("remap".into())] {
+        assert_eq!(Command::parse(&command.to_string()).unwrap(), command);
+    }
+    for bad in ["", "fix", "next 3", "fix a b", "NEXT"] {
+        assert!(Command::parse(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn an_outcome_that_broke_its_promise_is_told_from_a_good_one() {
+    let good = Outcome {
+        failed_before: Some(true),
+        succeeded_after: Some(true),
+        ..Outcome::default()
+    };
+    assert!(good.as_promised());
+    assert!(
+        !Outcome {
+            succeeded_after: Some(false),
+            ..good.clone()
+        }
+        .as_promised()
+    );
+    assert!(
+        !Outcome {
+            failed_before: Some(false),
+            ..good.clone()
+        }
+        .as_promised()
+    );
+    assert!(
+        !Outcome {
+            patterns_verified: Some(false),
+            ..good.clone()
+        }
+        .as_promised()
+    );
+    assert!(
+        !Outcome {
+            reserved_at_end: 1,
+            ..good
+        }
+        .as_promised()
+    );
+}
