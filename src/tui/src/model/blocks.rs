@@ -1,0 +1,115 @@
+//! The block map of one process on one device, ready to draw.
+
+use std::sync::Arc;
+
+use gpumem_channel::{Block, SegmentMap, StringId};
+
+use super::process::ProcessId;
+
+/// Free blocks counted by size: bucket `i` holds sizes of `2^i` up to, not including, `2^(i+1)` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    /// Blocks per bucket.
+    pub count: [u32; 64],
+    /// Bytes per bucket.
+    pub bytes: [u64; 64],
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram {
+            count: [0; 64],
+            bytes: [0; 64],
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a block. Size 0 is nothing.
+    pub fn add(&mut self, size: u64) {
+        if let Some(bucket) = size.checked_ilog2() {
+            let bucket = bucket as usize;
+            self.count[bucket] = self.count[bucket].saturating_add(1);
+            self.bytes[bucket] = self.bytes[bucket].saturating_add(size);
+        }
+    }
+
+    /// First and last bucket in use.
+    pub fn range(&self) -> Option<(usize, usize)> {
+        let first = self.count.iter().position(|&n| n > 0)?;
+        let last = self.count.iter().rposition(|&n| n > 0)?;
+        Some((first, last))
+    }
+}
+
+/// The segments and blocks of one process on one device.
+#[derive(Clone, Debug)]
+pub struct BlockMap {
+    /// Whose.
+    pub process: ProcessId,
+    /// Its segments by address, each with its blocks by address.
+    pub segments: Vec<Arc<SegmentMap>>,
+    /// The channel's strings, for tags.
+    pub strings: Arc<[Arc<str>]>,
+    /// Bytes of all segments' address ranges.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// Blocks that did not fit into the channel's table, and their bytes.
+    pub untracked: (u64, u64),
+    /// When it was read.
+    pub read_at: super::Nanos,
+}
+
+impl BlockMap {
+    /// A block by address: the one that holds `addr`, with the index of its segment.
+    pub fn at(&self, addr: u64) -> Option<(usize, &Block)> {
+        let i = self
+            .segments
+            .partition_point(|s| s.segment.addr <= addr)
+            .checked_sub(1)?;
+        let blocks = &self.segments[i].blocks;
+        let block = &blocks[blocks.partition_point(|b| b.addr <= addr).checked_sub(1)?];
+        (addr - block.addr < block.size).then_some((i, block))
+    }
+
+    /// The block at `addr`, else the nearest one that begins after it, else the last.
+    pub fn nearest(&self, addr: u64) -> Option<(usize, &Block)> {
+        self.at(addr).or_else(|| {
+            let mut all = self
+                .segments
+                .iter()
+                .enumerate()
+                .flat_map(|(i, s)| s.blocks.iter().map(move |b| (i, b)));
+            let after = all.by_ref().find(|(_, b)| b.addr >= addr);
+            after.or_else(|| self.last())
+        })
+    }
+
+    /// The first block.
+    pub fn first(&self) -> Option<(usize, &Block)> {
+        self.segments
+            .iter()
+            .enumerate()
+            .find_map(|(i, s)| s.blocks.first().map(|b| (i, b)))
+    }
+
+    /// The last block.
+    pub fn last(&self) -> Option<(usize, &Block)> {
+        self.segments
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(i, s)| s.blocks.last().map(|b| (i, b)))
+    }
+
+    /// Bytes of the largest segment.
+    pub fn largest_segment(&self) -> u64 {
+        self.segments.iter().map(|s| s.segment.size).max().unwrap_or(0)
+    }
+
+    /// A tag's text; empty when there is none.
+    pub fn tag(&self, id: StringId) -> &str {
+        self.strings.get(id.0 as usize).map_or("", |s| s)
+    }
+}

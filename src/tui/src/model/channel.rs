@@ -1,0 +1,35 @@
+//! Channels as the channel source hands them over.
+
+use std::sync::Arc;
+
+use gpumem_channel::Snapshot;
+
+use super::Nanos;
+
+/// Device and inode of a channel's file: the identity of a publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelKey(pub u64, pub u64);
+
+/// One channel's newest state.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Its identity.
+    pub key: ChannelKey,
+    /// Its pid in our namespace, where that is known; `identity.pid` is the publisher's own view.
+    pub pid: Option<u32>,
+    /// What it published. Old when `error` is set.
+    pub snapshot: Arc<Snapshot>,
+    /// Why the newest pass could not read it.
+    pub error: Option<String>,
+    /// When `snapshot` was read.
+    pub read_at: Nanos,
+}
+
+/// A file that looks like a channel and cannot be read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// File name, cleaned.
+    pub file: String,
+    /// What is wrong with it.
+    pub text: String,
+}

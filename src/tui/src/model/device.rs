@@ -1,0 +1,136 @@
+//! Devices: NVML's GPUs joined by UUID with the devices that channels publish.
+
+use gpumem_probe::{MigDevice, Reading};
+
+use super::channel::ChannelKey;
+use super::history::History;
+use super::partition::Partition;
+
+/// What makes a device the same one from sample to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeviceKey {
+    /// A real device.
+    Uuid([u8; 16]),
+    /// A GPU whose UUID NVML does not tell.
+    NvmlIndex(u32),
+    /// A simulated device: private to the process that publishes it.
+    Simulated(ChannelKey, u8),
+}
+
+/// Where a device is known from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// NVML lists it; channels may publish on it.
+    #[default]
+    Nvml,
+    /// A CUDA device that only channels tell of (NVML is absent, failing, or hides it).
+    Published,
+    /// Simulated. Every view labels it SIMULATED.
+    Simulated,
+}
+
+/// Whether a device answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It does.
+    #[default]
+    Present,
+    /// It fell off the bus; the text is the driver's. Figures are the last known.
+    Lost(String),
+    /// Its only publisher is gone. Figures are the last known.
+    Gone,
+}
+
+/// What NVML measures besides memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sensors {
+    /// Percent of time a kernel ran.
+    pub utilization: Reading<u32>,
+    /// Percent of time memory was read or written.
+    pub memory_utilization: Reading<u32>,
+    /// Degrees Celsius.
+    pub temperature: Reading<u32>,
+    /// Milliwatts now.
+    pub power: Reading<u32>,
+    /// Milliwatts allowed.
+    pub power_limit: Reading<u32>,
+    /// Bytes per second from host to device.
+    pub pcie_rx: Reading<u64>,
+    /// Bytes per second from device to host.
+    pub pcie_tx: Reading<u64>,
+}
+
+/// A device as the dashboard shows it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its identity.
+    pub key: DeviceKey,
+    /// Where it is known from.
+    pub kind: DeviceKind,
+    /// Short name: `GPU 0`, `SIM 4121`.
+    pub label: String,
+    /// Marketing name.
+    pub name: String,
+    /// UUID, where it is known.
+    pub uuid: Option<[u8; 16]>,
+    /// PCI bus id; empty when not known.
+    pub pci: String,
+    /// Whether it answers.
+    pub state: DeviceState,
+    /// Its memory, or why there is no figure.
+    pub memory: Reading<Partition>,
+    /// Its memory is the host's (GB10 and the like).
+    pub shared_with_host: bool,
+    /// Everything else NVML measures; `Pending` on devices NVML does not list.
+    pub sensors: Sensors,
+    /// MIG devices; empty when MIG is off.
+    pub mig: Vec<MigDevice>,
+    /// Live programs that publish on it.
+    pub publishers: usize,
+    /// The past.
+    pub history: History,
+}
+
+impl Device {
+    /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...`.
+    pub fn uuid_text(&self) -> Option<String> {
+        self.uuid.as_ref().map(uuid_text)
+    }
+}
+
+/// A UUID as NVML writes it.
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+    let mut text = String::from("GPU");
+    for (i, byte) in uuid.iter().enumerate() {
+        if matches!(i, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// A choice of one device (`--device`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// NVML's index.
+    Index(u32),
+    /// UUID, or the beginning of one.
+    Uuid(String),
+    /// Simulated devices.
+    Simulated,
+}
+
+impl Only {
+    /// Whether `device` is the chosen one.
+    pub fn matches(&self, device: &Device) -> bool {
+        match self {
+            Only::Index(index) => device.kind == DeviceKind::Nvml && device.label == format!("GPU {index}"),
+            Only::Uuid(text) => device.uuid_text().is_some_and(|uuid| {
+                let wanted = text.to_ascii_lowercase();
+                uuid.to_ascii_lowercase().starts_with(&wanted) || uuid[4..].starts_with(&wanted)
+            }),
+            Only::Simulated => device.kind == DeviceKind::Simulated,
+        }
+    }
+}

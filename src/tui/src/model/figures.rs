@@ -1,0 +1,87 @@
+//! One publisher's figures on one device, computed once per sample.
+
+use gpumem_channel::{BlockState, DeviceMap};
+
+use super::blocks::Histogram;
+
+/// What a publisher says about its memory on one device. Bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Taken from the driver.
+    pub reserved: u64,
+    /// Held by the program, rounded.
+    pub allocated: u64,
+    /// Asked for by the program.
+    pub requested: u64,
+    /// Reserved and not allocated.
+    pub cached: u64,
+    /// Highest `allocated` so far.
+    pub peak_allocated: u64,
+    /// Highest `reserved` so far.
+    pub peak_reserved: u64,
+    /// Bytes of free blocks that live neighbours pin in their segment.
+    pub inactive_split: u64,
+    /// Bytes of all free blocks in the map.
+    pub free: u64,
+    /// Bytes of the largest of them.
+    pub largest_free: u64,
+    /// Number of them.
+    pub free_blocks: u64,
+    /// Blocks held by the program or waiting for the GPU.
+    pub active_blocks: u64,
+    /// Segments taken from the driver.
+    pub segments: u64,
+    /// Free blocks by size.
+    pub free_sizes: Histogram,
+    /// Requests that failed.
+    pub ooms: u64,
+    /// Requests that succeeded only after room was made.
+    pub retries: u64,
+    /// The map is whole: no block is missing or torn. Without it, `free` and `largest_free` are lower bounds.
+    pub complete: bool,
+}
+
+impl Figures {
+    /// Figures of a published device; `None` when its scalars could not be read consistently.
+    pub fn of(map: &DeviceMap) -> Option<Figures> {
+        let stats = map.stats.as_ref()?;
+        let all = stats.all();
+        let mut figures = Figures {
+            reserved: all.reserved_bytes.current,
+            allocated: all.allocated_bytes.current,
+            requested: all.requested_bytes.current,
+            cached: stats.cached_bytes(),
+            peak_allocated: all.allocated_bytes.peak,
+            peak_reserved: all.reserved_bytes.peak,
+            inactive_split: all.inactive_split_bytes.current,
+            segments: all.segment.current,
+            active_blocks: all.active.current,
+            ooms: stats.num_ooms,
+            retries: stats.num_alloc_retries,
+            complete: map.segments.iter().all(|s| s.complete),
+            ..Figures::default()
+        };
+        for block in map.blocks().filter(|b| b.state == BlockState::Free) {
+            figures.free = figures.free.saturating_add(block.size);
+            figures.largest_free = figures.largest_free.max(block.size);
+            figures.free_blocks += 1;
+            figures.free_sizes.add(block.size);
+        }
+        Some(figures)
+    }
+
+    /// External fragmentation: 1 - largest free block / all free. `None` when nothing is free.
+    pub fn fragmentation(&self) -> Option<f64> {
+        (self.free > 0).then(|| 1.0 - self.largest_free as f64 / self.free as f64)
+    }
+
+    /// Internal fragmentation: 1 - requested / allocated. `None` when nothing is allocated.
+    pub fn internal_fragmentation(&self) -> Option<f64> {
+        (self.allocated > 0).then(|| (1.0 - self.requested as f64 / self.allocated as f64).clamp(0.0, 1.0))
+    }
+
+    /// Inactive split / reserved. `None` when nothing is reserved.
+    pub fn inactive_split_ratio(&self) -> Option<f64> {
+        (self.reserved > 0).then(|| (self.inactive_split as f64 / self.reserved as f64).clamp(0.0, 1.0))
+    }
+}

@@ -1,0 +1,125 @@
+//! What the dashboard knows: plain data, and pure functions that derive one figure from another.
+//!
+//! Nothing here draws, reads a clock or does I/O. Time comes in as [`Nanos`]. State changes only in
+//! `update`; a view reads [`Model::world`], [`Model::rows`] and [`Model::ui`], and draws.
+
+mod blocks;
+mod channel;
+mod demo;
+mod device;
+mod figures;
+mod finding;
+mod history;
+mod partition;
+mod process;
+mod source;
+mod ui;
+mod world;
+
+pub use blocks::{BlockMap, Histogram};
+pub use channel::{Channel, ChannelKey, Problem};
+pub use demo::{Choice, Demo, DemoInfo, DemoPhase, DemoStep};
+pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
+pub use figures::Figures;
+pub use finding::{Finding, Severity};
+pub use history::{History, LONG_SAMPLES, MAX_MARKS, Mark, MarkKind, Point, SECONDS};
+pub use partition::{Basis, Partition};
+pub use process::{Column, Owner, Process, ProcessId, ProcessState, Sort};
+pub use source::{Source, SourceState};
+pub use ui::{
+    Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TimelineUi, Toast, Ui, View,
+};
+pub use world::{Driver, World};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
+pub type Nanos = u64;
+
+/// One second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// What does not change while the dashboard runs.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// This machine's name, cleaned.
+    pub host: String,
+    /// How often the samplers sample.
+    pub interval: Nanos,
+    /// Show only this device (`--device INDEX|UUID`).
+    pub only: Option<Only>,
+    /// The demos that can be started.
+    pub demos: Vec<DemoInfo>,
+    /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
+    pub realtime_offset: i128,
+}
+
+/// Everything the dashboard knows and shows.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// What does not change.
+    pub setup: Setup,
+    /// Time of the newest event. Coarse: between events it stands still.
+    pub now: Nanos,
+    /// The newest state of the machine.
+    pub live: World,
+    /// What was there when the user paused; shown instead of `live` until they resume.
+    pub frozen: Option<Box<World>>,
+    /// Rows of the process table after filter and sort: indexes into `world().processes`.
+    pub rows: Vec<usize>,
+    /// Blocks of the selected process; `None` when it publishes none.
+    pub map: Option<BlockMap>,
+    /// The demo that runs or ran last.
+    pub demo: Option<Demo>,
+    /// What the user looks at.
+    pub ui: Ui,
+}
+
+impl Model {
+    /// The world to show: frozen while paused, live otherwise.
+    pub fn world(&self) -> &World {
+        self.frozen.as_deref().unwrap_or(&self.live)
+    }
+
+    /// Whether what is shown is frozen. The samplers go on all the same.
+    pub fn paused(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The processes to list, in order.
+    pub fn listed(&self) -> impl ExactSizeIterator<Item = &Process> {
+        let world = self.world();
+        self.rows.iter().map(|&i| &world.processes[i])
+    }
+
+    /// The selected process, when it is still known (it may be filtered out of the list).
+    pub fn selected_process(&self) -> Option<&Process> {
+        let id = self.ui.process.as_ref()?;
+        self.world().processes.iter().find(|p| p.id == *id)
+    }
+
+    /// Position of the selected process in [`Model::listed`].
+    pub fn selected_row(&self) -> Option<usize> {
+        let id = self.ui.process.as_ref()?;
+        self.listed().position(|p| p.id == *id)
+    }
+
+    /// The selected device: the one chosen, else the first.
+    pub fn selected_device(&self) -> Option<&Device> {
+        let devices = &self.world().devices;
+        let chosen = self
+            .ui
+            .device
+            .as_ref()
+            .and_then(|key| devices.iter().find(|d| d.key == *key));
+        chosen.or(devices.first())
+    }
+
+    /// Whether anything shown comes from a simulated device.
+    pub fn simulated(&self) -> bool {
+        self.world().devices.iter().any(|d| d.kind == DeviceKind::Simulated)
+    }
+
+    /// The views that exist now, in the order of their keys.
+    pub fn views(&self) -> &'static [View] {
+        &[View::Overview, View::Blocks, View::Timeline, View::Demo]
+    }
+}

@@ -1,0 +1,80 @@
+//! A device's memory, divided into parts that add up to its total.
+
+use gpumem_probe::Memory;
+
+/// Where a device's total and use come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// NVML's figures: `other` and `free` are known.
+    Driver,
+    /// Publishers' figures alone (simulated, or no NVML). On a real device `free` then includes what others use.
+    #[default]
+    Publishers,
+}
+
+/// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// All of it.
+    pub total: u64,
+    /// Held by publishing programs.
+    pub allocated: u64,
+    /// Reserved by publishing programs and not held: their caches.
+    pub cached: u64,
+    /// Used by anything else: programs that do not publish, CUDA contexts, graphics.
+    pub other: u64,
+    /// Held by driver and firmware for themselves.
+    pub driver: u64,
+    /// Available.
+    pub free: u64,
+    /// Where the figures come from.
+    pub basis: Basis,
+    /// Publishers claim more than the driver counts (the two samples differ in age), so parts were clamped.
+    pub skewed: bool,
+}
+
+impl Partition {
+    /// Joins the driver's figures with the sums over the live publishers.
+    ///
+    /// The driver's free is recomputed from the rest: version 1 of NVML's call does not add up by itself. Where the
+    /// publishers' reserved exceeds the driver's used, the newer claim wins and takes from `free`.
+    pub fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
+        let total = memory.total;
+        let driver = memory.reserved.min(total);
+        let used = memory.used.min(total - driver);
+        let mut parts = Partition::of_publishers(total - driver, allocated, reserved);
+        let published = parts.allocated + parts.cached;
+        parts.skewed |= published > used;
+        parts.other = used.saturating_sub(published);
+        parts.free -= parts.other;
+        parts.total = total;
+        parts.driver = driver;
+        parts.basis = Basis::Driver;
+        parts
+    }
+
+    /// What the publishers alone say about a device of `total` bytes.
+    pub fn of_publishers(total: u64, allocated: u64, reserved: u64) -> Partition {
+        let reserved = reserved.max(allocated);
+        let shown = reserved.min(total);
+        let allocated_shown = allocated.min(shown);
+        Partition {
+            total,
+            allocated: allocated_shown,
+            cached: shown - allocated_shown,
+            free: total - shown,
+            skewed: shown < reserved,
+            ..Partition::default()
+        }
+    }
+
+    /// Everything that is not free and not the driver's: allocated + cached + other.
+    pub fn used(&self) -> u64 {
+        self.allocated + self.cached + self.other
+    }
+
+    /// What publishers took from the driver: allocated + cached.
+    pub fn reserved(&self) -> u64 {
+        self.allocated + self.cached
+    }
+}

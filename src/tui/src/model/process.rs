@@ -1,0 +1,178 @@
+//! Processes: NVML's rows joined with channels, one row per process and device.
+
+use gpumem_probe::Reading;
+
+use super::Nanos;
+use super::channel::ChannelKey;
+use super::device::DeviceKey;
+use super::figures::Figures;
+
+/// What makes a row the same one from sample to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId {
+    /// The device it uses.
+    pub device: DeviceKey,
+    /// The process.
+    pub owner: Owner,
+}
+
+/// A process, whether it publishes or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// It publishes: its channel says who it is.
+    Channel(ChannelKey),
+    /// It does not: pid and start time (0 when not known) say who it is.
+    Pid(u32, u64),
+}
+
+/// What we know of a process and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// Its channel is live and read.
+    Publishing,
+    /// NVML lists it; it has no channel.
+    NotPublishing,
+    /// It said goodbye; its channel is its black box.
+    Exited,
+    /// It was killed or crashed; its channel is its black box.
+    Died,
+    /// Its channel cannot be read consistently; figures are the last good ones, or none.
+    Inconsistent(String),
+    /// It is another user's: its channel, if any, is closed to us.
+    OtherUser,
+}
+
+impl ProcessState {
+    /// The words of the STATE column.
+    pub fn text(&self) -> &'static str {
+        match self {
+            ProcessState::Publishing => "publishing",
+            ProcessState::NotPublishing => "not publishing",
+            ProcessState::Exited => "exited (black box)",
+            ProcessState::Died => "died (black box)",
+            ProcessState::Inconsistent(_) => "inconsistent",
+            ProcessState::OtherUser => "other user's",
+        }
+    }
+
+    /// Whether its memory still counts: false for black boxes.
+    pub fn alive(&self) -> bool {
+        !matches!(self, ProcessState::Exited | ProcessState::Died)
+    }
+}
+
+/// A row of the process table.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its identity.
+    pub id: ProcessId,
+    /// Process id: ours where it is known, else as NVML or the publisher says.
+    pub pid: u32,
+    /// Label of the device, as in [`super::Device::label`].
+    pub device_label: String,
+    /// User name; empty when not known.
+    pub user: String,
+    /// Command line or program name, cleaned.
+    pub command: String,
+    /// Job label; empty when not set.
+    pub job: String,
+    /// Rank in a distributed job.
+    pub rank: Option<u32>,
+    /// Bytes on the device as NVML counts them.
+    pub nvml: Reading<u64>,
+    /// What its channel says. `None` when it has none or it cannot be read.
+    pub figures: Option<Figures>,
+    /// Bytes of managed memory on the device.
+    pub managed: Reading<u64>,
+    /// Its state.
+    pub state: ProcessState,
+    /// Its device is simulated.
+    pub simulated: bool,
+    /// When its figures (else NVML's) were sampled.
+    pub sampled_at: Nanos,
+}
+
+/// A column to sort by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// Process id.
+    Pid,
+    /// User name.
+    User,
+    /// Command.
+    Command,
+    /// NVML's bytes.
+    #[default]
+    Nvml,
+    /// Reserved bytes.
+    Reserved,
+    /// Allocated bytes.
+    Allocated,
+    /// Cached bytes.
+    Cached,
+    /// External fragmentation.
+    Fragmentation,
+    /// Largest free block.
+    LargestFree,
+    /// Managed bytes.
+    Managed,
+    /// State.
+    State,
+}
+
+impl Column {
+    /// All of them, in the order of the table.
+    pub const ALL: [Column; 11] = [
+        Column::Pid,
+        Column::User,
+        Column::Command,
+        Column::Nvml,
+        Column::Reserved,
+        Column::Allocated,
+        Column::Cached,
+        Column::Fragmentation,
+        Column::LargestFree,
+        Column::Managed,
+        Column::State,
+    ];
+
+    /// The table's heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Column::Pid => "PID",
+            Column::User => "USER",
+            Column::Command => "COMMAND",
+            Column::Nvml => "NVML",
+            Column::Reserved => "RESERVED",
+            Column::Allocated => "ALLOC",
+            Column::Cached => "CACHED",
+            Column::Fragmentation => "FRAG",
+            Column::LargestFree => "LARGEST FREE",
+            Column::Managed => "MANAGED",
+            Column::State => "STATE",
+        }
+    }
+
+    /// Whether the interesting end comes first: large numbers do, names do not.
+    pub fn descends(self) -> bool {
+        !matches!(self, Column::Pid | Column::User | Column::Command | Column::State)
+    }
+}
+
+/// The order of the process table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// By which column.
+    pub column: Column,
+    /// Large first.
+    pub descending: bool,
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Sort {
+            column: Column::Nvml,
+            descending: true,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Where figures come from, and how old they are.
+
+use super::Nanos;
+
+/// Whether a source delivers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SourceState {
+    /// No sample yet.
+    #[default]
+    Starting,
+    /// Its newest sample is good.
+    Ok,
+    /// It is not on this machine.
+    Missing,
+    /// It fails: what happened, and what the user can do.
+    Failing {
+        /// What happened.
+        error: String,
+        /// What the user can do.
+        hint: String,
+    },
+}
+
+/// A source of figures.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// Whether it delivers.
+    pub state: SourceState,
+    /// When its newest sample was taken.
+    pub sampled_at: Option<Nanos>,
+}
+
+impl Source {
+    /// A source is stale when it has missed three samples and two seconds: its figures are then old, not wrong.
+    pub fn stale(&self, now: Nanos, interval: Nanos) -> bool {
+        self.sampled_at
+            .is_some_and(|at| now.saturating_sub(at) > (3 * interval).max(2 * super::SECOND))
+    }
+}

@@ -1,0 +1,37 @@
+//! The machine at one moment.
+
+use super::channel::{Channel, Problem};
+use super::device::Device;
+use super::finding::Finding;
+use super::process::Process;
+use super::source::Source;
+
+/// What the driver says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// Driver version.
+    pub version: Option<String>,
+    /// Highest CUDA version it offers, as (major, minor).
+    pub cuda: Option<(u32, u32)>,
+}
+
+/// Everything known about the machine, derived once per sample. Cheap enough to clone when the user pauses.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// NVML as a source.
+    pub nvml: Source,
+    /// Channels as a source.
+    pub channels: Source,
+    /// The driver.
+    pub driver: Driver,
+    /// Devices: NVML's by index, then those known from channels alone, then simulated ones.
+    pub devices: Vec<Device>,
+    /// Processes in no particular order; [`super::Model::rows`] orders them.
+    pub processes: Vec<Process>,
+    /// What is worth saying, worst first.
+    pub findings: Vec<Finding>,
+    /// Channel files that could not be read.
+    pub problems: Vec<Problem>,
+    /// The channels themselves, for the block map.
+    pub published: Vec<Channel>,
+}
