@@ -28,24 +28,77 @@ pub enum DemoPhase {
     Failed(String),
 }
 
-/// Something the user may choose, sent to the child as `fix KEY`.
+/// Something the user may choose, sent to the child as `fix NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// What is sent.
-    pub key: String,
-    /// What is shown.
+    pub name: String,
+    /// What is shown: what it does and when it helps.
     pub title: String,
+}
+
+/// The allocator's figures after a step, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DemoStats {
+    /// Held by the program.
+    pub allocated: u64,
+    /// Taken from the driver.
+    pub reserved: u64,
+    /// Reserved and not allocated.
+    pub cached: u64,
+    /// Sum of all free blocks.
+    pub free_total: u64,
+    /// Largest free block.
+    pub largest_free: u64,
+    /// 1 - largest free block / all free; `None` when nothing is free.
+    pub fragmentation: Option<f64>,
+    /// Requests that failed so far.
+    pub ooms: u64,
+}
+
+/// A request that failed in a step, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DemoOom {
+    /// Asked for.
+    pub requested: u64,
+    /// Sum of all free blocks at that moment.
+    pub free_total: u64,
+    /// Largest free block at that moment.
+    pub largest_free: u64,
+    /// What would have helped, in sentences.
+    pub report: String,
 }
 
 /// One step, as the child told it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DemoStep {
-    /// What was done.
+    /// Its number, from 1.
+    pub number: u64,
+    /// What was done, in one line.
     pub title: String,
-    /// What it means.
+    /// What was done and what it shows, in sentences.
     pub detail: String,
-    /// Figures after the step, in order: name and text.
-    pub stats: Vec<(String, String)>,
+    /// Figures after the step.
+    pub stats: DemoStats,
+    /// Whether every live block held its pattern; `None` when the step did not check.
+    pub verified: Option<bool>,
+    /// The request that failed, if one did.
+    pub oom: Option<DemoOom>,
+    /// Phases of a training step in order: name and bytes allocated at its end.
+    pub phases: Vec<(String, u64)>,
+}
+
+/// How a demo ended; each is `None` where the demo does not show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DemoOutcome {
+    /// The large request failed before the fix.
+    pub failed_before: Option<bool>,
+    /// It succeeded after the fix.
+    pub succeeded_after: Option<bool>,
+    /// The fix.
+    pub fix: Option<String>,
+    /// Every pattern that was checked was intact.
+    pub patterns_verified: Option<bool>,
 }
 
 /// The demo that runs or ran last.
@@ -57,22 +110,45 @@ pub struct Demo {
     pub pid: Option<u32>,
     /// Where it is.
     pub phase: DemoPhase,
+    /// Name of its device; empty until the child tells.
+    pub device: String,
     /// The device is simulated.
     pub simulated: bool,
+    /// Bytes of device memory it will not exceed; 0 until the child tells.
+    pub budget: u64,
+    /// Number of steps in all; 0 when it runs until told to quit (or has not told yet).
+    pub total_steps: u64,
     /// It was started because there is no GPU, not because the user asked.
     pub automatic: bool,
-    /// Steps so far, oldest first; the last is the current one. At most 64.
+    /// Steps so far, oldest first; the last is the current one. At most [`Demo::MAX_STEPS`], the newest.
     pub steps: Vec<DemoStep>,
     /// What the user may choose now.
     pub choices: Vec<Choice>,
+    /// The newest thing the child had to say besides steps (a command it did not understand).
+    pub notice: Option<String>,
+    /// How it ended, once it did.
+    pub outcome: Option<DemoOutcome>,
 }
 
 impl Demo {
+    /// How many steps are kept.
+    pub const MAX_STEPS: usize = 64;
+
     /// Whether the child lives.
     pub fn running(&self) -> bool {
         matches!(
             self.phase,
             DemoPhase::Starting | DemoPhase::Running | DemoPhase::Waiting
         )
+    }
+
+    /// Whether it goes on only when the user says so (space is "next step" then).
+    pub fn stepped(&self) -> bool {
+        self.running() && self.total_steps > 0
+    }
+
+    /// The current step.
+    pub fn current(&self) -> Option<&DemoStep> {
+        self.steps.last()
     }
 }

@@ -10,6 +10,7 @@ mod device;
 mod figures;
 mod finding;
 mod history;
+mod inputs;
 mod partition;
 mod process;
 mod source;
@@ -18,11 +19,12 @@ mod world;
 
 pub use blocks::{BlockMap, Histogram};
 pub use channel::{Channel, ChannelKey, Problem};
-pub use demo::{Choice, Demo, DemoInfo, DemoPhase, DemoStep};
+pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
 pub use history::{History, LONG_SAMPLES, MAX_MARKS, Mark, MarkKind, Point, SECONDS};
+pub use inputs::{ChannelSample, Inputs};
 pub use partition::{Basis, Partition};
 pub use process::{Column, Owner, Process, ProcessId, ProcessState, Sort};
 pub use source::{Source, SourceState};
@@ -42,6 +44,10 @@ pub const SECOND: Nanos = 1_000_000_000;
 pub struct Setup {
     /// This machine's name, cleaned.
     pub host: String,
+    /// Our user's name, and whether it sees every other user's channels.
+    pub user: String,
+    /// We are root.
+    pub root: bool,
     /// How often the samplers sample.
     pub interval: Nanos,
     /// Show only this device (`--device INDEX|UUID`).
@@ -59,6 +65,8 @@ pub struct Model {
     pub setup: Setup,
     /// Time of the newest event. Coarse: between events it stands still.
     pub now: Nanos,
+    /// The newest samples, from which `live` is derived.
+    pub inputs: Inputs,
     /// The newest state of the machine.
     pub live: World,
     /// What was there when the user paused; shown instead of `live` until they resume.

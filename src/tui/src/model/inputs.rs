@@ -1,0 +1,37 @@
+//! The newest samples as the sources handed them over.
+
+use gpumem_probe::{NvmlSample, Process};
+
+use super::Nanos;
+use super::channel::{Channel, ChannelKey, Problem};
+use super::history::Mark;
+
+/// One pass of the channel source.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelSample {
+    /// When.
+    pub at: Nanos,
+    /// Every channel, live ones and black boxes.
+    pub channels: Vec<Channel>,
+    /// Files that cannot be read.
+    pub problems: Vec<Problem>,
+    /// Events since the sample before, oldest first.
+    pub marks: Vec<Mark>,
+    /// Events that were overwritten before they could be read, by channel.
+    pub lost: Vec<(ChannelKey, u64)>,
+    /// The processes behind the rows that are shown.
+    pub processes: Vec<Process>,
+}
+
+/// The newest samples.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// NVML's.
+    pub nvml: NvmlSample,
+    /// When it was taken; `None` before the first.
+    pub nvml_at: Option<Nanos>,
+    /// The channels'. Marks and losses have moved on into the devices' histories.
+    pub channels: ChannelSample,
+    /// When they were read; `None` before the first.
+    pub channels_at: Option<Nanos>,
+}
