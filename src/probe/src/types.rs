@@ -1,5 +1,7 @@
 //! What the probe reports, as plain values. A figure that is not available says why; it is never 0.
 
+use std::time::Duration;
+
 /// A figure, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Reading<T> {
@@ -59,7 +61,7 @@ pub struct GpuProcess {
     pub kind: ProcessKind,
     /// Bytes on this GPU, managed memory not included. NVML cannot tell under some drivers and in some containers.
     pub used: Reading<u64>,
-    /// MIG instance it runs in.
+    /// GPU instance it runs in when MIG is on; the same number as [`MigDevice::instance`].
     pub mig: Option<u32>,
 }
 
@@ -78,6 +80,8 @@ pub enum GpuState {
 pub struct MigDevice {
     /// Its index on the parent.
     pub index: u32,
+    /// GPU instance id, which processes are listed under. Several MIG devices may share one.
+    pub instance: Option<u32>,
     /// Its own UUID text.
     pub uuid: String,
     /// Profile or name.
@@ -101,6 +105,8 @@ pub struct Gpu {
     pub state: GpuState,
     /// Memory v2 where the driver has it.
     pub memory: Reading<Memory>,
+    /// The driver lacks memory v2: `memory.used` then includes what the driver holds for itself, and `reserved` is 0.
+    pub reserved_in_used: bool,
     /// GPU memory is the host's memory (GB10 and the like): `memory` then comes from the host.
     pub shared_with_host: bool,
     /// Percent of time a kernel ran.
@@ -117,6 +123,8 @@ pub struct Gpu {
     pub pcie_rx: Reading<u64>,
     /// Bytes per second from device to host.
     pub pcie_tx: Reading<u64>,
+    /// How old the two PCIe figures are; they are measured apart from the others, at their own pace.
+    pub pcie_age: Option<Duration>,
     /// Processes on it, by pid.
     pub processes: Reading<Vec<GpuProcess>>,
     /// MIG devices; empty when MIG is off.

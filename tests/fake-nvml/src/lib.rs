@@ -1,1 +1,45 @@
 //! A libnvidia-ml.so for tests: several GPUs, lost GPUs, failing initialisation.
+//!
+//! # Using it
+//! Have this crate as a dev-dependency and hand [`path()`] to the program under test (`GPUMEM_NVML=<path>`). Cargo builds the shared
+//! object together with the library part, so both `cargo test -p <crate>` and `cargo test --workspace` have it on a clean clone,
+//! under any target directory, profile or `--target`.
+//!
+//! # What it plays
+//! A scenario: lines of `key=value`, empty lines and lines that begin with `#` aside. It comes from
+//! - `FAKE_NVML_FILE=<path>`: a file, read again whenever it changed, so that a test can change the world under a running program. Write
+//!   it with [`write_scenario`], which swaps it atomically.
+//! - `FAKE_NVML=<text>`: the lines themselves, `;` between them also allowed; or one of the names `h100`, `h100x2`, `gb10`, `mig`.
+//! - neither: one idle H100.
+//!
+//! | key | value | default |
+//! |---|---|---|
+//! | `init` | `ok`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `unknown`, or a number of `nvmlReturn_t` | `ok` |
+//! | `calls` | the same values, for every call after initialisation (the driver went away) | `ok` |
+//! | `driver`, `cuda` | versions: `580.159.04`, `13000` | those |
+//! | `gpus` | how many | 1 |
+//! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte | H100 80GB HBM3, made from N |
+//! | `gpuN.total`, `.used`, `.reserved` | bytes, or with `K`, `M`, `G` (binary) | 81559M, 0, 480M |
+//! | `gpuN.memory` | `ok`, `not_supported`, `no_permission`, a number | `ok` |
+//! | `gpuN.utilization`, `.memory_utilization`, `.temperature` | percent, percent, degrees | 0, 0, 30 |
+//! | `gpuN.power`, `.power_limit` | milliwatts | 70000, 700000 |
+//! | `gpuN.pcie_rx`, `.pcie_tx` | KB/s (1000 bytes) as NVML gives them | 0 |
+//! | `gpuN.pcie_delay_ms` | how long one throughput query sleeps | 20, like the real one |
+//! | `gpuN.process` | `PID:BYTES:KIND[:INSTANCE]`, once per process; PID may be `self`; BYTES may be `-` (not available); KIND is `compute`, `graphics` or `both` | none |
+//! | `gpuN.processes` | as `memory`, for the process lists | `ok` |
+//! | `gpuN.state` | `ok`, `lost`, `reset_required`: what every call on it answers | `ok` |
+//! | `gpuN.mig` | number of MIG devices; 0 is MIG off, the total is shared out evenly | 0 |
+//! | `process_bytes` | 24, or 32 for the process records of the first R535 drivers | 24 |
+//!
+//! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN` and says on standard error which line is wrong.
+//!
+//! A library that lacks a function (an old driver) is made with [`without`].
+
+#[allow(non_snake_case)] // NVML names them
+mod exports;
+mod library;
+mod parse;
+mod source;
+mod world;
+
+pub use library::{path, without, write_scenario};
