@@ -94,6 +94,11 @@ pub struct Snapshot {
     pub untracked_blocks: u64,
     /// Bytes of those.
     pub untracked_bytes: u64,
+    /// Segments that changed faster than they could be read, or are stuck in a change because their publisher was stopped or killed
+    /// in the middle of it. What is shown of them is their last consistent state, if there was one.
+    pub lagging_segments: u32,
+    /// Segments whose records contradict themselves or each other. They are not shown.
+    pub malformed_segments: u32,
     /// When this was read: nanoseconds of `CLOCK_MONOTONIC`.
     pub read_at: u64,
     /// Strings by id; `strings[0]` is empty.

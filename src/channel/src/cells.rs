@@ -1,0 +1,220 @@
+//! A device's figures in two alternating cells, so that one of them is complete whenever the writer is stopped.
+//!
+//! Every write goes to the cell that was not written last. A cell must then receive what changed now and what changed the time
+//! before (which went to the other cell). What changes is tracked in three groups, so that a request that hits the cache stores
+//! about a dozen words and not all seventy.
+
+use crate::layout::words::STATS_CELL;
+use crate::seqlock;
+use crate::stats::{DeviceStats, HOT_STATS, POOL_STATS, PoolStats, Stat};
+use crate::word::Word;
+
+/// Which groups of a device's figures changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched(u8);
+
+impl Touched {
+    /// `current` and `allocated` of the small pool's allocation, active, requested, allocated and active bytes.
+    pub const SMALL: Touched = Touched(1);
+    /// The same of the large pool.
+    pub const LARGE: Touched = Touched(2);
+    /// Anything else: peaks, segments, reserved bytes, inactive splits, scalars.
+    pub const COLD: Touched = Touched(4);
+    /// Everything.
+    pub const ALL: Touched = Touched(7);
+
+    /// Both groups.
+    #[inline(always)]
+    #[must_use]
+    pub const fn and(self, other: Touched) -> Touched {
+        Touched(self.0 | other.0)
+    }
+
+    #[inline(always)]
+    fn has(self, group: Touched) -> bool {
+        self.0 & group.0 != 0
+    }
+}
+
+// Words of a cell: 0 sequence, 1 events published before it, then the groups.
+const EVENTS: usize = 1;
+const SMALL: usize = 2;
+const HOT_WORDS: usize = 2 * HOT_STATS;
+const LARGE: usize = SMALL + HOT_WORDS;
+const COLD: usize = LARGE + HOT_WORDS;
+const COLD_POOL: usize = HOT_STATS + 3 * (POOL_STATS - HOT_STATS);
+const COLD_WORDS: usize = 2 * COLD_POOL + POOL_STATS + 5;
+const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
+
+/// The writer's private half: which cell is next, and what each cell still lacks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellWriter {
+    ticket: u64,
+    lacks: [Touched; 2],
+}
+
+impl Default for CellWriter {
+    fn default() -> Self {
+        CellWriter {
+            ticket: 0,
+            lacks: [Touched::ALL; 2],
+        }
+    }
+}
+
+impl CellWriter {
+    /// Publishes `stats` into `cells` (both, one after the other). `events` is the number of events published so far.
+    #[inline]
+    pub(crate) fn write<W: Word>(&mut self, cells: &[W], stats: &DeviceStats, touched: Touched, events: u64) {
+        let turn = (self.ticket & 1) as usize;
+        self.lacks[turn ^ 1] = self.lacks[turn ^ 1].and(touched);
+        let touched = std::mem::take(&mut self.lacks[turn]).and(touched);
+        let cell = &cells[turn * STATS_CELL..][..STATS_CELL];
+        seqlock::begin(cell, self.ticket);
+        cell[EVENTS].put(events);
+        if touched.has(Touched::SMALL) {
+            store_hot(&cell[SMALL..][..HOT_WORDS], &stats.small);
+        }
+        if touched.has(Touched::LARGE) {
+            store_hot(&cell[LARGE..][..HOT_WORDS], &stats.large);
+        }
+        if touched.has(Touched::COLD) {
+            store_cold(&cell[COLD..][..COLD_WORDS], stats);
+        }
+        seqlock::end(cell, self.ticket);
+        self.ticket += 1;
+    }
+}
+
+#[inline(always)]
+fn store_hot<W: Word>(words: &[W], pool: &PoolStats) {
+    let array = pool.array();
+    for (pair, stat) in words.chunks_exact(2).zip(&array[..HOT_STATS]) {
+        pair[0].put(stat.current);
+        pair[1].put(stat.allocated);
+    }
+}
+
+#[inline(never)]
+fn store_cold<W: Word>(words: &[W], stats: &DeviceStats) {
+    let scalars = [
+        stats.num_alloc_retries,
+        stats.num_ooms,
+        stats.num_sync_all_streams,
+        stats.num_device_alloc,
+        stats.num_device_free,
+    ];
+    let values = cold_pool(&stats.small)
+        .chain(cold_pool(&stats.large))
+        .chain(stats.all_peaks)
+        .chain(scalars);
+    for (word, value) in words.iter().zip(values) {
+        word.put(value);
+    }
+}
+
+fn cold_pool(pool: &PoolStats) -> impl Iterator<Item = u64> {
+    let array = pool.array();
+    (0..HOT_STATS)
+        .map(move |i| array[i].peak)
+        .chain((HOT_STATS..POOL_STATS).flat_map(move |i| [array[i].current, array[i].peak, array[i].allocated]))
+}
+
+/// One complete set of figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    /// The figures.
+    pub(crate) stats: DeviceStats,
+    /// Events published before them.
+    pub(crate) events: u64,
+    /// Grows with every set, so that a reader can refuse to go back.
+    pub(crate) seq: u64,
+}
+
+/// The newest complete figures of both cells. `None` if neither could be read, or nothing was published yet.
+pub(crate) fn read<W: Word>(cells: &[W]) -> Option<Cell> {
+    let mut words = [0; STATS_CELL - 1];
+    for _ in 0..seqlock::ATTEMPTS {
+        // The newer cell by its sequence number, else the other: the writer is in at most one of them.
+        let (a, b) = (cells[0].get(), cells[STATS_CELL].get());
+        let newest = if newer(b, a) { [STATS_CELL, 0] } else { [0, STATS_CELL] };
+        for start in newest {
+            match seqlock::try_read(&cells[start..start + STATS_CELL], &mut words) {
+                Some(0) | None => {}
+                Some(seq) => {
+                    return Some(Cell {
+                        stats: decode(&words),
+                        events: words[EVENTS - 1],
+                        seq,
+                    });
+                }
+            }
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+/// Whether a cell with sequence `a` is the better first guess than one with `b`: complete ones first, then the later.
+fn newer(a: u64, b: u64) -> bool {
+    (a & 1 == 0, a) > (b & 1 == 0, b)
+}
+
+/// [`read`] from three copies of both cells made one after the other: a cell whose sequence number is the same in the first and
+/// the last was not written while the middle copy was made.
+pub(crate) fn read_copies(copies: [&[u64]; 3]) -> Option<Cell> {
+    let stable = |start: &usize| {
+        let (before, after) = (copies[0][*start], copies[2][*start]);
+        before == after && before & 1 == 0 && before != 0
+    };
+    let start = [0, STATS_CELL]
+        .into_iter()
+        .filter(stable)
+        .max_by_key(|start| copies[0][*start])?;
+    let mut words = [0; STATS_CELL - 1];
+    words.copy_from_slice(&copies[1][start + 1..][..STATS_CELL - 1]);
+    Some(Cell {
+        stats: decode(&words),
+        events: words[EVENTS - 1],
+        seq: copies[0][start],
+    })
+}
+
+/// Figures from words 1.. of a cell.
+fn decode(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
+    let mut stats = DeviceStats::default();
+    load_hot(&words[SMALL - 1..], &mut stats.small);
+    load_hot(&words[LARGE - 1..], &mut stats.large);
+    let mut cold = words[COLD - 1..].iter().copied();
+    let mut next = || cold.next().unwrap_or(0);
+    load_cold(&mut next, &mut stats.small);
+    load_cold(&mut next, &mut stats.large);
+    stats.all_peaks = std::array::from_fn(|_| next());
+    stats.num_alloc_retries = next();
+    stats.num_ooms = next();
+    stats.num_sync_all_streams = next();
+    stats.num_device_alloc = next();
+    stats.num_device_free = next();
+    stats
+}
+
+fn load_hot(words: &[u64], pool: &mut PoolStats) {
+    for (stat, pair) in pool.array_mut().into_iter().zip(words.chunks_exact(2)).take(HOT_STATS) {
+        stat.current = pair[0];
+        stat.allocated = pair[1];
+    }
+}
+
+fn load_cold(next: &mut impl FnMut() -> u64, pool: &mut PoolStats) {
+    for (i, stat) in pool.array_mut().into_iter().enumerate() {
+        *stat = if i < HOT_STATS {
+            Stat { peak: next(), ..*stat }
+        } else {
+            Stat {
+                current: next(),
+                peak: next(),
+                allocated: next(),
+            }
+        };
+    }
+}

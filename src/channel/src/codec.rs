@@ -1,0 +1,202 @@
+//! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
+
+use crate::layout::words;
+use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
+use crate::text;
+
+/// "No slot": the end of a segment's list of blocks, or a block that found no room in the table.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// Gives an enumeration its numbers in the format, both ways, keeping unknown ones.
+macro_rules! numbers {
+    ($name:ident { $($variant:ident = $number:literal),* $(,)? }) => {
+        impl $name {
+            #[inline(always)]
+            pub(crate) fn number(self) -> u8 {
+                match self { $($name::$variant => $number,)* $name::Unknown(n) => n }
+            }
+            #[inline(always)]
+            pub(crate) fn of(number: u8) -> $name {
+                match number { $($number => $name::$variant,)* n => $name::Unknown(n) }
+            }
+        }
+    };
+}
+
+numbers!(DeviceKind { Cuda = 1, Simulated = 2 });
+numbers!(SegmentKind { Plain = 1, Virtual = 2 });
+// 0 is an empty slot, so that a zeroed file holds no blocks.
+numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4 });
+numbers!(EventKind {
+    Alloc = 1,
+    Free = 2,
+    FreeCompleted = 3,
+    SegmentAlloc = 4,
+    SegmentFree = 5,
+    SegmentMap = 6,
+    SegmentUnmap = 7,
+    CacheRelease = 8,
+    Remap = 9,
+    OutOfMemory = 10,
+    Retry = 11,
+    Mark = 12,
+});
+
+#[inline(always)]
+fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
+    u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
+}
+
+#[inline(always)]
+fn byte(word: u64, n: u32) -> u8 {
+    (word >> (8 * n)) as u8
+}
+
+#[inline(always)]
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Words 1.. of a block record; `next` is the slot of the block after it in its segment.
+#[inline(always)]
+pub(crate) fn block(b: &Block, next: u32) -> [u64; words::BLOCK - 1] {
+    [
+        b.addr,
+        b.size,
+        b.requested,
+        b.stream,
+        pack(b.state.number(), b.device, b.pool.0, b.segment),
+        u64::from(b.tag.0) | u64::from(next) << 32,
+        b.time,
+    ]
+}
+
+/// The block of words 1.., and the slot of the next. `None` for an empty slot.
+#[inline(always)]
+pub(crate) fn to_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
+    let packed = w[4];
+    if byte(packed, 0) == 0 {
+        return None;
+    }
+    let block = Block {
+        addr: w[0],
+        size: w[1],
+        requested: w[2],
+        stream: w[3],
+        state: BlockState::of(byte(packed, 0)),
+        device: byte(packed, 1),
+        pool: PoolId(byte(packed, 2)),
+        segment: high(packed),
+        tag: StringId(w[5] as u32),
+        time: w[6],
+    };
+    Some((block, high(w[5])))
+}
+
+/// Words 1.. of a segment record that are in use.
+pub(crate) const SEGMENT_DATA: usize = 8;
+
+/// Words 1.. of a segment record; `first` is the slot of its first block. A kind of 0 is an empty slot.
+pub(crate) fn segment(s: &Segment, first: u32) -> [u64; SEGMENT_DATA] {
+    let packed = pack(s.kind.number(), s.device, s.pool.0, first);
+    [
+        s.addr,
+        s.size,
+        s.mapped,
+        packed,
+        s.stream,
+        s.chunk,
+        s.time,
+        u64::from(s.tag.0),
+    ]
+}
+
+/// The segment of words 1.., and the slot of its first block. `None` for an empty slot.
+pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
+    let packed = w[3];
+    if byte(packed, 0) == 0 {
+        return None;
+    }
+    let segment = Segment {
+        addr: w[0],
+        size: w[1],
+        mapped: w[2],
+        device: byte(packed, 1),
+        pool: PoolId(byte(packed, 2)),
+        kind: SegmentKind::of(byte(packed, 0)),
+        stream: w[4],
+        chunk: w[5],
+        time: w[6],
+        tag: StringId(w[7] as u32),
+    };
+    Some((segment, high(packed)))
+}
+
+/// Words 1.. of an event record.
+#[inline(always)]
+pub(crate) fn event(e: &Event) -> [u64; words::EVENT - 1] {
+    [
+        e.time,
+        pack(e.kind.number(), e.device, e.pool.0, e.segment),
+        e.addr,
+        e.size,
+        e.requested,
+        e.stream,
+        u64::from(e.tag.0),
+    ]
+}
+
+/// The event of words 1...
+#[inline(always)]
+pub(crate) fn to_event(index: u64, w: &[u64; words::EVENT - 1]) -> Event {
+    Event {
+        index,
+        time: w[0],
+        kind: EventKind::of(byte(w[1], 0)),
+        device: byte(w[1], 1),
+        pool: PoolId(byte(w[1], 2)),
+        addr: w[2],
+        size: w[3],
+        requested: w[4],
+        stream: w[5],
+        tag: StringId(w[6] as u32),
+        segment: high(w[1]),
+    }
+}
+
+const NAME_WORDS: usize = 8;
+/// Words 1.. of a device record that are in use.
+pub(crate) const DEVICE_DATA: usize = 7 + NAME_WORDS;
+
+/// Words 1.. of a device record. The name is cut at 64 bytes.
+pub(crate) fn device(d: &Device) -> [u64; DEVICE_DATA] {
+    let mut w = [0; DEVICE_DATA];
+    let (low, upper) = d.uuid.split_at(8);
+    w[0] = text::word(low);
+    w[1] = text::word(upper);
+    w[2] = pack(d.kind.number(), 0, 0, d.ordinal);
+    w[3] = d.total;
+    w[4] = d.granularity;
+    w[5] = d.budget;
+    w[6] = text::pack(&d.name, &mut w[7..]) as u64;
+    w
+}
+
+/// The device of words 1... `None` for an empty record.
+pub(crate) fn to_device(w: &[u64; DEVICE_DATA]) -> Option<Device> {
+    if byte(w[2], 0) == 0 {
+        return None;
+    }
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&w[0].to_le_bytes());
+    uuid[8..].copy_from_slice(&w[1].to_le_bytes());
+    Some(Device {
+        uuid,
+        kind: DeviceKind::of(byte(w[2], 0)),
+        ordinal: high(w[2]),
+        total: w[3],
+        granularity: w[4],
+        budget: w[5],
+        name: text::unpack(w[6], &w[7..]),
+    })
+}

@@ -1,0 +1,78 @@
+//! What can go wrong, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a publisher has no channel. The program that embeds it works on without one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// No directory would do.
+    #[error("no directory for the channel: {}", .0.join("; "))]
+    NoDirectory(Vec<String>),
+    /// A system call failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// There is no room for the channel's file. Its memory is taken in full at the start, so that it can never run out later.
+    #[error("no room for a channel of {bytes} bytes in {}: free some of it or give the channel less room", dir.display())]
+    NoSpace {
+        /// The directory.
+        dir: PathBuf,
+        /// What the channel needs.
+        bytes: u64,
+    },
+    /// A process may have 64 channels open.
+    #[error("this process has too many channels open (64)")]
+    TooMany,
+}
+
+/// Why a file cannot be read as a channel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A system call failed.
+    #[error("cannot open it: {0}")]
+    Io(#[from] io::Error),
+    /// Not a regular file, or it does not begin as a channel does.
+    #[error("not a gpumem channel")]
+    NotAChannel,
+    /// Another user's, and we are not root.
+    #[error("it belongs to user {uid}: only that user and root can read it")]
+    NotYours {
+        /// Its owner.
+        uid: u32,
+    },
+    /// Written by a newer gpumem whose format this reader does not understand.
+    #[error(
+        "it has format {version} and needs a reader of format {needs} or newer (this one reads {}): update gpumem",
+        crate::layout::VERSION
+    )]
+    TooNew {
+        /// Its format.
+        version: u64,
+        /// The oldest format a reader must know.
+        needs: u64,
+    },
+    /// It contradicts itself.
+    #[error("malformed channel: {0}")]
+    Malformed(&'static str),
+}
+
+/// Why an open channel can no longer be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A system call failed.
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+    /// Someone cut it short.
+    #[error("the file was cut short while it was open")]
+    Truncated,
+}

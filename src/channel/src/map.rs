@@ -1,0 +1,175 @@
+//! The only `unsafe` of this crate: shared mappings as words, and what happens to them in a forked child.
+#![allow(
+    unsafe_code,
+    reason = "mmap and pthread_atfork have no safe interface; everything else in the crate goes through this module"
+)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::word::Words;
+
+/// A shared mapping of whole words.
+#[derive(Debug)]
+pub(crate) struct Map {
+    ptr: NonNull<AtomicU64>,
+    words: usize,
+    /// [`forks`] when it was made: in a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
+    born: u64,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and is only reached as `&[AtomicU64]`.
+unsafe impl Send for Map {}
+// SAFETY: as above; atomics may be shared.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps the first `words` words of `file` for reading.
+    pub(crate) fn read_only(file: &File, words: usize) -> io::Result<Map> {
+        Map::new(file, words, ProtFlags::READ)
+    }
+
+    /// Maps the first `words` words of `file` for reading and writing. A forked child does not have it.
+    pub(crate) fn writable(file: &File, words: usize) -> io::Result<Map> {
+        let map = Map::new(file, words, ProtFlags::READ | ProtFlags::WRITE)?;
+        // SAFETY: exactly the range just mapped. DONTFORK changes nothing in this process; children are kept off the words by
+        // `Map::inherited`.
+        unsafe { rustix::mm::madvise(map.ptr.as_ptr().cast(), words * 8, Advice::LinuxDontFork)? };
+        Ok(map)
+    }
+
+    fn new(file: &File, words: usize, protection: ProtFlags) -> io::Result<Map> {
+        watch_forks();
+        // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours. The length is not zero (checked by the
+        // kernel), and both sides touch the memory as atomics only.
+        let ptr = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                words * 8,
+                protection,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )?
+        };
+        let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Map {
+            ptr,
+            words,
+            born: forks(),
+        })
+    }
+
+    /// Whether this is a copy of the handle in a forked child, where there is nothing to touch.
+    #[inline(always)]
+    pub(crate) fn inherited(&self) -> bool {
+        self.born != forks()
+    }
+}
+
+impl Words for Map {
+    type W = AtomicU64;
+
+    /// The words; none in a forked child.
+    #[inline(always)]
+    fn words(&self) -> &[AtomicU64] {
+        let words = if self.inherited() { 0 } else { self.words };
+        // SAFETY: mapped for as long as `self` lives, page-aligned, and `words` long. The file was that long when it was mapped and
+        // its publisher never cuts it. All access, here and in other processes, is to aligned atomic 64-bit words; on read-only
+        // mappings this crate only loads.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), words) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        if !self.inherited() {
+            // SAFETY: mapped in `new`, nothing borrowed from it outlives `self`. A failure would only leave it mapped.
+            let _ = unsafe { rustix::mm::munmap(self.ptr.as_ptr().cast(), self.words * 8) };
+        }
+    }
+}
+
+/// How often this process is a forked child. Publishers compare it with the value at their birth.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+#[inline(always)]
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Descriptors of locked channel files. A forked child closes them, else it would hold its parent's lock, and a dead publisher
+/// would look alive for as long as one of its workers runs.
+static LOCKED: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+
+/// Runs in the child, between fork and whatever it does next: only atomics and close(2), both async-signal-safe.
+extern "C" fn in_forked_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    for fd in &LOCKED {
+        let fd = fd.swap(-1, Ordering::Relaxed);
+        if fd >= 0 {
+            // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again (it finds -1).
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+fn watch_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: registers a plain function that stays valid for the life of the program. If it fails (no memory) forked
+        // children keep the lock for as long as they live, which is only misleading.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    });
+}
+
+/// An open file whose lock says "alive", registered so that forked children let go of it.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    place: &'static AtomicI32,
+    fd: RawFd,
+    /// [`forks`] when it was registered: a forked child finds it closed.
+    born: u64,
+}
+
+impl LockedFile {
+    /// Takes `file` over. Gives it back when 64 are registered already.
+    pub(crate) fn register(file: File) -> Result<LockedFile, File> {
+        watch_forks();
+        let fd = file.as_raw_fd();
+        for place in &LOCKED {
+            if place
+                .compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok(LockedFile {
+                    place,
+                    fd: file.into_raw_fd(),
+                    born: forks(),
+                });
+            }
+        }
+        Err(file)
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // In a forked child it is closed already, and place and number may be another file's by now.
+        if self.born == forks()
+            && self
+                .place
+                .compare_exchange(self.fd, -1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            // SAFETY: taken over in `register`, and the exchange makes sure that only one side closes it.
+            unsafe { libc::close(self.fd) };
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Where channel files live, and which directories can be trusted with them.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// What a channel's file name ends in.
+pub(crate) const SUFFIX: &str = ".gpumem";
+/// What the name of a file under construction begins with.
+pub(crate) const TEMPORARY: &str = ".new-";
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+
+/// The directories in which this user's channels may be, in the order a publisher tries them: `$GPUMEM_DIR` alone if it is set, else
+/// `$XDG_RUNTIME_DIR/gpumem` and `/dev/shm/gpumem-<uid>`.
+pub fn own_directories() -> Vec<PathBuf> {
+    if let Some(dir) = std::env::var_os("GPUMEM_DIR").filter(|d| !d.is_empty()) {
+        return vec![dir.into()];
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty());
+    let runtime = runtime
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("gpumem"));
+    let shm = format!("/dev/shm/gpumem-{}", rustix::process::geteuid().as_raw());
+    runtime.into_iter().chain([shm.into()]).collect()
+}
+
+/// Opens `dir` as a home for channels, making it if it is not there. It must be ours alone, no symbolic link, and in memory: on a
+/// disk every store into a mapped channel would sooner or later be written back.
+pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
+    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", dir.display());
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("cannot make it", error)),
+        _ => {}
+    }
+    let file = open_directory(dir).map_err(|error| fail("cannot open it", error))?;
+    let metadata = file.metadata().map_err(|error| fail("cannot look at it", error))?;
+    check_private(&metadata, rustix::process::geteuid().as_raw()).map_err(|why| format!("{}: {why}", dir.display()))?;
+    let kind = rustix::fs::fstatfs(&file)
+        .map_err(|error| fail("cannot look at its file system", error.into()))?
+        .f_type as u64;
+    if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+        return Err(format!(
+            "{}: not in memory (tmpfs): set XDG_RUNTIME_DIR or GPUMEM_DIR to a directory that is",
+            dir.display()
+        ));
+    }
+    Ok(file)
+}
+
+/// Opens a directory without following a symbolic link at its end.
+pub(crate) fn open_directory(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?.into())
+}
+
+/// Whether a directory belongs to `uid` and to nobody else.
+pub(crate) fn check_private(metadata: &Metadata, uid: u32) -> Result<(), &'static str> {
+    if metadata.uid() != uid {
+        return Err("it belongs to another user");
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err("other users can enter it (its mode must be 0700)");
+    }
+    Ok(())
+}
+
+/// Opens a file of an open directory for reading: never through a symbolic link, never waiting for a FIFO's other end.
+pub(crate) fn open_in(dir: impl AsFd, name: &std::ffi::OsStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
+}

@@ -1,0 +1,283 @@
+//! The reading end: opens a channel, checks everything, and hands out plain values.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::time::ClockId;
+
+use crate::cells::Cell;
+use crate::codec::{self, DEVICE_DATA};
+use crate::error::{OpenError, ReadError};
+use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
+use crate::map::Map;
+use crate::mirror::Mirror;
+use crate::record::Device;
+use crate::snapshot::{DeviceMap, Events, Identity, Life, SegmentMap, Snapshot};
+use crate::source::Source;
+use crate::{identity, life, place, text};
+
+/// An open channel.
+pub struct Reader {
+    pub(crate) file: File,
+    pub(crate) source: Source,
+    pub(crate) layout: Layout,
+    identity: Arc<Identity>,
+    life: Life,
+    mirror: Mirror,
+    devices: Vec<(u64, Option<Device>)>,
+    cells: Vec<Option<Cell>>,
+    strings: Arc<[Arc<str>]>,
+    /// Index of the next event to read.
+    pub(crate) next_event: u64,
+    pub(crate) events_lost: u64,
+    newest: Snapshot,
+}
+
+impl Reader {
+    /// Opens a channel file. Our own user's is mapped; as root, another user's is read with `pread`.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
+    pub fn open(path: &Path) -> Result<Reader, OpenError> {
+        let dir = place::open_directory(path.parent().unwrap_or(Path::new(".")))?;
+        let file = place::open_in(&dir, path.file_name().ok_or(OpenError::NotAChannel)?)?;
+        Reader::of_file(file)
+    }
+
+    /// The same for a file that is open already.
+    pub(crate) fn of_file(file: File) -> Result<Reader, OpenError> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(OpenError::NotAChannel);
+        }
+        let us = rustix::process::geteuid();
+        if metadata.uid() != us.as_raw() && !us.is_root() {
+            return Err(OpenError::NotYours { uid: metadata.uid() });
+        }
+        let by_pread = Source::Pread(file.try_clone()?);
+        let read = |start: usize, out: &mut [u64]| by_pread.copy(start, out).map_err(|_| OpenError::NotAChannel);
+        let mut head = [0; IDENTITY];
+        read(0, &mut head)?;
+        let layout = Layout::check(&head, metadata.len(), read)?;
+        let mut who = [0; IDENTITY_WORDS];
+        read(IDENTITY, &mut who)?;
+        let source = match metadata.uid() == us.as_raw() {
+            true => Source::Mapped(Map::read_only(&file, layout.len)?),
+            false => by_pread,
+        };
+        let mut reader = Reader {
+            identity: Arc::new(identity::unpack(&who, metadata.uid())),
+            file,
+            source,
+            layout,
+            life: Life::Alive,
+            mirror: Mirror::default(),
+            devices: Vec::new(),
+            cells: Vec::new(),
+            strings: Arc::new([Arc::from("")]),
+            next_event: 0,
+            events_lost: 0,
+            newest: Snapshot::default(),
+        };
+        reader.newest.identity = reader.identity.clone();
+        Ok(reader)
+    }
+
+    /// Who publishes.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Reads what changed and returns the newest state. Never goes back: what cannot be read consistently now stays as it was.
+    ///
+    /// # Errors
+    /// When the file itself fails. The channel is then to be closed.
+    pub fn refresh(&mut self) -> Result<Snapshot, ReadError> {
+        self.source.check_len(&self.file, self.layout.len)?;
+        // Asked before reading: what a dead publisher left is then read after its death, whole.
+        self.refresh_life()?;
+        self.refresh_strings()?;
+        let devices = self.refresh_devices()?;
+        let maps = self
+            .mirror
+            .refresh(&self.source, &self.layout, self.life != Life::Alive)?;
+        self.refresh_cells()?;
+        if devices || maps {
+            self.sort_segments();
+        }
+        for (map, cell) in self.newest.devices.iter_mut().zip(&self.cells) {
+            map.stats = cell.map(|cell| cell.stats);
+        }
+        self.newest.life = self.life;
+        self.newest.strings = self.strings.clone();
+        self.newest.event_count = self.live(live::EVENTS)?.max(self.newest.event_count);
+        self.newest.events_lost = self.events_lost;
+        self.newest.untracked_blocks = self.live(live::UNTRACKED_BLOCKS)?;
+        self.newest.untracked_bytes = self.live(live::UNTRACKED_BYTES)?;
+        self.newest.lagging_segments = self.mirror.lagging();
+        self.newest.read_at = identity::now(ClockId::Monotonic);
+        Ok(self.newest.clone())
+    }
+
+    pub(crate) fn live(&self, which: usize) -> Result<u64, ReadError> {
+        self.source.load(self.layout.live.start + which)
+    }
+
+    /// The dead stay dead: nobody else can ever take the lock of a published file for writing.
+    fn refresh_life(&mut self) -> Result<(), ReadError> {
+        if self.life == Life::Alive {
+            let held = life::is_held(&self.file)? && identity::boot_id().is_ok_and(|id| id == self.identity.boot_id);
+            if !held {
+                self.life = if self.live(live::CLOSED)? == 1 {
+                    Life::Closed
+                } else {
+                    Life::Died
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn refresh_strings(&mut self) -> Result<(), ReadError> {
+        let count = (self.live(live::STRINGS)? as usize).min(self.layout.strings.count);
+        self.source.fence();
+        if count <= self.strings.len() {
+            return Ok(());
+        }
+        let mut strings: Vec<Arc<str>> = self.strings.to_vec();
+        for i in strings.len()..count {
+            let mut record = [0; words::STRING];
+            self.source.copy(self.layout.strings.record(i).start, &mut record)?;
+            strings.push(text::unpack(record[0], &record[1..]).into());
+        }
+        self.strings = strings.into();
+        Ok(())
+    }
+
+    fn refresh_devices(&mut self) -> Result<bool, ReadError> {
+        let count = (self.live(live::DEVICES)? as usize)
+            .min(self.layout.devices.count)
+            .max(self.devices.len());
+        self.source.fence();
+        self.devices.resize(count, (0, None));
+        self.cells.resize(count, None);
+        let known: Vec<u64> = self.devices.iter().map(|device| device.0).collect();
+        let mut changed = false;
+        let devices = &mut self.devices;
+        self.source.changed(
+            &self.layout.devices,
+            0..count,
+            |i| known[i],
+            |i, record: Option<(u64, [u64; DEVICE_DATA])>| {
+                if let Some((seq, words)) = record {
+                    devices[i] = (seq, codec::to_device(&words));
+                    changed = true;
+                }
+            },
+        )?;
+        Ok(changed)
+    }
+
+    fn refresh_cells(&mut self) -> Result<(), ReadError> {
+        for (i, newest) in self.cells.iter_mut().enumerate() {
+            let record = self.layout.stats.record(i);
+            let cell = self.source.cells(record.start..record.start + words::STATS)?;
+            if let Some(cell) = cell.filter(|cell| newest.is_none_or(|old| cell.seq > old.seq)) {
+                *newest = Some(cell);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals the segments out to their devices, by address. What contradicts itself or overlaps another is counted, not shown, so
+    /// that sums of sizes never overflow.
+    fn sort_segments(&mut self) {
+        let mut malformed = 0;
+        let mut maps: Vec<Vec<Arc<SegmentMap>>> = vec![Vec::new(); self.devices.len()];
+        for map in self.mirror.maps() {
+            let segment = &map.segment;
+            let sound =
+                segment.size > 0 && segment.mapped <= segment.size && segment.addr.checked_add(segment.size).is_some();
+            match maps.get_mut(segment.device as usize).filter(|_| sound) {
+                Some(maps) => maps.push(map.clone()),
+                None => malformed += 1,
+            }
+        }
+        for maps in &mut maps {
+            maps.sort_unstable_by_key(|map| map.segment.addr);
+            let mut free_from = 0;
+            maps.retain(|map| {
+                let apart = map.segment.addr >= free_from;
+                if apart {
+                    free_from = map.segment.addr + map.segment.size;
+                } else {
+                    malformed += 1;
+                }
+                apart
+            });
+        }
+        self.newest.malformed_segments = malformed;
+        self.newest.devices = self
+            .devices
+            .iter()
+            .zip(maps)
+            .map(|((_, device), segments)| DeviceMap {
+                device: device.clone().unwrap_or_default(),
+                stats: None,
+                segments,
+            })
+            .collect();
+    }
+
+    /// The events since the last call, oldest first. The first call returns what the ring still holds.
+    ///
+    /// # Errors
+    /// When the file itself fails.
+    pub fn events(&mut self) -> Result<Events, ReadError> {
+        let mut new = Events::default();
+        let head = self.live(live::EVENTS)?;
+        self.source.fence();
+        let ring = self.layout.events;
+        let oldest = head.saturating_sub(ring.count as u64);
+        if self.next_event < oldest {
+            new.lost = oldest - self.next_event;
+            self.next_event = oldest;
+        }
+        let mut next = self.next_event;
+        let mask = ring.count as u64 - 1;
+        while next < head {
+            // Up to the end of the ring, then once more from its start.
+            let first = (next & mask) as usize;
+            let count = (head - next).min((ring.count - first) as u64) as usize;
+            self.source.changed(
+                &ring,
+                first..first + count,
+                |_| 0,
+                |slot, record: Option<(u64, [u64; words::EVENT - 1])>| {
+                    let index = next + (slot - first) as u64;
+                    // A publisher that is faster than we are has put a later event there, or is about to.
+                    match record.filter(|(seq, _)| *seq == crate::seqlock::finished(index)) {
+                        Some((_, words)) => new.events.push(codec::to_event(index, &words)),
+                        None => new.lost += 1,
+                    }
+                },
+            )?;
+            next += count as u64;
+        }
+        // What was overwritten while we read is missing from the front; the rest is in order.
+        self.next_event = head.max(self.next_event);
+        self.events_lost += new.lost;
+        Ok(new)
+    }
+
+    /// When the last event happened: nanoseconds since 1970, as far as the file tells.
+    pub(crate) fn last_event_realtime(&mut self) -> Option<u64> {
+        let head = self.live(live::EVENTS).ok()?;
+        self.next_event = head.saturating_sub(1);
+        let last = self.events().ok()?.events.pop()?;
+        let since = last.time.checked_sub(self.identity.created_monotonic)?;
+        self.identity.created_realtime.checked_add(since)
+    }
+}

@@ -1,0 +1,56 @@
+//! Text in words: packed by the publisher, cleaned by the reader before it can reach a terminal.
+
+/// Up to eight bytes as a little-endian word.
+pub(crate) fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// Packs as much of `text` as fits into `words`, never cutting a character. Returns the bytes used.
+pub(crate) fn pack(text: &str, words: &mut [u64]) -> usize {
+    let len = text.floor_char_boundary(words.len() * 8);
+    for (to, from) in words.iter_mut().zip(text.as_bytes()[..len].chunks(8)) {
+        *to = word(from);
+    }
+    len
+}
+
+/// The text of `len` bytes in `words`, cleaned. A length larger than the words hold is cut.
+pub(crate) fn unpack(len: u64, words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+    clean(&String::from_utf8_lossy(&bytes[..len]))
+}
+
+/// `text` without anything that could move a cursor, change a colour, or reorder what stands beside it: control characters,
+/// line and paragraph separators, bidirectional overrides and zero-width characters each become U+FFFD.
+pub fn clean(text: &str) -> String {
+    let harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    };
+    text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_text_keeps_whole_characters() {
+        let mut words = [0; 1];
+        let len = pack("abcdefgé", &mut words);
+        assert_eq!((len, unpack(len as u64, &words).as_str()), (7, "abcdefg"));
+    }
+
+    #[test]
+    fn hostile_lengths_and_bytes_are_harmless() {
+        assert_eq!(
+            unpack(u64::MAX, &[u64::from_le_bytes(*b"\x1b[2Jab\r\n")]),
+            "\u{fffd}[2Jab\u{fffd}\u{fffd}"
+        );
+        assert_eq!(unpack(4, &[0xffff_ffff]), "\u{fffd}".repeat(4));
+        assert_eq!(clean("a\u{202e}b\u{2066}c"), "a\u{fffd}b\u{fffd}c");
+    }
+}

@@ -1,0 +1,52 @@
+//! The one way this crate touches shared memory: aligned 64-bit words, relaxed loads and stores, and two fences.
+//!
+//! The ordering code is generic over [`Word`], so that the very code that runs on a mapping also runs under loom (every legal
+//! ordering), on words that stop taking stores (a writer killed between two stores), and with a fence left out (which must fail).
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
+pub(crate) trait Word {
+    /// Relaxed load. The only load allowed on a read-only mapping.
+    fn get(&self) -> u64;
+    /// Relaxed store.
+    fn put(&self, value: u64);
+    /// What was stored before this fence is seen by whoever sees a store made after it and then passes an acquire fence.
+    fn release_fence();
+    /// The other half.
+    fn acquire_fence();
+}
+
+impl Word for AtomicU64 {
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        AtomicU64::load(self, Ordering::Relaxed)
+    }
+    #[inline(always)]
+    fn put(&self, value: u64) {
+        AtomicU64::store(self, value, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    fn release_fence() {
+        fence(Ordering::Release);
+    }
+    #[inline(always)]
+    fn acquire_fence() {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// Shared words as a slice: a mapping, or plain memory in tests.
+pub(crate) trait Words {
+    /// The word type.
+    type W: Word;
+    /// All of them.
+    fn words(&self) -> &[Self::W];
+}
+
+impl<W: Word> Words for Vec<W> {
+    type W = W;
+    fn words(&self) -> &[W] {
+        self
+    }
+}

@@ -1,0 +1,211 @@
+//! Publishing: what is stored, and in which order.
+//!
+//! One operation of an allocator is published as event, then blocks, then figures. So the last event names the operation that a
+//! kill interrupted, and a reader that sees a changed block can find out why.
+//!
+//! Every number the writer needs is its own: it never reads shared memory, so nobody can steer it through its channel.
+
+use crate::cells::{CellWriter, Touched};
+use crate::codec::{self, NO_SLOT};
+use crate::layout::{GROUP, Layout, live};
+use crate::record::{Block, Device, Event, Segment};
+use crate::seqlock;
+use crate::stats::DeviceStats;
+use crate::text;
+use crate::word::{Word, Words};
+
+/// The writing half of a channel over any words.
+pub(crate) struct Writer<M> {
+    memory: M,
+    layout: Layout,
+    /// Numbers every write of a block or segment; only ever grows.
+    ticket: u64,
+    events: u64,
+    strings: usize,
+    devices: usize,
+    used_blocks: usize,
+    used_segments: usize,
+    untracked_blocks: u64,
+    untracked_bytes: u64,
+    /// Ticket under which each segment is open for a change of structure; 0 when closed. At most a few are open at once.
+    open_segments: Vec<(u32, u64)>,
+    cells: Vec<CellWriter>,
+}
+
+impl<M: Words> Writer<M> {
+    /// A writer over zeroed words laid out as `layout`.
+    pub(crate) fn new(memory: M, layout: Layout) -> Writer<M> {
+        Writer {
+            memory,
+            layout,
+            ticket: 0,
+            events: 0,
+            strings: 0,
+            devices: 0,
+            used_blocks: 0,
+            used_segments: 0,
+            untracked_blocks: 0,
+            untracked_bytes: 0,
+            open_segments: Vec::with_capacity(16),
+            cells: vec![CellWriter::default(); layout.devices.count],
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Stores a live counter that only counts what is complete: everything stored before is seen by whoever sees the count.
+    #[inline(always)]
+    fn publish_live(&self, which: usize, value: u64) {
+        M::W::release_fence();
+        self.memory.words()[self.layout.live.start + which].put(value);
+    }
+
+    /// Appends to the event ring. The event's own index is ignored.
+    #[inline]
+    pub(crate) fn event(&mut self, event: &Event) {
+        let index = self.events;
+        let record = self
+            .layout
+            .events
+            .record(index as usize & (self.layout.events.count - 1));
+        let record = &self.memory.words()[record];
+        // The index is the ticket: a reader knows which sequence number event `i` must carry.
+        seqlock::begin(record, index);
+        for (word, value) in record[1..].iter().zip(codec::event(event)) {
+            word.put(value);
+        }
+        seqlock::end(record, index);
+        self.events += 1;
+        self.publish_live(live::EVENTS, self.events);
+    }
+
+    /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
+    #[inline]
+    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
+        self.block_words(slot, codec::block(block, next.unwrap_or(NO_SLOT)))
+    }
+
+    /// Empties a block slot.
+    pub(crate) fn clear_block(&mut self, slot: u32) -> bool {
+        self.block_words(slot, [0; 7])
+    }
+
+    #[inline(always)]
+    fn block_words(&mut self, slot: u32, data: [u64; 7]) -> bool {
+        let slot = slot as usize;
+        if slot >= self.layout.blocks.count {
+            return false;
+        }
+        self.ticket += 1;
+        let words = self.memory.words();
+        let record = &words[self.layout.blocks.record(slot)];
+        seqlock::begin(record, self.ticket);
+        for (word, value) in record[1..].iter().zip(data) {
+            word.put(value);
+        }
+        seqlock::end(record, self.ticket);
+        // After the record: who sees this generation also sees the record, or at least that it is being written.
+        words[self.layout.generations.start + slot / GROUP].put(self.ticket);
+        if slot >= self.used_blocks {
+            self.used_blocks = slot + 1;
+            self.publish_live(live::BLOCKS, self.used_blocks as u64);
+        }
+        true
+    }
+
+    /// Says how many live blocks have no slot, and their bytes.
+    pub(crate) fn untracked(&mut self, blocks: u64, bytes: u64) {
+        if (blocks, bytes) != (self.untracked_blocks, self.untracked_bytes) {
+            (self.untracked_blocks, self.untracked_bytes) = (blocks, bytes);
+            self.publish_live(live::UNTRACKED_BLOCKS, blocks);
+            self.publish_live(live::UNTRACKED_BYTES, bytes);
+        }
+    }
+
+    /// Opens a segment for a change of structure: until [`Writer::segment_end`] no reader believes its blocks.
+    #[inline]
+    pub(crate) fn segment_begin(&mut self, slot: u32) {
+        let index = slot as usize;
+        if index >= self.layout.segments.count || self.open_segments.iter().any(|open| open.0 == slot) {
+            return;
+        }
+        self.ticket += 1;
+        if index >= self.used_segments {
+            self.used_segments = index + 1;
+            self.publish_live(live::SEGMENTS, self.used_segments as u64);
+        }
+        seqlock::begin(&self.memory.words()[self.layout.segments.record(index)], self.ticket);
+        self.open_segments.push((slot, self.ticket));
+    }
+
+    /// Closes it again with its new record and the slot of its first block; `None` empties the slot.
+    #[inline]
+    pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
+        let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) else {
+            return;
+        };
+        let (_, ticket) = self.open_segments.swap_remove(at);
+        let record = &self.memory.words()[self.layout.segments.record(slot as usize)];
+        let data = segment.map_or([0; codec::SEGMENT_DATA], |(s, first)| {
+            codec::segment(s, first.unwrap_or(NO_SLOT))
+        });
+        for (word, value) in record[1..].iter().zip(data) {
+            word.put(value);
+        }
+        seqlock::end(record, ticket);
+    }
+
+    /// Publishes a device's figures.
+    #[inline]
+    pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
+        let device = device as usize;
+        if let Some(cell) = self.cells.get_mut(device) {
+            let cells = &self.memory.words()[self.layout.stats.record(device)];
+            cell.write(cells, stats, touched, self.events);
+        }
+    }
+
+    /// Writes or rewrites a device.
+    pub(crate) fn device(&mut self, index: u8, device: &Device) {
+        let index = index as usize;
+        if index >= self.layout.devices.count {
+            return;
+        }
+        self.ticket += 1;
+        let record = &self.memory.words()[self.layout.devices.record(index)];
+        seqlock::begin(record, self.ticket);
+        for (word, value) in record[1..].iter().zip(codec::device(device)) {
+            word.put(value);
+        }
+        seqlock::end(record, self.ticket);
+        if index >= self.devices {
+            self.devices = index + 1;
+            self.publish_live(live::DEVICES, self.devices as u64);
+        }
+    }
+
+    /// Appends a string and returns its number; `None` when the table is full. Number 0 is the empty string and is never stored.
+    pub(crate) fn string(&mut self, string: &str) -> Option<u32> {
+        let index = self.strings + 1;
+        if index >= self.layout.strings.count {
+            return None;
+        }
+        let record = &self.memory.words()[self.layout.strings.record(index)];
+        let mut packed = [0; crate::layout::words::STRING - 1];
+        let len = text::pack(string, &mut packed);
+        for (word, value) in record[1..].iter().zip(packed) {
+            word.put(value);
+        }
+        record[0].put(len as u64);
+        self.strings = index;
+        self.publish_live(live::STRINGS, index as u64 + 1);
+        Some(index as u32)
+    }
+
+    /// Says goodbye: the file that stays behind is that of a program that ended in order.
+    pub(crate) fn close(&mut self) {
+        self.publish_live(live::CLOSED, 1);
+    }
+}

@@ -1,0 +1,332 @@
+//! A toy heap that publishes as an allocator does, and knows what a reader must show of it.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test binary uses its part"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gpumem_channel::{
+    Block, BlockState, DeviceMap, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment, SegmentKind,
+    Snapshot, Touched,
+};
+
+/// A private directory on tmpfs, as channels want it.
+pub(crate) fn channel_dir() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .prefix("gpumem-test-")
+        .permissions(private)
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+/// A small channel in `dir`.
+pub(crate) fn options(dir: &Path) -> Options {
+    Options {
+        dir: Some(dir.to_owned()),
+        blocks: 4096,
+        segments: 64,
+        events: 256,
+        strings: 64,
+        devices: 2,
+        ..Options::default()
+    }
+}
+
+/// Small deterministic random numbers (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+#[derive(Clone)]
+struct Entry {
+    slot: u32,
+    size: u64,
+    state: BlockState,
+    requested: u64,
+}
+
+struct Seg {
+    segment: Segment,
+    blocks: BTreeMap<u64, Entry>,
+}
+
+/// Segments of random size, cut into blocks that are split, joined, allocated and freed.
+pub(crate) struct Heap {
+    pub(crate) random: Random,
+    segments: BTreeMap<u32, Seg>,
+    free_slots: Vec<u32>,
+    next_addr: u64,
+    pub(crate) stats: DeviceStats,
+}
+
+pub(crate) const UNIT: u64 = 512;
+
+impl Heap {
+    pub(crate) fn new(seed: u64) -> Heap {
+        Heap {
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            segments: BTreeMap::new(),
+            free_slots: (0..4096).rev().collect(),
+            next_addr: 1 << 40,
+            stats: DeviceStats::default(),
+        }
+    }
+
+    /// One random operation.
+    pub(crate) fn step(&mut self, publisher: &mut Publisher) {
+        match self.random.below(100) {
+            0..3 if self.segments.len() < 32 => self.add_segment(publisher),
+            3 if self.segments.len() > 8 => self.remove_segment(publisher),
+            4..40 => self.split_one(publisher),
+            40..60 => self.join_one(publisher),
+            _ => self.toggle_one(publisher),
+        }
+    }
+
+    fn event(publisher: &mut Publisher, kind: EventKind, addr: u64, size: u64) {
+        publisher.event(&Event {
+            kind,
+            addr,
+            size,
+            ..Event::default()
+        });
+    }
+
+    fn add_segment(&mut self, publisher: &mut Publisher) {
+        let slot = (0..).find(|slot| !self.segments.contains_key(slot)).unwrap();
+        let size = UNIT * (8 + self.random.below(200));
+        let segment = Segment {
+            addr: self.next_addr,
+            size,
+            mapped: size,
+            kind: SegmentKind::Plain,
+            pool: PoolId::LARGE,
+            ..Segment::default()
+        };
+        self.next_addr += size + UNIT * self.random.below(3);
+        let block = Entry {
+            slot: self.free_slots.pop().unwrap(),
+            size,
+            state: BlockState::Free,
+            requested: 0,
+        };
+        Self::event(publisher, EventKind::SegmentAlloc, segment.addr, size);
+        self.segments.insert(
+            slot,
+            Seg {
+                segment,
+                blocks: BTreeMap::from([(segment.addr, block)]),
+            },
+        );
+        publisher.segment_begin(slot);
+        self.publish_block(publisher, slot, segment.addr);
+        self.close(publisher, slot);
+        self.stats.large.segment.add(1);
+        self.stats.large.reserved_bytes.add(size);
+        publisher.stats(0, &self.stats, Touched::COLD);
+    }
+
+    fn remove_segment(&mut self, publisher: &mut Publisher) {
+        let Some((&slot, _)) = self.segments.iter().find(|(_, s)| s.blocks.len() == 1) else {
+            return;
+        };
+        let seg = self.segments.remove(&slot).unwrap();
+        Self::event(publisher, EventKind::SegmentFree, seg.segment.addr, seg.segment.size);
+        publisher.segment_begin(slot);
+        for block in seg.blocks.values() {
+            publisher.clear_block(block.slot);
+            self.free_slots.push(block.slot);
+            if block.state == BlockState::Allocated {
+                self.stats.large.allocated_bytes.sub(block.size);
+                self.stats.large.requested_bytes.sub(block.requested);
+            }
+        }
+        publisher.segment_end(slot, None);
+        self.stats.large.segment.sub(1);
+        self.stats.large.reserved_bytes.sub(seg.segment.size);
+        publisher.stats(0, &self.stats, Touched::ALL);
+    }
+
+    fn pick(&mut self) -> Option<(u32, u64)> {
+        let n = self.random.below(self.segments.len().max(1) as u64) as usize;
+        let (&slot, seg) = self.segments.iter().nth(n)?;
+        let m = self.random.below(seg.blocks.len() as u64) as usize;
+        Some((slot, *seg.blocks.keys().nth(m).unwrap()))
+    }
+
+    fn split_one(&mut self, publisher: &mut Publisher) {
+        let Some((slot, addr)) = self.pick() else { return };
+        let units = self.segments[&slot].blocks[&addr].size / UNIT;
+        if units < 2 || self.free_slots.is_empty() || self.segments[&slot].blocks[&addr].state != BlockState::Free {
+            return;
+        }
+        let left = UNIT * (1 + self.random.below(units - 1));
+        Self::event(publisher, EventKind::Alloc, addr, left);
+        publisher.segment_begin(slot);
+        let rest = self.free_slots.pop().unwrap();
+        let seg = self.segments.get_mut(&slot).unwrap();
+        let block = seg.blocks.get_mut(&addr).unwrap();
+        let entry = Entry {
+            slot: rest,
+            size: block.size - left,
+            state: BlockState::Free,
+            requested: 0,
+        };
+        block.size = left;
+        seg.blocks.insert(addr + left, entry);
+        self.publish_block(publisher, slot, addr);
+        self.publish_block(publisher, slot, addr + left);
+        self.close(publisher, slot);
+    }
+
+    fn join_one(&mut self, publisher: &mut Publisher) {
+        let Some((slot, addr)) = self.pick() else { return };
+        let seg = self.segments.get_mut(&slot).unwrap();
+        let Some((&next_addr, next)) = seg.blocks.range(addr + 1..).next() else {
+            return;
+        };
+        if next.state != BlockState::Free || seg.blocks[&addr].state != BlockState::Free {
+            return;
+        }
+        let next = seg.blocks.remove(&next_addr).unwrap();
+        seg.blocks.get_mut(&addr).unwrap().size += next.size;
+        Self::event(publisher, EventKind::Free, addr, next.size);
+        publisher.segment_begin(slot);
+        self.publish_block(publisher, slot, addr);
+        publisher.clear_block(next.slot);
+        self.free_slots.push(next.slot);
+        self.close(publisher, slot);
+    }
+
+    /// Allocates or frees one block in place.
+    pub(crate) fn toggle_one(&mut self, publisher: &mut Publisher) {
+        let Some((slot, addr)) = self.pick() else { return };
+        let block = self.segments.get_mut(&slot).unwrap().blocks.get_mut(&addr).unwrap();
+        let large = &mut self.stats.large;
+        let kind = match block.state {
+            BlockState::Free => {
+                (block.state, block.requested) = (BlockState::Allocated, block.size - 8);
+                large.allocated_bytes.add(block.size);
+                large.requested_bytes.add(block.requested);
+                EventKind::Alloc
+            }
+            _ => {
+                large.allocated_bytes.sub(block.size);
+                large.requested_bytes.sub(block.requested);
+                (block.state, block.requested) = (BlockState::Free, 0);
+                EventKind::Free
+            }
+        };
+        Self::event(publisher, kind, addr, block.size);
+        self.publish_block(publisher, slot, addr);
+        publisher.stats(0, &self.stats, Touched::ALL);
+    }
+
+    fn publish_block(&self, publisher: &mut Publisher, slot: u32, addr: u64) {
+        let seg = &self.segments[&slot];
+        let entry = &seg.blocks[&addr];
+        let next = seg.blocks.range(addr + 1..).next().map(|(_, next)| next.slot);
+        assert!(publisher.block(entry.slot, &self.block(slot, addr, entry), next));
+    }
+
+    fn close(&self, publisher: &mut Publisher, slot: u32) {
+        let seg = &self.segments[&slot];
+        let first = seg.blocks.values().next().map(|b| b.slot);
+        publisher.segment_end(slot, Some((&seg.segment, first)));
+    }
+
+    fn block(&self, segment: u32, addr: u64, entry: &Entry) -> Block {
+        Block {
+            addr,
+            size: entry.size,
+            requested: entry.requested,
+            state: entry.state,
+            pool: PoolId::LARGE,
+            segment,
+            ..Block::default()
+        }
+    }
+
+    /// What a reader shows must be exactly this heap.
+    pub(crate) fn assert_shown_by(&self, snapshot: &Snapshot, device: &DeviceMap) {
+        assert_eq!(device.segments.len(), self.segments.len());
+        for map in &device.segments {
+            let seg = &self.segments[&map.slot];
+            assert!(map.complete);
+            assert_eq!(map.segment, seg.segment);
+            let shown: Vec<Block> = map.blocks.iter().map(|b| Block { time: 0, ..*b }).collect();
+            let real: Vec<Block> = seg
+                .blocks
+                .iter()
+                .map(|(addr, e)| self.block(map.slot, *addr, e))
+                .collect();
+            assert_eq!(shown, real);
+            assert!(map.blocks.iter().all(|b| b.time > 0 && b.time <= snapshot.read_at));
+        }
+    }
+}
+
+/// What no reader may ever be shown: holes, overlaps or foreign blocks in a complete segment, overlapping segments.
+pub(crate) fn assert_possible(snapshot: &Snapshot) {
+    assert_eq!(snapshot.malformed_segments, 0);
+    for device in &snapshot.devices {
+        let mut after = 0;
+        for map in &device.segments {
+            let segment = &map.segment;
+            assert!(segment.addr >= after, "segments overlap");
+            after = segment.addr + segment.size;
+            let mut at = segment.addr;
+            for block in map.blocks.iter() {
+                assert!(!map.complete || block.addr == at, "a hole in a complete segment");
+                assert!(block.addr >= at && block.size > 0 && block.segment == map.slot);
+                // The toy heap's own rules: a torn block would break them.
+                assert_eq!(block.size % UNIT, 0);
+                match block.state {
+                    BlockState::Allocated => assert_eq!(block.requested, block.size - 8, "a torn block"),
+                    BlockState::Free => assert_eq!(block.requested, 0, "a torn block"),
+                    other => panic!("impossible state {other:?}"),
+                }
+                at = block.addr + block.size;
+            }
+            assert!(
+                at <= after && (!map.complete || at == after),
+                "blocks do not tile their segment"
+            );
+        }
+        if let Some(stats) = &device.stats {
+            let large = &stats.large;
+            for stat in [
+                &large.allocated_bytes,
+                &large.requested_bytes,
+                &large.reserved_bytes,
+                &large.segment,
+            ] {
+                assert!(
+                    stat.current <= stat.peak && stat.peak <= stat.allocated,
+                    "torn figures: {stat:?}"
+                );
+            }
+            assert!(
+                large.requested_bytes.current <= large.allocated_bytes.current,
+                "figures of two moments"
+            );
+            assert!(
+                large.allocated_bytes.current <= large.reserved_bytes.current,
+                "figures of two moments"
+            );
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One publisher, one reader, real files: what goes in comes out.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod common;
+
+use common::{Heap, channel_dir, options};
+use gpumem_channel::{
+    BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Touched,
+};
+
+#[test]
+fn a_published_map_is_read_back_exactly() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    let device = Device {
+        uuid: *b"0123456789abcdef",
+        kind: DeviceKind::Simulated,
+        ordinal: 3,
+        total: 80 << 30,
+        granularity: 2 << 20,
+        budget: 1 << 30,
+        name: "Simulated".into(),
+    };
+    publisher.set_device(0, &device);
+    let mut heap = Heap::new(7);
+    for _ in 0..500 {
+        heap.step(&mut publisher);
+    }
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    assert_eq!(snapshot.life, Life::Alive);
+    assert_eq!(*snapshot.identity, *publisher.identity());
+    assert_eq!(snapshot.devices.len(), 1);
+    assert_eq!(snapshot.devices[0].device, device);
+    assert_eq!(snapshot.devices[0].stats, Some(heap.stats));
+    assert_eq!(
+        (
+            snapshot.lagging_segments,
+            snapshot.malformed_segments,
+            snapshot.untracked_blocks
+        ),
+        (0, 0, 0)
+    );
+    heap.assert_shown_by(&snapshot, &snapshot.devices[0]);
+}
+
+#[test]
+fn an_unchanged_channel_gives_the_same_maps_and_a_changed_one_only_new_ones() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Cuda,
+            ..Device::default()
+        },
+    );
+    let mut heap = Heap::new(1);
+    for _ in 0..300 {
+        heap.step(&mut publisher);
+    }
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    let first = reader.refresh().unwrap();
+    let second = reader.refresh().unwrap();
+    let same = |a: &gpumem_channel::Snapshot, b: &gpumem_channel::Snapshot| {
+        let pairs = a.devices[0].segments.iter().zip(&b.devices[0].segments);
+        pairs.filter(|(a, b)| std::sync::Arc::ptr_eq(a, b)).count()
+    };
+    assert_eq!(same(&first, &second), first.devices[0].segments.len());
+    heap.toggle_one(&mut publisher);
+    let third = reader.refresh().unwrap();
+    assert_eq!(
+        same(&first, &third),
+        first.devices[0].segments.len() - 1,
+        "one segment changed, one map is new"
+    );
+}
+
+#[test]
+fn events_come_in_order_and_lost_ones_are_counted() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    let tag = publisher.intern("forward");
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    assert!(reader.events().unwrap().events.is_empty());
+    let mark = |n| Event {
+        kind: EventKind::Mark,
+        tag,
+        size: n,
+        pool: PoolId::LARGE,
+        ..Event::default()
+    };
+    for n in 0..100 {
+        publisher.event(&mark(n));
+    }
+    let new = reader.events().unwrap();
+    assert_eq!(new.lost, 0);
+    let expected: Vec<_> = (0..100).map(|n| (n, n, EventKind::Mark)).collect();
+    assert_eq!(
+        new.events.iter().map(|e| (e.index, e.size, e.kind)).collect::<Vec<_>>(),
+        expected
+    );
+    assert!(new.events.windows(2).all(|w| w[0].time <= w[1].time && w[0].time > 0));
+    assert_eq!(reader.refresh().unwrap().string(tag), "forward");
+    // The ring holds 256.
+    for n in 100..1000 {
+        publisher.event(&mark(n));
+    }
+    let new = reader.events().unwrap();
+    assert_eq!((new.lost, new.events.len()), (1000 - 100 - 256, 256));
+    assert_eq!(new.events.first().map(|e| e.index), Some(744));
+    assert_eq!(reader.refresh().unwrap().events_lost, 644);
+}
+
+#[test]
+fn a_full_block_table_counts_what_it_cannot_show() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Cuda,
+            ..Device::default()
+        },
+    );
+    let block = gpumem_channel::Block {
+        addr: 4096,
+        size: 512,
+        state: BlockState::Allocated,
+        ..Default::default()
+    };
+    publisher.segment_begin(0);
+    assert!(publisher.block(0, &block, Some(99_999)));
+    assert!(!publisher.block(99_999, &block, None), "no such slot");
+    publisher.untracked(1, 512);
+    let segment = gpumem_channel::Segment {
+        addr: 4096,
+        size: 1024,
+        mapped: 1024,
+        ..Default::default()
+    };
+    publisher.segment_end(0, Some((&segment, Some(0))));
+    let snapshot = Reader::open(publisher.path()).unwrap().refresh().unwrap();
+    assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (1, 512));
+    let map = &snapshot.devices[0].segments[0];
+    assert!(!map.complete, "a part of it is not known");
+    assert_eq!(map.blocks.len(), 1, "the rest is shown");
+}
+
+#[test]
+fn figures_follow_every_publication() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Cuda,
+            ..Device::default()
+        },
+    );
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    assert_eq!(
+        reader.refresh().unwrap().devices[0].stats,
+        None,
+        "nothing published yet is not zero"
+    );
+    let mut stats = DeviceStats::default();
+    stats.small.reserved_bytes.add(2 << 20);
+    publisher.stats(0, &stats, Touched::COLD);
+    for n in 1..50 {
+        // Alternating pools: each cell misses what went to the other.
+        let (pool, touched) = if n % 3 == 0 {
+            (&mut stats.small, Touched::SMALL)
+        } else {
+            (&mut stats.large, Touched::LARGE)
+        };
+        pool.allocation.add(1);
+        pool.requested_bytes.add(n);
+        publisher.stats(0, &stats, touched.and(Touched::COLD));
+        assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(stats));
+    }
+    assert_eq!(stats.all().allocation.current, 49);
+}
