@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpumem_channel::Snapshot;
 
 use super::Nanos;
+use super::figures::Figures;
 
 /// Device and inode of a channel's file: the identity of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,8 @@ pub struct Channel {
     pub pid: Option<u32>,
     /// What it published. Old when `error` is set.
     pub snapshot: Arc<Snapshot>,
+    /// Figures of each of the snapshot's devices; `None` where they could not be read consistently.
+    pub figures: Arc<[Option<Figures>]>,
     /// Why the newest pass could not read it.
     pub error: Option<String>,
     /// When `snapshot` was read.

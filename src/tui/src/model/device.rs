@@ -1,5 +1,6 @@
 //! Devices: NVML's GPUs joined by UUID with the devices that channels publish.
 
+use gpumem_channel::DeviceKind as PublishedKind;
 use gpumem_probe::{MigDevice, Reading};
 
 use super::channel::ChannelKey;
@@ -15,6 +16,16 @@ pub enum DeviceKey {
     NvmlIndex(u32),
     /// A simulated device: private to the process that publishes it.
     Simulated(ChannelKey, u8),
+}
+
+impl DeviceKey {
+    /// The identity of the device that `channel` publishes as number `index`.
+    pub fn of(channel: ChannelKey, index: usize, device: &gpumem_channel::Device) -> DeviceKey {
+        match device.kind {
+            PublishedKind::Simulated => DeviceKey::Simulated(channel, index.min(255) as u8),
+            _ => DeviceKey::Uuid(device.uuid),
+        }
+    }
 }
 
 /// Where a device is known from.

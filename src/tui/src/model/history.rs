@@ -104,3 +104,7 @@ fn push_bounded<T>(ring: &mut VecDeque<T>, value: T, limit: usize) {
     }
     ring.push_back(value);
 }
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

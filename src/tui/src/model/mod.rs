@@ -44,9 +44,11 @@ pub const SECOND: Nanos = 1_000_000_000;
 pub struct Setup {
     /// This machine's name, cleaned.
     pub host: String,
-    /// Our user's name, and whether it sees every other user's channels.
+    /// Our user's name.
     pub user: String,
-    /// We are root.
+    /// Our user's number.
+    pub uid: u32,
+    /// We are root: other users' channels can be read.
     pub root: bool,
     /// How often the samplers sample.
     pub interval: Nanos,
@@ -56,6 +58,8 @@ pub struct Setup {
     pub demos: Vec<DemoInfo>,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
     pub realtime_offset: i128,
+    /// Start no demo of our own accord.
+    pub no_demo: bool,
 }
 
 /// Everything the dashboard knows and shows.
@@ -119,6 +123,15 @@ impl Model {
             .as_ref()
             .and_then(|key| devices.iter().find(|d| d.key == *key));
         chosen.or(devices.first())
+    }
+
+    /// The block under the cursor of the Blocks view, with the index of its segment in [`BlockMap::segments`].
+    pub fn cursor_block(&self) -> Option<(usize, &gpumem_channel::Block)> {
+        let map = self.map.as_ref()?;
+        self.ui
+            .blocks
+            .cursor
+            .map_or_else(|| map.first(), |addr| map.nearest(addr))
     }
 
     /// Whether anything shown comes from a simulated device.

@@ -78,3 +78,7 @@ impl Partition {
         self.allocated + self.cached
     }
 }
+
+#[cfg(test)]
+#[path = "partition_tests.rs"]
+mod tests;

@@ -230,6 +230,8 @@ pub struct Hits {
     pub areas: Vec<Hit>,
     /// Process rows that fit on the screen: PgUp and PgDn move by so many.
     pub page: u16,
+    /// Lines of help beyond those that fit, plus one: how far help can scroll.
+    pub help_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
 }

@@ -1,0 +1,165 @@
+//! What can happen, and what the main loop then has to do. Plain values on both sides of [`crate::update`].
+
+use gpumem_probe::NvmlSample;
+
+use crate::model::{ChannelSample, Demo, DemoOutcome, DemoStep, Hits, Nanos};
+
+/// A key, with the modifiers that matter folded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A character as typed, shift included.
+    Char(char),
+    /// Control and a letter, in lower case.
+    Ctrl(char),
+    /// Enter.
+    Enter,
+    /// Escape.
+    Esc,
+    /// Backspace.
+    Backspace,
+    /// Delete.
+    Delete,
+    /// Tab.
+    Tab,
+    /// Shift and Tab.
+    BackTab,
+    /// Arrow.
+    Up,
+    /// Arrow.
+    Down,
+    /// Arrow.
+    Left,
+    /// Arrow.
+    Right,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Page up.
+    PageUp,
+    /// Page down.
+    PageDown,
+    /// Function key.
+    F(u8),
+}
+
+/// What the mouse did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MouseAction {
+    /// The left button went down.
+    Click,
+    /// The left button is held and the pointer moved.
+    Drag,
+    /// The wheel turned away from the user.
+    WheelUp,
+    /// The wheel turned towards the user.
+    WheelDown,
+}
+
+/// The mouse on a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mouse {
+    /// What it did.
+    pub action: MouseAction,
+    /// Column from 0.
+    pub x: u16,
+    /// Line from 0.
+    pub y: u16,
+}
+
+/// What a demo's child said or did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DemoEvent {
+    /// It runs.
+    Spawned {
+        /// Its process id.
+        pid: u32,
+    },
+    /// Its first line; carries only what that line tells.
+    Start(Box<Demo>),
+    /// A step is done; with what the user may choose now.
+    Step(Box<DemoStep>, Vec<crate::model::Choice>),
+    /// Something it had to say.
+    Notice(String),
+    /// It ran to its end.
+    Result {
+        /// It showed what it promises.
+        ok: bool,
+        /// How it ended.
+        outcome: DemoOutcome,
+    },
+    /// It could not go on, or could not be started, or said something we do not understand.
+    Failed(String),
+    /// Its process is gone; how, in words.
+    Exited(String),
+}
+
+/// Why the dashboard has to end, apart from the user's wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// A signal by number.
+    Signal(u8),
+    /// The terminal is gone (end of input, hang-up).
+    TerminalGone,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A key was pressed.
+    Key(Key),
+    /// Text was pasted.
+    Paste(String),
+    /// The mouse did something.
+    Mouse(Mouse),
+    /// The terminal has a new size.
+    Resize {
+        /// Columns.
+        width: u16,
+        /// Lines.
+        height: u16,
+    },
+    /// A sample of NVML.
+    Nvml {
+        /// When it was taken.
+        at: Nanos,
+        /// The sample.
+        sample: Box<NvmlSample>,
+    },
+    /// A pass over the channels.
+    Channels(Box<ChannelSample>),
+    /// News of the demo's child.
+    Demo(DemoEvent),
+    /// The view drew, and found this out.
+    Drawn(Hits),
+    /// Time passed.
+    Tick,
+    /// The dashboard was stopped (Ctrl-Z) and goes on.
+    Resumed,
+    /// The dashboard has to end.
+    End(Ending),
+}
+
+/// Something the main loop has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Draw as soon as the frame rate allows: the user waits for it.
+    Draw,
+    /// Draw soon; more may come at the same moment (samplers sample in step).
+    DrawSoon,
+    /// Leave with this exit code.
+    Quit(u8),
+    /// Stop as Ctrl-Z does.
+    Suspend,
+    /// Start a demo as a child, ending the one that runs.
+    StartDemo {
+        /// Its name.
+        name: String,
+        /// On the simulated device, whatever else there is.
+        simulated: bool,
+    },
+    /// Send a line to the demo's child.
+    TellDemo(String),
+    /// End the demo's child.
+    StopDemo,
+}

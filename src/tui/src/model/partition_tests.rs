@@ -1,0 +1,56 @@
+use gpumem_probe::Memory;
+
+use super::*;
+
+fn sum(parts: &Partition) -> u128 {
+    [parts.allocated, parts.cached, parts.other, parts.driver, parts.free]
+        .iter()
+        .map(|&n| u128::from(n))
+        .sum()
+}
+
+#[test]
+fn adds_up_whatever_the_sources_claim() {
+    let odd = [0, 1, 7, 100, 101, 1 << 40, u64::MAX - 1, u64::MAX];
+    for total in odd {
+        for used in odd {
+            for reserved in odd {
+                for (allocated, cached) in odd.iter().flat_map(|a| odd.map(|b| (*a, b))) {
+                    let memory = Memory {
+                        total,
+                        used,
+                        reserved,
+                        free: 0,
+                    };
+                    let parts = Partition::of_driver(&memory, allocated, cached);
+                    assert_eq!(sum(&parts), u128::from(total), "{memory:?} {allocated} {cached}");
+                    let parts = Partition::of_publishers(total, allocated, cached);
+                    assert_eq!(sum(&parts), u128::from(total), "{total} {allocated} {cached}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn says_when_the_sources_contradict_each_other() {
+    let memory = Memory {
+        total: 100,
+        used: 40,
+        reserved: 10,
+        free: 50,
+    };
+    let cases = [
+        // (allocated, reserved) -> (allocated, cached, other, free, skewed)
+        ((10, 30), (10, 20, 10, 50, false)),
+        ((10, 40), (10, 30, 0, 50, false)),
+        ((10, 45), (10, 35, 0, 45, true)),
+        ((45, 40), (45, 0, 0, 45, true)),
+        ((95, 99), (90, 0, 0, 0, true)),
+    ];
+    for ((allocated, reserved), expected) in cases {
+        let p = Partition::of_driver(&memory, allocated, reserved);
+        let got = (p.allocated, p.cached, p.other, p.free, p.skewed);
+        assert_eq!(got, expected, "allocated {allocated}, reserved {reserved}");
+    }
+}

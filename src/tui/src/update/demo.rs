@@ -1,0 +1,178 @@
+//! The demo's child: what it says, and what the user tells it.
+
+use gpumem_channel::Life;
+
+use crate::event::{DemoEvent, Effect};
+use crate::model::{Demo, DemoPhase, Model, Popup, Severity, SourceState};
+
+use super::toast;
+
+/// The demo that runs when there is no GPU.
+const WITHOUT_GPU: &str = "train";
+
+/// News of the child.
+pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
+    let Some(demo) = &mut model.demo else { return Vec::new() };
+    match news {
+        DemoEvent::Spawned { pid } => demo.pid = Some(pid),
+        DemoEvent::Start(start) => {
+            demo.device = start.device;
+            demo.simulated = start.simulated;
+            demo.budget = start.budget;
+            demo.total_steps = start.total_steps;
+            demo.phase = if demo.total_steps > 0 {
+                DemoPhase::Waiting
+            } else {
+                DemoPhase::Running
+            };
+        }
+        DemoEvent::Step(step, choices) => {
+            demo.phase = if demo.total_steps > 0 {
+                DemoPhase::Waiting
+            } else {
+                DemoPhase::Running
+            };
+            demo.choices = choices;
+            demo.notice = None;
+            if demo.steps.len() == Demo::MAX_STEPS {
+                demo.steps.remove(0);
+            }
+            demo.steps.push(*step);
+        }
+        DemoEvent::Notice(text) => {
+            demo.phase = if demo.total_steps > 0 {
+                DemoPhase::Waiting
+            } else {
+                DemoPhase::Running
+            };
+            demo.notice = Some(text);
+        }
+        DemoEvent::Result { ok, outcome } => {
+            demo.phase = DemoPhase::Done { ok };
+            demo.outcome = Some(outcome);
+            demo.choices.clear();
+        }
+        DemoEvent::Failed(text) => return fail(model, text),
+        DemoEvent::Exited(how) => {
+            demo.pid = None;
+            demo.choices.clear();
+            if demo.running() {
+                return fail(model, how);
+            }
+        }
+    }
+    close_stale_popup(model);
+    vec![Effect::Draw]
+}
+
+fn fail(model: &mut Model, text: String) -> Vec<Effect> {
+    if let Some(demo) = &mut model.demo {
+        demo.phase = DemoPhase::Failed(text.clone());
+        demo.choices.clear();
+    }
+    close_stale_popup(model);
+    toast(model, Severity::Error, format!("demo: {text}"))
+}
+
+/// A menu of fixes that can no longer be chosen closes.
+fn close_stale_popup(model: &mut Model) {
+    let none = model.demo.as_ref().is_none_or(|d| d.choices.is_empty());
+    if none && matches!(model.ui.popup, Some(Popup::Fix { .. })) {
+        model.ui.popup = None;
+    }
+}
+
+/// The next step.
+pub(super) fn next(model: &mut Model) -> Vec<Effect> {
+    match &mut model.demo {
+        Some(demo) if demo.stepped() && demo.phase == DemoPhase::Waiting => {
+            demo.phase = DemoPhase::Running;
+            vec![Effect::TellDemo("next".into()), Effect::Draw]
+        }
+        Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is at work on this step"),
+        _ => toast(model, Severity::Info, "no demo runs: 7 lists them"),
+    }
+}
+
+/// Opens the menu of fixes.
+pub(super) fn choose_fix(model: &mut Model) -> Vec<Effect> {
+    match &model.demo {
+        Some(demo) if demo.running() && !demo.choices.is_empty() => {
+            model.ui.popup = Some(Popup::Fix { selected: 0 });
+            vec![Effect::Draw]
+        }
+        Some(demo) if demo.running() => toast(model, Severity::Info, "there is nothing to fix at this step"),
+        _ => Vec::new(),
+    }
+}
+
+/// Applies fix `n` of the menu.
+pub(super) fn fix(model: &mut Model, n: usize) -> Vec<Effect> {
+    let Some(demo) = &mut model.demo else {
+        return vec![Effect::Draw];
+    };
+    let Some(choice) = demo.choices.get(n) else {
+        return vec![Effect::Draw];
+    };
+    let line = format!("fix {}", choice.name);
+    demo.phase = DemoPhase::Running;
+    demo.choices.clear();
+    vec![Effect::TellDemo(line), Effect::Draw]
+}
+
+/// Ends the demo at the user's wish.
+pub(super) fn stop(model: &mut Model) -> Vec<Effect> {
+    if let Some(demo) = &mut model.demo {
+        demo.phase = DemoPhase::Done { ok: true };
+        demo.choices.clear();
+    }
+    close_stale_popup(model);
+    vec![Effect::StopDemo, Effect::Draw]
+}
+
+/// Starts the selected demo of the list.
+pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
+    match model.setup.demos.get(model.ui.demo_entry) {
+        Some(info) => {
+            let name = info.name.clone();
+            let simulated = !has_gpu(model);
+            start(model, name, simulated, false)
+        }
+        None => Vec::new(),
+    }
+}
+
+/// Starts a demo; the one that runs ends.
+pub(super) fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
+    model.demo = Some(Demo {
+        name: name.clone(),
+        simulated,
+        automatic,
+        ..Demo::default()
+    });
+    vec![Effect::StartDemo { name, simulated }, Effect::Draw]
+}
+
+fn has_gpu(model: &Model) -> bool {
+    model.live.nvml.state == SourceState::Ok && !model.inputs.nvml.gpus.is_empty()
+}
+
+/// With no GPU and nothing published, something must live on the screen: a simulated training run, labelled. Only when
+/// NVML's library is absent: a library that fails means a GPU that needs help, not a show.
+pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
+    let looked = model.inputs.nvml_at.is_some() && model.inputs.channels_at.is_some();
+    let published = model
+        .inputs
+        .channels
+        .channels
+        .iter()
+        .any(|c| c.snapshot.life == Life::Alive);
+    let idle = model.demo.is_none() && !model.setup.no_demo;
+    if !(looked && idle && !published && model.live.nvml.state == SourceState::Missing) {
+        return Vec::new();
+    }
+    let text = "no NVIDIA driver here: showing a simulated training run. gpumem-tui doctor says what is missing";
+    let mut effects = start(model, WITHOUT_GPU.into(), true, true);
+    effects.extend(toast(model, Severity::Info, text));
+    effects
+}

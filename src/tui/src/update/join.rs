@@ -1,0 +1,271 @@
+//! Derives the world from the newest samples: NVML's GPUs and processes joined with channels.
+//!
+//! Devices are joined by UUID and by nothing else: `CUDA_VISIBLE_DEVICES` renumbers indexes. Processes are joined by
+//! pid in our namespace on the same device; a channel whose start time contradicts the process table belongs to an
+//! earlier process of that pid and is not joined.
+
+use std::collections::HashMap;
+
+use gpumem_channel::{DeviceKind as PublishedKind, Life};
+use gpumem_probe::{Gpu, GpuState, NvmlState, Process as HostProcess, Reading};
+
+use crate::model::{
+    Basis, Channel, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Partition, Point, Process,
+    Sensors, Source, SourceState, World,
+};
+
+use super::row;
+
+/// Which sample is new: it decides which devices' histories advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fresh {
+    Nvml,
+    Channels,
+}
+
+/// Rebuilds `model.live` from `model.inputs`, keeping the devices' past.
+pub(super) fn rebuild(model: &mut Model, fresh: Fresh) {
+    let inputs = &model.inputs;
+    let mut world = World {
+        nvml: Source {
+            state: nvml_state(&inputs.nvml.state),
+            sampled_at: inputs.nvml_at,
+        },
+        channels: channel_source(inputs),
+        driver: Driver {
+            version: inputs.nvml.driver.clone(),
+            cuda: inputs.nvml.cuda,
+        },
+        problems: inputs.channels.problems.clone(),
+        published: inputs.channels.channels.clone(),
+        ..World::default()
+    };
+    let mut past: HashMap<DeviceKey, Device> = std::mem::take(&mut model.live.devices)
+        .into_iter()
+        .map(|d| (d.key, d))
+        .collect();
+    world.devices = devices(inputs, &mut past);
+    if let Some(only) = &model.setup.only {
+        world.devices.retain(|d| only.matches(d));
+    }
+    advance(&mut world.devices, inputs, fresh);
+    world.processes = processes(inputs, &world.devices, model);
+    world.findings = super::findings::of(&world);
+    model.live = world;
+}
+
+fn nvml_state(state: &NvmlState) -> SourceState {
+    match state {
+        NvmlState::Starting => SourceState::Starting,
+        NvmlState::Ready => SourceState::Ok,
+        NvmlState::Missing => SourceState::Missing,
+        NvmlState::Failed { error, hint } => SourceState::Failing {
+            error: error.clone(),
+            hint: hint.clone(),
+        },
+    }
+}
+
+fn channel_source(inputs: &Inputs) -> Source {
+    let state = if inputs.channels_at.is_some() {
+        SourceState::Ok
+    } else {
+        SourceState::Starting
+    };
+    Source {
+        state,
+        sampled_at: inputs.channels_at,
+    }
+}
+
+/// Every device: NVML's, then those that only channels tell of, then simulated ones.
+fn devices(inputs: &Inputs, past: &mut HashMap<DeviceKey, Device>) -> Vec<Device> {
+    let mut devices: Vec<Device> = inputs.nvml.gpus.iter().map(|gpu| of_gpu(gpu, inputs)).collect();
+    let listed = devices.len();
+    for channel in &inputs.channels.channels {
+        for (index, map) in channel.snapshot.devices.iter().enumerate() {
+            let key = DeviceKey::of(channel.key, index, &map.device);
+            let known = devices.iter().any(|d| d.key == key);
+            // A dead publisher's device is worth a row only if its past was seen.
+            if !known && (channel.snapshot.life == Life::Alive || past.contains_key(&key)) {
+                devices.push(of_channel(key, channel, index, inputs));
+            }
+        }
+    }
+    devices[listed..].sort_by_key(|d| (d.kind == DeviceKind::Simulated, d.key));
+    for device in &mut devices {
+        if let Some(old) = past.remove(&device.key) {
+            device.history = old.history;
+            if device.memory.value().is_none() && old.memory.value().is_some() && device.state != DeviceState::Present {
+                device.memory = old.memory;
+            }
+        }
+    }
+    devices
+}
+
+/// The identity of a GPU that NVML lists.
+pub(super) fn gpu_key(gpu: &Gpu) -> DeviceKey {
+    gpu.uuid.map_or(DeviceKey::NvmlIndex(gpu.index), DeviceKey::Uuid)
+}
+
+fn of_gpu(gpu: &Gpu, inputs: &Inputs) -> Device {
+    let key = gpu_key(gpu);
+    let sums = Sums::on(key, inputs);
+    let memory = match &gpu.memory {
+        Reading::Value(memory) => Reading::Value(Partition::of_driver(memory, sums.allocated, sums.reserved)),
+        Reading::Pending => Reading::Pending,
+        Reading::NotSupported => sums.partition().map_or(Reading::NotSupported, Reading::Value),
+        Reading::NoPermission => Reading::NoPermission,
+        Reading::Failed(text) => Reading::Failed(text.clone()),
+    };
+    Device {
+        key,
+        kind: DeviceKind::Nvml,
+        label: format!("GPU {}", gpu.index),
+        name: gpu.name.clone(),
+        uuid: gpu.uuid,
+        pci: gpu.pci.clone(),
+        state: match &gpu.state {
+            GpuState::Present => DeviceState::Present,
+            GpuState::Lost(text) => DeviceState::Lost(text.clone()),
+        },
+        memory,
+        shared_with_host: gpu.shared_with_host,
+        sensors: Sensors {
+            utilization: gpu.utilization.clone(),
+            memory_utilization: gpu.memory_utilization.clone(),
+            temperature: gpu.temperature.clone(),
+            power: gpu.power.clone(),
+            power_limit: gpu.power_limit.clone(),
+            pcie_rx: gpu.pcie_rx.clone(),
+            pcie_tx: gpu.pcie_tx.clone(),
+        },
+        mig: gpu.mig.clone(),
+        publishers: sums.publishers,
+        history: Default::default(),
+    }
+}
+
+fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) -> Device {
+    let published = &channel.snapshot.devices[index].device;
+    let simulated = published.kind == PublishedKind::Simulated;
+    let sums = Sums::on(key, inputs);
+    let alive = sums.publishers > 0;
+    Device {
+        key,
+        kind: if simulated {
+            DeviceKind::Simulated
+        } else {
+            DeviceKind::Published
+        },
+        label: if simulated {
+            format!("SIM {}", channel.pid.unwrap_or(channel.snapshot.identity.pid))
+        } else {
+            format!("CUDA {}", published.ordinal)
+        },
+        name: published.name.clone(),
+        uuid: (!simulated).then_some(published.uuid),
+        pci: String::new(),
+        state: if alive { DeviceState::Present } else { DeviceState::Gone },
+        memory: match sums.partition() {
+            Some(parts) => Reading::Value(parts),
+            None if alive => Reading::Failed("its figures cannot be read consistently".into()),
+            None => Reading::Failed("its publisher is gone".into()),
+        },
+        shared_with_host: false,
+        sensors: Sensors::default(),
+        mig: Vec::new(),
+        publishers: sums.publishers,
+        history: Default::default(),
+    }
+}
+
+/// Sums over the live publishers on one device.
+#[derive(Default)]
+struct Sums {
+    publishers: usize,
+    readable: usize,
+    total: u64,
+    allocated: u64,
+    reserved: u64,
+}
+
+impl Sums {
+    fn on(key: DeviceKey, inputs: &Inputs) -> Sums {
+        let mut sums = Sums::default();
+        for channel in inputs
+            .channels
+            .channels
+            .iter()
+            .filter(|c| c.snapshot.life == Life::Alive)
+        {
+            for (index, map) in channel.snapshot.devices.iter().enumerate() {
+                if DeviceKey::of(channel.key, index, &map.device) != key {
+                    continue;
+                }
+                sums.publishers += 1;
+                sums.total = sums.total.max(map.device.total);
+                if let Some(stats) = &map.stats {
+                    let all = stats.all();
+                    sums.readable += 1;
+                    sums.allocated = sums.allocated.saturating_add(all.allocated_bytes.current);
+                    sums.reserved = sums.reserved.saturating_add(all.reserved_bytes.current);
+                }
+            }
+        }
+        sums
+    }
+
+    fn partition(&self) -> Option<Partition> {
+        (self.readable > 0).then(|| Partition::of_publishers(self.total, self.allocated, self.reserved))
+    }
+}
+
+/// Adds a point to the history of each device whose own source has a new sample, and files the new events.
+fn advance(devices: &mut [Device], inputs: &Inputs, fresh: Fresh) {
+    for device in devices.iter_mut().filter(|d| d.state == DeviceState::Present) {
+        let Some(memory) = device.memory.value() else { continue };
+        let at = match (memory.basis, fresh) {
+            (Basis::Driver, Fresh::Nvml) => inputs.nvml_at,
+            (Basis::Publishers, Fresh::Channels) => inputs.channels_at,
+            _ => None,
+        };
+        if let Some(at) = at {
+            device.history.push(Point { at, memory: *memory });
+        }
+    }
+}
+
+/// Every process on a device that is shown.
+fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process> {
+    let people: HashMap<u32, &HostProcess> = inputs.channels.processes.iter().map(|p| (p.pid, p)).collect();
+    let labels: HashMap<DeviceKey, &Device> = devices.iter().map(|d| (d.key, d)).collect();
+    let mut rows = row::published(inputs, &labels, &people, &model.setup);
+    for gpu in &inputs.nvml.gpus {
+        let key = gpu_key(gpu);
+        let (Some(device), Reading::Value(list)) = (labels.get(&key), &gpu.processes) else {
+            continue;
+        };
+        for listed in list {
+            let mut joined = false;
+            for row in rows
+                .iter_mut()
+                .filter(|r| r.id.device == key && r.pid == listed.pid && r.state.alive())
+            {
+                row.nvml = listed.used.clone();
+                joined = true;
+            }
+            if !joined {
+                rows.push(row::unpublished(
+                    listed,
+                    device,
+                    &people,
+                    &model.setup,
+                    inputs.nvml_at.unwrap_or(0),
+                ));
+            }
+        }
+    }
+    rows
+}

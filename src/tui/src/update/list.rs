@@ -1,0 +1,76 @@
+//! Order and filter of the process table.
+
+use std::cmp::Ordering;
+
+use gpumem_probe::Reading;
+
+use crate::model::{Column, Model, Process, Sort};
+
+/// Lists the processes anew: after a sample, and when sort or filter change. The selection sticks to the process;
+/// when nothing is selected yet, or the selected process is gone for good, the first row is.
+pub(super) fn refresh(model: &mut Model) {
+    let sort = model.ui.sort;
+    let needle = model.ui.filter.text.to_lowercase();
+    let processes = &model.world().processes;
+    let mut rows: Vec<usize> = (0..processes.len())
+        .filter(|&i| matches(&processes[i], &needle))
+        .collect();
+    rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort));
+    model.rows = rows;
+    if model.selected_process().is_none() {
+        let first = model.listed().next().map(|p| p.id);
+        model.ui.process = first;
+    }
+}
+
+/// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.
+fn matches(process: &Process, needle: &str) -> bool {
+    let pid = process.pid.to_string();
+    let fields = [
+        &pid,
+        &process.user,
+        &process.command,
+        &process.job,
+        &process.device_label,
+        process.state.text(),
+    ];
+    needle
+        .split_whitespace()
+        .all(|word| fields.iter().any(|field| field.to_lowercase().contains(word)))
+}
+
+/// Figures that are not available come last in either direction; ties are broken by identity, so that rows never
+/// dance.
+fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
+    let directed = |order: Ordering| if sort.descending { order.reverse() } else { order };
+    let order = match sort.column {
+        Column::Pid => directed(a.pid.cmp(&b.pid)),
+        Column::User => directed(a.user.cmp(&b.user)),
+        Column::Command => directed(a.command.cmp(&b.command)),
+        Column::State => directed(a.state.text().cmp(b.state.text())),
+        column => match (number(a, column), number(b, column)) {
+            (Some(x), Some(y)) => directed(x.total_cmp(&y)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => Ordering::Equal,
+        },
+    };
+    // Black boxes do not compete with the living.
+    b.state.alive().cmp(&a.state.alive()).then(order).then(a.id.cmp(&b.id))
+}
+
+fn number(process: &Process, column: Column) -> Option<f64> {
+    let figures = process.figures.as_ref();
+    let bytes = |reading: &Reading<u64>| reading.value().map(|&n| n as f64);
+    match column {
+        // A publisher that NVML does not list still ranks by what it holds.
+        Column::Nvml => bytes(&process.nvml).or(figures.map(|f| f.reserved as f64)),
+        Column::Reserved => figures.map(|f| f.reserved as f64),
+        Column::Allocated => figures.map(|f| f.allocated as f64),
+        Column::Cached => figures.map(|f| f.cached as f64),
+        Column::Fragmentation => figures.and_then(|f| f.fragmentation()),
+        Column::LargestFree => figures.map(|f| f.largest_free as f64),
+        Column::Managed => bytes(&process.managed),
+        Column::Pid | Column::User | Column::Command | Column::State => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! The only place where state changes: [`update`] takes an event, changes the model and says what has to be done.
+//!
+//! Pure but for the model it is given: no clock (time comes with the event), no I/O (that is what effects are for).
+
+mod demo;
+mod findings;
+mod join;
+mod keys;
+mod list;
+mod map;
+mod mouse;
+mod popup;
+mod row;
+#[cfg(test)]
+mod tests;
+
+use crate::event::{Effect, Ending, Event};
+use crate::model::{DeviceKey, Mark, Model, Nanos, SECOND, Severity, Toast};
+
+use join::Fresh;
+
+/// How long a message stays.
+const TOAST: Nanos = 5 * SECOND;
+
+/// Exit code for a terminal that went away, as if by SIGHUP.
+const TERMINAL_GONE: u8 = 128 + 1;
+
+/// Applies an event that happened at `now`.
+pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
+    // A clock that jumps back must not make ages negative.
+    model.now = model.now.max(now);
+    match event {
+        Event::Key(key) => keys::press(model, key),
+        Event::Paste(text) => keys::paste(model, &text),
+        Event::Mouse(mouse) => mouse::act(model, mouse),
+        Event::Resize { width, height } => {
+            (model.ui.term.width, model.ui.term.height) = (width, height);
+            vec![Effect::Draw]
+        }
+        Event::Nvml { at, sample } => {
+            model.inputs.nvml = *sample;
+            model.inputs.nvml_at = Some(at);
+            sampled(model, Fresh::Nvml)
+        }
+        Event::Channels(mut sample) => {
+            let marks = std::mem::take(&mut sample.marks);
+            let lost = std::mem::take(&mut sample.lost);
+            model.inputs.channels_at = Some(sample.at);
+            model.inputs.channels = *sample;
+            let effects = sampled(model, Fresh::Channels);
+            file_marks(model, marks, &lost);
+            effects
+        }
+        Event::Demo(news) => demo::hear(model, news),
+        Event::Drawn(hits) => {
+            model.ui.hits = hits;
+            Vec::new()
+        }
+        Event::Tick => tick(model),
+        Event::Resumed => vec![Effect::Draw],
+        Event::End(Ending::Signal(signal)) => vec![Effect::Quit(128u8.saturating_add(signal))],
+        Event::End(Ending::TerminalGone) => vec![Effect::Quit(TERMINAL_GONE)],
+    }
+}
+
+/// A sample came: derives everything from it once, and draws unless what is shown is frozen.
+fn sampled(model: &mut Model, fresh: Fresh) -> Vec<Effect> {
+    join::rebuild(model, fresh);
+    let mut effects = demo::start_without_gpu(model);
+    if !model.paused() {
+        relist(model);
+        effects.push(Effect::DrawSoon);
+    }
+    effects
+}
+
+/// Everything that depends on what is shown and selected.
+fn relist(model: &mut Model) {
+    list::refresh(model);
+    map::refresh(model);
+}
+
+/// Files new events with the devices they happened on.
+fn file_marks(model: &mut Model, marks: Vec<Mark>, lost: &[(crate::model::ChannelKey, u64)]) {
+    for mark in marks {
+        if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == mark.process.device) {
+            device.history.mark(mark);
+        }
+    }
+    for (channel, count) in lost {
+        let published = model.live.published.iter().find(|c| c.key == *channel);
+        let Some(first) = published.and_then(|c| c.snapshot.devices.first()) else {
+            continue;
+        };
+        let key = DeviceKey::of(*channel, 0, &first.device);
+        if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == key) {
+            device.history.marks_lost = device.history.marks_lost.saturating_add(*count);
+        }
+    }
+}
+
+/// Time passed. Draws only when that shows: a message goes, or a source has just become stale.
+fn tick(model: &mut Model) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if model.ui.toast.as_ref().is_some_and(|t| t.until <= model.now) {
+        model.ui.toast = None;
+        effects.push(Effect::Draw);
+    }
+    let (now, interval) = (model.now, model.setup.interval);
+    let stale = [&model.live.nvml, &model.live.channels]
+        .iter()
+        .any(|s| s.stale(now, interval));
+    if stale && !model.paused() {
+        effects.push(Effect::DrawSoon);
+    }
+    effects
+}
+
+/// Shows a message for a while.
+fn toast(model: &mut Model, severity: Severity, text: impl Into<String>) -> Vec<Effect> {
+    model.ui.toast = Some(Toast {
+        text: text.into(),
+        severity,
+        until: model.now.saturating_add(TOAST),
+    });
+    vec![Effect::Draw]
+}

@@ -1,0 +1,73 @@
+//! What the mouse does: a click means what the view said lies under it.
+
+use crate::event::{Effect, Mouse, MouseAction};
+use crate::model::{Model, Popup, Target, View};
+
+use super::map::{self, Step};
+use super::{demo, keys, popup};
+
+pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match mouse.action {
+        MouseAction::Click => click(model, mouse),
+        MouseAction::Drag => drag(model, mouse),
+        MouseAction::WheelUp => wheel(model, -1),
+        MouseAction::WheelDown => wheel(model, 1),
+    }
+}
+
+fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    let hit = model.ui.hits.at(mouse.x, mouse.y);
+    if model.ui.popup.is_some() {
+        // Outside its entries a click closes the popup, as Esc does.
+        return match hit {
+            Some((Target::Entry(n), _)) => popup::pick(model, n),
+            _ => popup::close(model),
+        };
+    }
+    let Some((target, column)) = hit else { return Vec::new() };
+    match target {
+        Target::View(view) => model.ui.view = view,
+        Target::Device(key) => model.ui.device = Some(key),
+        Target::Process(id) if model.ui.process == Some(id) && model.map.is_some() => model.ui.view = View::Blocks,
+        Target::Process(id) => keys::select_process(model, Some(id)),
+        Target::Column(column) => popup::sort_by(model, column),
+        Target::Bytes { addr, bytes_per_cell } => point(model, addr, bytes_per_cell, column),
+        Target::Entry(n) => {
+            model.ui.demo_entry = n;
+            return demo::start_entry(model);
+        }
+        Target::Help => model.ui.popup = Some(Popup::Help { scroll: 0 }),
+        Target::Next => return demo::next(model),
+    }
+    vec![Effect::Draw]
+}
+
+fn drag(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match model.ui.hits.at(mouse.x, mouse.y) {
+        Some((Target::Bytes { addr, bytes_per_cell }, column)) if model.ui.popup.is_none() => {
+            point(model, addr, bytes_per_cell, column);
+            vec![Effect::Draw]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn point(model: &mut Model, addr: u64, bytes_per_cell: u64, column: u16) {
+    map::point_at(
+        model,
+        addr.saturating_add(bytes_per_cell.saturating_mul(u64::from(column))),
+    );
+}
+
+fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
+    if model.ui.popup.is_some() {
+        return popup::wheel(model, by);
+    }
+    match model.ui.view {
+        View::Overview => keys::select_row(model, by),
+        View::Blocks => map::step(model, if by < 0 { Step::Up } else { Step::Down }),
+        View::Timeline => keys::change_span(model, by),
+        View::Demo => return Vec::new(),
+    }
+    vec![Effect::Draw]
+}

@@ -1,0 +1,106 @@
+//! What keys do in a popup.
+
+use crate::event::{Effect, Key};
+use crate::model::{Column, Model, Popup, Sort};
+
+use super::{demo, relist};
+
+/// How far a move goes.
+enum Move {
+    By(isize),
+    First,
+    Last,
+}
+
+/// A key while a popup is open.
+pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
+    let movement = match key {
+        Key::Up | Key::Char('k') => Move::By(-1),
+        Key::Down | Key::Char('j') => Move::By(1),
+        Key::PageUp => Move::By(-10),
+        Key::PageDown => Move::By(10),
+        Key::Home | Key::Char('g') => Move::First,
+        Key::End | Key::Char('G') => Move::Last,
+        Key::Enter | Key::Char(' ') => return accept(model),
+        Key::Esc | Key::Char('q') => return close(model),
+        Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
+        Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
+        Key::Char('f') if matches!(model.ui.popup, Some(Popup::Fix { .. })) => return close(model),
+        Key::Char(c @ '1'..='9') => return pick(model, c as usize - '1' as usize),
+        _ => return Vec::new(),
+    };
+    shift(model, &movement);
+    vec![Effect::Draw]
+}
+
+/// Entry `n` was chosen by number or click.
+pub(super) fn pick(model: &mut Model, n: usize) -> Vec<Effect> {
+    let last = last_entry(model);
+    match &mut model.ui.popup {
+        Some(Popup::Sort { selected } | Popup::Fix { selected }) if n <= last => *selected = n,
+        _ => return Vec::new(),
+    }
+    accept(model)
+}
+
+/// Moves the selection by the wheel.
+pub(super) fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
+    shift(model, &Move::By(by));
+    vec![Effect::Draw]
+}
+
+/// Closes the popup, changing nothing.
+pub(super) fn close(model: &mut Model) -> Vec<Effect> {
+    model.ui.popup = None;
+    vec![Effect::Draw]
+}
+
+fn accept(model: &mut Model) -> Vec<Effect> {
+    match model.ui.popup.take() {
+        Some(Popup::Sort { selected }) => {
+            if let Some(&column) = Column::ALL.get(selected) {
+                sort_by(model, column);
+            }
+            vec![Effect::Draw]
+        }
+        Some(Popup::Fix { selected }) => demo::fix(model, selected),
+        Some(Popup::Help { .. }) | None => vec![Effect::Draw],
+    }
+}
+
+/// Sorts by a column; by the same column again turns the order round.
+pub(super) fn sort_by(model: &mut Model, column: Column) {
+    let same = model.ui.sort.column == column;
+    model.ui.sort = Sort {
+        column,
+        descending: if same {
+            !model.ui.sort.descending
+        } else {
+            column.descends()
+        },
+    };
+    relist(model);
+}
+
+fn shift(model: &mut Model, movement: &Move) {
+    let last = last_entry(model);
+    let moved = |at: usize| match movement {
+        Move::By(by) => at.saturating_add_signed(*by).min(last),
+        Move::First => 0,
+        Move::Last => last,
+    };
+    match &mut model.ui.popup {
+        Some(Popup::Help { scroll }) => *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16,
+        Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
+        None => {}
+    }
+}
+
+fn last_entry(model: &Model) -> usize {
+    match &model.ui.popup {
+        Some(Popup::Help { .. }) => usize::from(model.ui.hits.help_lines.saturating_sub(1)),
+        Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
+        Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
+        None => 0,
+    }
+}

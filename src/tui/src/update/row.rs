@@ -1,0 +1,149 @@
+//! One row of the process table from a channel, or from NVML's list alone.
+
+use std::collections::HashMap;
+
+use gpumem_channel::{DeviceKind as PublishedKind, Life};
+use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
+
+use crate::model::{Channel, Device, DeviceKey, Inputs, Nanos, Owner, Process, ProcessId, ProcessState, Setup};
+
+use super::join::gpu_key;
+
+/// A row for each channel and each device it publishes, on the devices that are shown. A black box on a device that is
+/// not shown (its simulated device ended with it) has a row too, unless the user asked for one device only.
+pub(super) fn published(
+    inputs: &Inputs,
+    shown: &HashMap<DeviceKey, &Device>,
+    people: &HashMap<u32, &HostProcess>,
+    setup: &Setup,
+) -> Vec<Process> {
+    let mut rows = Vec::new();
+    for channel in &inputs.channels.channels {
+        for index in 0..channel.snapshot.devices.len() {
+            let published = &channel.snapshot.devices[index].device;
+            let key = DeviceKey::of(channel.key, index, published);
+            let device = shown.get(&key);
+            if device.is_some() || (channel.snapshot.life != Life::Alive && setup.only.is_none()) {
+                let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
+                let mut row = of_channel(channel, index, key, label, people, setup);
+                row.nvml = not_listed(&row, inputs);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn of_channel(
+    channel: &Channel,
+    index: usize,
+    key: DeviceKey,
+    device_label: String,
+    people: &HashMap<u32, &HostProcess>,
+    setup: &Setup,
+) -> Process {
+    let identity = &channel.snapshot.identity;
+    let figures = channel.figures.get(index).cloned().flatten();
+    let state = match (channel.snapshot.life, &channel.error) {
+        (Life::Closed, _) => ProcessState::Exited,
+        (Life::Died, _) => ProcessState::Died,
+        (Life::Alive, Some(error)) => ProcessState::Inconsistent(error.clone()),
+        (Life::Alive, None) if figures.is_none() => {
+            ProcessState::Inconsistent("its figures cannot be read consistently".into())
+        }
+        (Life::Alive, None) => ProcessState::Publishing,
+    };
+    let person = host_process(channel, people).filter(|_| state.alive());
+    Process {
+        id: ProcessId {
+            device: key,
+            owner: Owner::Channel(channel.key),
+        },
+        pid: channel.pid.unwrap_or(identity.pid),
+        device_label,
+        user: person.map_or_else(|| user_name(identity.uid, setup), |p| p.user.clone()),
+        command: person.map_or_else(|| identity.program.clone(), |p| p.command.clone()),
+        job: identity.job.clone(),
+        rank: identity.rank,
+        nvml: Reading::Pending,
+        figures,
+        managed: Reading::NotSupported,
+        state,
+        simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
+        sampled_at: channel.read_at,
+    }
+}
+
+/// The publisher's entry in the process table: same pid and, where both are known, the same start time.
+fn host_process<'a>(channel: &Channel, people: &HashMap<u32, &'a HostProcess>) -> Option<&'a HostProcess> {
+    let person = *people.get(&channel.pid?)?;
+    let started = channel.snapshot.identity.start_time;
+    (started == 0 || person.start_time == 0 || person.start_time == started).then_some(person)
+}
+
+fn user_name(uid: u32, setup: &Setup) -> String {
+    if uid == setup.uid {
+        setup.user.clone()
+    } else {
+        uid.to_string()
+    }
+}
+
+/// Why a publisher has no figure of NVML's, as long as NVML's list does not name it.
+fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
+    if row.simulated {
+        return Reading::NotSupported;
+    }
+    if !row.state.alive() {
+        return Reading::Failed("the process is gone".into());
+    }
+    match &inputs.nvml.state {
+        NvmlState::Starting => return Reading::Pending,
+        NvmlState::Missing => return Reading::Failed("no NVML on this machine".into()),
+        NvmlState::Failed { error, .. } => return Reading::Failed(error.clone()),
+        NvmlState::Ready => {}
+    }
+    let gpu = inputs.nvml.gpus.iter().find(|gpu| gpu_key(gpu) == row.id.device);
+    match gpu.map(|gpu| &gpu.processes) {
+        None => Reading::Failed("NVML does not list this device".into()),
+        Some(Reading::Value(_)) => Reading::Failed("NVML does not list this process".into()),
+        Some(Reading::Pending) => Reading::Pending,
+        Some(Reading::NotSupported) => Reading::NotSupported,
+        Some(Reading::NoPermission) => Reading::NoPermission,
+        Some(Reading::Failed(text)) => Reading::Failed(text.clone()),
+    }
+}
+
+/// A row for a process that only NVML tells of.
+pub(super) fn unpublished(
+    listed: &GpuProcess,
+    device: &Device,
+    people: &HashMap<u32, &HostProcess>,
+    setup: &Setup,
+    at: Nanos,
+) -> Process {
+    let person = people.get(&listed.pid);
+    let ours = setup.root || person.is_none_or(|p| p.user == setup.user);
+    Process {
+        id: ProcessId {
+            device: device.key,
+            owner: Owner::Pid(listed.pid, person.map_or(0, |p| p.start_time)),
+        },
+        pid: listed.pid,
+        device_label: device.label.clone(),
+        user: person.map_or_else(String::new, |p| p.user.clone()),
+        command: person.map_or_else(String::new, |p| p.command.clone()),
+        job: String::new(),
+        rank: None,
+        nvml: listed.used.clone(),
+        figures: None,
+        managed: Reading::NotSupported,
+        state: if ours {
+            ProcessState::NotPublishing
+        } else {
+            ProcessState::OtherUser
+        },
+        simulated: false,
+        sampled_at: at,
+    }
+}

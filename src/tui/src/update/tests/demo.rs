@@ -1,0 +1,114 @@
+//! The demo's child, from start to end.
+
+use super::sample::*;
+use crate::event::{DemoEvent, Effect, Event, Key};
+use crate::model::*;
+
+fn told(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
+    feed(model, [Event::Demo(news)])
+}
+
+fn running() -> Model {
+    let mut model = busy();
+    let effects = press(&mut model, &[Key::Char('7'), Key::Enter]);
+    assert_eq!(
+        effects[0],
+        Effect::StartDemo {
+            name: "fragmentation".into(),
+            simulated: false
+        }
+    );
+    let start = Demo {
+        total_steps: 3,
+        simulated: true,
+        device: "sim".into(),
+        ..Demo::default()
+    };
+    told(&mut model, DemoEvent::Spawned { pid: 77 });
+    told(&mut model, DemoEvent::Start(Box::new(start)));
+    model
+}
+
+fn step(number: u64, choices: &[&str]) -> DemoEvent {
+    let choices = choices
+        .iter()
+        .map(|name| Choice {
+            name: (*name).into(),
+            title: String::new(),
+        })
+        .collect();
+    DemoEvent::Step(
+        Box::new(DemoStep {
+            number,
+            title: format!("step {number}"),
+            ..DemoStep::default()
+        }),
+        choices,
+    )
+}
+
+#[test]
+fn goes_on_step_by_step_and_takes_a_fix() {
+    let mut model = running();
+    assert_eq!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo("next".into()));
+    assert_eq!(
+        press(&mut model, &[Key::Char('f')]),
+        [Effect::Draw],
+        "nothing to fix yet"
+    );
+    assert!(model.ui.popup.is_none());
+    told(&mut model, step(1, &["release", "remap"]));
+    let effects = press(&mut model, &[Key::Char('f'), Key::Down, Key::Enter]);
+    assert_eq!(effects[0], Effect::TellDemo("fix remap".into()));
+    assert!(model.demo.as_ref().unwrap().choices.is_empty(), "a fix is chosen once");
+    let outcome = DemoOutcome {
+        failed_before: Some(true),
+        succeeded_after: Some(true),
+        ..DemoOutcome::default()
+    };
+    told(&mut model, DemoEvent::Result { ok: true, outcome });
+    told(&mut model, DemoEvent::Exited("exit code 0".into()));
+    let demo = model.demo.as_ref().unwrap();
+    assert_eq!(
+        (&demo.phase, demo.pid, demo.steps.len()),
+        (&DemoPhase::Done { ok: true }, None, 1)
+    );
+}
+
+#[test]
+fn a_child_that_dies_early_has_failed() {
+    let mut model = running();
+    told(&mut model, step(1, &["release"]));
+    press(&mut model, &[Key::Char('f')]);
+    told(&mut model, DemoEvent::Exited("killed by signal 9".into()));
+    let demo = model.demo.as_ref().unwrap();
+    assert_eq!(demo.phase, DemoPhase::Failed("killed by signal 9".into()));
+    assert!(model.ui.popup.is_none(), "its menu is gone with it");
+    assert!(model.ui.toast.as_ref().unwrap().text.contains("signal 9"));
+    assert_eq!(press(&mut model, &[Key::Char('1'), Key::Char(' ')]), [Effect::Draw]);
+    assert!(model.paused(), "space pauses again");
+}
+
+#[test]
+fn the_user_ends_it_with_x_and_that_is_no_failure() {
+    let mut model = running();
+    assert_eq!(press(&mut model, &[Key::Char('x')]), [Effect::StopDemo, Effect::Draw]);
+    told(&mut model, DemoEvent::Exited("killed by signal 15".into()));
+    assert_eq!(model.demo.as_ref().unwrap().phase, DemoPhase::Done { ok: true });
+}
+
+#[test]
+fn an_endless_demo_keeps_its_newest_steps() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('7'), Key::Down, Key::Enter]);
+    told(&mut model, DemoEvent::Start(Box::default()));
+    for number in 0..200 {
+        told(&mut model, step(number, &[]));
+    }
+    let demo = model.demo.as_ref().unwrap();
+    assert_eq!(
+        (demo.name.as_str(), demo.steps.len(), demo.current().unwrap().number),
+        ("train", Demo::MAX_STEPS, 199)
+    );
+    assert!(!demo.stepped(), "space pauses while it runs");
+}

@@ -1,0 +1,224 @@
+//! Devices and processes from several sources, joined.
+
+use gpumem_channel::{BlockState, DeviceKind as Published, Life};
+use gpumem_probe::{NvmlState, Reading};
+
+use super::sample::*;
+use crate::event::{Effect, Event};
+use crate::model::*;
+
+use BlockState::{Allocated, Free};
+
+#[test]
+fn a_card_known_to_both_is_one_row_whose_parts_add_up() {
+    let model = busy();
+    let [device] = model.world().devices.as_slice() else {
+        panic!("one device")
+    };
+    let memory = device.memory.value().unwrap();
+    assert_eq!(device.publishers, 3);
+    assert_eq!(memory.allocated, 11 * GIB / 2);
+    assert_eq!(memory.cached, 3 * GIB / 2);
+    assert_eq!(memory.other, 5 * GIB);
+    assert_eq!(memory.driver, GIB / 2);
+    assert_eq!(
+        memory.allocated + memory.cached + memory.other + memory.driver + memory.free,
+        memory.total
+    );
+    assert!(!memory.skewed);
+}
+
+#[test]
+fn processes_join_by_pid_and_the_rest_does_not_publish() {
+    let model = busy();
+    let row = |pid| model.world().processes.iter().find(|p| p.pid == pid).unwrap();
+    assert_eq!(row(11).nvml, Reading::Value(5 * GIB));
+    assert_eq!(row(11).figures.as_ref().unwrap().cached, GIB);
+    assert_eq!(row(11).state, ProcessState::Publishing);
+    assert_eq!(row(99).state, ProcessState::NotPublishing);
+    assert!(row(99).figures.is_none());
+}
+
+#[test]
+fn a_pid_of_another_start_time_is_another_process() {
+    let mut model = model();
+    let mut old = channel(11, &[&[(GIB, Allocated)]]);
+    let identity = gpumem_channel::Identity {
+        start_time: 500,
+        ..(*old.snapshot.identity).clone()
+    };
+    let snapshot = gpumem_channel::Snapshot {
+        identity: identity.into(),
+        ..(*old.snapshot).clone()
+    };
+    old.snapshot = snapshot.into();
+    let sample = ChannelSample {
+        at: SECOND,
+        channels: vec![old],
+        processes: people(&[(11, "ana", 900)]),
+        ..ChannelSample::default()
+    };
+    feed(&mut model, [Event::Channels(Box::new(sample))]);
+    let row = model.listed().next().unwrap();
+    assert_eq!(
+        (row.user.as_str(), row.command.as_str()),
+        ("ml", "python job11"),
+        "the newcomer's name is not shown"
+    );
+}
+
+#[test]
+fn a_simulated_device_is_its_own_row_even_with_a_real_uuid() {
+    let mut model = busy();
+    let simulated = channel_on(50, &[&[(GIB, Allocated)]], Published::Simulated, Life::Alive);
+    feed(&mut model, [channels(2 * SECOND, vec![simulated])]);
+    let kinds: Vec<_> = model
+        .world()
+        .devices
+        .iter()
+        .map(|d| (d.kind, d.label.as_str()))
+        .collect();
+    assert_eq!(kinds, [(DeviceKind::Nvml, "GPU 0"), (DeviceKind::Simulated, "SIM 50")]);
+    assert_eq!(
+        model.world().devices[0].memory.value().unwrap().allocated,
+        0,
+        "it takes nothing from the card"
+    );
+    assert!(model.simulated());
+}
+
+#[test]
+fn a_card_that_only_channels_know_has_a_row_without_the_others() {
+    let mut model = model();
+    feed(
+        &mut model,
+        [
+            nvml_state(SECOND, NvmlState::Missing),
+            channels(SECOND, vec![channel(1, &[&[(GIB, Free)]])]),
+        ],
+    );
+    let [device] = model.world().devices.as_slice() else {
+        panic!("one device")
+    };
+    let memory = device.memory.value().unwrap();
+    assert_eq!(
+        (device.kind, memory.basis, memory.cached),
+        (DeviceKind::Published, Basis::Publishers, GIB)
+    );
+    assert_eq!(
+        memory.allocated + memory.cached + memory.other + memory.driver + memory.free,
+        memory.total
+    );
+}
+
+#[test]
+fn a_black_box_counts_for_nothing_and_is_listed_last() {
+    let mut model = model();
+    let dead = channel_on(5, &[&[(9 * GIB, Allocated)]], Published::Cuda, Life::Died);
+    feed(
+        &mut model,
+        [nvml(SECOND, GIB, &[(5, GIB)]), channels(SECOND, vec![dead])],
+    );
+    assert_eq!(model.world().devices[0].memory.value().unwrap().allocated, 0);
+    let states: Vec<_> = model.listed().map(|p| (p.pid, p.state.text())).collect();
+    assert_eq!(
+        states,
+        [(5, "not publishing"), (5, "died (black box)")],
+        "NVML's pid 5 is a new process"
+    );
+}
+
+#[test]
+fn a_lost_card_keeps_its_last_figures() {
+    let mut model = busy();
+    let Event::Nvml { mut sample, .. } = nvml(2 * SECOND, GIB, &[]) else {
+        panic!()
+    };
+    sample.gpus[0].state = gpumem_probe::GpuState::Lost("fell off the bus".into());
+    sample.gpus[0].memory = Reading::Failed("GPU is lost".into());
+    feed(&mut model, [Event::Nvml { at: 2 * SECOND, sample }]);
+    let device = &model.world().devices[0];
+    assert!(matches!(device.state, DeviceState::Lost(_)));
+    assert_eq!(device.memory.value().unwrap().used(), 12 * GIB);
+    assert_eq!(device.history.long.len(), 1, "no new point: nothing was measured");
+    assert_eq!(model.world().findings[0].severity, Severity::Error);
+}
+
+#[test]
+fn marks_go_to_their_device_in_order_and_stay_bounded() {
+    let mut model = busy();
+    let process = model.world().processes[0].id;
+    let marks = (0..MAX_MARKS as u64 + 10)
+        .map(|i| Mark {
+            at: i,
+            kind: MarkKind::Phase,
+            process,
+            bytes: 0,
+            text: "forward".into(),
+        })
+        .collect();
+    let again = model.inputs.channels.channels.clone();
+    let lost = vec![(again[0].key, 5)];
+    let sample = ChannelSample {
+        at: 2 * SECOND,
+        channels: again,
+        marks,
+        lost,
+        ..ChannelSample::default()
+    };
+    feed(&mut model, [Event::Channels(Box::new(sample))]);
+    let history = &model.world().devices[0].history;
+    assert_eq!((history.marks.len(), history.marks_lost), (MAX_MARKS, 15));
+    assert!(
+        history
+            .marks
+            .iter()
+            .zip(history.marks.iter().skip(1))
+            .all(|(a, b)| a.at <= b.at)
+    );
+}
+
+#[test]
+fn only_the_chosen_device_is_shown() {
+    let cases = [
+        (Only::Index(0), 1),
+        (Only::Index(1), 0),
+        (Only::Uuid("GPU-0707".into()), 1),
+        (Only::Uuid("0707".into()), 1),
+        (Only::Uuid("08".into()), 0),
+        (Only::Simulated, 0),
+    ];
+    for (only, count) in cases {
+        let mut model = model();
+        model.setup.only = Some(only.clone());
+        feed(&mut model, [nvml(SECOND, GIB, &[(9, GIB)])]);
+        assert_eq!(model.world().devices.len(), count, "{only:?}");
+        assert_eq!(model.rows.len(), count, "{only:?}: processes follow their device");
+    }
+}
+
+#[test]
+fn nothing_is_simulated_when_the_library_fails() {
+    let failed = NvmlState::Failed {
+        error: "driver mismatch".into(),
+        hint: "Reboot".into(),
+    };
+    let mut model = model();
+    let effects = feed(&mut model, [channels(SECOND, vec![]), nvml_state(SECOND, failed)]);
+    assert_eq!(effects, [Effect::DrawSoon]);
+    assert_eq!(model.world().findings[0].text, "NVML: driver mismatch. Reboot");
+}
+
+#[test]
+fn a_demo_is_simulated_once_when_the_library_is_absent() {
+    let mut model = model();
+    feed(&mut model, [nvml_state(SECOND, NvmlState::Missing)]);
+    assert!(model.demo.is_none(), "channels have not been looked for yet");
+    let effects = feed(&mut model, [channels(SECOND, vec![])]);
+    assert!(effects.contains(&Effect::StartDemo {
+        name: "train".into(),
+        simulated: true
+    }));
+    let effects = feed(&mut model, [channels(2 * SECOND, vec![])]);
+    assert!(!effects.iter().any(|e| matches!(e, Effect::StartDemo { .. })));
+}

@@ -1,0 +1,192 @@
+//! Keys and clicks.
+
+use super::sample::*;
+use crate::event::{Effect, Ending, Event, Key, Mouse, MouseAction};
+use crate::model::*;
+
+#[test]
+fn what_each_key_does_to_the_view() {
+    let cases: &[(&[Key], View)] = &[
+        (&[Key::Char('2')], View::Blocks),
+        (&[Key::Char('3')], View::Timeline),
+        (&[Key::Char('7')], View::Demo),
+        (&[Key::Char('4')], View::Overview),
+        (&[Key::Tab], View::Blocks),
+        (&[Key::BackTab], View::Demo),
+        (&[Key::Tab, Key::Tab, Key::Tab, Key::Tab], View::Overview),
+        (&[Key::Char('3'), Key::Esc], View::Overview),
+        (&[Key::Enter], View::Blocks),
+        (&[Key::Char('3'), Key::Char('/')], View::Overview),
+    ];
+    for (keys, view) in cases {
+        let mut model = busy();
+        press(&mut model, keys);
+        assert_eq!(model.ui.view, *view, "{keys:?}");
+    }
+}
+
+#[test]
+fn how_it_ends() {
+    let mut model = busy();
+    assert_eq!(press(&mut model, &[Key::Char('q')]), [Effect::Quit(0)]);
+    assert_eq!(press(&mut model, &[Key::Ctrl('c')]), [Effect::Quit(0)]);
+    assert_eq!(feed(&mut model, [Event::End(Ending::Signal(15))]), [Effect::Quit(143)]);
+    assert_eq!(
+        feed(&mut model, [Event::End(Ending::TerminalGone)]),
+        [Effect::Quit(129)]
+    );
+    press(&mut model, &[Key::Char('/')]);
+    assert_eq!(
+        press(&mut model, &[Key::Char('q')]),
+        [Effect::Draw],
+        "a q in the filter is a letter"
+    );
+    assert_eq!(press(&mut model, &[Key::Ctrl('c')]), [Effect::Quit(0)]);
+}
+
+#[test]
+fn k_never_kills_and_unknown_keys_do_nothing() {
+    let mut model = busy();
+    for view in ['1', '2', '3', '7'] {
+        for key in [
+            Key::Char('k'),
+            Key::Char('K'),
+            Key::F(9),
+            Key::Delete,
+            Key::Char('\u{1F600}'),
+        ] {
+            let effects = press(&mut model, &[Key::Char(view), key]);
+            assert!(
+                effects.iter().all(|e| *e == Effect::Draw),
+                "{view} {key:?}: {effects:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pause_freezes_what_is_shown_and_nothing_else() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char(' ')]);
+    assert!(model.paused());
+    let effects = feed(&mut model, [nvml(2 * SECOND, 20 * GIB, &[])]);
+    assert!(effects.is_empty(), "nothing to draw");
+    assert_eq!(model.world().devices[0].memory.value().unwrap().used(), 12 * GIB);
+    assert_eq!(model.live.devices[0].memory.value().unwrap().used(), 20 * GIB);
+    assert_eq!(model.live.devices[0].history.long.len(), 2);
+    press(&mut model, &[Key::Char('p')]);
+    assert!(!model.paused());
+    assert_eq!(model.world().devices[0].memory.value().unwrap().used(), 20 * GIB);
+}
+
+#[test]
+fn space_is_the_next_step_of_a_demo_that_waits() {
+    let mut model = busy();
+    model.demo = Some(Demo {
+        name: "fragmentation".into(),
+        phase: DemoPhase::Waiting,
+        total_steps: 5,
+        ..Demo::default()
+    });
+    assert_eq!(
+        press(&mut model, &[Key::Char(' ')]),
+        [Effect::TellDemo("next".into()), Effect::Draw]
+    );
+    assert!(!model.paused());
+    let effects = press(&mut model, &[Key::Char(' ')]);
+    assert_eq!(effects, [Effect::Draw], "impatience is not queued");
+    press(&mut model, &[Key::Char('p')]);
+    assert!(model.paused());
+}
+
+#[test]
+fn popups_take_the_keys_and_give_them_back() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('?'), Key::Char('2')]);
+    assert_eq!((model.ui.view, model.ui.popup.is_some()), (View::Overview, true));
+    press(&mut model, &[Key::Esc, Key::Char('2')]);
+    assert_eq!((model.ui.view, model.ui.popup.is_some()), (View::Blocks, false));
+    press(&mut model, &[Key::Char('?'), Key::Char('q')]);
+    assert!(model.ui.popup.is_none(), "q closes the popup, not the dashboard");
+}
+
+#[test]
+fn timeline_span_and_pan_stay_within_what_is_known() {
+    let mut model = busy();
+    feed(&mut model, (2..100).map(|s| nvml(s * SECOND, 12 * GIB, &[])));
+    press(&mut model, &[Key::Char('3'), Key::Char('+')]);
+    assert_eq!(model.ui.timeline.span, 15 * SECOND);
+    press(&mut model, &[Key::Home]);
+    assert_eq!(model.ui.timeline.back, (99 - 1 - 15) * SECOND);
+    press(&mut model, &[Key::Right]);
+    assert_eq!(model.ui.timeline.back, 83 * SECOND - 15 * SECOND / 4);
+    for _ in 0..10 {
+        press(&mut model, &[Key::Char('-')]);
+    }
+    assert_eq!((model.ui.timeline.span, model.ui.timeline.back), (600 * SECOND, 0));
+}
+
+#[test]
+fn a_click_means_what_lies_under_it() {
+    let mut model = busy();
+    let id = model.listed().nth(2).unwrap().id;
+    let area = |y| Area {
+        x: 2,
+        y,
+        width: 10,
+        height: 1,
+    };
+    let hits = Hits {
+        areas: vec![
+            Hit {
+                area: area(0),
+                target: Target::View(View::Timeline),
+            },
+            Hit {
+                area: area(1),
+                target: Target::Process(id),
+            },
+            Hit {
+                area: area(2),
+                target: Target::Column(Column::Pid),
+            },
+        ],
+        ..Hits::default()
+    };
+    feed(&mut model, [Event::Drawn(hits)]);
+    let click = |x, y| {
+        Event::Mouse(Mouse {
+            action: MouseAction::Click,
+            x,
+            y,
+        })
+    };
+    feed(&mut model, [click(4, 1)]);
+    assert_eq!(model.ui.process, Some(id));
+    feed(&mut model, [click(4, 2)]);
+    assert_eq!(
+        model.ui.sort,
+        Sort {
+            column: Column::Pid,
+            descending: false
+        }
+    );
+    assert!(feed(&mut model, [click(1, 0)]).is_empty(), "outside");
+    feed(&mut model, [click(2, 0)]);
+    assert_eq!(model.ui.view, View::Timeline);
+}
+
+#[test]
+fn messages_go_after_their_time() {
+    let mut model = model();
+    press(&mut model, &[Key::Char('7'), Key::Esc, Key::Char('f')]);
+    model.ui.toast = Some(Toast {
+        text: "hello".into(),
+        severity: Severity::Info,
+        until: model.now + SECOND,
+    });
+    assert!(feed(&mut model, [Event::Tick]).is_empty());
+    model.now += SECOND;
+    assert_eq!(feed(&mut model, [Event::Tick]), [Effect::Draw]);
+    assert!(model.ui.toast.is_none());
+}

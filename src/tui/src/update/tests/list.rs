@@ -1,0 +1,157 @@
+//! Order, filter and selection of the process table.
+
+use super::sample::*;
+use crate::event::{Event, Key};
+use crate::model::*;
+
+#[test]
+fn sorts_by_each_column_and_turns_round() {
+    // pid: 11 12 13 99, NVML: 5 3 2 2 GiB, cached: 1 0 0.5 - GiB.
+    let cases = [
+        (Column::Nvml, false, [11, 12, 13, 99]),
+        (Column::Pid, false, [11, 12, 13, 99]),
+        (Column::Pid, true, [99, 13, 12, 11]),
+        (Column::Cached, false, [11, 13, 12, 99]),
+        (Column::Cached, true, [12, 13, 11, 99]),
+        (Column::LargestFree, false, [11, 13, 12, 99]),
+        (Column::State, false, [99, 11, 12, 13]),
+    ];
+    for (column, again, expected) in cases {
+        let mut model = busy();
+        model.ui.sort = Sort {
+            column: Column::User,
+            descending: false,
+        };
+        for _ in 0..=usize::from(again) {
+            crate::update::popup::sort_by(&mut model, column);
+        }
+        assert_eq!(pids(&model), expected, "{column:?}, turned round: {again}");
+    }
+}
+
+#[test]
+fn the_sort_menu_sorts() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('s'), Key::Home, Key::Enter]);
+    assert_eq!(
+        model.ui.sort,
+        Sort {
+            column: Column::Pid,
+            descending: false
+        }
+    );
+    assert!(model.ui.popup.is_none());
+}
+
+#[test]
+fn the_selection_sticks_to_the_process() {
+    let mut model = busy();
+    press(&mut model, &[Key::Down]);
+    assert_eq!(model.selected_process().unwrap().pid, 12);
+    crate::update::popup::sort_by(&mut model, Column::Pid);
+    crate::update::popup::sort_by(&mut model, Column::Pid);
+    assert_eq!(
+        (model.selected_process().unwrap().pid, model.selected_row()),
+        (12, Some(2))
+    );
+    // Its figures grow past everyone's: it moves to another row and stays selected.
+    let again = model.inputs.channels.channels.clone();
+    feed(
+        &mut model,
+        [
+            nvml(2 * SECOND, 40 * GIB, &[(12, 30 * GIB), (11, GIB)]),
+            channels(2 * SECOND, again),
+        ],
+    );
+    assert_eq!(model.selected_process().unwrap().pid, 12);
+}
+
+#[test]
+fn the_first_row_is_selected_once_the_selected_process_is_gone_for_good() {
+    let mut model = busy();
+    press(&mut model, &[Key::Down]);
+    let without = model
+        .inputs
+        .channels
+        .channels
+        .iter()
+        .filter(|c| c.pid != Some(12))
+        .cloned()
+        .collect();
+    feed(
+        &mut model,
+        [
+            nvml(2 * SECOND, 9 * GIB, &[(11, 5 * GIB)]),
+            channels(2 * SECOND, without),
+        ],
+    );
+    assert_eq!(model.selected_process().unwrap().pid, 11);
+}
+
+#[test]
+fn moves_stop_at_the_ends() {
+    let mut model = busy();
+    for (keys, pid) in [
+        (vec![Key::Up], 11),
+        (vec![Key::End], 99),
+        (vec![Key::Down, Key::PageDown], 99),
+        (vec![Key::Home], 11),
+        (vec![Key::Char('j'), Key::Char('k'), Key::Char('j')], 12),
+    ] {
+        press(&mut model, &keys);
+        assert_eq!(model.selected_process().unwrap().pid, pid, "{keys:?}");
+    }
+}
+
+#[test]
+fn the_filter_takes_words_in_any_order_and_any_case() {
+    let mut model = busy();
+    let cases = [
+        ("job12", vec![12]),
+        ("PUBLISHING 11", vec![11]),
+        ("not", vec![99]),
+        ("nothing", vec![]),
+        ("ml", vec![11, 12, 13]),
+    ];
+    for (text, expected) in cases {
+        press(&mut model, &[Key::Char('/'), Key::Ctrl('u')]);
+        type_text(&mut model, text);
+        press(&mut model, &[Key::Enter]);
+        assert_eq!(pids(&model), expected, "{text:?}");
+        assert!(model.selected_process().is_some(), "the selection outlives the filter");
+    }
+    press(&mut model, &[Key::Esc]);
+    assert_eq!(pids(&model).len(), 4);
+}
+
+#[test]
+fn pasted_lines_are_no_keys() {
+    let mut model = busy();
+    assert!(feed(&mut model, [Event::Paste("q\nq".into())]).is_empty());
+    press(&mut model, &[Key::Char('/')]);
+    feed(
+        &mut model,
+        [Event::Paste("job\x1b[2J\n12".into()), Event::Paste("x".repeat(500))],
+    );
+    assert!(model.ui.filter.text.starts_with("job[2J12"));
+    assert_eq!(model.ui.filter.text.chars().count(), 64);
+}
+
+#[test]
+fn an_empty_table_takes_every_key() {
+    let mut model = model();
+    for key in [
+        Key::Up,
+        Key::Down,
+        Key::PageUp,
+        Key::End,
+        Key::Enter,
+        Key::Left,
+        Key::Right,
+        Key::Char('2'),
+        Key::Down,
+    ] {
+        press(&mut model, &[key]);
+    }
+    assert_eq!(model.selected_row(), None);
+}
