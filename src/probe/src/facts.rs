@@ -1,0 +1,152 @@
+//! Facts about this machine and this process that decide what can be seen, for `doctor`: each one a plain value, or the reason why it is not known.
+
+mod places;
+mod rights;
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+pub use places::Place;
+pub use rights::{Capabilities, PtraceScope};
+
+use crate::{Root, text};
+
+/// A fact, or a sentence on why it is not known or not usable.
+pub type Fact<T> = Result<T, String>;
+
+/// Everything `doctor` asks the kernel. Gathered once, in well under a millisecond, and without touching a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Version of the NVIDIA kernel module that is loaded.
+    pub driver_module: Fact<String>,
+    /// The device files that NVML and CUDA open.
+    pub device_nodes: Vec<DeviceNode>,
+    /// What Yama lets one process see of another's memory.
+    pub ptrace_scope: Fact<PtraceScope>,
+    /// What this process may do beyond its user's rights.
+    pub capabilities: Fact<Capabilities>,
+    /// What says that this is a container; `None` where nothing does.
+    pub container: Option<String>,
+    /// Whether pids here are the machine's own, as NVML gives them.
+    pub host_pids: Fact<bool>,
+    /// `/dev/shm`, where channels are when there is no runtime directory.
+    pub shm: Fact<Place>,
+    /// `XDG_RUNTIME_DIR`, where channels are.
+    pub runtime_dir: Fact<Place>,
+}
+
+/// A device file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceNode {
+    /// Such as `/dev/nvidia0`.
+    pub path: String,
+    /// Whether this user may read and write it. The container's device rules come on top and show only when it is opened.
+    pub access: Fact<()>,
+}
+
+impl Facts {
+    /// Asks below `root`; `runtime_dir` is the value of `XDG_RUNTIME_DIR`.
+    pub fn gather(root: &Root, runtime_dir: Option<&Path>) -> Self {
+        Facts {
+            driver_module: driver_module(root),
+            device_nodes: device_nodes(root),
+            ptrace_scope: rights::ptrace_scope(root),
+            capabilities: rights::capabilities(root),
+            container: container(root),
+            host_pids: host_pids(root),
+            shm: places::shm(root),
+            runtime_dir: places::runtime_dir(runtime_dir),
+        }
+    }
+}
+
+/// Version of the loaded kernel module, from `/proc/driver/nvidia/version`:
+/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ...`.
+pub(crate) fn driver_module(root: &Root) -> Fact<String> {
+    let bytes = root.read("proc/driver/nvidia/version", 4096).map_err(|e| {
+        format!("/proc/driver/nvidia/version: {e}; the NVIDIA kernel module is not loaded or not visible here")
+    })?;
+    let text = text::clean(&bytes, 4096);
+    let version = |word: &&str| {
+        let parts: Vec<&str> = word.split('.').collect();
+        (2..=3).contains(&parts.len())
+            && parts
+                .iter()
+                .all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let found = text.split_whitespace().find(version).map(str::to_owned);
+    found.ok_or_else(|| "/proc/driver/nvidia/version names no version".into())
+}
+
+fn device_nodes(root: &Root) -> Vec<DeviceNode> {
+    /// More than any machine has.
+    const MAX: usize = 256;
+    let is_gpu = |name: &String| {
+        name.strip_prefix("nvidia")
+            .is_some_and(|n| !n.is_empty() && n.len() <= 3 && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let entries = std::fs::read_dir(root.path("dev")).into_iter().flatten();
+    let mut gpus: Vec<String> = entries
+        .filter_map(|e| e.ok()?.file_name().into_string().ok())
+        .filter(is_gpu)
+        .take(MAX)
+        .collect();
+    gpus.sort_by_key(|name| (name.len(), name.clone()));
+    if gpus.is_empty() {
+        gpus.push("nvidia0".into());
+    }
+    let names = ["nvidiactl".to_owned(), "nvidia-uvm".to_owned()]
+        .into_iter()
+        .chain(gpus);
+    names
+        .map(|name| DeviceNode {
+            access: node_access(&root.path(format!("dev/{name}"))),
+            path: format!("/dev/{name}"),
+        })
+        .collect()
+}
+
+fn node_access(path: &PathBuf) -> Fact<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let meta = std::fs::metadata(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => e.to_string(),
+    })?;
+    if !meta.file_type().is_char_device() {
+        return Err("is not a device".into());
+    }
+    accessat(CWD, path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS).map_err(|e| {
+        format!(
+            "{e}: mode {:03o}, owner {}, group {}",
+            meta.mode() & 0o777,
+            meta.uid(),
+            meta.gid()
+        )
+    })
+}
+
+fn container(root: &Root) -> Option<String> {
+    for file in [".dockerenv", "run/.containerenv"] {
+        if root.path(file).exists() {
+            return Some(format!("/{file} exists"));
+        }
+    }
+    let groups = root.read("proc/1/cgroup", 64 << 10).unwrap_or_default();
+    let groups = text::clean(&groups, 64 << 10);
+    let names = ["docker", "kubepods", "containerd", "libpod", "lxc", "crio"];
+    names
+        .iter()
+        .find(|name| groups.contains(**name))
+        .map(|name| format!("process 1 is in a control group of {name}"))
+}
+
+fn host_pids(root: &Root) -> Fact<bool> {
+    /// The kernel gives its first pid namespace this number (`PROC_PID_INIT_INO`).
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    root.namespace("proc/self/ns/pid")
+        .map(|n| n == INITIAL)
+        .map_err(|e| format!("/proc/self/ns/pid: {e}"))
+}
+
+#[cfg(test)]
+mod tests;

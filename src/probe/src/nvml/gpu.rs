@@ -1,0 +1,201 @@
+//! One GPU from sample to sample: its identity, its figures, and what is kept when it stops answering.
+
+use std::time::Instant;
+
+use super::calls::{Calls, Code, Device};
+use super::slow::Latest;
+use super::{mig, processes};
+use crate::{Gpu, GpuState, Memory, Reading, Root, host_memory, text};
+
+/// A GPU and what has to be known between samples.
+pub(super) struct Row {
+    pub(super) gpu: Gpu,
+    /// Name, UUID and bus id belong to the GPU that this index means now.
+    pub(super) identified: bool,
+    /// The card or driver does not know MIG: not asked again.
+    no_mig: bool,
+    /// When the PCIe figures were measured.
+    pcie_at: Option<Instant>,
+    /// Room for process records, kept to be used again.
+    records: Vec<u64>,
+}
+
+/// What a call's answer means as a figure.
+pub(super) fn reading<T>(calls: &Calls, answer: Result<T, Code>) -> Reading<T> {
+    match answer {
+        Ok(value) => Reading::Value(value),
+        Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => Reading::NotSupported,
+        Err(Code::NO_PERMISSION) => Reading::NoPermission,
+        Err(code) => Reading::Failed(calls.text(code)),
+    }
+}
+
+impl Row {
+    pub(super) fn new(index: u32) -> Self {
+        let gpu = Gpu {
+            index,
+            ..Gpu::default()
+        };
+        Row {
+            gpu,
+            identified: false,
+            no_mig: false,
+            pcie_at: None,
+            records: Vec::new(),
+        }
+    }
+
+    /// Asks a GPU who it is. What it does not tell stays empty.
+    pub(super) fn identify(calls: &Calls, index: u32, device: Device) -> Self {
+        let mut row = Row::new(index);
+        row.gpu.name = calls.name(device).unwrap_or_default();
+        row.gpu.uuid = calls.uuid(device).ok().and_then(|uuid| text::uuid_bytes(&uuid));
+        row.gpu.pci = calls.pci(device).unwrap_or_default();
+        row.identified = true;
+        row
+    }
+
+    /// Takes over what `found` says of itself and keeps the figures.
+    pub(super) fn take_identity(&mut self, found: Row) {
+        let Gpu {
+            index, uuid, name, pci, ..
+        } = found.gpu;
+        self.gpu = Gpu {
+            index,
+            uuid,
+            name,
+            pci,
+            ..std::mem::take(&mut self.gpu)
+        };
+        self.identified = true;
+        self.no_mig = false;
+    }
+
+    /// It does not answer any more; the figures are the last known. Another card may be at its index next time.
+    pub(super) fn lose(&mut self, why: &str) {
+        self.gpu.state = GpuState::Lost(why.to_owned());
+        self.identified = false;
+    }
+
+    /// The driver gave no handle: a GPU that was seen before is lost, one that never was is kept from us.
+    pub(super) fn refuse(&mut self, calls: &Calls, code: Code) {
+        if code.is_lost() || self.gpu.uuid.is_some() {
+            return self.lose(&calls.text(code));
+        }
+        self.gpu.state = GpuState::Present;
+        self.gpu.memory = reading(calls, Err(code));
+        self.gpu.processes = reading(calls, Err(code));
+        let Gpu {
+            utilization,
+            memory_utilization,
+            temperature,
+            power,
+            power_limit,
+            ..
+        } = &mut self.gpu;
+        for figure in [utilization, memory_utilization, temperature, power, power_limit] {
+            *figure = reading(calls, Err(code));
+        }
+    }
+
+    /// Reads every quick figure. A GPU that turns out to be lost keeps the figures it had.
+    pub(super) fn read(&mut self, calls: &Calls, device: Device, root: &Root) {
+        let memory = device_memory(calls, device);
+        if let Err(code) = memory
+            && code.is_lost()
+        {
+            return self.lose(&calls.text(code));
+        }
+        self.gpu.state = GpuState::Present;
+        self.set_memory(calls, memory, root);
+        let gpu = &mut self.gpu;
+        (gpu.utilization, gpu.memory_utilization) = match calls.utilization(device) {
+            Ok((kernels, memory)) => (Reading::Value(kernels), Reading::Value(memory)),
+            Err(code) => (reading(calls, Err(code)), reading(calls, Err(code))),
+        };
+        gpu.temperature = reading(calls, calls.temperature(device));
+        gpu.power = reading(calls, calls.power(device));
+        gpu.power_limit = reading(calls, calls.power_limit(device));
+        let mig_devices = self.mig_devices(calls, device);
+        self.gpu.processes = processes::read(calls, device, &mig_devices, &mut self.records);
+        self.gpu.mig = mig_devices.into_iter().map(|(_, mig)| mig).collect();
+    }
+
+    /// Takes over the latest PCIe figures of this GPU; where there are none, the last known stay and their age grows.
+    pub(super) fn merge_slow(&mut self, latest: &Latest) {
+        let gpu = &mut self.gpu;
+        match latest {
+            Ok(round) => {
+                if let Some(slow) = round.iter().find(|slow| slow.uuid.is_some() && slow.uuid == gpu.uuid) {
+                    (gpu.pcie_rx, gpu.pcie_tx) = (slow.rx.clone(), slow.tx.clone());
+                    self.pcie_at = Some(slow.at);
+                }
+            }
+            Err(why) => (gpu.pcie_rx, gpu.pcie_tx) = (Reading::Failed(why.clone()), Reading::Failed(why.clone())),
+        }
+        gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
+    }
+
+    fn set_memory(&mut self, calls: &Calls, memory: Result<(Reading<Memory>, bool), Code>, root: &Root) {
+        let gpu = &mut self.gpu;
+        gpu.shared_with_host = false;
+        (gpu.memory, gpu.reserved_in_used) = match memory {
+            Ok(known) => known,
+            Err(Code::NOT_SUPPORTED) => {
+                gpu.shared_with_host = true;
+                (shared_memory(root), false)
+            }
+            Err(code) => (reading(calls, Err(code)), false),
+        };
+    }
+
+    fn mig_devices(&mut self, calls: &Calls, device: Device) -> Vec<(Device, crate::MigDevice)> {
+        if self.no_mig {
+            return Vec::new();
+        }
+        match calls.mig_enabled(device) {
+            Ok(true) => mig::devices(calls, device),
+            Ok(false) => Vec::new(),
+            Err(code) => {
+                self.no_mig = matches!(code, Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND);
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Memory v2, or v1 where the driver has no v2 (before R510); the flag says that `used` then includes what the driver holds.
+pub(super) fn device_memory(calls: &Calls, device: Device) -> Result<(Reading<Memory>, bool), Code> {
+    match calls.memory_v2(device) {
+        Ok(m) => Ok((adds_up(m.total, m.used, m.reserved), false)),
+        Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION) => {
+            let m = calls.memory_v1(device)?;
+            Ok((adds_up(m.total, m.used, 0), true))
+        }
+        Err(code) => Err(code),
+    }
+}
+
+/// `free` is what is left, so that the parts always make the whole.
+fn adds_up(total: u64, used: u64, reserved: u64) -> Reading<Memory> {
+    match total.checked_sub(used).and_then(|rest| rest.checked_sub(reserved)) {
+        Some(free) => Reading::Value(Memory {
+            total,
+            used,
+            reserved,
+            free,
+        }),
+        None => Reading::Failed(format!(
+            "NVML's figures do not add up: {used} used and {reserved} reserved of {total}"
+        )),
+    }
+}
+
+/// GB10 and the like have no memory of their own.
+fn shared_memory(root: &Root) -> Reading<Memory> {
+    match host_memory(root) {
+        Reading::Value(host) => adds_up(host.total, host.total.saturating_sub(host.available), 0),
+        Reading::Failed(why) => Reading::Failed(why),
+        _ => Reading::NotSupported,
+    }
+}

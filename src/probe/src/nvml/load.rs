@@ -1,0 +1,117 @@
+//! Finding NVML, and saying what is wrong when it does not work.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::calls::{Calls, Code};
+use crate::{NvmlState, Root, facts};
+
+/// The first is in the driver's own packages, the second often in development packages only.
+const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+
+pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> {
+    if let Some(path) = lib {
+        return open(path.as_os_str(), root);
+    }
+    if let Some(path) = std::env::var_os("GPUMEM_NVML").filter(|p| !p.is_empty()) {
+        return open(&path, root);
+    }
+    match open(OsStr::new(NAMES[0]), root) {
+        Err(NvmlState::Missing) => open(OsStr::new(NAMES[1]), root),
+        answer => answer,
+    }
+}
+
+fn open(name: &OsStr, root: &Root) -> Result<Calls, NvmlState> {
+    match Calls::open(name) {
+        Ok(Ok(calls)) => Ok(calls),
+        Ok(Err((code, text))) => Err(NvmlState::Failed {
+            error: text,
+            hint: hint(code, root),
+        }),
+        Err(loader) if is_absent(name, &loader) => Err(NvmlState::Missing),
+        Err(loader) => Err(NvmlState::Failed {
+            error: loader,
+            hint: LOADER_HINT.into(),
+        }),
+    }
+}
+
+/// Container runtimes leave empty files in place of the driver's libraries when no GPU was asked for.
+const LOADER_HINT: &str = "the library is there and cannot be loaded: reinstall the driver's user-space packages, or in a container start it \
+                           with the GPU passed through (--gpus all)";
+
+/// Whether the loader's message says that this very file is absent, rather than damaged, unreadable or in want of another library (the
+/// message then begins with that one's name).
+fn is_absent(name: &OsStr, message: &str) -> bool {
+    let name = name.to_string_lossy();
+    let is_path = name.contains('/');
+    let absent = message
+        .strip_prefix(&*name)
+        .is_some_and(|m| m.ends_with("No such file or directory"));
+    absent && (!is_path || !Path::new(&*name).exists())
+}
+
+/// The state for a driver that answers with an error.
+pub(super) fn failed(calls: &Calls, code: Code, root: &Root) -> NvmlState {
+    NvmlState::Failed {
+        error: calls.text(code),
+        hint: hint(code, root),
+    }
+}
+
+fn hint(code: Code, root: &Root) -> String {
+    match code {
+        Code::DRIVER_NOT_LOADED => {
+            "the kernel module is not loaded: try `sudo modprobe nvidia`, see `dmesg | grep -i nvrm`; in a container \
+                                    pass the GPU through (--gpus all)"
+                .into()
+        }
+        Code::VERSION_MISMATCH => {
+            let loaded = facts::driver_module(root)
+                .map(|v| format!(" (it is {v})"))
+                .unwrap_or_default();
+            format!(
+                "the driver was updated while its old kernel module{loaded} is still loaded: reboot, or stop every program on the GPU and \
+                 reload the module; in a container, restart the container"
+            )
+        }
+        Code::NO_PERMISSION => {
+            "this user may not open the GPU's device files: see `ls -l /dev/nvidia*` and which group owns them (often \
+                                `video` or `render`); in a container, which devices it was given"
+                .into()
+        }
+        _ => "see whether `nvidia-smi` works here, and `dmesg | grep -i nvrm` for the driver's own words".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_librarys_own_absence_counts() {
+        let name = OsStr::new("libnvidia-ml.so.1");
+        let absent = |message| is_absent(name, message);
+        assert!(absent(
+            "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
+        ));
+        assert!(!absent(
+            "libcuda-other.so: cannot open shared object file: No such file or directory"
+        ));
+        assert!(!absent(
+            "libnvidia-ml.so.1: cannot open shared object file: Permission denied"
+        ));
+        assert!(!absent("/usr/lib/libnvidia-ml.so.1: file too short"));
+    }
+
+    #[test]
+    fn a_mismatch_names_the_module_that_is_loaded() -> std::io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        std::fs::create_dir_all(dir.path().join("proc/driver/nvidia"))?;
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.10.02  Release Build  (x@y)  Mon\nGCC version: 13\n";
+        std::fs::write(dir.path().join("proc/driver/nvidia/version"), text)?;
+        assert!(hint(Code::VERSION_MISMATCH, &Root::at(dir.path())).contains("570.10.02"));
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! The MIG devices of a GPU.
+
+use super::calls::{Calls, Device};
+use super::gpu::{device_memory, reading};
+use crate::MigDevice;
+
+/// NVML's own limit is 7; a broken answer must not make us ask for ever.
+const MAX_DEVICES: u32 = 16;
+
+/// The MIG devices that exist, with their handles for this sample.
+pub(super) fn devices(calls: &Calls, parent: Device) -> Vec<(Device, MigDevice)> {
+    let slots = calls.max_mig_devices(parent).unwrap_or(0).min(MAX_DEVICES);
+    (0..slots)
+        .filter_map(|index| {
+            // Slots without a device answer "not found".
+            let device = calls.mig_device(parent, index).ok()?;
+            Some((device, describe(calls, device, index)))
+        })
+        .collect()
+}
+
+fn describe(calls: &Calls, device: Device, index: u32) -> MigDevice {
+    let name = calls.name(device).unwrap_or_default();
+    MigDevice {
+        index,
+        instance: calls.gpu_instance(device).ok(),
+        uuid: calls.uuid(device).unwrap_or_default(),
+        // "NVIDIA H100 80GB HBM3 MIG 1g.10gb": the card is known, the profile is what tells them apart.
+        name: name
+            .split_once(" MIG ")
+            .map(|(_, profile)| profile.to_owned())
+            .unwrap_or(name),
+        memory: match device_memory(calls, device) {
+            Ok((memory, _)) => memory,
+            Err(code) => reading(calls, Err(code)),
+        },
+    }
+}

@@ -1,0 +1,27 @@
+//! A process's command line as one line of text.
+
+use std::io;
+
+use crate::stat::Stat;
+use crate::{Root, text};
+
+/// Longest command shown, in characters.
+const LENGTH: usize = 512;
+/// Bytes read: every character of 4 bytes. A command line may have megabytes.
+const LIMIT: u64 = 4 * LENGTH as u64;
+
+/// The arguments with blanks between them; for a process that has none (kernel threads, zombies) its name in brackets, as `ps` shows it.
+pub(super) fn read(root: &Root, pid: u32, stat: &Stat) -> io::Result<String> {
+    let mut bytes = match root.read(format!("proc/{pid}/cmdline"), LIMIT) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
+        Err(e) => return Err(e),
+    };
+    bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = b' ');
+    let line = text::clean(&bytes, LENGTH);
+    Ok(match line.is_empty() {
+        false => line,
+        true if stat.state == 'Z' => format!("[{}] <defunct>", stat.comm),
+        true => format!("[{}]", stat.comm),
+    })
+}

@@ -1,0 +1,199 @@
+//! User names by number.
+//!
+//! `/etc/passwd` first. Users of a directory service (LDAP, SSSD) are not in it: the C library knows them, but may wait for a server, so it is asked on a
+//! thread of its own, and the number stands in until it answers.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::SystemTime;
+
+use crate::{Root, text};
+
+/// Bounds for files and caches that could be anything.
+const MAX_PASSWD: u64 = 8 << 20;
+const MAX_NAMES: usize = 4096;
+const NAME_LENGTH: usize = 32;
+
+pub(super) struct Users {
+    root: Root,
+    names: HashMap<u32, String>,
+    /// When `/etc/passwd` was last changed as far as `names` knows.
+    passwd: Option<SystemTime>,
+    service: Option<Service>,
+}
+
+/// The thread that asks the C library.
+struct Service {
+    ask: Sender<u32>,
+    answers: Receiver<(u32, String)>,
+}
+
+impl Users {
+    pub(super) fn new(root: Root) -> Self {
+        Users {
+            root,
+            names: HashMap::new(),
+            passwd: None,
+            service: None,
+        }
+    }
+
+    /// The user's name, or the number when it has none (yet).
+    pub(super) fn name(&mut self, uid: u32) -> String {
+        self.take_answers();
+        if let Some(name) = self.names.get(&uid) {
+            return name.clone();
+        }
+        self.forget_if_changed();
+        let name = self.in_passwd(uid).unwrap_or_else(|| {
+            self.ask_service(uid);
+            uid.to_string()
+        });
+        self.names.insert(uid, name.clone());
+        name
+    }
+
+    fn take_answers(&mut self) {
+        if let Some(service) = &self.service {
+            self.names.extend(service.answers.try_iter());
+        }
+    }
+
+    fn forget_if_changed(&mut self) {
+        let changed = std::fs::metadata(self.root.path("etc/passwd"))
+            .and_then(|m| m.modified())
+            .ok();
+        if changed != self.passwd || self.names.len() >= MAX_NAMES {
+            self.names.clear();
+            self.passwd = changed;
+        }
+    }
+
+    fn in_passwd(&self, uid: u32) -> Option<String> {
+        let file = self.root.open("etc/passwd").ok()?;
+        let mut lines = BufReader::new(file.take(MAX_PASSWD)).split(b'\n');
+        lines.find_map(|line| {
+            let line = line.ok()?;
+            let mut fields = line.split(|&b| b == b':');
+            let name = fields.next().filter(|n| !n.is_empty())?;
+            let number = std::str::from_utf8(fields.nth(1)?).ok()?;
+            (number.parse() == Ok(uid)).then(|| text::clean(name, NAME_LENGTH))
+        })
+    }
+
+    fn ask_service(&mut self, uid: u32) {
+        if !self.root.is_real() {
+            return;
+        }
+        if self.service.is_none() {
+            self.service = Service::start();
+        }
+        // A service that has ended leaves the number standing.
+        if let Some(service) = &self.service
+            && service.ask.send(uid).is_err()
+        {
+            self.service = None;
+        }
+    }
+}
+
+impl Service {
+    fn start() -> Option<Self> {
+        let (ask, asked) = channel::<u32>();
+        let (tell, answers) = channel();
+        let serve = move || {
+            for uid in asked {
+                if let Some(name) = directory_name(uid)
+                    && tell.send((uid, name)).is_err()
+                {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("gpumem-users".into())
+            .spawn(serve)
+            .ok()?;
+        Some(Service { ask, answers })
+    }
+}
+
+/// The C library's answer, which may come from over the network.
+fn directory_name(uid: u32) -> Option<String> {
+    // 64 KiB hold the longest entry that directory services give (getpw_r(3) suggests 1 KiB).
+    let mut buffer = vec![0 as libc::c_char; 64 << 10];
+    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call, the buffer for the length said.
+    let error = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &mut found) };
+    if error != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: success with a result: the entry is filled, and its name is a string within `buffer`, which is still alive.
+    let name = unsafe { std::ffi::CStr::from_ptr((*found).pw_name) };
+    Some(text::clean(name.to_bytes(), NAME_LENGTH)).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn users(passwd: &[u8]) -> (tempfile::TempDir, Users) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("etc")).unwrap();
+        std::fs::write(dir.path().join("etc/passwd"), passwd).unwrap();
+        let root = Root::at(dir.path());
+        (dir, Users::new(root))
+    }
+
+    #[test]
+    fn names_come_from_passwd_and_numbers_stand_in() {
+        let (_dir, mut users) =
+            users(b"root:x:0:0::/root:/bin/sh\nana:x:70001:1::/:/bin/false\nbad\n:x:5:\n\xff\xfe:x:6:6::/:\n");
+        assert_eq!(users.name(0), "root");
+        assert_eq!(users.name(70001), "ana");
+        assert_eq!(users.name(5), "5");
+        assert_eq!(users.name(6), "\u{fffd}\u{fffd}");
+        assert_eq!(users.name(4_000_000_000), "4000000000");
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        let (_dir, mut users) = users(b"a\x1b[31m:x:7:7::/:\n");
+        assert_eq!(users.name(7), "a\u{fffd}[31m");
+    }
+
+    #[test]
+    fn a_new_user_gets_a_name() {
+        let (dir, mut users) = users(b"root:x:0:0::/root:/bin/sh\n");
+        assert_eq!(users.name(7), "7");
+        std::fs::write(dir.path().join("etc/passwd"), b"new:x:7:7::/:\n").unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(5);
+        std::fs::File::options()
+            .write(true)
+            .open(dir.path().join("etc/passwd"))
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
+        // Another unknown user is what makes the file be looked at again.
+        users.name(8);
+        assert_eq!(users.name(7), "new");
+    }
+
+    #[test]
+    fn no_passwd_at_all() {
+        let mut users = Users::new(Root::at("/nonexistent-root"));
+        assert_eq!(users.name(3), "3");
+    }
+
+    #[test]
+    fn the_c_library_knows_the_superuser_and_not_everybody() {
+        // Minimal images may have no users at all; then only the absence can be checked.
+        if std::fs::read_to_string("/etc/passwd").is_ok_and(|text| text.starts_with("root:")) {
+            assert_eq!(directory_name(0).as_deref(), Some("root"));
+        }
+        assert_eq!(directory_name(3_999_999_999), None);
+    }
+}

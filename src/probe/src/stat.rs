@@ -1,0 +1,158 @@
+//! `/proc/PID/stat` and `/proc/PID/status`: the few fields that are needed. `proc(5)` numbers the fields.
+
+use std::io;
+
+use crate::{Root, text};
+
+/// Both files are well below this.
+const LIMIT: u64 = 16 << 10;
+
+/// From `/proc/PID/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Name of the executable or thread, at most 15 bytes from the kernel.
+    pub(crate) comm: String,
+    /// One letter; `Z` is a zombie.
+    pub(crate) state: char,
+    /// Clock ticks from boot to the process's start.
+    pub(crate) start_time: u64,
+    /// Resident pages.
+    pub(crate) rss_pages: u64,
+}
+
+impl Stat {
+    /// Reads it for a process.
+    pub(crate) fn read(root: &Root, pid: u32) -> io::Result<Self> {
+        let bytes = root.read(format!("proc/{pid}/stat"), LIMIT)?;
+        Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not the format of proc(5)"))
+    }
+
+    /// The name stands in parentheses and may hold blanks, parentheses and line ends itself: it ends at the last `)`.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let open = bytes.iter().position(|&b| b == b'(')?;
+        let close = bytes.iter().rposition(|&b| b == b')')?;
+        let comm = text::clean(bytes.get(open + 1..close)?, 64);
+        let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+        // The first of these is field 3.
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let start_time = fields.nth(22 - 4)?.parse().ok()?;
+        // Field 24; a kernel thread's may be negative in odd kernels.
+        let rss_pages = fields.nth(1)?.parse().unwrap_or(0);
+        Some(Stat {
+            comm,
+            state,
+            start_time,
+            rss_pages,
+        })
+    }
+}
+
+/// From `/proc/PID/status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Real user id.
+    pub(crate) uid: Option<u32>,
+    /// The process's pid in each pid namespace, from ours to its own.
+    pub(crate) ns_pids: Vec<u32>,
+    /// Effective capabilities.
+    pub(crate) capabilities: Option<u64>,
+}
+
+impl Status {
+    /// Reads it for a process (`self` too).
+    pub(crate) fn read(root: &Root, pid: impl std::fmt::Display) -> io::Result<Self> {
+        Ok(Self::parse(&root.read(format!("proc/{pid}/status"), LIMIT)?))
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        /// The kernel nests at most 32 pid namespaces.
+        const DEEPEST: usize = 33;
+        let mut status = Status::default();
+        for line in String::from_utf8_lossy(bytes).lines() {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let mut words = value.split_ascii_whitespace();
+            match key {
+                "Uid" => status.uid = words.next().and_then(|w| w.parse().ok()),
+                "NSpid" => status.ns_pids = words.take(DEEPEST).map_while(|w| w.parse().ok()).collect(),
+                "CapEff" => status.capabilities = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stat(comm: &str, start: &str, rss: &str) -> Vec<u8> {
+        format!(
+            "12 ({comm}) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {start} 1000 {rss} 18446744073709551615 1 1\n"
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn the_name_may_hold_anything() {
+        for comm in ["python", "a b", "tmux: server", ") S 1 (", "((", "))", "a\nb"] {
+            let stat = Stat::parse(&stat(comm, "777", "42")).unwrap();
+            assert_eq!((stat.start_time, stat.rss_pages, stat.state), (777, 42, 'S'), "{comm}");
+        }
+        assert_eq!(Stat::parse(&stat("\x1b[2J", "1", "1")).unwrap().comm, "\u{fffd}[2J");
+    }
+
+    #[test]
+    fn what_is_cut_short_or_no_number_is_refused() {
+        for bytes in [
+            &b""[..],
+            b"12",
+            b"12 (a",
+            b"12 (a)",
+            b"12 (a) S 1 2 3",
+            b")(",
+            b"\xff(\xff)\xff \xff",
+            &stat("a", "-1", "1"),
+        ] {
+            assert_eq!(Stat::parse(bytes), None, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn status_takes_the_real_user_and_all_pids() {
+        let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
+        assert_eq!(
+            status,
+            Status {
+                uid: Some(1000),
+                ns_pids: vec![4121, 7],
+                capabilities: Some(0x28_0000)
+            }
+        );
+        assert_eq!(Status::parse(b"Uid:\tx\nNSpid:\nCapEff:\tq\n"), Status::default());
+    }
+
+    #[test]
+    fn this_process_reads_itself() {
+        let pid = std::process::id();
+        let stat = Stat::read(&Root::default(), pid).unwrap();
+        assert!(stat.start_time > 0 && stat.rss_pages > 0);
+        let status = Status::read(&Root::default(), "self").unwrap();
+        assert_eq!(status.ns_pids.last(), Some(&pid));
+        assert_eq!(status.uid, Some(rustix::process::getuid().as_raw()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Stat::parse(&bytes);
+            prop_assert!(Status::parse(&bytes).ns_pids.len() <= 33);
+        }
+    }
+}
