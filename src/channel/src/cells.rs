@@ -64,7 +64,7 @@ impl Default for CellWriter {
 
 impl CellWriter {
     /// Publishes `stats` into `cells` (both, one after the other). `events` is the number of events published so far.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write<W: Word>(&mut self, cells: &[W], stats: &DeviceStats, touched: Touched, events: u64) {
         let turn = (self.ticket & 1) as usize;
         self.lacks[turn ^ 1] = self.lacks[turn ^ 1].and(touched);

@@ -7,7 +7,7 @@
 
 use crate::cells::{CellWriter, Touched};
 use crate::codec::{self, NO_SLOT};
-use crate::layout::{GROUP, Layout, live};
+use crate::layout::{GROUP, Layout, live, words};
 use crate::record::{Block, Device, Event, Segment};
 use crate::seqlock;
 use crate::stats::DeviceStats;
@@ -82,7 +82,7 @@ impl<M: Words> Writer<M> {
     }
 
     /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
         self.block_words(slot, codec::block(block, next.unwrap_or(NO_SLOT)))
     }
@@ -100,7 +100,10 @@ impl<M: Words> Writer<M> {
         }
         self.ticket += 1;
         let words = self.memory.words();
-        let record = &words[self.layout.blocks.record(slot)];
+        let start = self.layout.blocks.start + slot * words::BLOCK;
+        let Some(record) = words.get(start..start + words::BLOCK) else {
+            return false;
+        };
         seqlock::begin(record, self.ticket);
         for (word, value) in record[1..].iter().zip(data) {
             word.put(value);
@@ -158,7 +161,7 @@ impl<M: Words> Writer<M> {
     }
 
     /// Publishes a device's figures.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
         let device = device as usize;
         if let Some(cell) = self.cells.get_mut(device) {
@@ -193,7 +196,7 @@ impl<M: Words> Writer<M> {
             return None;
         }
         let record = &self.memory.words()[self.layout.strings.record(index)];
-        let mut packed = [0; crate::layout::words::STRING - 1];
+        let mut packed = [0; words::STRING - 1];
         let len = text::pack(string, &mut packed);
         for (word, value) in record[1..].iter().zip(packed) {
             word.put(value);

@@ -1,0 +1,172 @@
+//! What publishing costs the publisher and what reading costs the reader: `cargo bench -p gpumem-channel`.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "criterion's macros; a bench that cannot set up must stop"
+)]
+
+use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Options, PoolId, Publisher, Reader, Segment, Touched,
+};
+
+const BLOCKS: u32 = 100_000;
+const PER_SEGMENT: u32 = 100;
+
+fn publisher(dir: &tempfile::TempDir) -> Publisher {
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        blocks: BLOCKS,
+        ..Options::default()
+    };
+    let mut publisher = Publisher::create(&options).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Simulated,
+            total: 80 << 30,
+            ..Device::default()
+        },
+    );
+    publisher
+}
+
+fn dir() -> tempfile::TempDir {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(private)
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+fn block(slot: u32, state: BlockState) -> Block {
+    let addr = (1 << 40) + u64::from(slot) * 4096;
+    Block {
+        addr,
+        size: 4096,
+        requested: 4000,
+        segment: slot / PER_SEGMENT,
+        pool: PoolId::SMALL,
+        state,
+        ..Block::default()
+    }
+}
+
+/// Slots in an order unlike the addresses', as in a heap that has lived for a while.
+fn slot(i: u32) -> u32 {
+    (u64::from(i) * 7_919 % u64::from(BLOCKS)) as u32
+}
+
+fn fill(publisher: &mut Publisher) {
+    for segment in 0..BLOCKS / PER_SEGMENT {
+        publisher.segment_begin(segment);
+        let first = segment * PER_SEGMENT;
+        for i in first..first + PER_SEGMENT {
+            let next = (i + 1 < first + PER_SEGMENT).then(|| slot(i + 1));
+            assert!(publisher.block(
+                slot(i),
+                &Block {
+                    segment,
+                    ..block(i, BlockState::Free)
+                },
+                next
+            ));
+        }
+        let addr = block(first, BlockState::Free).addr;
+        let size = u64::from(PER_SEGMENT) * 4096;
+        publisher.segment_end(
+            segment,
+            Some((
+                &Segment {
+                    addr,
+                    size,
+                    mapped: size,
+                    ..Segment::default()
+                },
+                Some(slot(first)),
+            )),
+        );
+    }
+}
+
+fn publishing(c: &mut Criterion) {
+    let dir = dir();
+    let mut publisher = publisher(&dir);
+    fill(&mut publisher);
+    let mut stats = DeviceStats::default();
+    c.bench_function("publish/allocate and free a cached block", |b| {
+        b.iter(|| {
+            for (kind, state) in [
+                (EventKind::Alloc, BlockState::Allocated),
+                (EventKind::Free, BlockState::Free),
+            ] {
+                stats.small.allocation.add(1);
+                publisher.operation(
+                    kind,
+                    slot(7),
+                    black_box(&block(7, state)),
+                    Some(slot(8)),
+                    black_box(&stats),
+                    Touched::SMALL,
+                );
+            }
+        });
+    });
+    c.bench_function("publish/of which the clock, twice", |b| {
+        b.iter(|| {
+            for _ in 0..2 {
+                black_box(rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse));
+            }
+        });
+    });
+}
+
+fn reading(c: &mut Criterion) {
+    let dir = dir();
+    let mut publisher = publisher(&dir);
+    fill(&mut publisher);
+    c.bench_function("read/first pass over 100,000 blocks", |b| {
+        b.iter_with_large_drop(|| {
+            let mut reader = Reader::open(publisher.path()).unwrap();
+            let snapshot = reader.refresh().unwrap();
+            (reader, snapshot)
+        });
+    });
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    assert_eq!(reader.refresh().unwrap().devices[0].blocks().count(), BLOCKS as usize);
+    c.bench_function("read/pass with nothing changed", |b| {
+        b.iter(|| reader.refresh().unwrap())
+    });
+    let mut flip = BlockState::Free;
+    c.bench_function("read/pass with all 100,000 blocks changed", |b| {
+        b.iter_custom(|rounds| {
+            let mut total = std::time::Duration::ZERO;
+            for _ in 0..rounds {
+                flip = if flip == BlockState::Free {
+                    BlockState::Allocated
+                } else {
+                    BlockState::Free
+                };
+                for i in 0..BLOCKS {
+                    let next = ((i + 1) % PER_SEGMENT != 0).then(|| slot(i + 1));
+                    publisher.block(slot(i), &block(i, flip), next);
+                }
+                let start = std::time::Instant::now();
+                let snapshot = reader.refresh().unwrap();
+                total += start.elapsed();
+                assert_eq!(snapshot.devices[0].segments[500].blocks[50].state, flip);
+            }
+            total
+        });
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(std::time::Duration::from_millis(500)).measurement_time(std::time::Duration::from_secs(2));
+    targets = publishing, reading
+}
+criterion_main!(benches);
