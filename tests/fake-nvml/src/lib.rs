@@ -1,16 +1,24 @@
 //! A libnvidia-ml.so for tests: several GPUs, lost GPUs, failing initialisation.
 //!
 //! # Using it
-//! Have this crate as a dev-dependency and hand [`path()`] to the program under test (`GPUMEM_NVML=<path>`). Cargo builds the shared
-//! object together with the library part, so both `cargo test -p <crate>` and `cargo test --workspace` have it on a clean clone,
-//! under any target directory, profile or `--target`.
+//! Have this crate as a dev-dependency: cargo then builds the shared object together with the library part, so that `cargo test -p <crate>`
+//! and `cargo test --workspace` have it on a clean clone, under any target directory, profile or `--target`.
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! # let folder = std::path::Path::new("a temporary folder");
+//! let fake = gpumem_fake_nvml::FakeNvml::install(folder, "gpus=2")?;
+//! // Run the program under test with GPUMEM_NVML=<fake.path()>, or load it in this process. Then change the world under it:
+//! fake.play("gpus=2\ngpu1.state=lost")?;
+//! # Ok(())
+//! # }
+//! ```
+//! Every installed copy plays its own scenario, also when several are loaded in one process.
 //!
 //! # What it plays
-//! A scenario: lines of `key=value`, empty lines and lines that begin with `#` aside. It comes from
-//! - `FAKE_NVML_FILE=<path>`: a file, read again whenever it changed, so that a test can change the world under a running program. Write
-//!   it with [`write_scenario`], which swaps it atomically.
-//! - `FAKE_NVML=<text>`: the lines themselves, `;` between them also allowed; or one of the names `h100`, `h100x2`, `gb10`, `mig`.
-//! - neither: one idle H100.
+//! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside. It comes from
+//! - the file `<library>.scenario` beside the library, where [`FakeNvml::play`] puts it; read again whenever it changed;
+//! - else the text in the environment variable `FAKE_NVML`, which may also be one of the names `h100`, `h100x2`, `gb10`, `mig`;
+//! - else it is one idle H100.
 //!
 //! | key | value | default |
 //! |---|---|---|
@@ -18,7 +26,7 @@
 //! | `calls` | the same values, for every call after initialisation (the driver went away) | `ok` |
 //! | `driver`, `cuda` | versions: `580.159.04`, `13000` | those |
 //! | `gpus` | how many | 1 |
-//! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte | H100 80GB HBM3, made from N |
+//! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte (`\x3b` a semicolon) | H100 80GB HBM3, made from N |
 //! | `gpuN.total`, `.used`, `.reserved` | bytes, or with `K`, `M`, `G` (binary) | 81559M, 0, 480M |
 //! | `gpuN.memory` | `ok`, `not_supported`, `no_permission`, a number | `ok` |
 //! | `gpuN.utilization`, `.memory_utilization`, `.temperature` | percent, percent, degrees | 0, 0, 30 |
@@ -33,7 +41,7 @@
 //!
 //! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN` and says on standard error which line is wrong.
 //!
-//! A library that lacks a function (an old driver) is made with [`without`].
+//! An old driver, which lacks functions, is made with [`FakeNvml::remove`].
 
 #[allow(non_snake_case)] // NVML names them
 mod exports;
@@ -42,4 +50,4 @@ mod parse;
 mod source;
 mod world;
 
-pub use library::{path, without, write_scenario};
+pub use library::{FakeNvml, path};

@@ -1,12 +1,12 @@
-//! Finding the shared object that cargo built beside this crate, and making variants of it.
+//! Finding the shared object that cargo built beside this crate, and installing copies of it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "libgpumem_fake_nvml.so";
 
-/// The shared object. A test's own executable lies in `<target>/<profile>/deps`, and so does every library that was built as its
-/// dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
+/// The shared object as built. A test's own executable lies in `<target>/<profile>/deps`, and so does every library that was built as
+/// its dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
 ///
 /// # Errors
 /// When neither place has it: the calling crate does not have this one as a (dev-)dependency.
@@ -29,40 +29,68 @@ pub fn path() -> io::Result<PathBuf> {
     })
 }
 
-/// A copy of the library in `folder` that lacks the function `symbol`, as a driver does that is older than the function: a loader does
-/// not find it. The name is changed in the copy's symbol names, which leaves the hash table pointing at a name that no longer matches.
-///
-/// # Errors
-/// When the library cannot be found, read or written, or has no such function.
-pub fn without(symbol: &str, folder: &Path) -> io::Result<PathBuf> {
-    let mut bytes = std::fs::read(path()?)?;
-    let name = [b"\0", symbol.as_bytes(), b"\0"].concat();
-    let mut found = false;
-    let mut at = 0;
-    while let Some(offset) = bytes[at..].windows(name.len()).position(|w| w == name) {
-        // The last character before the closing zero.
-        bytes[at + offset + name.len() - 2] = b'!';
-        found = true;
-        at += offset + 1;
-    }
-    if !found {
-        return Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("{FILE} has no function {symbol}"),
-        ));
-    }
-    let copy = folder.join(format!("without-{symbol}.so"));
-    std::fs::write(&copy, bytes)?;
-    Ok(copy)
+/// Where a library's scenario is.
+pub(crate) fn scenario(library: &Path) -> PathBuf {
+    let mut name = library.as_os_str().to_owned();
+    name.push(".scenario");
+    name.into()
 }
 
-/// Puts a scenario in place at `file`, whole or not at all: a program that reads it meanwhile sees the old or the new one.
-///
-/// # Errors
-/// Those of writing a file beside it and renaming it.
-pub fn write_scenario(file: &Path, text: &str) -> io::Result<()> {
-    let mut fresh = file.as_os_str().to_owned();
-    fresh.push(".new");
-    std::fs::write(&fresh, text)?;
-    std::fs::rename(&fresh, file)
+/// A copy of the library with a scenario of its own. (A copy, because a loader gives one and the same library to all who load the same file.)
+#[derive(Clone, Debug)]
+pub struct FakeNvml {
+    library: PathBuf,
+}
+
+impl FakeNvml {
+    /// Puts a copy into `folder`, as `libnvidia-ml.so.1`, with a scenario to begin with.
+    ///
+    /// # Errors
+    /// When the library is not found or the folder cannot be written.
+    pub fn install(folder: &Path, text: &str) -> io::Result<Self> {
+        let fake = FakeNvml {
+            library: folder.join("libnvidia-ml.so.1"),
+        };
+        std::fs::copy(path()?, &fake.library)?;
+        fake.play(text)?;
+        Ok(fake)
+    }
+
+    /// The library to load.
+    pub fn path(&self) -> &Path {
+        &self.library
+    }
+
+    /// Changes the scenario, whole: a program that calls meanwhile meets the old or the new one.
+    ///
+    /// # Errors
+    /// Those of writing a file and renaming it.
+    pub fn play(&self, text: &str) -> io::Result<()> {
+        let fresh = self.library.with_extension("new");
+        std::fs::write(&fresh, text)?;
+        std::fs::rename(&fresh, scenario(&self.library))
+    }
+
+    /// Takes a function away, as in a driver that is older than it: a loader no longer finds it. To be called before the library is loaded.
+    ///
+    /// The name is changed among the library's symbol names; its hash table then leads to a name that does not match.
+    ///
+    /// # Errors
+    /// When the library cannot be read or written, or has no such function.
+    pub fn remove(&self, function: &str) -> io::Result<()> {
+        let mut bytes = std::fs::read(&self.library)?;
+        let name = [b"\0", function.as_bytes(), b"\0"].concat();
+        let mut at = 0;
+        while let Some(offset) = bytes[at..].windows(name.len()).position(|w| w == name) {
+            at += offset + 1;
+            bytes[at] = b'!';
+        }
+        if at == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{FILE} has no function {function}"),
+            ));
+        }
+        std::fs::write(&self.library, bytes)
+    }
 }

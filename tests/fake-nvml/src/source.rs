@@ -1,20 +1,19 @@
 //! Where the scenario comes from, read again when it changed.
 
-use std::ffi::OsString;
-use std::fs::Metadata;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvml_wrapper_sys::bindings::{nvmlReturn_enum_NVML_ERROR_UNKNOWN, nvmlReturn_t};
 
-use crate::parse;
 use crate::world::World;
+use crate::{library, parse};
 
 /// What identifies one version of the scenario file. The inode is part of it: a swap within one tick of the clock is noticed.
 type Version = (u64, u64, i64, i64);
 
-#[derive(Default)]
 struct Cached {
     version: Option<Version>,
     world: Option<Result<Arc<World>, ()>>,
@@ -27,15 +26,14 @@ static CACHED: Mutex<Cached> = Mutex::new(Cached {
 
 /// The world as it is now.
 pub(crate) fn world() -> Result<Arc<World>, nvmlReturn_t> {
+    static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let file = FILE.get_or_init(|| this_library().map(|path| library::scenario(&path)));
+    let version = file.as_ref().and_then(|path| version(path));
     let mut cached = CACHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = std::env::var_os("FAKE_NVML_FILE");
-    let version = file
-        .as_ref()
-        .and_then(|path| std::fs::metadata(path).ok())
-        .map(|m| version(&m));
     let world = match &cached.world {
         Some(world) if cached.version == version => world.clone(),
         _ => {
+            let file = file.as_deref().filter(|_| version.is_some());
             let world = load(file).map(Arc::new).map_err(|why| eprintln!("fake NVML: {why}"));
             *cached = Cached {
                 version,
@@ -47,14 +45,33 @@ pub(crate) fn world() -> Result<Arc<World>, nvmlReturn_t> {
     world.map_err(|()| nvmlReturn_enum_NVML_ERROR_UNKNOWN)
 }
 
-fn version(m: &Metadata) -> Version {
-    (m.ino(), m.size(), m.mtime(), m.mtime_nsec())
+fn version(path: &Path) -> Option<Version> {
+    let m = std::fs::metadata(path).ok()?;
+    Some((m.ino(), m.size(), m.mtime(), m.mtime_nsec()))
 }
 
-fn load(file: Option<OsString>) -> Result<World, String> {
+fn load(file: Option<&Path>) -> Result<World, String> {
     let text = match file {
-        Some(path) => std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", Path::new(&path).display()))?,
+        Some(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => std::env::var("FAKE_NVML").unwrap_or_default(),
     };
     parse::world(&text)
+}
+
+/// The file this library was loaded from.
+fn this_library() -> Option<PathBuf> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here = this_library as fn() -> Option<PathBuf> as *const libc::c_void;
+    // SAFETY: `info` is valid for the call; the address is one of this library's functions.
+    if unsafe { libc::dladdr(here, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: success: dladdr filled the structure, which was zeroed before.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr's name is a string of the loader, which lives as long as this library.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
