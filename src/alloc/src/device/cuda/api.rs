@@ -1,0 +1,117 @@
+//! The CUDA driver's functions, found by name in the library that cudarc loads.
+//!
+//! cudarc's own bindings are not used for these calls: they return a Rust enum, for which an error newer than the bindings
+//! would be undefined behaviour, and they panic when a function is missing. Here an error is a number, and a missing
+//! function is found when the device is opened. Signatures: `cuda.h`, CUDA 12.8.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use crate::error::DeviceError;
+
+/// `CUmemLocation` with type `CU_MEM_LOCATION_TYPE_DEVICE`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Location {
+    pub(super) kind: c_int,
+    pub(super) id: c_int,
+}
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AllocationProp {
+    pub(super) kind: c_int,
+    pub(super) handle_types: c_int,
+    pub(super) location: Location,
+    pub(super) win32_handle_meta_data: *mut c_void,
+    pub(super) flags: [u8; 8],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AccessDesc {
+    pub(super) location: Location,
+    pub(super) flags: c_int,
+}
+
+/// `CUcontext`, `CUstream` and `CUevent` are opaque pointers.
+pub(super) type Opaque = *mut c_void;
+
+macro_rules! api {
+    ($($field:ident = $symbol:literal ($($arg:ty),*);)*) => {
+        /// The functions, all of them present.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct Api {
+            $(pub(super) $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
+        }
+
+        impl Api {
+            /// Finds the functions; the name of the first that is missing otherwise.
+            pub(super) fn load() -> Result<Api, &'static str> {
+                // SAFETY: the caller made sure that the library is present; it is never unloaded.
+                let library = unsafe { cudarc::driver::sys::culib() };
+                Ok(Api {
+                    $($field: {
+                        // SAFETY: the type is the function's signature in cuda.h.
+                        let found = unsafe {
+                            library.get::<unsafe extern "C" fn($($arg),*) -> c_int>(concat!($symbol, "\0").as_bytes())
+                        };
+                        *found.map_err(|_| $symbol)?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+api! {
+    get_error_name = "cuGetErrorName" (c_int, *mut *const c_char);
+    ctx_get_current = "cuCtxGetCurrent" (*mut Opaque);
+    ctx_set_current = "cuCtxSetCurrent" (Opaque);
+    ctx_synchronize = "cuCtxSynchronize" ();
+    mem_get_info = "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_alloc = "cuMemAlloc_v2" (*mut u64, usize);
+    mem_free = "cuMemFree_v2" (u64);
+    address_reserve = "cuMemAddressReserve" (*mut u64, usize, usize, u64, c_ulonglong);
+    address_free = "cuMemAddressFree" (u64, usize);
+    granularity = "cuMemGetAllocationGranularity" (*mut usize, *const AllocationProp, c_int);
+    create = "cuMemCreate" (*mut u64, usize, *const AllocationProp, c_ulonglong);
+    release = "cuMemRelease" (u64);
+    map = "cuMemMap" (u64, usize, usize, u64, c_ulonglong);
+    set_access = "cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
+    unmap = "cuMemUnmap" (u64, usize);
+    event_create = "cuEventCreate" (*mut Opaque, c_uint);
+    event_record = "cuEventRecord" (Opaque, Opaque);
+    event_query = "cuEventQuery" (Opaque);
+    event_destroy = "cuEventDestroy_v2" (Opaque);
+    stream_synchronize = "cuStreamSynchronize" (Opaque);
+    copy_to_device = "cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, Opaque);
+    copy_to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Opaque);
+    fill_words = "cuMemsetD32Async" (u64, c_uint, usize, Opaque);
+}
+
+impl Api {
+    /// Turns a call's result into ours.
+    pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<(), DeviceError> {
+        if code == 0 {
+            return Ok(());
+        }
+        Err(DeviceError {
+            call,
+            code,
+            name: self.error_name(code),
+        })
+    }
+
+    fn error_name(&self, code: c_int) -> String {
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: cuGetErrorName writes one pointer, or leaves it null for an error it does not know.
+        let known = unsafe { (self.get_error_name)(code, &mut name) } == 0 && !name.is_null();
+        if !known {
+            return "an error this driver has no name for".to_owned();
+        }
+        // SAFETY: the driver's names are static strings that end in a zero byte.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+}

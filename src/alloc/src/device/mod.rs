@@ -1,0 +1,139 @@
+//! Devices: where memory comes from.
+//!
+//! The allocator knows a device only through [`Driver`], which has the shape of the CUDA driver API: plain allocations,
+//! reserved address ranges, physical chunks that are mapped into them, and events on streams. [`Device`] is the handle
+//! that programs hold; it cannot be used to reach the memory itself, so memory the allocator manages cannot be pulled
+//! away under it by safe code.
+
+mod cost;
+mod cuda;
+mod sim;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use gpumem_channel::DeviceKind;
+
+pub use cost::Call;
+pub use sim::{Live, Sim, SimConfig, Timeline};
+
+use crate::error::{DeviceError, Error};
+use crate::stream::Stream;
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// CUDA or simulated.
+    pub kind: DeviceKind,
+    /// Number of the device in this process (`CUDA_VISIBLE_DEVICES` renumbers).
+    pub ordinal: u32,
+    /// The UUID as in `cuDeviceGetUuid`.
+    pub uuid: [u8; 16],
+    /// Marketing name.
+    pub name: String,
+    /// Total memory in bytes.
+    pub total: u64,
+    /// Unit of physical chunks in bytes.
+    pub granularity: u64,
+    /// Whether address ranges and physical chunks can be handled apart (virtual segments).
+    pub virtual_memory: bool,
+}
+
+/// Free and total memory in bytes, whoever uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Free.
+    pub free: u64,
+    /// Total.
+    pub total: u64,
+}
+
+/// A physical chunk, as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) u64);
+
+/// A recorded event, as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventHandle(pub(crate) u64);
+
+type Result<T> = std::result::Result<T, DeviceError>;
+
+/// The driver calls the allocator needs. All of them may be called from any thread.
+///
+/// The caller keeps the driver's rules: it frees, maps and unmaps only what it owns, and only when no queued work uses it.
+pub(crate) trait Driver: Send + Sync + fmt::Debug {
+    fn info(&self) -> &DeviceInfo;
+    fn memory(&self) -> Result<MemoryInfo>;
+    fn alloc(&self, bytes: u64) -> Result<u64>;
+    fn free(&self, addr: u64) -> Result<()>;
+    /// Reserves address space, aligned to the granularity.
+    fn reserve(&self, bytes: u64) -> Result<u64>;
+    fn unreserve(&self, addr: u64, bytes: u64) -> Result<()>;
+    fn create(&self, bytes: u64) -> Result<Handle>;
+    /// Gives a chunk back; its memory comes free once it is mapped nowhere.
+    fn release(&self, handle: Handle) -> Result<()>;
+    /// Maps a whole chunk. A chunk may be mapped at several addresses.
+    fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()>;
+    /// Makes a mapped range readable and writable.
+    fn set_access(&self, addr: u64, bytes: u64) -> Result<()>;
+    /// Unmaps whole mappings. Does not wait for queued work.
+    fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
+    /// Records a new event on a stream.
+    fn record(&self, stream: Stream) -> Result<EventHandle>;
+    /// Whether the work before the event is done.
+    fn query(&self, event: EventHandle) -> Result<bool>;
+    /// Gives an event back.
+    fn retire(&self, event: EventHandle);
+    /// Waits for all streams.
+    fn synchronize(&self) -> Result<()>;
+    /// Copies to the device and waits for it.
+    fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()>;
+    /// Copies from the device, after the stream's work so far.
+    fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()>;
+    /// Fills `words` 32-bit words, in stream order.
+    fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()>;
+}
+
+/// A device to allocate on. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) driver: Arc<dyn Driver>,
+    sim: Option<Sim>,
+    context: Option<Arc<CudaContext>>,
+}
+
+impl Device {
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.driver.info()
+    }
+
+    /// Free and total memory now.
+    pub fn memory(&self) -> std::result::Result<MemoryInfo, DeviceError> {
+        self.driver.memory()
+    }
+
+    /// The simulated device behind this one, if it is one.
+    pub fn as_sim(&self) -> Option<&Sim> {
+        self.sim.as_ref()
+    }
+
+    /// The CUDA context, to make streams and launch kernels with cudarc; `None` on the simulated device.
+    pub fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
+        self.context.as_ref()
+    }
+}
+
+/// A simulated device: [`Sim::new`] as a [`Device`].
+pub fn sim(config: SimConfig) -> Device {
+    Sim::new(config).device()
+}
+
+/// A CUDA device by ordinal, through its primary context.
+///
+/// Errors when there is no driver, no such device, or the driver lacks a call the allocator needs; the message says which
+/// and what to check.
+pub fn cuda(ordinal: u32) -> std::result::Result<Device, Error> {
+    cuda::open(ordinal)
+}

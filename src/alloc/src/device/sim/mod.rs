@@ -1,0 +1,250 @@
+//! The simulated device: a capacity, 2 MiB granularity, contents, streams, and the modelled cost of every call.
+//!
+//! It is strict where the real driver is undefined: double frees, unmapping memory that queued work still uses, or
+//! touching memory without access are errors, and [`Sim::violations`] counts them.
+
+mod memory;
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpumem_channel::DeviceKind;
+
+use super::{Call, Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
+use crate::stream::Stream;
+use state::State;
+
+pub use state::Live;
+
+/// When simulated work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timeline {
+    /// At once.
+    #[default]
+    Immediate,
+    /// When told: [`Sim::advance`] and [`Sim::finish`].
+    Manual,
+    /// After this many further driver calls.
+    After(u64),
+}
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Memory in bytes.
+    pub total: u64,
+    /// Bytes used by others: never available.
+    pub used_by_others: u64,
+    /// Device name.
+    pub name: String,
+    /// Device ordinal; devices of different ordinals have different UUIDs.
+    pub ordinal: u32,
+    /// When work is done.
+    pub timeline: Timeline,
+    /// Whether the device can do virtual segments.
+    pub virtual_memory: bool,
+}
+
+impl Default for SimConfig {
+    /// 80 GiB, everything done at once.
+    fn default() -> SimConfig {
+        SimConfig {
+            total: 80 << 30,
+            used_by_others: 0,
+            name: "Simulated GPU".to_owned(),
+            ordinal: 0,
+            timeline: Timeline::Immediate,
+            virtual_memory: true,
+        }
+    }
+}
+
+/// A simulated device and its controls. Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct Sim(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    info: DeviceInfo,
+    state: Mutex<State>,
+}
+
+impl Sim {
+    /// A device with nothing on it.
+    pub fn new(config: SimConfig) -> Sim {
+        let mut uuid = *b"gpumem-sim\0\0\0\0\0\0";
+        uuid[12..].copy_from_slice(&config.ordinal.to_be_bytes());
+        let info = DeviceInfo {
+            kind: DeviceKind::Simulated,
+            ordinal: config.ordinal,
+            uuid,
+            name: config.name.clone(),
+            total: config.total,
+            granularity: state::GRANULARITY,
+            virtual_memory: config.virtual_memory,
+        };
+        Sim(Arc::new(Shared {
+            info,
+            state: Mutex::new(State::new(&config)),
+        }))
+    }
+
+    /// The device to hand to an allocator.
+    pub fn device(&self) -> Device {
+        Device {
+            driver: Arc::clone(&self.0) as Arc<dyn Driver>,
+            sim: Some(self.clone()),
+            context: None,
+        }
+    }
+
+    /// Queues work on a stream that uses `bytes` at `addr`. It is done when the timeline says so.
+    pub fn enqueue(&self, stream: Stream, addr: u64, bytes: u64) {
+        self.state().enqueue(stream, addr, bytes);
+    }
+
+    /// Finishes the oldest `steps` pieces of work (or events) of a stream.
+    pub fn advance(&self, stream: Stream, steps: u64) {
+        self.state().advance(stream, steps);
+    }
+
+    /// Finishes all work of a stream.
+    pub fn finish(&self, stream: Stream) {
+        self.state().advance(stream, u64::MAX);
+    }
+
+    /// Whether unfinished work of a stream other than `stream` uses any of these bytes.
+    pub fn busy_for(&self, stream: Stream, addr: u64, bytes: u64) -> bool {
+        self.state().busy(addr, bytes, Some(stream))
+    }
+
+    /// Makes the driver call after the next `skip` ones fail, once: with `CUDA_ERROR_OUT_OF_MEMORY` or
+    /// `CUDA_ERROR_UNKNOWN`.
+    pub fn fail_after(&self, skip: u64, out_of_memory: bool) {
+        self.state().fail_after(skip, out_of_memory);
+    }
+
+    /// Takes back a failure that has not happened yet; whether there was one.
+    pub fn clear_failure(&self) -> bool {
+        self.state().clear_failure()
+    }
+
+    /// Changes how much memory others use.
+    pub fn set_used_by_others(&self, bytes: u64) {
+        self.state().used_by_others = bytes;
+    }
+
+    /// How often a call was made.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.state().calls[call as usize]
+    }
+
+    /// How many calls were made.
+    pub fn total_calls(&self) -> u64 {
+        self.state().calls.iter().sum()
+    }
+
+    /// What the calls so far would have cost on a real device, in nanoseconds.
+    pub fn modelled_ns(&self) -> u64 {
+        self.state().modelled_ns
+    }
+
+    /// What is alive on the device.
+    pub fn live(&self) -> Live {
+        self.state().live()
+    }
+
+    /// Calls that broke the driver's rules, in words. Empty unless the allocator is wrong.
+    pub fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver for Shared {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        let mut state = self.state();
+        state.begin(Call::MemoryInfo, 0, 0)?;
+        Ok(MemoryInfo {
+            free: state.free_bytes(),
+            total: self.info.total,
+        })
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.state().alloc(bytes)
+    }
+
+    fn free(&self, addr: u64) -> Result<()> {
+        self.state().free(addr)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.state().reserve(bytes)
+    }
+
+    fn unreserve(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.state().unreserve(addr, bytes)
+    }
+
+    fn create(&self, bytes: u64) -> Result<Handle> {
+        self.state().create(bytes).map(Handle)
+    }
+
+    fn release(&self, handle: Handle) -> Result<()> {
+        self.state().release(handle.0)
+    }
+
+    fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()> {
+        self.state().map(addr, bytes, handle.0)
+    }
+
+    fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.state().set_access(addr, bytes)
+    }
+
+    fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.state().unmap(addr, bytes)
+    }
+
+    fn record(&self, stream: Stream) -> Result<EventHandle> {
+        self.state().record(stream).map(EventHandle)
+    }
+
+    fn query(&self, event: EventHandle) -> Result<bool> {
+        self.state().query(event.0)
+    }
+
+    fn retire(&self, event: EventHandle) {
+        self.state().retire(event.0);
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.state().synchronize()
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8], _stream: Stream) -> Result<()> {
+        self.state().write(addr, bytes)
+    }
+
+    fn read(&self, addr: u64, bytes: &mut [u8], _stream: Stream) -> Result<()> {
+        self.state().read(addr, bytes)
+    }
+
+    fn fill(&self, addr: u64, value: u32, words: u64, _stream: Stream) -> Result<()> {
+        self.state().fill(addr, value, words)
+    }
+}

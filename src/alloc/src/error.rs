@@ -1,0 +1,103 @@
+//! What can go wrong, with what we were doing and what the caller can do about it.
+
+use crate::report::OomReport;
+use crate::size::{MAX_REQUEST, human};
+
+/// A driver call that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed: {name} ({code})")]
+pub struct DeviceError {
+    /// The call, as the driver names it.
+    pub call: &'static str,
+    /// The driver's error number (`CUresult`).
+    pub code: i32,
+    /// The driver's name for it.
+    pub name: String,
+}
+
+impl DeviceError {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub(crate) const OUT_OF_MEMORY: i32 = 2;
+
+    /// Whether the device had too little memory, as opposed to being in trouble.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == DeviceError::OUT_OF_MEMORY
+    }
+}
+
+/// Why an allocator call failed. The allocator is unchanged and usable after every one of them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request does not fit. The report says what was tried and what would help.
+    #[error("{0}")]
+    OutOfMemory(Box<OomReport>),
+    /// The size overflows, or no device could ever hold it.
+    #[error("a request of {} is larger than any device ({} is the limit): check how the size is computed",
+        requested.map_or_else(|| "more than 2^64 bytes".to_owned(), human), human(MAX_REQUEST))]
+    TooLarge {
+        /// Bytes asked for; `None` when even that number overflows.
+        requested: Option<u64>,
+    },
+    /// A raw free of an address that this allocator did not hand out, or that was already freed.
+    #[error("0x{addr:x} is not a live raw allocation of this allocator (foreign, or freed before)")]
+    UnknownPointer {
+        /// The address.
+        addr: u64,
+    },
+    /// A raw free that names another device than the allocator's.
+    #[error("this allocator serves device {expected}, not device {given}")]
+    WrongDevice {
+        /// The allocator's device ordinal.
+        expected: u32,
+        /// The one the caller named.
+        given: u32,
+    },
+    /// A copy between a host slice and a buffer of different lengths.
+    #[error("copy of {host} elements to or from a buffer of {buffer}: the lengths must be equal")]
+    LengthMismatch {
+        /// Elements of the host slice.
+        host: usize,
+        /// Elements of the buffer.
+        buffer: usize,
+    },
+    /// The holes cannot be joined: there are no virtual segments.
+    #[error("holes can only be joined in virtual segments: create the allocator with SegmentMode::Virtual")]
+    NotVirtual,
+    /// The holes cannot be joined: their whole chunks do not add up.
+    #[error("joining holes gives at most {}, {} were asked for: free more, or release the cache", human(*available), human(*requested))]
+    HolesTooSmall {
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes that could be made contiguous.
+        available: u64,
+    },
+    /// More streams than the allocator keeps apart.
+    #[error("more than {limit} streams were used with one allocator")]
+    TooManyStreams {
+        /// The limit.
+        limit: usize,
+    },
+    /// The process forked: CUDA contexts do not survive that, so a child cannot use its parent's memory.
+    #[error("this allocator belongs to the parent process: create a new one after fork()")]
+    Forked,
+    /// A setting that cannot work.
+    #[error("{setting}: {reason}")]
+    Config {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The device cannot be used.
+    #[error("device {ordinal}: {reason}")]
+    NoDevice {
+        /// The ordinal asked for.
+        ordinal: u32,
+        /// Why, and what to check.
+        reason: String,
+    },
+    /// The driver failed for another reason than memory.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}

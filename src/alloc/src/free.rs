@@ -1,0 +1,140 @@
+//! Best fit: the free blocks of one stream and class, by size and then by address.
+//!
+//! Sizes fall into bins of 1/16 octave; a bitmap finds the next bin that has something. A bin keeps its smallest block
+//! apart from the others, so that the usual bin (empty, or with one block) costs a compare and no tree.
+
+use std::collections::BTreeSet;
+
+use crate::size::MIN_BLOCK;
+
+/// Bins for sizes up to 2^48 bytes.
+const BINS: usize = 40 * 16;
+const WORDS: usize = BINS.div_ceil(64);
+
+/// A free block: the order is best fit, then lowest address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) size: u64,
+    pub(crate) addr: u64,
+    pub(crate) block: u32,
+}
+
+#[derive(Debug, Default)]
+struct Bin {
+    /// The smallest; always present when the bin is not empty.
+    first: Option<Key>,
+    rest: BTreeSet<Key>,
+}
+
+/// The free blocks of one stream and class.
+#[derive(Debug)]
+pub(crate) struct FreeIndex {
+    occupied: [u64; WORDS],
+    bins: Box<[Bin]>,
+}
+
+#[inline]
+fn bin_of(size: u64) -> usize {
+    let units = size / MIN_BLOCK;
+    if units < 16 {
+        return units as usize;
+    }
+    let log = 63 - units.leading_zeros();
+    (16 * (log - 3)) as usize + ((units >> (log - 4)) & 15) as usize
+}
+
+impl FreeIndex {
+    pub(crate) fn new() -> FreeIndex {
+        FreeIndex {
+            occupied: [0; WORDS],
+            bins: std::iter::repeat_with(Bin::default).take(BINS).collect(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, key: Key) {
+        let at = bin_of(key.size);
+        let bin = &mut self.bins[at];
+        match bin.first {
+            None => {
+                bin.first = Some(key);
+                self.occupied[at / 64] |= 1 << (at % 64);
+            }
+            Some(first) if key < first => {
+                bin.first = Some(key);
+                bin.rest.insert(first);
+            }
+            Some(_) => {
+                bin.rest.insert(key);
+            }
+        }
+    }
+
+    /// Takes out a key that is in the index.
+    #[inline]
+    pub(crate) fn remove(&mut self, key: Key) {
+        let at = bin_of(key.size);
+        let bin = &mut self.bins[at];
+        if bin.first != Some(key) {
+            bin.rest.remove(&key);
+            return;
+        }
+        bin.first = if bin.rest.is_empty() {
+            None
+        } else {
+            bin.rest.pop_first()
+        };
+        if bin.first.is_none() {
+            self.occupied[at / 64] &= !(1 << (at % 64));
+        }
+    }
+
+    /// The smallest block of at least `size`, the lowest address among equals.
+    #[inline]
+    pub(crate) fn best_fit(&self, size: u64) -> Option<Key> {
+        let at = bin_of(size);
+        let bin = &self.bins[at];
+        if let Some(first) = bin.first {
+            if first.size >= size {
+                return Some(first);
+            }
+            if let Some(key) = bin
+                .rest
+                .range(
+                    Key {
+                        size,
+                        addr: 0,
+                        block: 0,
+                    }..,
+                )
+                .next()
+            {
+                return Some(*key);
+            }
+        }
+        self.next_bin(at + 1).and_then(|at| self.bins[at].first)
+    }
+
+    #[inline]
+    fn next_bin(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.occupied.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// All blocks of at least `size`, smallest first.
+    pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = Key> {
+        self.bins[bin_of(size)..]
+            .iter()
+            .flat_map(|bin| bin.first.into_iter().chain(bin.rest.iter().copied()))
+            .filter(move |key| key.size >= size)
+    }
+}
+
+#[cfg(test)]
+#[path = "free_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+//! Blocks: the parts that tile a segment, in a slab. A block's index is its slot in the channel.
+
+use std::ops::{Index, IndexMut};
+
+use gpumem_channel::{BlockState, StringId};
+
+use crate::size::Class;
+
+/// No block, no segment.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// A part of a segment.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    /// Bytes the program asked for; 0 unless allocated or pending.
+    pub(crate) requested: u64,
+    /// The heap's free counter when it was freed on `stream`; other streams may take it once an event recorded there
+    /// later is done. 0: no queued work uses it.
+    pub(crate) freed_at: u64,
+    pub(crate) segment: u32,
+    /// Neighbours by address inside the segment.
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    pub(crate) tag: StringId,
+    /// Index of the stream it was last allocated on; while free, the stream that may take it at once.
+    pub(crate) stream: u16,
+    /// Events it waits for while pending.
+    pub(crate) waits: u16,
+    pub(crate) class: Class,
+    pub(crate) state: BlockState,
+    /// Whether it is counted as an inactive split.
+    pub(crate) split_counted: bool,
+    /// Other streams that used it since it was allocated.
+    pub(crate) uses: Vec<u16>,
+}
+
+/// All blocks of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    slots: Vec<Block>,
+    vacant: Vec<u32>,
+}
+
+impl Blocks {
+    #[inline]
+    pub(crate) fn insert(&mut self, block: Block) -> u32 {
+        if let Some(slot) = self.vacant.pop() {
+            self.slots[slot as usize] = block;
+            return slot;
+        }
+        self.slots.push(block);
+        self.slots.len() as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.vacant.push(slot);
+    }
+}
+
+impl Index<u32> for Blocks {
+    type Output = Block;
+    #[inline]
+    fn index(&self, slot: u32) -> &Block {
+        &self.slots[slot as usize]
+    }
+}
+
+impl IndexMut<u32> for Blocks {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Block {
+        &mut self.slots[slot as usize]
+    }
+}

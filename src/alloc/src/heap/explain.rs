@@ -1,0 +1,104 @@
+//! Why a request did not fit.
+
+use gpumem_channel::{BlockState, SegmentKind};
+
+use super::Heap;
+use super::allocate::Request;
+use super::block::NIL;
+use crate::report::{Help, OomReport};
+use crate::size::Class;
+
+/// What the cache holds, as far as it matters to a request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cache {
+    /// The largest free block of the request's class.
+    largest: u64,
+    /// All free blocks.
+    free: u64,
+    /// What a release would give back.
+    releasable: u64,
+    /// Whole free chunks of virtual segments.
+    joinable: u64,
+}
+
+impl Heap {
+    pub(super) fn explain(&self, request: &Request) -> OomReport {
+        let cache = self.survey(request.class);
+        let memory = self.driver.memory().ok();
+        let all = self.ledger.stats.all();
+        OomReport {
+            requested: request.requested,
+            rounded: request.size,
+            stream: self.streams.name(request.stream),
+            device_free: memory.map(|memory| memory.free),
+            device_total: self.driver.info().total,
+            largest_free: cache.largest,
+            total_free: cache.free,
+            pending: all.active_bytes.current - all.allocated_bytes.current,
+            reserved: all.reserved_bytes.current,
+            allocated: all.allocated_bytes.current,
+            budget: self.budget,
+            helps: self.helps(request, cache, memory.map_or(0, |memory| memory.free)),
+        }
+    }
+
+    fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
+        let (_, needed) = self.sizes.growth(request.class, request.size);
+        let room = |extra: u64| {
+            device_free
+                .saturating_add(extra)
+                .min(self.budget_left().saturating_add(extra))
+        };
+        let mut helps = Vec::new();
+        if cache.releasable > 0 && room(cache.releasable) >= needed {
+            helps.push(Help::ReleaseCache {
+                bytes: cache.releasable,
+            });
+        }
+        if request.class == Class::Chunked && cache.joinable >= request.size {
+            helps.push(Help::JoinHoles { bytes: cache.joinable });
+        }
+        let largest = cache
+            .largest
+            .max(room(0) / self.sizes.granularity * self.sizes.granularity);
+        if largest > 0 && largest < request.size {
+            helps.push(Help::SmallerBy {
+                bytes: request.size - largest,
+            });
+        }
+        if helps.is_empty() {
+            helps.push(Help::Exhausted);
+        }
+        helps
+    }
+
+    fn survey(&self, class: Class) -> Cache {
+        let mut cache = Cache::default();
+        for (_, segment) in self.segments.iter() {
+            let mut all_free = true;
+            let mut whole_chunks = 0;
+            let mut b = segment.first;
+            while b != NIL {
+                let block = &self.blocks[b];
+                match block.state {
+                    BlockState::Free => {
+                        cache.free += block.size;
+                        whole_chunks += segment.bytes_within(block.addr, block.addr + block.size);
+                        if block.class == class {
+                            cache.largest = cache.largest.max(block.size);
+                        }
+                    }
+                    _ => all_free = false,
+                }
+                b = block.next;
+            }
+            if segment.kind == SegmentKind::Virtual {
+                cache.joinable += whole_chunks;
+                cache.releasable += whole_chunks;
+            } else if all_free {
+                cache.releasable += segment.size;
+            }
+        }
+        cache
+    }
+}

@@ -1,0 +1,293 @@
+//! The heap: one device's blocks and segments, and every operation on them. One thread at a time.
+//!
+//! | file | what |
+//! |---|---|
+//! | `block`, `segment`, `streams`, `ledger` | the state |
+//! | `allocate` | best fit, split, and what is tried when nothing fits |
+//! | `give_back` | free, coalesce |
+//! | `pending` | blocks that other streams still use; how far streams are known to be done |
+//! | `foreign` | reuse across streams |
+//! | `grow`, `release`, `join` | memory from and to the driver, remapping |
+//! | `explain` | the out-of-memory report |
+//! | `narrate` | what the channel is told |
+//!
+//! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams; a free block is in the
+//! index of its stream and class; a block without memory is in its segment's `holes`; every figure of the ledger is what
+//! counting the blocks would give.
+
+mod allocate;
+mod block;
+mod explain;
+mod foreign;
+mod give_back;
+mod grow;
+mod join;
+mod ledger;
+mod narrate;
+mod pending;
+mod release;
+mod segment;
+mod streams;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use gpumem_channel::{BlockState, DeviceStats, StringId};
+
+use crate::config::{Config, SegmentMode};
+use crate::device::{DeviceInfo, Driver};
+use crate::error::Error;
+use crate::free::Key;
+use crate::publish::Outlet;
+use crate::size::{LARGE_ROUND, Sizes};
+use block::{Block, Blocks, NIL};
+use ledger::Ledger;
+use segment::{Chunk, Segments};
+use streams::Streams;
+
+pub use join::JoinReport;
+
+/// A block handed out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) block: u32,
+    pub(crate) addr: u64,
+    /// Bytes of the block, at least what was asked for.
+    pub(crate) size: u64,
+}
+
+/// One device's memory as the allocator sees it.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    driver: Arc<dyn Driver>,
+    sizes: Sizes,
+    budget: Option<u64>,
+    release_on_oom: bool,
+    blocks: Blocks,
+    segments: Segments,
+    streams: Streams,
+    ledger: Ledger,
+    /// Frees so far: the clock by which blocks become safe for other streams.
+    frees: u64,
+    /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
+    orphans: Vec<Chunk>,
+    /// Blocks handed out as raw pointers, by address.
+    raw: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
+    outlet: Outlet,
+    /// The channel's string of each tag; `None` until first used.
+    tags: Vec<Option<StringId>>,
+}
+
+impl Heap {
+    pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config) -> Result<Heap, Error> {
+        let info = driver.info();
+        let granularity = check_settings(info, config)?;
+        let outlet = Outlet::open(&config.publish, &narrate::describe(info, config));
+        Ok(Heap {
+            sizes: Sizes {
+                mode: config.segments,
+                granularity,
+                max_chunk: config.max_chunk,
+            },
+            budget: config.budget,
+            release_on_oom: config.release_on_oom,
+            blocks: Blocks::default(),
+            segments: Segments::default(),
+            streams: Streams::default(),
+            ledger: Ledger::default(),
+            frees: 0,
+            orphans: Vec::new(),
+            raw: HashMap::default(),
+            outlet,
+            tags: vec![Some(StringId(0))],
+            driver,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> DeviceStats {
+        self.ledger.stats
+    }
+
+    pub(crate) fn outlet(&self) -> &Outlet {
+        &self.outlet
+    }
+
+    pub(crate) fn add_raw(&mut self, grant: Grant) {
+        self.raw.insert(grant.addr, grant.block);
+    }
+
+    /// Forgets a raw pointer; its block is still allocated.
+    pub(crate) fn take_raw(&mut self, addr: u64) -> Result<u32, Error> {
+        self.raw.remove(&addr).ok_or(Error::UnknownPointer { addr })
+    }
+
+    pub(crate) fn find_raw(&self, addr: u64) -> Result<u32, Error> {
+        self.raw.get(&addr).copied().ok_or(Error::UnknownPointer { addr })
+    }
+
+    // The block list of a segment and the free index
+
+    fn key(&self, b: u32) -> Key {
+        let block = &self.blocks[b];
+        Key {
+            size: block.size,
+            addr: block.addr,
+            block: b,
+        }
+    }
+
+    /// Puts a free block into its index.
+    #[inline]
+    fn shelve(&mut self, b: u32) {
+        let key = self.key(b);
+        let (stream, class) = (self.blocks[b].stream, self.blocks[b].class);
+        self.streams.line_mut(stream).free[class as usize].insert(key);
+        self.recount(b);
+    }
+
+    /// Takes a free block out of its index.
+    #[inline]
+    fn unshelve(&mut self, b: u32) {
+        let key = self.key(b);
+        let (stream, class) = (self.blocks[b].stream, self.blocks[b].class);
+        self.streams.line_mut(stream).free[class as usize].remove(key);
+        self.uncount(b);
+    }
+
+    fn has_memory(&self, b: u32) -> bool {
+        b != NIL && self.blocks[b].state != BlockState::Unmapped
+    }
+
+    /// Counts a block as inactive split if it is one: free, with a neighbour that has memory.
+    #[inline]
+    fn recount(&mut self, b: u32) {
+        let block = &self.blocks[b];
+        let split = block.state == BlockState::Free && (self.has_memory(block.prev) || self.has_memory(block.next));
+        if split && !block.split_counted {
+            self.ledger.split_added(block.class, block.size);
+            self.blocks[b].split_counted = true;
+        } else if !split {
+            self.uncount(b);
+        }
+    }
+
+    #[inline]
+    fn uncount(&mut self, b: u32) {
+        let block = &mut self.blocks[b];
+        if std::mem::take(&mut block.split_counted) {
+            self.ledger.split_removed(block.class, block.size);
+        }
+    }
+
+    /// Recounts a block's neighbours, after memory came to or went from it.
+    fn recount_neighbours(&mut self, b: u32) {
+        for neighbour in [self.blocks[b].prev, self.blocks[b].next] {
+            if neighbour != NIL {
+                self.recount(neighbour);
+            }
+        }
+    }
+
+    /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
+    #[inline]
+    fn cut(&mut self, b: u32, size: u64) -> u32 {
+        let block = &mut self.blocks[b];
+        let rest = Block {
+            addr: block.addr + size,
+            size: block.size - size,
+            requested: 0,
+            freed_at: block.freed_at,
+            segment: block.segment,
+            prev: b,
+            next: block.next,
+            tag: StringId(0),
+            stream: block.stream,
+            waits: 0,
+            class: block.class,
+            state: block.state,
+            split_counted: false,
+            uses: Vec::new(),
+        };
+        let (next, segment) = (block.next, block.segment);
+        block.size = size;
+        let rest = self.blocks.insert(rest);
+        self.blocks[b].next = rest;
+        self.link_back(next, segment, rest);
+        rest
+    }
+
+    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
+    #[inline]
+    fn swallow_next(&mut self, b: u32) {
+        let n = self.blocks[b].next;
+        let (size, next, freed_at, segment) = {
+            let gone = &self.blocks[n];
+            (gone.size, gone.next, gone.freed_at, gone.segment)
+        };
+        let block = &mut self.blocks[b];
+        block.size += size;
+        block.next = next;
+        block.freed_at = block.freed_at.max(freed_at);
+        self.link_back(next, segment, b);
+        self.blocks.remove(n);
+        self.outlet.clear_block(n, size);
+    }
+
+    /// Points what follows back at `b`: the next block, or the segment's end.
+    #[inline]
+    fn link_back(&mut self, next: u32, segment: u32, b: u32) {
+        if next != NIL {
+            self.blocks[next].prev = b;
+        } else if let Some(segment) = self.segments.get_mut(segment) {
+            segment.last = b;
+        }
+    }
+}
+
+/// Checks what an allocator is told against what the device is; the unit of virtual segments.
+fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
+    let fail = |setting, reason: &str| {
+        Err(Error::Config {
+            setting,
+            reason: reason.to_owned(),
+        })
+    };
+    if config.budget == Some(0) {
+        return fail("budget", "0 bytes leave no room for anything; use None for no budget");
+    }
+    if !config.max_chunk.is_power_of_two() {
+        return fail("max_chunk", "must be a power of two");
+    }
+    if !info.granularity.is_power_of_two() {
+        return fail("segments", "the device's granularity is not a power of two");
+    }
+    if config.segments == SegmentMode::Virtual && !info.virtual_memory {
+        return fail(
+            "segments",
+            "this device cannot map memory into address ranges; use SegmentMode::Plain",
+        );
+    }
+    Ok(info.granularity.max(LARGE_ROUND))
+}
+
+/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
+#[derive(Debug, Default)]
+pub(crate) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte) ^ self.0);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (n >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}

@@ -1,0 +1,209 @@
+//! What the channel is told.
+//!
+//! Every operation tells its event first, so that the last event of a killed process names the operation that was going
+//! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
+
+use gpumem_channel as channel;
+use gpumem_channel::{BlockState, Event, EventKind, PoolId, SegmentKind, StringId};
+
+use super::Heap;
+use super::allocate::Request;
+use crate::config::Config;
+use crate::device::DeviceInfo;
+use crate::publish::Touched;
+use crate::tag::{self, Tag};
+
+/// One allocator is one device; a process with several has several channels.
+const DEVICE: u8 = 0;
+
+const EVERYTHING: Touched = Touched(Touched::SMALL.0 | Touched::LARGE.0 | Touched::COLD.0);
+
+/// The device as the channel describes it.
+pub(super) fn describe(info: &DeviceInfo, config: &Config) -> channel::Device {
+    channel::Device {
+        uuid: info.uuid,
+        kind: info.kind,
+        ordinal: info.ordinal,
+        total: info.total,
+        granularity: info.granularity,
+        budget: config.budget.unwrap_or(0),
+        name: info.name.clone(),
+    }
+}
+
+impl Heap {
+    /// The channel's string of a tag.
+    #[inline]
+    pub(super) fn string_of(&mut self, tag: Tag) -> StringId {
+        match self.tags.get(tag.0 as usize) {
+            Some(Some(id)) => *id,
+            _ => self.intern(tag),
+        }
+    }
+
+    #[cold]
+    fn intern(&mut self, tag: Tag) -> StringId {
+        let id = self.outlet.intern(&tag::name(tag));
+        let at = tag.0 as usize;
+        if self.tags.len() <= at {
+            self.tags.resize(at + 1, None);
+        }
+        self.tags[at] = Some(id);
+        id
+    }
+
+    /// Publishes a mark of the program's.
+    pub(crate) fn mark(&mut self, name: &str) {
+        let tag = self.outlet.intern(name);
+        self.outlet.event(&Event {
+            kind: EventKind::Mark,
+            device: DEVICE,
+            tag,
+            ..Event::default()
+        });
+    }
+
+    #[inline]
+    pub(super) fn tell_alloc(&mut self, b: u32, rest: Option<u32>) {
+        self.tell_block(EventKind::Alloc, b);
+        match rest {
+            Some(rest) => {
+                let segment = self.blocks[b].segment;
+                self.outlet.segment_begin(segment);
+                self.show(b);
+                self.show(rest);
+                self.show_segment(segment);
+            }
+            None => self.show(b),
+        }
+        self.tell_figures();
+    }
+
+    /// An event about a block.
+    #[inline]
+    pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) {
+        let block = &self.blocks[b];
+        self.outlet.event(&Event {
+            index: 0,
+            time: 0,
+            kind,
+            device: DEVICE,
+            pool: block.class.pool(),
+            addr: block.addr,
+            size: block.size,
+            requested: block.requested,
+            stream: self.streams.name(block.stream).0,
+            tag: block.tag,
+            segment: block.segment,
+        });
+    }
+
+    /// An event about a request that found no block; `free` is what the device has left.
+    pub(super) fn tell(&mut self, kind: EventKind, request: &Request, free: u64) {
+        self.outlet.event(&Event {
+            kind,
+            device: DEVICE,
+            pool: request.class.pool(),
+            addr: free,
+            size: request.size,
+            requested: request.requested,
+            stream: self.streams.name(request.stream).0,
+            tag: request.tag,
+            segment: super::NIL,
+            ..Event::default()
+        });
+    }
+
+    /// An event about memory of a segment.
+    pub(super) fn tell_segment(&mut self, kind: EventKind, slot: u32, addr: u64, size: u64) {
+        let Some(segment) = self.segments.get(slot) else { return };
+        self.outlet.event(&Event {
+            kind,
+            device: DEVICE,
+            pool: segment.class.pool(),
+            addr,
+            size,
+            stream: self.streams.name(segment.stream).0,
+            tag: segment.tag,
+            segment: slot,
+            ..Event::default()
+        });
+    }
+
+    pub(super) fn tell_release(&mut self, size: u64) {
+        let kind = EventKind::CacheRelease;
+        let event = Event {
+            kind,
+            device: DEVICE,
+            size,
+            pool: PoolId::LARGE,
+            segment: super::NIL,
+            ..Event::default()
+        };
+        self.outlet.event(&event);
+    }
+
+    /// Publishes a block as it is now.
+    #[inline]
+    pub(super) fn show(&mut self, b: u32) {
+        if !self.outlet.is_on() {
+            return;
+        }
+        let block = &self.blocks[b];
+        let stream = match block.state {
+            BlockState::Unmapped => 0,
+            _ => self.streams.name(block.stream).0,
+        };
+        self.outlet.block(
+            b,
+            &channel::Block {
+                addr: block.addr,
+                size: block.size,
+                requested: block.requested,
+                stream,
+                state: block.state,
+                device: DEVICE,
+                pool: block.class.pool(),
+                segment: block.segment,
+                tag: block.tag,
+                time: 0,
+            },
+        );
+    }
+
+    /// Publishes a segment and ends the bracket around its changes.
+    #[inline]
+    pub(super) fn show_segment(&mut self, slot: u32) {
+        if !self.outlet.is_on() {
+            return;
+        }
+        let segment = self
+            .segments
+            .get(slot)
+            .filter(|segment| segment.size > 0)
+            .map(|segment| channel::Segment {
+                addr: segment.addr,
+                size: segment.size,
+                mapped: segment.mapped,
+                device: DEVICE,
+                pool: segment.class.pool(),
+                kind: segment.kind,
+                stream: self.streams.name(segment.stream).0,
+                chunk: if segment.kind == SegmentKind::Virtual {
+                    self.sizes.granularity
+                } else {
+                    0
+                },
+                time: segment.time,
+                tag: segment.tag,
+            });
+        self.outlet.segment_end(slot, segment.as_ref());
+    }
+
+    #[inline]
+    pub(super) fn tell_figures(&mut self) {
+        if self.outlet.is_on() {
+            self.outlet.stats(DEVICE, &self.ledger.stats, EVERYTHING);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What the GPU still uses: freed blocks that wait for events, and how far each stream is known to be done.
+//!
+//! A block that other streams used waits for one event on each of them. The stream it was allocated on needs none: what
+//! that stream does next is queued behind.
+
+use gpumem_channel::{BlockState, EventKind};
+
+use super::Heap;
+use crate::error::DeviceError;
+use crate::error::Error;
+use crate::stream::Stream;
+
+impl Heap {
+    /// Notes that a stream uses an allocated block.
+    pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
+        let stream = self.streams.index(stream)?;
+        let block = &mut self.blocks[b];
+        if block.stream != stream && !block.uses.contains(&stream) {
+            block.uses.push(stream);
+        }
+        Ok(())
+    }
+
+    /// Records an event on every other stream that used a freed block. A stream that takes no event any more (it was
+    /// destroyed, say) is waited for by the next synchronisation of the device.
+    #[cold]
+    pub(super) fn wait_for_users(&mut self, b: u32) {
+        let uses = std::mem::take(&mut self.blocks[b].uses);
+        for stream in &uses {
+            let event = self.driver.record(self.streams.name(*stream)).ok();
+            self.streams.line_mut(*stream).waiting.push_back((event, b));
+        }
+        let block = &mut self.blocks[b];
+        block.waits = uses.len() as u16;
+        block.state = BlockState::PendingFree;
+        self.streams.pending += 1;
+        self.show(b);
+        self.poll_pending();
+    }
+
+    /// Completes the pending blocks whose events are done.
+    pub(crate) fn poll_pending(&mut self) {
+        if self.streams.pending == 0 {
+            return;
+        }
+        for stream in self.streams.indices() {
+            while let Some((Some(event), b)) = self.streams.line(stream).waiting.front().copied() {
+                match self.driver.query(event) {
+                    Ok(true) => {
+                        self.driver.retire(event);
+                        self.streams.line_mut(stream).waiting.pop_front();
+                        self.waited(b);
+                    }
+                    Ok(false) => break,
+                    Err(_) => {
+                        self.driver.retire(event);
+                        if let Some(front) = self.streams.line_mut(stream).waiting.front_mut() {
+                            front.0 = None;
+                        }
+                    }
+                }
+            }
+        }
+        self.tell_figures();
+    }
+
+    /// One event of a pending block is done.
+    fn waited(&mut self, b: u32) {
+        self.blocks[b].waits -= 1;
+        if self.blocks[b].waits == 0 {
+            self.streams.pending -= 1;
+            if self.outlet.is_on() {
+                self.tell_block(EventKind::FreeCompleted, b);
+            }
+            self.complete(b);
+        }
+    }
+
+    /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
+    /// home.
+    pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
+        self.driver.synchronize()?;
+        self.ledger.stats.num_sync_all_streams += 1;
+        let frees = self.frees;
+        for stream in self.streams.indices() {
+            while let Some((event, b)) = self.streams.line_mut(stream).waiting.pop_front() {
+                if let Some(event) = event {
+                    self.driver.retire(event);
+                }
+                self.waited(b);
+            }
+            let line = self.streams.line_mut(stream);
+            line.safe = frees;
+            if let Some((event, _)) = line.marker.take() {
+                self.driver.retire(event);
+            }
+        }
+        self.bring_home();
+        Ok(())
+    }
+
+    /// Learns how far a stream is done, by an event that it leaves there if the stream is busy.
+    pub(super) fn probe(&mut self, stream: u16) {
+        if self.check_marker(stream) || self.streams.line(stream).safe == self.frees {
+            return;
+        }
+        // A stream that takes no event keeps its blocks until the device is synchronised.
+        if let Ok(event) = self.driver.record(self.streams.name(stream)) {
+            self.streams.line_mut(stream).marker = Some((event, self.frees));
+            self.check_marker(stream);
+        }
+    }
+
+    /// Whether an event is still outstanding on the stream.
+    fn check_marker(&mut self, stream: u16) -> bool {
+        let Some((event, count)) = self.streams.line(stream).marker else {
+            return false;
+        };
+        let done = self.driver.query(event);
+        if done == Ok(false) {
+            return true;
+        }
+        self.driver.retire(event);
+        let line = self.streams.line_mut(stream);
+        line.marker = None;
+        if done.is_ok() {
+            line.safe = line.safe.max(count);
+        }
+        false
+    }
+
+    /// Gives all events back, before the heap goes.
+    pub(super) fn drop_events(&mut self) {
+        for stream in self.streams.indices() {
+            let line = self.streams.line_mut(stream);
+            let waiting = std::mem::take(&mut line.waiting)
+                .into_iter()
+                .filter_map(|(event, _)| event);
+            for event in waiting.chain(line.marker.take().map(|(event, _)| event)) {
+                self.driver.retire(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Segments: address ranges taken from the driver, and the physical chunks behind virtual ones.
+
+use std::collections::BTreeMap;
+
+use gpumem_channel::{SegmentKind, StringId};
+
+use crate::device::Handle;
+use crate::size::Class;
+
+/// Physical memory mapped into a virtual segment. Chunks are moved and given back whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) handle: Handle,
+    pub(crate) size: u64,
+}
+
+/// An address range with the blocks that tile it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) addr: u64,
+    /// Bytes tiled by blocks. A virtual segment grows at this end into its reservation.
+    pub(crate) size: u64,
+    /// Bytes of address space behind `addr`: `size` for plain segments.
+    pub(crate) reservation: u64,
+    /// Bytes of physical memory.
+    pub(crate) mapped: u64,
+    pub(crate) class: Class,
+    pub(crate) kind: SegmentKind,
+    /// Index of the stream it was taken for; free blocks come home to it.
+    pub(crate) stream: u16,
+    pub(crate) tag: StringId,
+    /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) time: u64,
+    /// First and last block; [`super::NIL`] when there is none.
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    /// Chunks by address.
+    pub(crate) chunks: BTreeMap<u64, Chunk>,
+    /// Blocks without physical memory, by address.
+    pub(crate) holes: BTreeMap<u64, u32>,
+    /// Ranges whose unmapping failed after their chunk had moved: never mapped again, tried again at every release.
+    pub(crate) stale: Vec<(u64, u64)>,
+}
+
+impl Segment {
+    pub(crate) fn end(&self) -> u64 {
+        self.addr + self.size
+    }
+
+    /// Chunks that lie wholly in `addr..end`, by address.
+    pub(crate) fn chunks_within(&self, addr: u64, end: u64) -> impl DoubleEndedIterator<Item = (u64, Chunk)> {
+        self.chunks
+            .range(addr..end)
+            .map(|(a, c)| (*a, *c))
+            .filter(move |(a, c)| a + c.size <= end)
+    }
+
+    /// Bytes of them.
+    pub(crate) fn bytes_within(&self, addr: u64, end: u64) -> u64 {
+        self.chunks_within(addr, end).map(|(_, chunk)| chunk.size).sum()
+    }
+
+    pub(crate) fn is_stale(&self, addr: u64, bytes: u64) -> bool {
+        self.stale
+            .iter()
+            .any(|(start, len)| *start < addr + bytes && addr < start + len)
+    }
+}
+
+/// All segments of a device; a segment's index is its slot in the channel.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    slots: Vec<Option<Segment>>,
+}
+
+impl Segments {
+    pub(crate) fn insert(&mut self, segment: Segment) -> u32 {
+        if let Some(slot) = self.slots.iter().position(Option::is_none) {
+            self.slots[slot] = Some(segment);
+            return slot as u32;
+        }
+        self.slots.push(Some(segment));
+        self.slots.len() as u32 - 1
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Segment> {
+        self.slots.get_mut(slot as usize).and_then(Option::take)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> Option<&Segment> {
+        self.slots.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Segment> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| s.as_ref().map(|s| (i as u32, s)))
+    }
+}

@@ -1,0 +1,88 @@
+//! The streams a heap has seen: their free blocks, what they wait for, and how far they are known to be done.
+
+use std::collections::VecDeque;
+
+use crate::device::EventHandle;
+use crate::error::Error;
+use crate::free::FreeIndex;
+use crate::size::CLASSES;
+use crate::stream::Stream;
+
+/// Streams kept apart by one heap.
+const MAX_STREAMS: usize = 4096;
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Its free blocks by class.
+    pub(crate) free: [FreeIndex; CLASSES],
+    /// Blocks that wait for an event on this stream, oldest first.
+    pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
+    /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
+    pub(crate) safe: u64,
+    /// An event and the count that becomes safe when it is done.
+    pub(crate) marker: Option<(EventHandle, u64)>,
+}
+
+/// All streams of a heap, by index.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    names: Vec<Stream>,
+    lines: Vec<Line>,
+    last: usize,
+    /// Blocks freed by the program that wait for events.
+    pub(crate) pending: usize,
+}
+
+impl Streams {
+    /// The index of a stream, new if need be.
+    #[inline]
+    pub(crate) fn index(&mut self, stream: Stream) -> Result<u16, Error> {
+        if self.names.get(self.last) == Some(&stream) {
+            return Ok(self.last as u16);
+        }
+        self.find(stream)
+    }
+
+    fn find(&mut self, stream: Stream) -> Result<u16, Error> {
+        if let Some(at) = self.names.iter().position(|name| *name == stream) {
+            self.last = at;
+            return Ok(at as u16);
+        }
+        if self.names.len() >= MAX_STREAMS {
+            return Err(Error::TooManyStreams { limit: MAX_STREAMS });
+        }
+        self.names.push(stream);
+        self.lines.push(Line {
+            free: std::array::from_fn(|_| FreeIndex::new()),
+            waiting: VecDeque::new(),
+            safe: 0,
+            marker: None,
+        });
+        self.last = self.names.len() - 1;
+        Ok(self.last as u16)
+    }
+
+    #[inline]
+    pub(crate) fn name(&self, index: u16) -> Stream {
+        self.names[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn line(&self, index: u16) -> &Line {
+        &self.lines[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn line_mut(&mut self, index: u16) -> &mut Line {
+        &mut self.lines[index as usize]
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.lines.len() as u16
+    }
+
+    pub(crate) fn others(&self, stream: u16) -> impl Iterator<Item = u16> + use<> {
+        self.indices().filter(move |other| *other != stream)
+    }
+}

@@ -1,0 +1,101 @@
+//! Why a request did not fit, and what would have helped.
+
+use std::fmt;
+
+use crate::size::human;
+use crate::stream::Stream;
+
+/// Something that would have made a failed request succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// Giving the cache back to the driver frees this many bytes, enough for the request.
+    ReleaseCache {
+        /// Bytes that come free.
+        bytes: u64,
+    },
+    /// Joining holes makes this many bytes contiguous, enough for the request.
+    JoinHoles {
+        /// Bytes that can be joined.
+        bytes: u64,
+    },
+    /// A request smaller by this many bytes would have fitted.
+    SmallerBy {
+        /// Bytes too many.
+        bytes: u64,
+    },
+    /// There is no room left: free something, raise the budget, or use a larger device.
+    Exhausted,
+}
+
+impl fmt::Display for Help {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
+            Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
+            Help::SmallerBy { bytes } => write!(f, "smaller by {}", human(*bytes)),
+            Help::Exhausted => write!(f, "nothing: exhausted"),
+        }
+    }
+}
+
+/// The state of the device and the allocator when a request failed. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomReport {
+    /// What was asked for.
+    pub requested: u64,
+    /// The same after rounding: the size of block that was looked for.
+    pub rounded: u64,
+    /// The stream it was for.
+    pub stream: Stream,
+    /// Free on the device, whoever uses the rest; `None` when the driver did not say.
+    pub device_free: Option<u64>,
+    /// The device's total.
+    pub device_total: u64,
+    /// The largest free block the request could have used: of its pool, on any stream.
+    pub largest_free: u64,
+    /// Sum of all free blocks.
+    pub total_free: u64,
+    /// Freed by the program, but still in use by queued GPU work.
+    pub pending: u64,
+    /// Taken from the driver.
+    pub reserved: u64,
+    /// Held by the program.
+    pub allocated: u64,
+    /// The allocator's budget, if it has one.
+    pub budget: Option<u64>,
+    /// What would have helped, best first; never empty.
+    pub helps: Vec<Help>,
+}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "out of GPU memory: {} requested; ", human(self.requested))?;
+        match self.device_free {
+            Some(free) => write!(f, "device {} of {} free", human(free), human(self.device_total))?,
+            None => write!(f, "device of {}, free memory unknown", human(self.device_total))?,
+        }
+        if let Some(budget) = self.budget {
+            write!(f, ", budget {}", human(budget))?;
+        }
+        write!(
+            f,
+            "; reserved {}, allocated {}",
+            human(self.reserved),
+            human(self.allocated)
+        )?;
+        write!(
+            f,
+            "; {} free in cache, largest free block {}",
+            human(self.total_free),
+            human(self.largest_free)
+        )?;
+        if self.pending > 0 {
+            write!(f, ", {} waiting for the GPU", human(self.pending))?;
+        }
+        write!(f, "; what would have helped: ")?;
+        for (i, help) in self.helps.iter().enumerate() {
+            write!(f, "{}{help}", if i == 0 { "" } else { ", or " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! How many bytes a request becomes, and how many are taken from the driver for it.
+//!
+//! The constants are PyTorch's (`c10/cuda/CUDACachingAllocator.h`), so that figures can be compared.
+
+use gpumem_channel::PoolId;
+
+use crate::config::SegmentMode;
+use crate::error::Error;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Every block is a multiple of this.
+pub(crate) const MIN_BLOCK: u64 = 512;
+/// Largest request of the small pool.
+pub(crate) const SMALL_MAX: u64 = MIB;
+/// Segment of the small pool.
+pub(crate) const SMALL_SEGMENT: u64 = 2 * MIB;
+/// Requests below this share segments of [`MID_SEGMENT`].
+pub(crate) const MID_MAX: u64 = 10 * MIB;
+/// Segment shared by requests from 1 to 10 MiB.
+pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
+/// Larger segments are multiples of this; also the granularity of physical memory on current cards.
+pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
+/// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
+pub(crate) const MAX_REQUEST: u64 = 1 << 47;
+/// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
+/// can be moved or given back.
+pub(crate) const MAX_CHUNK: u64 = 32 * MIB;
+
+/// Which blocks may share a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Up to 1 MiB.
+    Small = 0,
+    /// Over 1 MiB, in segments taken by one plain allocation.
+    Large = 1,
+    /// From 2 MiB, in virtual segments, aligned to chunk borders.
+    Chunked = 2,
+}
+
+/// Number of classes.
+pub(crate) const CLASSES: usize = 3;
+
+impl Class {
+    pub(crate) fn pool(self) -> PoolId {
+        match self {
+            Class::Small => PoolId::SMALL,
+            Class::Large | Class::Chunked => PoolId::LARGE,
+        }
+    }
+}
+
+/// The sizes of one device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) mode: SegmentMode,
+    /// Unit of virtual segments: a power of two, at least [`LARGE_ROUND`].
+    pub(crate) granularity: u64,
+    pub(crate) max_chunk: u64,
+}
+
+impl Sizes {
+    /// The block size and class of a request of at least one byte.
+    #[inline]
+    pub(crate) fn round(&self, requested: u64) -> Result<(u64, Class), Error> {
+        if requested > MAX_REQUEST {
+            return Err(Error::TooLarge {
+                requested: Some(requested),
+            });
+        }
+        let size = requested.next_multiple_of(MIN_BLOCK);
+        if size <= SMALL_MAX {
+            return Ok((size, Class::Small));
+        }
+        if self.mode == SegmentMode::Virtual && size >= self.granularity {
+            return Ok((size.next_multiple_of(self.granularity), Class::Chunked));
+        }
+        Ok((size, Class::Large))
+    }
+
+    /// Whether what is left of a free block after a request is worth a block of its own.
+    #[inline]
+    pub(crate) fn splits(&self, class: Class, rest: u64) -> bool {
+        match class {
+            Class::Small => rest >= MIN_BLOCK,
+            Class::Large => rest > SMALL_MAX,
+            Class::Chunked => rest >= self.granularity,
+        }
+    }
+
+    /// Bytes to take from the driver for a block of `size`: the amount that serves later requests too, then the least
+    /// that serves this one.
+    pub(crate) fn growth(&self, class: Class, size: u64) -> (u64, u64) {
+        match class {
+            Class::Small => (SMALL_SEGMENT, SMALL_SEGMENT),
+            Class::Large if size < MID_MAX => (MID_SEGMENT, size.next_multiple_of(LARGE_ROUND)),
+            Class::Large => (size.next_multiple_of(LARGE_ROUND), size.next_multiple_of(LARGE_ROUND)),
+            Class::Chunked if size < MID_MAX => (MID_SEGMENT.next_multiple_of(self.granularity), size),
+            Class::Chunked => (size, size),
+        }
+    }
+
+    /// The chunk size for `bytes` of new physical memory: about an eighth of it, a power of two between the granularity
+    /// and the largest chunk, so that a hole of that size consists of whole chunks but for its edges.
+    pub(crate) fn chunk(&self, bytes: u64) -> u64 {
+        let eighth = (bytes / 8).max(1);
+        let power = 1u64 << (63 - eighth.leading_zeros());
+        power.clamp(self.granularity, self.max_chunk.max(self.granularity))
+    }
+
+    /// Splits `bytes` (a multiple of the granularity) into chunk sizes, largest first.
+    pub(crate) fn chunks(&self, bytes: u64) -> impl Iterator<Item = u64> {
+        let mut chunk = self.chunk(bytes);
+        let mut left = bytes;
+        let granularity = self.granularity;
+        std::iter::from_fn(move || {
+            while chunk > left && chunk > granularity {
+                chunk /= 2;
+            }
+            (left >= granularity).then(|| {
+                left -= chunk;
+                chunk
+            })
+        })
+    }
+}
+
+/// Bytes of `len` values of `T`.
+pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
+    let bytes = len
+        .checked_mul(std::mem::size_of::<T>())
+        .ok_or(Error::TooLarge { requested: None })?;
+    Ok(bytes as u64)
+}
+
+/// A size as people read it: binary units, one decimal.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", MIB), ("KiB", KIB)];
+    match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+#[path = "size_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! The public surface on the simulated device.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use gpumem_alloc::device::{self, Call, SimConfig};
+use gpumem_alloc::{Allocator, Config, Error, Help, Publish, SegmentMode, Stream};
+
+const MIB: usize = 1 << 20;
+
+fn allocator(config: Config) -> Allocator {
+    Allocator::new(
+        device::sim(SimConfig::default()),
+        Config {
+            publish: Publish::Off,
+            ..config
+        },
+    )
+    .unwrap()
+}
+
+fn virtual_mode() -> Config {
+    Config {
+        segments: SegmentMode::Virtual,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_buffer_comes_from_the_cache_and_goes_back() {
+    let alloc = allocator(Config::default());
+    let first = alloc.alloc::<f32>(1000, Stream::DEFAULT).unwrap();
+    assert_eq!(
+        (first.len(), first.bytes(), first.allocated_bytes()),
+        (1000, 4000, 4096)
+    );
+    let addr = first.device_ptr();
+    drop(first);
+    let again = alloc.alloc::<f32>(1000, Stream::DEFAULT).unwrap();
+    assert_eq!(again.device_ptr(), addr);
+    assert_eq!(alloc.device().as_sim().unwrap().calls(Call::Alloc), 1);
+    let all = alloc.stats().all();
+    assert_eq!((all.requested_bytes.current, all.allocated_bytes.current), (4000, 4096));
+    assert_eq!(all.reserved_bytes.current, 2 << 20);
+}
+
+#[test]
+fn the_last_buffer_keeps_the_allocator_alive_and_nothing_leaks() {
+    let device = device::sim(SimConfig::default());
+    let sim = device.as_sim().unwrap().clone();
+    let alloc = Allocator::new(
+        device,
+        Config {
+            publish: Publish::Off,
+            ..virtual_mode()
+        },
+    )
+    .unwrap();
+    let buffer = alloc.alloc::<u8>(100 * MIB, Stream(1)).unwrap();
+    drop(alloc);
+    assert!(sim.live().bytes >= 100 << 20);
+    drop(buffer);
+    assert_eq!(sim.live(), device::Live::default());
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn zero_and_huge_sizes_are_defined() {
+    let alloc = allocator(Config::default());
+    let mut empty = alloc.alloc::<f64>(0, Stream::DEFAULT).unwrap();
+    assert_eq!((empty.device_ptr(), empty.len()), (0, 0));
+    empty.write(&[]).unwrap();
+    empty.record_stream(Stream(7)).unwrap();
+    assert_eq!(alloc.alloc_raw(0, Stream::DEFAULT).unwrap(), 0);
+    alloc.free_raw(0).unwrap();
+    assert!(matches!(
+        alloc.alloc::<u64>(usize::MAX, Stream::DEFAULT),
+        Err(Error::TooLarge { requested: None })
+    ));
+    assert!(matches!(
+        alloc.alloc::<u8>(usize::MAX, Stream::DEFAULT),
+        Err(Error::TooLarge { .. })
+    ));
+    assert!(matches!(
+        alloc.alloc::<u8>(1 << 46, Stream::DEFAULT),
+        Err(Error::OutOfMemory(_))
+    ));
+}
+
+#[test]
+fn raw_pointers_that_are_not_ours_are_errors() {
+    let alloc = allocator(Config::default());
+    let other = allocator(Config::default());
+    let addr = alloc.alloc_raw(4096, Stream::DEFAULT).unwrap();
+    let buffer = alloc.alloc::<u8>(4096, Stream::DEFAULT).unwrap();
+    for foreign in [addr + 512, buffer.device_ptr(), 0xdead_0000, u64::MAX] {
+        assert!(matches!(alloc.free_raw(foreign), Err(Error::UnknownPointer { .. })));
+        assert!(alloc.record_stream_raw(foreign, Stream(1)).is_err());
+    }
+    assert!(matches!(other.free_raw(addr), Err(Error::UnknownPointer { .. })));
+    assert!(matches!(
+        alloc.free_raw_on(addr, 3),
+        Err(Error::WrongDevice { expected: 0, given: 3 })
+    ));
+    alloc.free_raw_on(addr, 0).unwrap();
+    assert!(
+        matches!(alloc.free_raw(addr), Err(Error::UnknownPointer { .. })),
+        "double free"
+    );
+    assert_eq!(alloc.stats().all().allocation.current, 1);
+}
+
+#[test]
+fn contents_come_back_and_lengths_are_checked() {
+    let alloc = allocator(Config::default());
+    let mut buffer = alloc.alloc::<u32>(1000, Stream::DEFAULT).unwrap();
+    let values: Vec<u32> = (0..1000).collect();
+    buffer.write(&values).unwrap();
+    let mut back = vec![0; 1000];
+    buffer.read(&mut back).unwrap();
+    assert_eq!(back, values);
+    buffer.fill_words(7).unwrap();
+    buffer.read(&mut back).unwrap();
+    assert!(back.iter().all(|v| *v == 7));
+    assert!(matches!(
+        buffer.read(&mut back[..1]),
+        Err(Error::LengthMismatch { host: 1, buffer: 1000 })
+    ));
+    assert!(buffer.write(&values[1..]).is_err());
+}
+
+/// The demo in small: every other block is freed, a request larger than any hole fails, the holes are joined.
+#[test]
+fn holes_are_joined_without_touching_live_blocks() {
+    let config = Config {
+        budget: Some(134 << 20),
+        release_on_oom: false,
+        ..virtual_mode()
+    };
+    let alloc = allocator(config);
+    let sim = alloc.device().as_sim().unwrap().clone();
+    let sizes = [10, 20, 6, 30, 8, 16, 40, 4];
+    let mut blocks: Vec<_> = sizes
+        .iter()
+        .map(|mib| Some(alloc.alloc::<u32>(mib * MIB / 4, Stream::DEFAULT).unwrap()))
+        .collect();
+    for (i, block) in blocks.iter_mut().enumerate() {
+        block.as_mut().unwrap().fill_words(0x1000 + i as u32).unwrap();
+    }
+    for block in blocks.iter_mut().step_by(2) {
+        *block = None;
+    }
+    let wanted = 46 * MIB;
+    let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(wanted, Stream::DEFAULT) else {
+        panic!("it must not fit")
+    };
+    assert!(
+        report.largest_free < wanted as u64 && report.total_free > wanted as u64,
+        "{report}"
+    );
+    assert!(
+        report.helps.iter().any(|help| matches!(help, Help::JoinHoles { .. })),
+        "{report}"
+    );
+    let live_before: Vec<u64> = blocks.iter().flatten().map(|b| b.device_ptr()).collect();
+    let reserved = alloc.stats().all().reserved_bytes.current;
+    let joined = alloc.join_holes(wanted as u64, Stream::DEFAULT).unwrap();
+    assert!(joined.contiguous >= wanted as u64 && joined.chunks_moved > 0);
+    let large = alloc.alloc::<u8>(wanted, Stream::DEFAULT).unwrap();
+    assert_eq!(alloc.stats().all().reserved_bytes.current, reserved, "no new memory");
+    assert_eq!(
+        blocks.iter().flatten().map(|b| b.device_ptr()).collect::<Vec<_>>(),
+        live_before
+    );
+    for (i, block) in blocks.iter().enumerate() {
+        let Some(block) = block else { continue };
+        let mut words = vec![0; block.len()];
+        block.read(&mut words).unwrap();
+        assert!(
+            words.iter().all(|word| *word == 0x1000 + i as u32),
+            "block {i} kept its contents"
+        );
+    }
+    drop((large, blocks));
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
