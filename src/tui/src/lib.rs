@@ -6,8 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod event;
+pub mod input;
 pub mod model;
+pub mod source;
+pub mod terminal;
 pub mod units;
 pub mod update;
 pub mod view;

@@ -1,0 +1,20 @@
+//! The clocks, read here and nowhere else.
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::model::Nanos;
+
+/// `CLOCK_MONOTONIC`, as blocks and events in channels use it.
+pub fn now() -> Nanos {
+    nanos(ClockId::Monotonic).clamp(0, i128::from(u64::MAX)) as Nanos
+}
+
+/// `CLOCK_REALTIME - CLOCK_MONOTONIC` in nanoseconds.
+pub fn realtime_offset() -> i128 {
+    nanos(ClockId::Realtime) - nanos(ClockId::Monotonic)
+}
+
+fn nanos(clock: ClockId) -> i128 {
+    let time = clock_gettime(clock);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}

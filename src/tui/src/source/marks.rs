@@ -1,0 +1,48 @@
+//! Events of a channel that are worth a mark on the timeline.
+
+use std::sync::Arc;
+
+use gpumem_channel::{Event, EventKind, Snapshot};
+
+use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Owner, ProcessId};
+
+/// Marks for `events` of a channel. Allocations and frees are no marks: there are millions.
+pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, events: &[Event]) -> Vec<Mark> {
+    events.iter().filter_map(|event| mark(key, snapshot, event)).collect()
+}
+
+fn mark(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<Mark> {
+    let kind = match event.kind {
+        EventKind::OutOfMemory => MarkKind::OutOfMemory,
+        EventKind::Retry => MarkKind::Retry,
+        EventKind::SegmentAlloc => MarkKind::SegmentTaken,
+        EventKind::SegmentFree => MarkKind::SegmentFreed,
+        EventKind::CacheRelease => MarkKind::CacheReleased,
+        EventKind::Remap => MarkKind::Remapped,
+        EventKind::Mark => MarkKind::Phase,
+        _ => return None,
+    };
+    let index = usize::from(event.device);
+    let device = &snapshot.devices.get(index)?.device;
+    let bytes = if kind == MarkKind::OutOfMemory {
+        event.requested
+    } else {
+        event.size
+    };
+    let text = snapshot
+        .strings
+        .get(event.tag.0 as usize)
+        .cloned()
+        .unwrap_or_else(|| Arc::from(""));
+    let process = ProcessId {
+        device: DeviceKey::of(key, index, device),
+        owner: Owner::Channel(key),
+    };
+    Some(Mark {
+        at: event.time,
+        kind,
+        process,
+        bytes,
+        text,
+    })
+}

@@ -1,0 +1,44 @@
+//! The samplers: each on its own thread and at its own pace, handing over its latest sample.
+//!
+//! A slow or hung driver call holds up its own sampler and nothing else. Samples are handed over through a [`Slot`]
+//! that keeps the newest; there is no queue that could grow.
+
+mod channel;
+mod marks;
+mod nvml;
+mod slot;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use channel::{Channels, start as start_channels};
+pub use nvml::start as start_nvml;
+pub use slot::Slot;
+
+use crate::clock;
+
+/// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
+const STACK: usize = 512 << 10;
+
+/// Starts a sampler's thread.
+///
+/// # Errors
+/// When the system allows no more threads.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(STACK)
+        .spawn(body)
+        .map(drop)
+}
+
+/// Sleeps until the next multiple of `interval` on the monotonic clock: samplers that keep this rhythm sample at the
+/// same moments, so that their figures fit together.
+fn sleep_to_beat(interval: Duration) {
+    let interval = (interval.as_nanos() as u64).max(1_000_000);
+    let now = clock::now();
+    std::thread::sleep(Duration::from_nanos(interval - now % interval));
+}
+
+/// Pids that NVML lists, told to the channel sampler, which looks processes up for everyone.
+pub type NvmlPids = Arc<std::sync::Mutex<Vec<u32>>>;

@@ -1,0 +1,66 @@
+//! Samples NVML on a thread of its own: loading it takes 20 ms, and a driver in trouble can take for ever.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use gpumem_probe::{Nvml, NvmlSample, NvmlState, Reading};
+
+use super::{NvmlPids, Slot, sleep_to_beat, spawn};
+use crate::clock;
+use crate::model::Nanos;
+
+/// How often a library that fails is tried again: the driver may be loaded meanwhile.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Starts sampling. Samples are put with the time they were taken.
+///
+/// # Errors
+/// When the system allows no more threads.
+pub fn start(interval: Duration, slot: Arc<Slot<(Nanos, NvmlSample)>>, pids: NvmlPids) -> std::io::Result<()> {
+    spawn("nvml", move || run(interval, &slot, &pids))
+}
+
+fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, pids: &NvmlPids) {
+    let newest = |_, new| new;
+    loop {
+        match Nvml::load(None) {
+            Ok(mut nvml) => loop {
+                let sample = nvml.sample();
+                let broken = matches!(sample.state, NvmlState::Failed { .. });
+                *pids.lock().unwrap_or_else(PoisonError::into_inner) = listed(&sample);
+                slot.put((clock::now(), sample), newest);
+                if broken {
+                    break;
+                }
+                sleep_to_beat(interval);
+            },
+            Err(state) => {
+                let missing = state == NvmlState::Missing;
+                slot.put(
+                    (
+                        clock::now(),
+                        NvmlSample {
+                            state,
+                            ..NvmlSample::default()
+                        },
+                    ),
+                    newest,
+                );
+                if missing {
+                    // Nobody installs a driver under a running dashboard.
+                    return;
+                }
+            }
+        }
+        std::thread::sleep(RETRY.max(interval));
+    }
+}
+
+/// Every pid of a sample.
+fn listed(sample: &NvmlSample) -> Vec<u32> {
+    let lists = sample.gpus.iter().filter_map(|gpu| match &gpu.processes {
+        Reading::Value(list) => Some(list),
+        _ => None,
+    });
+    lists.flatten().map(|process| process.pid).collect()
+}

@@ -1,0 +1,148 @@
+//! Frames to the terminal: one write per frame, and never a wait for a slow one.
+//!
+//! A terminal behind a stalled connection stops taking bytes. A blocking write would then hold up signals and samples,
+//! so the terminal is opened a second time in non-blocking mode (the flag belongs to the open file, which stdout
+//! shares with the shell). While bytes wait, no new frame is drawn: the latest state is drawn once they are out.
+
+use std::cell::RefCell;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Terminals that know it show the bytes between these two at once; others ignore them.
+const BEGIN: &[u8] = b"\x1b[?2026h";
+const END: &[u8] = b"\x1b[?2026l";
+
+/// Where a frame is collected: cloned into the backend that writes it.
+#[derive(Clone, Debug, Default)]
+pub struct Frame(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Frame {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The terminal's writing end.
+#[derive(Debug)]
+pub struct Output {
+    frame: Frame,
+    pending: Vec<u8>,
+    tty: AsyncFd<OwnedFd>,
+}
+
+impl Output {
+    /// Opens stdout's terminal for frames. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn new() -> io::Result<Output> {
+        let tty = super::watch(nonblocking_stdout()?, Interest::WRITABLE)?;
+        Ok(Output {
+            frame: Frame::default(),
+            pending: Vec::new(),
+            tty,
+        })
+    }
+
+    /// Where the backend writes.
+    pub fn frame(&self) -> Frame {
+        self.frame.clone()
+    }
+
+    /// Whether bytes of an earlier frame still wait.
+    pub fn busy(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Sends the collected frame, as far as the terminal takes it now.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn send(&mut self) -> io::Result<()> {
+        let mut frame = self.frame.0.borrow_mut();
+        if frame.is_empty() {
+            return Ok(());
+        }
+        self.pending.extend_from_slice(BEGIN);
+        self.pending.append(&mut frame);
+        self.pending.extend_from_slice(END);
+        drop(frame);
+        self.push()
+    }
+
+    /// Waits until waiting bytes are out, or until some are.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub async fn drain(&mut self) -> io::Result<()> {
+        let mut ready = self.tty.writable().await?;
+        ready.clear_ready();
+        drop(ready);
+        self.push()
+    }
+
+    fn push(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == self.pending.len() {
+                break Ok(());
+            }
+            match rustix::io::write(self.tty.get_ref(), &self.pending[sent..]) {
+                Ok(n) => sent += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break Ok(()),
+                Err(error) => break Err(error.into()),
+            }
+        };
+        self.pending.drain(..sent);
+        result
+    }
+}
+
+/// Stdout's terminal, opened anew. Where that is not allowed, stdout itself: it works, and may wait.
+fn nonblocking_stdout() -> io::Result<OwnedFd> {
+    let again = OpenOptions::new()
+        .write(true)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
+        .open("/proc/self/fd/1");
+    match again {
+        Ok(file) => Ok(file.into()),
+        Err(_) => io::stdout().as_fd().try_clone_to_owned(),
+    }
+}
+
+/// Writes to stdout's terminal what it takes within a time: the way out must not hang.
+pub(super) fn write_within(mut bytes: &[u8], limit: Duration) -> io::Result<()> {
+    let tty = nonblocking_stdout()?;
+    let deadline = Instant::now() + limit;
+    while !bytes.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        if poll(&mut [PollFd::new(&tty, PollFlags::OUT)], Some(&timeout))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match rustix::io::write(&tty, bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
