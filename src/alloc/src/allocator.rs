@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::fork::Process;
 use crate::heap::{Grant, Heap, JoinReport};
+use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
 use crate::tag::{self, Scope};
@@ -38,9 +39,7 @@ impl Allocator {
     pub fn new(device: Device, config: Config) -> Result<Allocator, Error> {
         let process = Process::current();
         let heap = Heap::new(Arc::clone(&device.driver), &config)?;
-        if let Err(why) = heap.outlet().path()
-            && !why.is_off()
-        {
+        if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
             eprintln!("gpumem: not publishing: {why}");
         }
         Ok(Allocator(Arc::new(Shared {

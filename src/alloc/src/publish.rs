@@ -1,17 +1,17 @@
 //! The way out: what the heap does, told to the channel.
 //!
-//! One operation publishes its event first, then the blocks it changed, then the figures. Without a channel every call
-//! is one branch.
+//! Without a channel every call is one branch.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gpumem_channel::{Block, Device, DeviceStats, Event, Segment, StringId};
+use gpumem_channel::{Block, Device, DeviceStats, Event, EventKind, Options, Publisher, Segment, StringId, Touched};
 
 /// Whether an allocator publishes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Publish {
-    /// It does. If the channel cannot be made the allocator works on without and says so once.
+    /// It does. If the channel cannot be made the allocator works on without one and says so once, on stderr.
     On(Options),
     /// It does not.
     Off,
@@ -23,93 +23,148 @@ impl Default for Publish {
     }
 }
 
-/// How a channel is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Directory; `None`: the user's.
-    pub dir: Option<PathBuf>,
-    /// Job label.
-    pub job: String,
-}
-
-/// Groups of figures that changed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touched(pub(crate) u8);
-
-impl Touched {
-    pub(crate) const SMALL: Touched = Touched(1);
-    pub(crate) const LARGE: Touched = Touched(2);
-    pub(crate) const COLD: Touched = Touched(4);
-}
-
 /// Why there is no channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNot {
     /// The program said so.
     Off,
-}
-
-impl WhyNot {
-    pub(crate) fn is_off(&self) -> bool {
-        *self == WhyNot::Off
-    }
+    /// It could not be made.
+    Failed(String),
 }
 
 impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhyNot::Off => write!(f, "publishing is off"),
+            WhyNot::Off => f.write_str("publishing is off"),
+            WhyNot::Failed(reason) => f.write_str(reason),
         }
     }
 }
 
 /// The channel, or the reason there is none.
-#[derive(Debug)]
 pub(crate) struct Outlet {
-    publisher: Option<Publisher>,
-    why_not: WhyNot,
+    publisher: Result<Box<Publisher>, WhyNot>,
+    /// Bytes of the blocks the channel has no slot for, by slot.
+    refused: HashMap<u32, u64>,
+    refused_bytes: u64,
 }
 
-#[derive(Debug)]
-struct Publisher;
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Outlet").field(&self.path()).finish()
+    }
+}
 
 impl Outlet {
-    pub(crate) fn open(_publish: &Publish, _device: &Device) -> Outlet {
+    /// Makes the channel, if the program wants one.
+    pub(crate) fn open(publish: &Publish, index: u8, device: &Device) -> Outlet {
+        let publisher = match publish {
+            Publish::Off => Err(WhyNot::Off),
+            Publish::On(options) => Publisher::create(options)
+                .map(|mut publisher| {
+                    publisher.set_device(index, device);
+                    publisher.stats(index, &DeviceStats::default(), Touched::ALL);
+                    Box::new(publisher)
+                })
+                .map_err(|error| WhyNot::Failed(error.to_string())),
+        };
         Outlet {
-            publisher: None,
-            why_not: WhyNot::Off,
+            publisher,
+            refused: HashMap::new(),
+            refused_bytes: 0,
         }
     }
 
     /// The channel's file, or why there is none.
     pub(crate) fn path(&self) -> Result<&Path, &WhyNot> {
-        Err(&self.why_not)
+        self.publisher.as_ref().map(|publisher| publisher.path())
     }
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.publisher.is_some()
+        self.publisher.is_ok()
     }
 
-    pub(crate) fn intern(&mut self, _text: &str) -> StringId {
-        StringId(0)
+    pub(crate) fn intern(&mut self, text: &str) -> StringId {
+        self.publisher
+            .as_mut()
+            .map_or(StringId(0), |publisher| publisher.intern(text))
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        if let Ok(publisher) = &mut self.publisher {
+            publisher.event(event);
+        }
+    }
+
+    /// An event, the one block it is about, and the figures.
+    #[inline]
+    pub(crate) fn operation(
+        &mut self,
+        kind: EventKind,
+        slot: u32,
+        block: &Block,
+        next: Option<u32>,
+        stats: &DeviceStats,
+        touched: Touched,
+    ) {
+        if let Ok(publisher) = &mut self.publisher
+            && !publisher.operation(kind, slot, block, next, stats, touched)
+        {
+            self.refuse(slot, block.size);
+        }
     }
 
     #[inline]
-    pub(crate) fn event(&mut self, _event: &Event) {}
+    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) {
+        if let Ok(publisher) = &mut self.publisher
+            && !publisher.block(slot, block, next)
+        {
+            self.refuse(slot, block.size);
+        }
+    }
 
     #[inline]
-    pub(crate) fn block(&mut self, _slot: u32, _block: &Block) {}
+    pub(crate) fn clear_block(&mut self, slot: u32) {
+        if let Ok(publisher) = &mut self.publisher
+            && !publisher.clear_block(slot)
+        {
+            self.refuse(slot, 0);
+        }
+    }
+
+    /// The channel has no such slot: it is told how much it does not show.
+    #[cold]
+    fn refuse(&mut self, slot: u32, size: u64) {
+        let before = if size == 0 {
+            self.refused.remove(&slot)
+        } else {
+            self.refused.insert(slot, size)
+        };
+        self.refused_bytes = self.refused_bytes - before.unwrap_or(0) + size;
+        if let Ok(publisher) = &mut self.publisher {
+            publisher.untracked(self.refused.len() as u64, self.refused_bytes);
+        }
+    }
 
     #[inline]
-    pub(crate) fn clear_block(&mut self, _slot: u32, _size: u64) {}
+    pub(crate) fn segment_begin(&mut self, slot: u32) {
+        if let Ok(publisher) = &mut self.publisher {
+            publisher.segment_begin(slot);
+        }
+    }
 
     #[inline]
-    pub(crate) fn segment_begin(&mut self, _slot: u32) {}
+    pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
+        if let Ok(publisher) = &mut self.publisher {
+            publisher.segment_end(slot, segment);
+        }
+    }
 
     #[inline]
-    pub(crate) fn segment_end(&mut self, _slot: u32, _segment: Option<&Segment>) {}
-
-    #[inline]
-    pub(crate) fn stats(&mut self, _device: u8, _stats: &DeviceStats, _touched: Touched) {}
+    pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
+        if let Ok(publisher) = &mut self.publisher {
+            publisher.stats(device, stats, touched);
+        }
+    }
 }

@@ -59,11 +59,11 @@ impl Heap {
         if self.release_on_oom
             && let Some(key) = self.fit_after_making_room(request)?
         {
-            self.ledger.stats.num_alloc_retries += 1;
+            self.ledger.retried();
             self.tell(EventKind::Retry, request, 0);
             return Ok(self.hand_out(key, request));
         }
-        self.ledger.stats.num_ooms += 1;
+        self.ledger.ran_out();
         let report = self.explain(request);
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
         self.tell_figures();
@@ -116,9 +116,7 @@ impl Heap {
         if let Some(rest) = rest {
             self.shelve(rest);
         }
-        if self.outlet.is_on() {
-            self.tell_alloc(b, rest);
-        }
+        self.tell_alloc(b, rest);
         grant
     }
 }

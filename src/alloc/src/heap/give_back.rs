@@ -14,36 +14,41 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.freed_at = self.frees;
         self.ledger.freed(block.class, block.size);
-        let waits = !block.uses.is_empty();
-        if self.outlet.is_on() {
-            self.tell_block(EventKind::Free, b);
-        }
-        if waits {
-            self.wait_for_users(b);
+        if block.uses.is_empty() {
+            self.complete(b, EventKind::Free);
         } else {
-            self.complete(b);
+            self.wait_for_users(b);
+            self.poll_pending();
         }
-        self.tell_figures();
     }
 
-    /// Nothing uses the block any more: it joins its free neighbours.
+    /// Nothing uses the block any more: it joins its free neighbours. `why` is the event that says so.
     #[inline]
-    pub(super) fn complete(&mut self, b: u32) {
+    pub(super) fn complete(&mut self, b: u32, why: EventKind) {
         let block = &mut self.blocks[b];
         self.ledger.completed(block.class, block.size, block.requested);
         block.state = BlockState::Free;
-        block.requested = 0;
-        block.tag = StringId(0);
         let segment = block.segment;
         if self.joins_prev(b) || self.joins_next(b) {
+            self.tell_block(why, b);
+            self.forget_owner(b);
             self.outlet.segment_begin(segment);
             let b = self.coalesce(b);
             self.show(b);
             self.show_segment(segment);
+            self.tell_figures();
         } else {
             self.shelve(b);
-            self.show(b);
+            self.tell_all(why, b);
+            self.forget_owner(b);
         }
+    }
+
+    #[inline]
+    fn forget_owner(&mut self, b: u32) {
+        let block = &mut self.blocks[b];
+        block.requested = 0;
+        block.tag = StringId(0);
     }
 
     /// Merges a free block that is in no index with its free neighbours and puts the result into the index.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
 
-use super::Heap;
 use super::allocate::Request;
 use super::block::{Block, NIL};
 use super::segment::{Chunk, Segment};
+use super::{Heap, narrate};
 use crate::error::DeviceError;
 use crate::size::Class;
 
@@ -65,9 +65,8 @@ impl Heap {
             size: bytes,
             ..empty(request, addr, bytes)
         });
-        self.ledger.stats.num_device_alloc += 1;
         self.ledger.segment_added(request.class);
-        self.ledger.reserved_added(request.class, bytes);
+        self.ledger.reserved_added(request.class, bytes, 1);
         let b = self.blocks.insert(new_block(request, segment, addr, bytes));
         if let Some(segment) = self.segments.get_mut(segment) {
             (segment.first, segment.last) = (b, b);
@@ -233,8 +232,7 @@ impl Heap {
     }
 
     fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
-        self.ledger.stats.num_device_alloc += chunks.len() as u64;
-        self.ledger.reserved_added(request.class, bytes);
+        self.ledger.reserved_added(request.class, bytes, chunks.len() as u64);
         self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);
         self.attach(request, place, bytes, chunks);
         self.tell_figures();
@@ -292,6 +290,7 @@ impl Heap {
             segment.first = b;
         } else {
             self.blocks[last].next = b;
+            self.show(last);
         }
         b
     }
@@ -308,7 +307,7 @@ fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
         kind: SegmentKind::Plain,
         stream: request.stream,
         tag: request.tag,
-        time: 0,
+        time: narrate::now(),
         first: NIL,
         last: NIL,
         chunks: BTreeMap::new(),

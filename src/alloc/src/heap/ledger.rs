@@ -1,112 +1,178 @@
 //! Counting, under PyTorch's definitions, with the peaks of both pools together.
 
-use gpumem_channel::{DeviceStats, PoolStats};
+use gpumem_channel::{DeviceStats, PoolStats, Stat, Touched};
 
 use crate::size::Class;
 
-/// The figures of one device.
+/// The figures of one device, and which of them changed since they were last published.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) stats: DeviceStats,
+    touched: Touched,
+}
+
+/// Positions in [`DeviceStats::all_peaks`]: the order of [`PoolStats`]'s fields.
+#[derive(Clone, Copy)]
+enum Figure {
+    Allocation,
+    Active,
+    Requested,
+    Allocated,
+    ActiveBytes,
+    Segment,
+    Reserved,
+    Split,
+    SplitBytes,
+}
+
+#[inline]
+fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
+    match figure {
+        Figure::Allocation => &mut pool.allocation,
+        Figure::Active => &mut pool.active,
+        Figure::Requested => &mut pool.requested_bytes,
+        Figure::Allocated => &mut pool.allocated_bytes,
+        Figure::ActiveBytes => &mut pool.active_bytes,
+        Figure::Segment => &mut pool.segment,
+        Figure::Reserved => &mut pool.reserved_bytes,
+        Figure::Split => &mut pool.inactive_split,
+        Figure::SplitBytes => &mut pool.inactive_split_bytes,
+    }
 }
 
 impl Ledger {
-    #[inline]
-    fn pool(&mut self, class: Class) -> &mut PoolStats {
-        match class {
+    /// Adds to a figure; whether a peak rose.
+    #[inline(always)]
+    fn add(&mut self, class: Class, figure: Figure, n: u64) -> bool {
+        let (pool, other) = match class {
+            Class::Small => (&mut self.stats.small, &mut self.stats.large),
+            Class::Large | Class::Chunked => (&mut self.stats.large, &mut self.stats.small),
+        };
+        let stat = field(pool, figure);
+        let before = stat.peak;
+        stat.add(n);
+        let all = stat.current + field(other, figure).current;
+        let peak = &mut self.stats.all_peaks[figure as usize];
+        let rose = stat.peak != before || all > *peak;
+        *peak = all.max(*peak);
+        rose
+    }
+
+    #[inline(always)]
+    fn sub(&mut self, class: Class, figure: Figure, n: u64) {
+        let pool = match class {
             Class::Small => &mut self.stats.small,
             Class::Large | Class::Chunked => &mut self.stats.large,
-        }
+        };
+        field(pool, figure).sub(n);
+    }
+
+    #[inline(always)]
+    fn touch_hot(&mut self, class: Class) {
+        let group = if class == Class::Small {
+            Touched::SMALL
+        } else {
+            Touched::LARGE
+        };
+        self.touched = self.touched.and(group);
+    }
+
+    /// Something else than the figures of every request changed.
+    #[inline(always)]
+    pub(crate) fn touch_cold(&mut self) {
+        self.touched = self.touched.and(Touched::COLD);
+    }
+
+    /// What changed since the last call.
+    #[inline(always)]
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
     }
 
     #[inline]
     pub(crate) fn allocated(&mut self, class: Class, size: u64, requested: u64) {
-        let pool = self.pool(class);
-        pool.allocation.add(1);
-        pool.active.add(1);
-        pool.requested_bytes.add(requested);
-        pool.allocated_bytes.add(size);
-        pool.active_bytes.add(size);
-        let (small, large, peaks) = (&self.stats.small, &self.stats.large, &mut self.stats.all_peaks);
-        raise(&mut peaks[0], small.allocation.current + large.allocation.current);
-        raise(&mut peaks[1], small.active.current + large.active.current);
-        raise(
-            &mut peaks[2],
-            small.requested_bytes.current + large.requested_bytes.current,
-        );
-        raise(
-            &mut peaks[3],
-            small.allocated_bytes.current + large.allocated_bytes.current,
-        );
-        raise(&mut peaks[4], small.active_bytes.current + large.active_bytes.current);
+        self.touch_hot(class);
+        let rose = self.add(class, Figure::Allocation, 1)
+            | self.add(class, Figure::Active, 1)
+            | self.add(class, Figure::Requested, requested)
+            | self.add(class, Figure::Allocated, size)
+            | self.add(class, Figure::ActiveBytes, size);
+        if rose {
+            self.touch_cold();
+        }
     }
 
     /// The program gave a block back.
     #[inline]
     pub(crate) fn freed(&mut self, class: Class, size: u64) {
-        let pool = self.pool(class);
-        pool.allocation.sub(1);
-        pool.allocated_bytes.sub(size);
+        self.touch_hot(class);
+        self.sub(class, Figure::Allocation, 1);
+        self.sub(class, Figure::Allocated, size);
     }
 
     /// Nothing uses the block any more. PyTorch counts `requested` until then.
     #[inline]
     pub(crate) fn completed(&mut self, class: Class, size: u64, requested: u64) {
-        let pool = self.pool(class);
-        pool.active.sub(1);
-        pool.active_bytes.sub(size);
-        pool.requested_bytes.sub(requested);
+        self.touch_hot(class);
+        self.sub(class, Figure::Active, 1);
+        self.sub(class, Figure::ActiveBytes, size);
+        self.sub(class, Figure::Requested, requested);
     }
 
     #[inline]
     pub(crate) fn split_added(&mut self, class: Class, size: u64) {
-        let pool = self.pool(class);
-        pool.inactive_split.add(1);
-        pool.inactive_split_bytes.add(size);
-        let (small, large, peaks) = (&self.stats.small, &self.stats.large, &mut self.stats.all_peaks);
-        raise(
-            &mut peaks[7],
-            small.inactive_split.current + large.inactive_split.current,
-        );
-        raise(
-            &mut peaks[8],
-            small.inactive_split_bytes.current + large.inactive_split_bytes.current,
-        );
+        self.touch_cold();
+        self.add(class, Figure::Split, 1);
+        self.add(class, Figure::SplitBytes, size);
     }
 
     #[inline]
     pub(crate) fn split_removed(&mut self, class: Class, size: u64) {
-        let pool = self.pool(class);
-        pool.inactive_split.sub(1);
-        pool.inactive_split_bytes.sub(size);
+        self.touch_cold();
+        self.sub(class, Figure::Split, 1);
+        self.sub(class, Figure::SplitBytes, size);
     }
 
     pub(crate) fn segment_added(&mut self, class: Class) {
-        self.pool(class).segment.add(1);
-        let all = self.stats.small.segment.current + self.stats.large.segment.current;
-        raise(&mut self.stats.all_peaks[5], all);
+        self.touch_cold();
+        self.add(class, Figure::Segment, 1);
     }
 
     pub(crate) fn segment_removed(&mut self, class: Class) {
-        self.pool(class).segment.sub(1);
+        self.touch_cold();
+        self.sub(class, Figure::Segment, 1);
     }
 
-    pub(crate) fn reserved_added(&mut self, class: Class, bytes: u64) {
-        self.pool(class).reserved_bytes.add(bytes);
-        let all = self.stats.small.reserved_bytes.current + self.stats.large.reserved_bytes.current;
-        raise(&mut self.stats.all_peaks[6], all);
+    /// Physical memory came, in `calls` calls.
+    pub(crate) fn reserved_added(&mut self, class: Class, bytes: u64, calls: u64) {
+        self.touch_cold();
+        self.add(class, Figure::Reserved, bytes);
+        self.stats.num_device_alloc += calls;
     }
 
-    pub(crate) fn reserved_removed(&mut self, class: Class, bytes: u64) {
-        self.pool(class).reserved_bytes.sub(bytes);
+    /// Physical memory went, in `calls` calls.
+    pub(crate) fn reserved_removed(&mut self, class: Class, bytes: u64, calls: u64) {
+        self.touch_cold();
+        self.sub(class, Figure::Reserved, bytes);
+        self.stats.num_device_free += calls;
+    }
+
+    pub(crate) fn retried(&mut self) {
+        self.touch_cold();
+        self.stats.num_alloc_retries += 1;
+    }
+
+    pub(crate) fn ran_out(&mut self) {
+        self.touch_cold();
+        self.stats.num_ooms += 1;
+    }
+
+    pub(crate) fn synchronized(&mut self) {
+        self.touch_cold();
+        self.stats.num_sync_all_streams += 1;
     }
 
     pub(crate) fn reserved(&self) -> u64 {
         self.stats.small.reserved_bytes.current + self.stats.large.reserved_bytes.current
     }
-}
-
-#[inline]
-fn raise(peak: &mut u64, now: u64) {
-    *peak = (*peak).max(now);
 }

@@ -83,7 +83,7 @@ impl Heap {
     pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config) -> Result<Heap, Error> {
         let info = driver.info();
         let granularity = check_settings(info, config)?;
-        let outlet = Outlet::open(&config.publish, &narrate::describe(info, config));
+        let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, config));
         Ok(Heap {
             sizes: Sizes {
                 mode: config.segments,
@@ -231,7 +231,7 @@ impl Heap {
         block.freed_at = block.freed_at.max(freed_at);
         self.link_back(next, segment, b);
         self.blocks.remove(n);
-        self.outlet.clear_block(n, size);
+        self.outlet.clear_block(n);
     }
 
     /// Points what follows back at `b`: the next block, or the segment's end.

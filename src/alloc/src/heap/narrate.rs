@@ -4,19 +4,27 @@
 //! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, Event, EventKind, PoolId, SegmentKind, StringId};
+use gpumem_channel::{Event, EventKind, PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
+use super::block::NIL;
 use crate::config::Config;
 use crate::device::DeviceInfo;
-use crate::publish::Touched;
 use crate::tag::{self, Tag};
 
 /// One allocator is one device; a process with several has several channels.
-const DEVICE: u8 = 0;
+pub(super) const DEVICE: u8 = 0;
 
-const EVERYTHING: Touched = Touched(Touched::SMALL.0 | Touched::LARGE.0 | Touched::COLD.0);
+/// Nanoseconds of `CLOCK_MONOTONIC`, the channel's clock.
+pub(super) fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn some(slot: u32) -> Option<u32> {
+    (slot != NIL).then_some(slot)
+}
 
 /// The device as the channel describes it.
 pub(super) fn describe(info: &DeviceInfo, config: &Config) -> channel::Device {
@@ -63,25 +71,41 @@ impl Heap {
         });
     }
 
+    /// A block was handed out; `rest` is what was cut off it.
     #[inline]
     pub(super) fn tell_alloc(&mut self, b: u32, rest: Option<u32>) {
-        self.tell_block(EventKind::Alloc, b);
-        match rest {
-            Some(rest) => {
-                let segment = self.blocks[b].segment;
-                self.outlet.segment_begin(segment);
-                self.show(b);
-                self.show(rest);
-                self.show_segment(segment);
-            }
-            None => self.show(b),
+        if !self.outlet.is_on() {
+            return;
         }
+        let Some(rest) = rest else {
+            return self.tell_all(EventKind::Alloc, b);
+        };
+        let segment = self.blocks[b].segment;
+        self.tell_block(EventKind::Alloc, b);
+        self.outlet.segment_begin(segment);
+        self.show(b);
+        self.show(rest);
+        self.show_segment(segment);
         self.tell_figures();
+    }
+
+    /// An event about a block, the block itself, and the figures, in one go: most requests change nothing else.
+    #[inline]
+    pub(super) fn tell_all(&mut self, kind: EventKind, b: u32) {
+        if self.outlet.is_on() {
+            let touched = self.ledger.take_touched();
+            let (block, next) = self.seen(b);
+            self.outlet
+                .operation(kind, b, &block, next, &self.ledger.stats, touched);
+        }
     }
 
     /// An event about a block.
     #[inline]
     pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) {
+        if !self.outlet.is_on() {
+            return;
+        }
         let block = &self.blocks[b];
         self.outlet.event(&Event {
             index: 0,
@@ -109,7 +133,7 @@ impl Heap {
             requested: request.requested,
             stream: self.streams.name(request.stream).0,
             tag: request.tag,
-            segment: super::NIL,
+            segment: NIL,
             ..Event::default()
         });
     }
@@ -137,38 +161,38 @@ impl Heap {
             device: DEVICE,
             size,
             pool: PoolId::LARGE,
-            segment: super::NIL,
+            segment: NIL,
             ..Event::default()
         };
         self.outlet.event(&event);
     }
 
+    /// A block as the channel shows it, and the one behind it.
+    #[inline]
+    fn seen(&self, b: u32) -> (channel::Block, Option<u32>) {
+        let block = &self.blocks[b];
+        let seen = channel::Block {
+            addr: block.addr,
+            size: block.size,
+            requested: block.requested,
+            stream: self.streams.name(block.stream).0,
+            state: block.state,
+            device: DEVICE,
+            pool: block.class.pool(),
+            segment: block.segment,
+            tag: block.tag,
+            time: 0,
+        };
+        (seen, some(block.next))
+    }
+
     /// Publishes a block as it is now.
     #[inline]
     pub(super) fn show(&mut self, b: u32) {
-        if !self.outlet.is_on() {
-            return;
+        if self.outlet.is_on() {
+            let (block, next) = self.seen(b);
+            self.outlet.block(b, &block, next);
         }
-        let block = &self.blocks[b];
-        let stream = match block.state {
-            BlockState::Unmapped => 0,
-            _ => self.streams.name(block.stream).0,
-        };
-        self.outlet.block(
-            b,
-            &channel::Block {
-                addr: block.addr,
-                size: block.size,
-                requested: block.requested,
-                stream,
-                state: block.state,
-                device: DEVICE,
-                pool: block.class.pool(),
-                segment: block.segment,
-                tag: block.tag,
-                time: 0,
-            },
-        );
     }
 
     /// Publishes a segment and ends the bracket around its changes.
@@ -177,33 +201,32 @@ impl Heap {
         if !self.outlet.is_on() {
             return;
         }
-        let segment = self
-            .segments
-            .get(slot)
-            .filter(|segment| segment.size > 0)
-            .map(|segment| channel::Segment {
-                addr: segment.addr,
-                size: segment.size,
-                mapped: segment.mapped,
-                device: DEVICE,
-                pool: segment.class.pool(),
-                kind: segment.kind,
-                stream: self.streams.name(segment.stream).0,
-                chunk: if segment.kind == SegmentKind::Virtual {
-                    self.sizes.granularity
-                } else {
-                    0
-                },
-                time: segment.time,
-                tag: segment.tag,
-            });
-        self.outlet.segment_end(slot, segment.as_ref());
+        let segment = self.segments.get(slot).filter(|segment| segment.size > 0);
+        let first = segment.and_then(|segment| some(segment.first));
+        let seen = segment.map(|segment| channel::Segment {
+            addr: segment.addr,
+            size: segment.size,
+            mapped: segment.mapped,
+            device: DEVICE,
+            pool: segment.class.pool(),
+            kind: segment.kind,
+            stream: self.streams.name(segment.stream).0,
+            chunk: if segment.kind == SegmentKind::Virtual {
+                self.sizes.granularity
+            } else {
+                0
+            },
+            time: segment.time,
+            tag: segment.tag,
+        });
+        self.outlet.segment_end(slot, seen.as_ref().map(|seen| (seen, first)));
     }
 
     #[inline]
     pub(super) fn tell_figures(&mut self) {
         if self.outlet.is_on() {
-            self.outlet.stats(DEVICE, &self.ledger.stats, EVERYTHING);
+            let touched = self.ledger.take_touched();
+            self.outlet.stats(DEVICE, &self.ledger.stats, touched);
         }
     }
 }

@@ -34,8 +34,7 @@ impl Heap {
         block.waits = uses.len() as u16;
         block.state = BlockState::PendingFree;
         self.streams.pending += 1;
-        self.show(b);
-        self.poll_pending();
+        self.tell_all(EventKind::Free, b);
     }
 
     /// Completes the pending blocks whose events are done.
@@ -61,7 +60,6 @@ impl Heap {
                 }
             }
         }
-        self.tell_figures();
     }
 
     /// One event of a pending block is done.
@@ -69,10 +67,7 @@ impl Heap {
         self.blocks[b].waits -= 1;
         if self.blocks[b].waits == 0 {
             self.streams.pending -= 1;
-            if self.outlet.is_on() {
-                self.tell_block(EventKind::FreeCompleted, b);
-            }
-            self.complete(b);
+            self.complete(b, EventKind::FreeCompleted);
         }
     }
 
@@ -80,7 +75,7 @@ impl Heap {
     /// home.
     pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
         self.driver.synchronize()?;
-        self.ledger.stats.num_sync_all_streams += 1;
+        self.ledger.synchronized();
         let frees = self.frees;
         for stream in self.streams.indices() {
             while let Some((event, b)) = self.streams.line_mut(stream).waiting.pop_front() {

@@ -51,12 +51,11 @@ impl Heap {
         self.outlet.segment_begin(slot);
         self.unshelve(b);
         self.blocks.remove(b);
-        self.outlet.clear_block(b, bytes);
+        self.outlet.clear_block(b);
         self.segments.remove(slot);
         self.outlet.segment_end(slot, None);
-        self.ledger.stats.num_device_free += 1;
         self.ledger.segment_removed(class);
-        self.ledger.reserved_removed(class, bytes);
+        self.ledger.reserved_removed(class, bytes, 1);
         Ok(())
     }
 
@@ -101,8 +100,7 @@ impl Heap {
             segment.chunks.remove(addr);
         }
         let class = segment.class;
-        self.ledger.stats.num_device_free += chunks.len() as u64;
-        self.ledger.reserved_removed(class, to - from);
+        self.ledger.reserved_removed(class, to - from, chunks.len() as u64);
         for (_, chunk) in chunks {
             self.discard(chunk);
         }
@@ -174,9 +172,10 @@ impl Heap {
             self.ledger.segment_removed(segment.class);
         } else {
             self.blocks[prev].next = NIL;
+            self.show(prev);
         }
         self.blocks.remove(b);
-        self.outlet.clear_block(b, size);
+        self.outlet.clear_block(b);
         self.show_segment(slot);
     }
 
