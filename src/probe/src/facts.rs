@@ -1,4 +1,5 @@
-//! Facts about this machine and this process that decide what can be seen, for `doctor`: each one a plain value, or the reason why it is not known.
+//! Facts about this machine and this process that decide what can be seen, for `doctor`: each one a plain value, or the
+//! reason why it is not known.
 
 mod places;
 mod rights;
@@ -40,7 +41,8 @@ pub struct Facts {
 pub struct DeviceNode {
     /// Such as `/dev/nvidia0`.
     pub path: String,
-    /// Whether this user may read and write it. The container's device rules come on top and show only when it is opened.
+    /// Whether this user may read and write it. The container's device rules come on top and show only when it is
+    /// opened.
     pub access: Fact<()>,
 }
 

@@ -1,12 +1,17 @@
 //! What the driver and the kernel say about GPU memory, seen from outside.
 //!
 //! - [`Nvml`] samples the driver: devices, their memory, the processes on them. It never opens a CUDA context.
-//! - [`Processes`] describes processes by pid, [`PidTranslator`] finds our pid for one that a container's publisher gave.
+//! - [`Processes`] describes processes by pid, [`PidTranslator`] finds our pid for one that a container's publisher
+//!   gave.
 //! - [`host_memory`] is the host's memory, [`Facts`] are what decides how much can be seen here.
 //!
-//! The values are in one place, as plain data: [`Reading`] is a figure or the reason why there is none. Texts from outside are free of control characters.
-//! Nothing here knows a clock's time of day, a channel or a screen; every call returns within microseconds to milliseconds except [`Nvml::load`], and what is slow
-//! by nature runs on threads of its own.
+//! The values are in one place, as plain data: [`Reading`] is a figure or the reason why there is none. Texts from
+//! outside are free of control characters. Nothing here knows a clock's time of day, a channel or a screen; every call
+//! returns within microseconds to milliseconds except [`Nvml::load`], and what is slow by nature runs on threads of its
+//! own.
+
+// Lifted only where foreign functions are called: `nvml::calls` and `process::users`.
+#![deny(unsafe_code)]
 
 mod facts;
 mod host;

@@ -1,7 +1,7 @@
 //! NVML: what the driver says about every GPU.
 //!
-//! The figures of a sample come from calls that take microseconds. PCIe throughput, whose query sleeps 20 ms, is measured on a thread of
-//! its own ([`slow`]) and the latest figures are merged in, with their age.
+//! The figures of a sample come from calls that take microseconds. PCIe throughput, whose query sleeps 20 ms, is
+//! measured on a thread of its own ([`slow`]) and the latest figures are merged in, with their age.
 
 mod calls;
 mod gpu;
@@ -23,7 +23,8 @@ use crate::{NvmlSample, NvmlState, Root};
 /// More than any machine has; bounds what a broken library can make us do.
 const MAX_GPUS: u32 = 256;
 
-/// The driver's library, initialised. It is shut down when this value is dropped and the measurement then under way has ended.
+/// The driver's library, initialised. It is shut down when this value is dropped and the measurement then under way has
+/// ended.
 pub struct Nvml {
     calls: Arc<Calls>,
     root: Root,
@@ -37,11 +38,12 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Loads and initialises NVML: the file `lib`, else the file that the environment variable `GPUMEM_NVML` names, else the driver's
-    /// `libnvidia-ml.so.1` or `libnvidia-ml.so`. Takes about 14 ms with a real driver.
+    /// Loads and initialises NVML: the file `lib`, else the file that the environment variable `GPUMEM_NVML` names,
+    /// else the driver's `libnvidia-ml.so.1` or `libnvidia-ml.so`. Takes about 14 ms with a real driver.
     ///
     /// # Errors
-    /// [`NvmlState::Missing`] when there is no such library (or no such file), [`NvmlState::Failed`] when it is there and does not work.
+    /// [`NvmlState::Missing`] when there is no such library (or no such file), [`NvmlState::Failed`] when it is there
+    /// and does not work.
     pub fn load(lib: Option<&Path>) -> Result<Nvml, NvmlState> {
         let root = Root::default();
         let calls = load::load(lib, &root)?;
@@ -78,8 +80,8 @@ impl Nvml {
         }
     }
 
-    /// Waits until the slow figures have been measured once since the last sample, for programs that sample only once or twice. False when
-    /// that takes longer than `limit`.
+    /// Waits until the slow figures have been measured once since the last sample, for programs that sample only once
+    /// or twice. False when that takes longer than `limit`.
     pub fn wait_for_slow(&self, limit: Duration) -> bool {
         self.slow.as_ref().is_some_and(|slow| slow.wait(limit))
     }
@@ -114,8 +116,8 @@ impl Nvml {
         self.rows[at].read(&self.calls, device, &self.root);
     }
 
-    /// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A card that gives no
-    /// UUID is taken for the one that was here.
+    /// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
+    /// card that gives no UUID is taken for the one that was here.
     fn place(&mut self, at: usize, found: Row) {
         let known = found
             .gpu

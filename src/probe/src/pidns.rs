@@ -1,4 +1,5 @@
-//! Pids of other pid namespaces: a container's publisher says "I am pid 7 of namespace N, started at tick T"; here it has another number.
+//! Pids of other pid namespaces: a container's publisher says "I am pid 7 of namespace N, started at tick T"; here it
+//! has another number.
 //!
 //! `/proc/PID/status` lists a process's pid in each namespace (`NSpid`, since Linux 4.1), the last one its own.
 
@@ -19,8 +20,8 @@ pub struct ForeignPid {
     pub start_time: u64,
 }
 
-/// Finds our pids for foreign ones. One pass over `/proc` serves all that are asked for, and one that was not found is not looked
-/// for again for a while.
+/// Finds our pids for foreign ones. One pass over `/proc` serves all that are asked for, and one that was not found is
+/// not looked for again for a while.
 pub struct PidTranslator {
     root: Root,
     own: Option<u64>,
@@ -52,7 +53,8 @@ impl PidTranslator {
         }
     }
 
-    /// Our pid for each, in order; `None` where no process here is that one (ended, not visible, or the kernel does not tell).
+    /// Our pid for each, in order; `None` where no process here is that one (ended, not visible, or the kernel does not
+    /// tell).
     pub fn translate(&mut self, wanted: &[ForeignPid], now: Instant) -> Vec<Option<u32>> {
         if self.found.len() + self.missed.len() > MAX_KNOWN {
             self.found.clear();

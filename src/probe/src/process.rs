@@ -1,7 +1,7 @@
 //! Processes by pid: who, what, since when, how much host memory.
 //!
-//! Read from `/proc` directly: the start time in ticks, the namespace's pids and the command must be of one and the same process, and of a tree that
-//! tests can bring; no crate gives these together.
+//! Read from `/proc` directly: the start time in ticks, the namespace's pids and the command must be of one and the
+//! same process, and of a tree that tests can bring; no crate gives these together.
 
 mod command;
 mod users;
@@ -17,7 +17,8 @@ use crate::{Process, Root};
 /// Why there is nothing to say about a pid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoProcess {
-    /// No such process here: it has ended, or the pid is of another pid namespace, or `/proc` hides other users' processes.
+    /// No such process here: it has ended, or the pid is of another pid namespace, or `/proc` hides other users'
+    /// processes.
     NotHere,
     /// It is there and may not be looked at.
     NoPermission,

@@ -1,4 +1,5 @@
-//! The file system as the probe reads it: below a root, so that tests can bring their own `/proc`, and never more than asked for.
+//! The file system as the probe reads it: below a root, so that tests can bring their own `/proc`, and never more than
+//! asked for.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! Text from outside: made safe for a terminal, and bounded.
 
-/// `bytes` as text of at most `limit` characters. What could move a cursor, colour a screen or reorder a line is replaced: white
-/// space by a blank, other control and direction characters by U+FFFD.
+/// `bytes` as text of at most `limit` characters. What could move a cursor, colour a screen or reorder a line is
+/// replaced: white space by a blank, other control and direction characters by U+FFFD.
 pub(crate) fn clean(bytes: &[u8], limit: usize) -> String {
     String::from_utf8_lossy(bytes)
         .trim_matches(char::is_whitespace)

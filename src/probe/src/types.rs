@@ -141,7 +141,8 @@ pub enum NvmlState {
     Ready,
     /// No `libnvidia-ml.so.1` on this machine.
     Missing,
-    /// The library is there and fails: driver not loaded, version mismatch, no permission. Text of error and what to check.
+    /// The library is there and fails: driver not loaded, version mismatch, no permission. Text of error and what to
+    /// check.
     Failed {
         /// NVML's error.
         error: String,

@@ -1,4 +1,5 @@
-//! What a dashboard does for days must not pile anything up. In a process of its own, so that the counts are only its own.
+//! What a dashboard does for days must not pile anything up. In a process of its own, so that the counts are only its
+//! own.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

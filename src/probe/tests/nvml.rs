@@ -213,6 +213,17 @@ fn mig_devices_have_memory_and_processes_of_their_own() {
 }
 
 #[test]
+fn mig_may_be_switched_on_later() {
+    let mut stage = stage("");
+    assert!(stage.nvml.sample().gpus[0].mig.is_empty());
+    stage.fake.play("gpu0.mig=7").unwrap();
+    // A slow round may have been under way before the change: the second one cannot have been.
+    let seen = (0..3)
+        .find(|_| stage.nvml.wait_for_slow(Duration::from_secs(60)) && stage.nvml.sample().gpus[0].mig.len() == 7);
+    assert!(seen.is_some());
+}
+
+#[test]
 fn a_lost_gpu_keeps_its_row_and_last_figures() {
     let mut stage = stage("gpus=2;gpu1.used=2G;gpu1.process=10:5M:compute");
     let before = stage.nvml.sample();
@@ -283,7 +294,10 @@ fn a_gpu_is_followed_when_the_numbers_shift() {
 #[test]
 fn hostile_texts_and_ids_are_harmless() {
     let mut stage = stage(
-        "gpu0.name=\\x1b]0\\x3bx\\x07\\x9b31mcard\\xff;gpu0.uuid=GPU-\\x1b[2J;gpu0.pci=\\x1b[1mxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx;driver=1\x1b[7m",
+        "gpu0.name=\\x1b]0\\x3bx\\x07\\x9b31mcard\\xff
+         gpu0.uuid=GPU-\\x1b[2J
+         gpu0.pci=\\x1b[1mmore-than-the-thirty-two-bytes-there-are
+         driver=1\x1b[7m",
     );
     let sample = stage.nvml.sample();
     let gpu = &sample.gpus[0];

@@ -1,8 +1,10 @@
-//! The functions a program finds in the library, with the signatures of nvml.h (`nvml-wrapper-sys` is generated from it).
+//! The functions a program finds in the library, with the signatures of nvml.h (`nvml-wrapper-sys` is generated from
+//! it).
 //!
 //! A GPU's handle is its index + 1; a MIG device's is (MIG index + 1) << 16 plus its GPU's. Handles are never followed.
 //!
-//! Every pointer argument follows NVML's own contract: valid for the length said beside it, or null where NVML allows null.
+//! Every pointer argument follows NVML's own contract: valid for the length said beside it, or null where NVML allows
+//! null.
 
 mod device;
 mod mig;

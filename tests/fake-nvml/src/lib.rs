@@ -1,13 +1,14 @@
 //! A libnvidia-ml.so for tests: several GPUs, lost GPUs, failing initialisation.
 //!
 //! # Using it
-//! Have this crate as a dev-dependency: cargo then builds the shared object together with the library part, so that `cargo test -p <crate>`
-//! and `cargo test --workspace` have it on a clean clone, under any target directory, profile or `--target`.
+//! Have this crate as a dev-dependency: cargo then builds the shared object together with the library part, so that
+//! `cargo test -p <crate>` and `cargo test --workspace` have it on a clean clone, under any target directory, profile
+//! or `--target`.
 //! ```no_run
 //! # fn main() -> std::io::Result<()> {
 //! # let folder = std::path::Path::new("a temporary folder");
 //! let fake = gpumem_fake_nvml::FakeNvml::install(folder, "gpus=2")?;
-//! // Run the program under test with GPUMEM_NVML=<fake.path()>, or load it in this process. Then change the world under it:
+//! // Load `fake.path()`, or run a program with GPUMEM_NVML set to it. Then change the world under it:
 //! fake.play("gpus=2\ngpu1.state=lost")?;
 //! # Ok(())
 //! # }
@@ -15,9 +16,12 @@
 //! Every installed copy plays its own scenario, also when several are loaded in one process.
 //!
 //! # What it plays
-//! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside. It comes from
-//! - the file `<library>.scenario` beside the library, where [`FakeNvml::play`] puts it; read again whenever it changed;
-//! - else the text in the environment variable `FAKE_NVML`, which may also be one of the names `h100`, `h100x2`, `gb10`, `mig`;
+//! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside. It
+//! comes from
+//! - the file `<library>.scenario` beside the library, where [`FakeNvml::play`] puts it; read again whenever it
+//!   changed;
+//! - else the text in the environment variable `FAKE_NVML`, which may also be one of the names `h100`, `h100x2`,
+//!   `gb10`, `mig`;
 //! - else it is one idle H100.
 //!
 //! | key | value | default |
@@ -39,7 +43,8 @@
 //! | `gpuN.mig` | number of MIG devices; 0 is MIG off, the total is shared out evenly | 0 |
 //! | `process_bytes` | 24, or 32 for the process records of the first R535 drivers | 24 |
 //!
-//! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN` and says on standard error which line is wrong.
+//! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN` and says on standard error which line
+//! is wrong.
 //!
 //! An old driver, which lacks functions, is made with [`FakeNvml::remove`].
 

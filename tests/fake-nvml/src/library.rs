@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "libgpumem_fake_nvml.so";
 
-/// The shared object as built. A test's own executable lies in `<target>/<profile>/deps`, and so does every library that was built as
-/// its dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
+/// The shared object as built. A test's own executable lies in `<target>/<profile>/deps`, and so does every library
+/// that was built as its dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
 ///
 /// # Errors
 /// When neither place has it: the calling crate does not have this one as a (dev-)dependency.
@@ -36,7 +36,8 @@ pub(crate) fn scenario(library: &Path) -> PathBuf {
     name.into()
 }
 
-/// A copy of the library with a scenario of its own. (A copy, because a loader gives one and the same library to all who load the same file.)
+/// A copy of the library with a scenario of its own. (A copy, because a loader gives one and the same library to all
+/// who load the same file.)
 #[derive(Clone, Debug)]
 pub struct FakeNvml {
     library: PathBuf,
@@ -71,7 +72,8 @@ impl FakeNvml {
         std::fs::rename(&fresh, scenario(&self.library))
     }
 
-    /// Takes a function away, as in a driver that is older than it: a loader no longer finds it. To be called before the library is loaded.
+    /// Takes a function away, as in a driver that is older than it: a loader no longer finds it. To be called before
+    /// the library is loaded.
     ///
     /// The name is changed among the library's symbol names; its hash table then leads to a name that does not match.
     ///

@@ -11,7 +11,8 @@ use nvml_wrapper_sys::bindings::{nvmlReturn_enum_NVML_ERROR_UNKNOWN, nvmlReturn_
 use crate::world::World;
 use crate::{library, parse};
 
-/// What identifies one version of the scenario file. The inode is part of it: a swap within one tick of the clock is noticed.
+/// What identifies one version of the scenario file. The inode is part of it: a swap within one tick of the clock is
+/// noticed.
 type Version = (u64, u64, i64, i64);
 
 struct Cached {

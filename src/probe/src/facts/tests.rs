@@ -31,7 +31,7 @@ impl Tree {
 #[test]
 fn the_kernel_modules_version_is_found_in_either_wording() {
     for line in [
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue Jan  1 10:11:12 UTC 2026\nGCC version:  gcc 13.2.0\n",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue Jan  1 10:11:12\nGCC: 13.2.0\n",
         "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.159.04  Release Build  (a@b)\n",
     ] {
         assert_eq!(

@@ -1,12 +1,17 @@
 //! The calls into NVML, one safe function each. The only unsafe code of the NVML side.
 //!
-//! Memory safety rests on the signatures in `nvml-wrapper-sys`, which are generated from nvml.h. A function that the driver is too old to
-//! have answers `FUNCTION_NOT_FOUND`.
+//! Memory safety rests on the signatures in `nvml-wrapper-sys`, which are generated from nvml.h. A function that the
+//! driver is too old to have answers `FUNCTION_NOT_FOUND`.
+#![allow(unsafe_code)]
+
+mod lists;
 
 use std::ffi::{CStr, c_char};
 
 use nvml_wrapper_sys::bindings as nvml;
-use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlProcessInfo_t, nvmlReturn_t};
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
+
+pub(super) use lists::List;
 
 use crate::text;
 
@@ -38,21 +43,12 @@ impl Code {
 #[derive(Clone, Copy)]
 pub(super) struct Device(nvmlDevice_t);
 
-/// Which list of processes.
-#[derive(Clone, Copy)]
-pub(super) enum List {
-    Compute,
-    Graphics,
-}
-
 /// The loaded and initialised library.
 pub(super) struct Calls {
     lib: NvmlLib,
     /// 64-bit words in a process record: 3, but 4 on the first R535 drivers, which put one more field into it.
     process_words: usize,
 }
-
-type ListFn = unsafe extern "C" fn(nvmlDevice_t, *mut u32, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
 
 fn symbol<T: Copy, E>(found: &Result<T, E>) -> Result<T, Code> {
     found.as_ref().copied().map_err(|_| Code::FUNCTION_NOT_FOUND)
@@ -88,11 +84,12 @@ fn text(write: impl FnOnce(*mut c_char, u32) -> nvmlReturn_t) -> Result<String, 
 impl Calls {
     /// Loads the library and initialises it. The outer error is the loader's, the inner one NVML's with its text.
     pub(super) fn open(name: &std::ffi::OsStr) -> Result<Result<Calls, (Code, String)>, String> {
-        // SAFETY: loading runs the library's initialisers; that the driver's library may be loaded is the premise of using NVML at all.
+        // SAFETY: loading runs the library's initialisers; that the driver's library may be loaded is the premise of
+        // using NVML at all.
         let lib = unsafe { NvmlLib::new(name) }.map_err(|e| text::clean(e.to_string().as_bytes(), 300))?;
         let init = symbol(&lib.nvmlInit_v2);
         let calls = Calls {
-            process_words: process_words(&lib),
+            process_words: lists::process_words(&lib),
             lib,
         };
         // SAFETY: nvmlInit_v2 takes no arguments.
@@ -112,7 +109,8 @@ impl Calls {
             return "the driver's library lacks this function".into();
         }
         let words = symbol(&self.lib.nvmlErrorString).ok().and_then(|words| {
-            // SAFETY: takes a number; returns null or a static string of the library, which stays loaded while `self` lives.
+            // SAFETY: takes a number; returns null or a static string of the library, which stays loaded while `self`
+            // lives.
             let pointer = unsafe { words(code.0) };
             // SAFETY: as above.
             (!pointer.is_null()).then(|| text::clean(unsafe { CStr::from_ptr(pointer) }.to_bytes(), 120))
@@ -274,61 +272,13 @@ impl Calls {
     pub(super) fn gpu_instance(&self, mig: Device) -> Result<u32, Code> {
         figure(&self.lib.nvmlDeviceGetGpuInstanceId, mig)
     }
-
-    /// Fills `buffer` with process records and returns how many there are and how many words each has. The buffer grows to what is
-    /// needed; drivers without version 3 of the call (before R510) are asked for version 2, whose records are the same.
-    pub(super) fn processes(&self, device: Device, list: List, buffer: &mut Vec<u64>) -> Result<(usize, usize), Code> {
-        /// More processes than this on one GPU is a broken answer.
-        const MAX: usize = 1 << 16;
-        let f = self.list_function(list)?;
-        let mut room = (buffer.len() / self.process_words).max(32);
-        for _ in 0..4 {
-            buffer.resize(room * self.process_words, 0);
-            let mut count = room as u32;
-            // SAFETY: the handle came from this library; the buffer has room for `count` records of this driver's size, aligned to 8.
-            match check(unsafe { f(device.0, &mut count, buffer.as_mut_ptr().cast()) }) {
-                Ok(()) => return Ok(((count as usize).min(room), self.process_words)),
-                // More may start before the next try.
-                Err(Code::INSUFFICIENT_SIZE) => room = (count as usize).max(room).saturating_mul(2).min(MAX),
-                Err(code) => return Err(code),
-            }
-        }
-        Err(Code::INSUFFICIENT_SIZE)
-    }
-
-    fn list_function(&self, list: List) -> Result<ListFn, Code> {
-        let (newest, older): (_, &[u8]) = match list {
-            List::Compute => (
-                symbol(&self.lib.nvmlDeviceGetComputeRunningProcesses_v3),
-                b"nvmlDeviceGetComputeRunningProcesses_v2\0",
-            ),
-            List::Graphics => (
-                symbol(&self.lib.nvmlDeviceGetGraphicsRunningProcesses_v3),
-                b"nvmlDeviceGetGraphicsRunningProcesses_v2\0",
-            ),
-        };
-        newest.or_else(|code| {
-            // SAFETY: nvml.h gives version 2 the same signature and record.
-            unsafe { self.lib.__library.get::<ListFn>(older) }
-                .map(|f| *f)
-                .map_err(|_| code)
-        })
-    }
-}
-
-/// The first drivers of R535 gave version 3 of the process lists a larger record, without a new name; the drivers after them went back and
-/// brought the detail list instead. The functions that come and go with it tell which is which (nvitop does it so).
-fn process_words(lib: &NvmlLib) -> usize {
-    // SAFETY: the symbols are only looked for, never called.
-    let has = |name: &[u8]| unsafe { lib.__library.get::<unsafe extern "C" fn()>(name) }.is_ok();
-    let large = has(b"nvmlDeviceGetConfComputeMemSizeInfo\0") && !has(b"nvmlDeviceGetRunningProcessDetailList\0");
-    if large { 4 } else { 3 }
 }
 
 impl Drop for Calls {
     fn drop(&mut self) {
         if let Ok(shutdown) = symbol(&self.lib.nvmlShutdown) {
-            // SAFETY: takes no arguments; `self` is the last user of the library. After a failed initialisation it only returns an error.
+            // SAFETY: takes no arguments; `self` is the last user of the library. After a failed initialisation it only
+            // returns an error.
             unsafe { shutdown() };
         }
     }

@@ -1,7 +1,8 @@
 //! User names by number.
 //!
-//! `/etc/passwd` first. Users of a directory service (LDAP, SSSD) are not in it: the C library knows them, but may wait for a server, so it is asked on a
-//! thread of its own, and the number stands in until it answers.
+//! `/etc/passwd` first. Users of a directory service (LDAP, SSSD) are not in it: the C library knows them, but may wait
+//! for a server, so it is asked on a thread of its own, and the number stands in until it answers.
+#![allow(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -130,7 +131,8 @@ fn directory_name(uid: u32) -> Option<String> {
     if error != 0 || found.is_null() {
         return None;
     }
-    // SAFETY: success with a result: the entry is filled, and its name is a string within `buffer`, which is still alive.
+    // SAFETY: success with a result: the entry is filled, and its name is a string within `buffer`, which is still
+    // alive.
     let name = unsafe { std::ffi::CStr::from_ptr((*found).pw_name) };
     Some(text::clean(name.to_bytes(), NAME_LENGTH)).filter(|name| !name.is_empty())
 }

@@ -9,8 +9,8 @@ use super::{answering, code, with_gpu};
 use crate::world::{Answer, Process};
 
 /// # Safety
-/// NVML's contract: `count` is valid, and `infos` holds `*count` records (of 32 bytes where the scenario says so) or is null with a
-/// `*count` of 0.
+/// NVML's contract: `count` is valid, and `infos` holds `*count` records (of 32 bytes where the scenario says so) or is
+/// null with a `*count` of 0.
 unsafe fn list(
     device: nvmlDevice_t,
     count: *mut c_uint,
