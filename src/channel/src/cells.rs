@@ -135,24 +135,30 @@ pub(crate) struct Cell {
 pub(crate) fn read<W: Word>(cells: &[W]) -> Option<Cell> {
     let mut words = [0; STATS_CELL - 1];
     for _ in 0..seqlock::ATTEMPTS {
-        // The newer cell by its sequence number, else the other: the writer is in at most one of them.
-        let (a, b) = (cells[0].get(), cells[STATS_CELL].get());
-        let newest = if newer(b, a) { [STATS_CELL, 0] } else { [0, STATS_CELL] };
-        for start in newest {
-            match seqlock::try_read(&cells[start..start + STATS_CELL], &mut words) {
-                Some(0) | None => {}
-                Some(seq) => {
-                    return Some(Cell {
-                        stats: decode(&words),
-                        events: words[EVENTS - 1],
-                        seq,
-                    });
-                }
-            }
+        if let Some(seq) = try_read(cells, STATS_CELL, &mut words) {
+            return Some(Cell {
+                stats: decode(&words),
+                events: words[EVENTS - 1],
+                seq,
+            });
         }
         std::hint::spin_loop();
     }
     None
+}
+
+/// Copies words 1.. of the newer of two cells of `stride` words, or else of the other: the writer is in at most one of them.
+/// Returns the copy's sequence number.
+pub(crate) fn try_read<W: Word>(cells: &[W], stride: usize, out: &mut [u64]) -> Option<u64> {
+    let newest = if newer(cells[stride].get(), cells[0].get()) {
+        [stride, 0]
+    } else {
+        [0, stride]
+    };
+    // A sequence number of 0 is a cell that was never written.
+    newest
+        .into_iter()
+        .find_map(|start| seqlock::try_read(&cells[start..start + stride], out).filter(|&seq| seq != 0))
 }
 
 /// Whether a cell with sequence `a` is the better first guess than one with `b`: complete ones first, then the later.

@@ -1,6 +1,8 @@
 //! The gpumem stats channel: how a process publishes the truth about its GPU memory, and how others read it.
 mod cells;
 mod codec;
+#[cfg(test)]
+mod cut_tests;
 mod discover;
 mod error;
 mod identity;
@@ -8,6 +10,8 @@ mod layout;
 mod life;
 mod map;
 mod mirror;
+#[cfg(test)]
+mod ordering_tests;
 mod place;
 mod publisher;
 mod reader;

@@ -133,6 +133,7 @@ impl Mirror {
                 }
             }
         }
+        // The segments' words are looked at again after everything above.
         source.fence();
         Ok(())
     }

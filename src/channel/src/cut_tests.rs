@@ -1,0 +1,246 @@
+//! A writer killed between any two of its stores: every operation is cut after its first store, its second, and so on. A reader that
+//! was there before and one that comes after must both show a state that was, or say that they cannot.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell as StdCell;
+use std::os::unix::fs::FileExt;
+
+use super::word::{Word, Words};
+use crate::cells::Touched;
+use crate::layout::{Capacity, Layout};
+use crate::record::{Block, BlockState, Device, Event, EventKind, Segment};
+use crate::snapshot::Snapshot;
+use crate::stats::DeviceStats;
+use crate::writer::Writer;
+use crate::{Life, Reader};
+
+thread_local! {
+    /// Stores until the kill.
+    static LEFT: StdCell<u64> = const { StdCell::new(u64::MAX) };
+}
+
+/// A word that takes no more stores once the writer is dead.
+#[derive(Clone)]
+struct Mortal(StdCell<u64>);
+
+impl Word for Mortal {
+    fn get(&self) -> u64 {
+        self.0.get()
+    }
+    fn put(&self, value: u64) {
+        if let Some(left) = LEFT.get().checked_sub(1) {
+            LEFT.set(left);
+            self.0.set(value);
+        }
+    }
+    fn release_fence() {}
+    fn acquire_fence() {}
+}
+
+const CAPACITY: Capacity = Capacity {
+    devices: 1,
+    segments: 4,
+    blocks: 16,
+    events: 16,
+    strings: 4,
+};
+const SEGMENT: Segment = Segment {
+    addr: 1 << 30,
+    size: 4096,
+    mapped: 4096,
+    device: 0,
+    pool: crate::PoolId::SMALL,
+    kind: crate::SegmentKind::Plain,
+    stream: 0,
+    chunk: 0,
+    time: 0,
+    tag: crate::StringId(0),
+};
+
+fn block(offset: u64, size: u64, state: BlockState) -> Block {
+    let requested = if state == BlockState::Allocated { size - 8 } else { 0 };
+    Block {
+        addr: SEGMENT.addr + offset,
+        size,
+        requested,
+        state,
+        ..Block::default()
+    }
+}
+
+fn figures(blocks: u64) -> DeviceStats {
+    let mut stats = DeviceStats::default();
+    stats.small.allocation.add(blocks);
+    stats.small.allocated_bytes.add(blocks * 512);
+    stats
+}
+
+/// The operations that are cut, each with the event that announces it.
+const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 4] = [
+    |w| {
+        // A segment appears.
+        w.event(&Event {
+            kind: EventKind::SegmentAlloc,
+            ..Event::default()
+        });
+        w.segment_begin(0);
+        w.block(0, &block(0, 4096, BlockState::Free), None);
+        w.segment_end(0, Some((&SEGMENT, Some(0))));
+    },
+    |w| {
+        // A request splits a block.
+        w.event(&Event {
+            kind: EventKind::Alloc,
+            ..Event::default()
+        });
+        w.segment_begin(0);
+        w.block(0, &block(0, 512, BlockState::Allocated), Some(1));
+        w.block(1, &block(512, 3584, BlockState::Free), None);
+        w.segment_end(0, Some((&SEGMENT, Some(0))));
+        w.stats(0, &figures(1), Touched::ALL);
+    },
+    |w| {
+        // A request takes a block as it is.
+        w.event(&Event {
+            kind: EventKind::Alloc,
+            ..Event::default()
+        });
+        w.block(1, &block(512, 3584, BlockState::Allocated), None);
+        w.stats(0, &figures(2), Touched::SMALL);
+    },
+    |w| {
+        // A free joins two blocks.
+        w.event(&Event {
+            kind: EventKind::Free,
+            ..Event::default()
+        });
+        w.segment_begin(0);
+        w.block(0, &block(0, 4096, BlockState::Free), None);
+        w.clear_block(1);
+        w.segment_end(0, Some((&SEGMENT, Some(0))));
+        w.stats(0, &figures(0), Touched::ALL);
+    },
+];
+
+fn fresh() -> Writer<Vec<Mortal>> {
+    let layout = Layout::new(CAPACITY);
+    let mut words = vec![Mortal(StdCell::new(0)); layout.len];
+    for (word, value) in words.iter_mut().zip(layout.header()) {
+        word.0.set(value);
+    }
+    let boot = crate::identity::pack(&crate::identity::of_this_process(None, "").unwrap());
+    for (word, value) in words[crate::layout::IDENTITY..].iter_mut().zip(boot) {
+        word.0.set(value);
+    }
+    let mut writer = Writer::new(words, layout);
+    LEFT.set(u64::MAX);
+    writer.device(
+        0,
+        &Device {
+            total: 1 << 20,
+            ..Device::default()
+        },
+    );
+    writer.stats(0, &figures(0), Touched::ALL);
+    writer
+}
+
+fn write(writer: &Writer<Vec<Mortal>>, file: &std::fs::File) {
+    let bytes: Vec<u8> = writer
+        .memory()
+        .words()
+        .iter()
+        .flat_map(|w| w.0.get().to_le_bytes())
+        .collect();
+    file.write_all_at(&bytes, 0).unwrap();
+}
+
+/// What a map may look like: the blocks of some moment, without their times.
+fn shape(snapshot: &Snapshot) -> Option<Vec<Block>> {
+    let map = snapshot.devices[0].segments.first()?;
+    map.complete.then(|| map.blocks.to_vec())
+}
+
+#[test]
+fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("1-1-0.gpumem");
+    for cut in 0..OPERATIONS.len() {
+        let mut stores = 0;
+        loop {
+            let mut writer = fresh();
+            for operation in &OPERATIONS[..cut] {
+                operation(&mut writer);
+            }
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&path)
+                .unwrap();
+            write(&writer, &file);
+            crate::life::hold(&file).unwrap();
+            let mut witness = Reader::open(&path).unwrap();
+            let before = witness.refresh().unwrap();
+            let seen = before.event_count;
+
+            LEFT.set(stores);
+            OPERATIONS[cut](&mut writer);
+            let finished = LEFT.get() > 0;
+            LEFT.set(u64::MAX);
+            write(&writer, &file);
+
+            // Stopped, not yet dead: what was, or what is; never a mixture, and the figures always.
+            let stopped = witness.refresh().unwrap();
+            assert!(
+                [expected(cut), expected(cut + 1)].contains(&shape(&stopped)),
+                "{cut}: {stores}"
+            );
+            assert!(stopped.devices[0].stats.is_some());
+            drop(file);
+
+            // Dead: both readers agree, the black box is complete or says that it is not, and the last event names the operation.
+            let mut late = Reader::open(&path).unwrap();
+            for reader in [&mut witness, &mut late] {
+                let dead = reader.refresh().unwrap();
+                assert_eq!(dead.life, Life::Died);
+                assert_eq!(dead.malformed_segments, 0);
+                let stats = dead.devices[0].stats.unwrap();
+                assert_eq!(
+                    stats.small.allocated_bytes.current,
+                    stats.small.allocation.current * 512,
+                    "{cut}: {stores}"
+                );
+                if let Some(shape) = shape(&dead) {
+                    assert!(
+                        [expected(cut), expected(cut + 1)].contains(&Some(shape)),
+                        "{cut}: {stores}"
+                    );
+                } else if shape(&before).is_some() {
+                    assert_eq!(
+                        dead.event_count,
+                        seen + 1,
+                        "something was interrupted, and its event names it"
+                    );
+                }
+            }
+            if finished {
+                break;
+            }
+            stores += 1;
+        }
+        assert!(stores > 20, "the operation was cut in {stores} places");
+    }
+}
+
+/// The blocks after the first `n` operations.
+fn expected(n: usize) -> Option<Vec<Block>> {
+    use BlockState::{Allocated, Free};
+    Some(match n {
+        0 => return None,
+        1 | 4 => vec![block(0, 4096, Free)],
+        2 => vec![block(0, 512, Allocated), block(512, 3584, Free)],
+        _ => vec![block(0, 512, Allocated), block(512, 3584, Allocated)],
+    })
+}
