@@ -1,7 +1,7 @@
 //! What takes long to get, on a thread of its own: PCIe throughput, two queries of 21 ms a GPU of which 0.5 to 0.9 ms
 //! are processor time (H100, driver 580), and whether MIG is on.
 //!
-//! It measures when a sample asked for it, and seldom enough to stay below a thousandth of a core: a paused dashboard
+//! It measures when a sample asked for it, and so seldom that it takes about a thousandth of a core: a paused dashboard
 //! leaves the driver alone.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::{Reading, text};
 
 /// Shortest time from the start of one round to the start of the next, and the least multiple of a round's length that
 /// it is.
-const PACE: Duration = Duration::from_secs(2);
+const PACE: Duration = Duration::from_secs(3);
 const PACE_ROUNDS: u32 = 25;
 
 /// What was measured on one GPU.
