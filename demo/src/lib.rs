@@ -4,7 +4,32 @@
 //! through [`protocol`], and looks at it through its channel.
 #![deny(unsafe_code)]
 
+mod args;
+mod bytes;
+mod control;
+mod error;
+mod fragmentation;
+mod gpu;
+mod kernels;
+mod lab;
 mod list;
+mod model;
+mod output;
+mod pattern;
+mod process;
 pub mod protocol;
+mod run;
+mod scale;
+mod stamp;
+mod train;
 
+pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
+pub use bytes::{MIB, format_bytes, parse_bytes};
+pub use control::End;
+pub use error::{DemoError, Ended, exit_code};
+pub use gpu::GpuError;
 pub use list::{Demo, list};
+pub use pattern::{Checked, pattern};
+pub use process::TieError;
+pub use run::{main, run};
+pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget};

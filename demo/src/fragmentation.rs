@@ -1,0 +1,269 @@
+//! `demo fragmentation`: memory that is free and of no use, and three ways to make it useful.
+//!
+//! The allocator gets exactly the memory that the eight blocks take, as on a card that is full, in virtual segments, and
+//! does not give its cache back by itself (it would, by default, and the failure would not be seen). So the request fails
+//! for one reason: no hole is large enough and nothing new may be taken.
+
+use crate::args::Fix;
+use crate::bytes::format_bytes;
+use crate::error::DemoError;
+use crate::lab::{Block, Lab, Request};
+use crate::pattern::Checked;
+use crate::protocol::{Choice, Outcome, Step};
+use crate::run::{Stage, Stop};
+use crate::scale::Sizes;
+
+const STEPS: u64 = 6;
+
+/// What is held on the way: the blocks, in the order of their allocation, with `None` where one was freed.
+type Blocks = Vec<Option<Block>>;
+
+pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
+    let sizes = Sizes::for_budget(stage.lab.budget());
+    let mut checked = Checked::default();
+    stage.begin(STEPS)?;
+
+    let mut blocks = fill(stage, &sizes)?;
+    stage.advance()?;
+    free_every_other(stage, &mut blocks, &sizes)?;
+    stage.advance()?;
+    let failed_before = request_fails(stage, &sizes)?;
+    let fix = stage.choose_fix()?;
+    let workspace = match fix {
+        Fix::Release => release(stage, &sizes)?,
+        Fix::Remap => remap(stage, &sizes)?,
+        Fix::Workspace => workspace(stage, &mut blocks, &sizes)?,
+    };
+    stage.advance()?;
+    let large = request_again(stage, &sizes, workspace, fix)?;
+    stage.advance()?;
+    verify(stage, &blocks, large.as_ref(), &mut checked)?;
+    stage.advance()?;
+
+    let succeeded_after = large.is_some();
+    drop((blocks, large));
+    Ok(Outcome {
+        failed_before: Some(failed_before),
+        succeeded_after: Some(succeeded_after),
+        fix: Some(fix.name().to_owned()),
+        patterns_verified: Some(checked.intact()),
+        words_checked: checked.words,
+        steps_done: stage.steps_done,
+        reserved_at_end: stage.strike()?,
+    })
+}
+
+fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
+    let mut blocks = Blocks::new();
+    for (i, bytes) in sizes.blocks.into_iter().enumerate() {
+        let _scope = gpumem_alloc::scope(if i % 2 == 0 { "kept" } else { "temporary" });
+        blocks.push(Some(stage.lab.block(bytes)?));
+    }
+    stage.done(Step {
+        id: "fill".into(),
+        title: format!("Allocate eight blocks: {} in all", format_bytes(sizes.total())),
+        detail: format!(
+            "{}. They take the whole budget of the allocator, and each is filled with a pattern of its own.",
+            sizes.blocks.map(format_bytes).join(", ")
+        ),
+        ..Step::default()
+    })?;
+    Ok(blocks)
+}
+
+fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Result<(), Stop> {
+    for freed in blocks.iter_mut().skip(1).step_by(2) {
+        *freed = None;
+    }
+    let holes: Vec<String> = sizes.freed().map(format_bytes).collect();
+    stage.done(Step {
+        id: "free-every-other".into(),
+        title: format!("Free every other block: {} come free", format_bytes(sizes.freed().sum())),
+        detail: format!(
+            "The holes are {}. nvidia-smi shows no change: the memory is in the allocator's cache, still taken from the \
+             driver, and cut up by the blocks that stay.",
+            holes.join(", ")
+        ),
+        ..Step::default()
+    })?;
+    Ok(())
+}
+
+fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<bool, Stop> {
+    let _scope = gpumem_alloc::scope("large request");
+    let outcome = stage.lab.request(sizes.request)?;
+    let largest = sizes.freed().max().unwrap_or_default();
+    let (title, oom) = match outcome {
+        Request::Failed(oom) => ("fails", Some(oom)),
+        Request::Served(_) => ("succeeds, which this demo did not expect", None),
+    };
+    let failed = oom.is_some();
+    let choices = Fix::ALL
+        .map(|fix| Choice {
+            name: fix.name().into(),
+            title: describe(fix).into(),
+        })
+        .to_vec();
+    stage.done(Step {
+        id: "request-fails".into(),
+        title: format!("Ask for {}: it {title}", format_bytes(sizes.request)),
+        detail: format!(
+            "{} are free, but the largest hole is {}, and the budget allows nothing new from the driver. This allocator \
+             was told not to give its cache back by itself.",
+            format_bytes(sizes.freed().sum()),
+            format_bytes(largest)
+        ),
+        oom,
+        choices,
+        ..Step::default()
+    })?;
+    Ok(failed)
+}
+
+fn describe(fix: Fix) -> &'static str {
+    match fix {
+        Fix::Release => "give the cache back to the driver and ask again; needs whole free chunks or segments",
+        Fix::Remap => "join the holes by remapping; no copy, needs virtual segments",
+        Fix::Workspace => "start over, allocate a workspace first and reuse it; needs temporaries that take turns",
+    }
+}
+
+fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
+    let (released, time) = stage.lab.timed(Lab::release)?;
+    stage.done(Step {
+        id: "fix-release".into(),
+        title: format!("Release the cache: {} go back to the driver", format_bytes(released)),
+        detail: format!(
+            "It took {time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
+             room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
+             physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
+             segments that are wholly free can go back; and every later request pays the driver again.",
+            format_bytes(sizes.request),
+        ),
+        ..Step::default()
+    })?;
+    Ok(None)
+}
+
+fn remap(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
+    let (joined, time) = stage.lab.timed(|lab| lab.join_holes(sizes.request))?;
+    stage.done(Step {
+        id: "fix-remap".into(),
+        title: format!("Join the holes by remapping: {} in one piece", format_bytes(joined.contiguous)),
+        detail: format!(
+            "It took {time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
+             went back to the driver, and the live blocks kept their addresses and contents. It needs virtual segments, \
+             holes of whole chunks, and a moment in which no queued GPU work uses the holes.",
+            joined.chunks_moved,
+            format_bytes(joined.bytes_moved),
+        ),
+        ..Step::default()
+    })?;
+    Ok(None)
+}
+
+/// The same program written otherwise: the temporaries take turns in a workspace as large as the largest need.
+fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Result<Option<Block>, Stop> {
+    blocks.clear();
+    stage.lab.release()?;
+    let mut workspace = {
+        let _scope = gpumem_alloc::scope("workspace");
+        stage.lab.block(sizes.request)?
+    };
+    let temporaries = &mut sizes.freed();
+    for bytes in sizes.kept() {
+        {
+            let _scope = gpumem_alloc::scope("kept");
+            blocks.push(Some(stage.lab.block(bytes)?));
+        }
+        if let Some(temporary) = temporaries.next() {
+            stage.lab.lend(&mut workspace, temporary, temporary)?;
+        }
+    }
+    stage.done(Step {
+        id: "fix-workspace".into(),
+        title: format!("Start over with a workspace of {} allocated first", format_bytes(sizes.request)),
+        detail: format!(
+            "All blocks were freed. Then came the workspace, and beside it the four blocks that stay. The four temporaries \
+             took their turns inside the workspace instead of leaving holes: {} instead of {} are held now. This needs a \
+             change of the program, and temporaries that do not have to live at the same time.",
+            format_bytes(sizes.request + sizes.kept().sum::<u64>()),
+            format_bytes(sizes.total()),
+        ),
+        ..Step::default()
+    })?;
+    Ok(Some(workspace))
+}
+
+fn request_again(
+    stage: &mut Stage<'_>,
+    sizes: &Sizes,
+    workspace: Option<Block>,
+    fix: Fix,
+) -> Result<Option<Block>, Stop> {
+    let _scope = gpumem_alloc::scope("large request");
+    let request = match workspace {
+        Some(mut workspace) => {
+            stage.lab.stamp(&mut workspace)?;
+            Request::Served(workspace)
+        }
+        None => stage.lab.request(sizes.request)?,
+    };
+    let (title, detail, oom, large) = match request {
+        Request::Served(block) if fix == Fix::Workspace => (
+            "it is in the workspace already",
+            "It needed no allocation at all.",
+            None,
+            Some(block),
+        ),
+        Request::Served(block) => (
+            "it succeeds",
+            "The same request, with the same blocks alive.",
+            None,
+            Some(block),
+        ),
+        Request::Failed(oom) => ("it fails again", "The fix did not help.", Some(oom), None),
+    };
+    stage.done(Step {
+        id: "request-again".into(),
+        title: format!("Ask for {} again: {title}", format_bytes(sizes.request)),
+        detail: format!("{detail} The large block is filled with a pattern of its own."),
+        oom,
+        ..Step::default()
+    })?;
+    Ok(large)
+}
+
+fn verify(
+    stage: &mut Stage<'_>,
+    blocks: &Blocks,
+    large: Option<&Block>,
+    checked: &mut Checked,
+) -> Result<(), DemoError> {
+    let mut now = Checked::default();
+    for block in blocks.iter().flatten().chain(large) {
+        now = now.and(stage.lab.check(block)?);
+    }
+    *checked = checked.and(now);
+    let finding = match now.first {
+        None => "Every one is what was written: no block lost its memory to another.".to_owned(),
+        Some(first) => format!(
+            "{} are not what was written, the first at word {first} of its block: memory was lost or shared.",
+            now.mismatches
+        ),
+    };
+    stage.done(Step {
+        id: "verify".into(),
+        title: format!(
+            "Check the patterns: {}",
+            if now.intact() { "all intact" } else { "DAMAGED" }
+        ),
+        detail: format!(
+            "{} words of 8 bytes were compared {}. {finding}",
+            now.words,
+            stage.lab.checker()
+        ),
+        verified: Some(now.intact()),
+        ..Step::default()
+    })
+}

@@ -1,0 +1,156 @@
+//! The kernels on a CUDA device: the one module of this crate that speaks to the driver.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, DriverError, result, sys};
+
+use crate::kernels::{CHECK, FILL, Kernel, WORK};
+use crate::pattern::Checked;
+
+/// Threads of a block, and blocks of a grid: enough to fill any card; the kernels stride over the rest.
+const BLOCK: u32 = 256;
+const GRID: u32 = 2048;
+
+/// The kernels, loaded into a device's primary context. Work runs on the legacy default stream, in order.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    context: Arc<CudaContext>,
+    fill: sys::CUfunction,
+    check: sys::CUfunction,
+    work: sys::CUfunction,
+    modules: Vec<sys::CUmodule>,
+    /// Two words of pinned host memory that the check kernel reports into: no device memory beside the allocator's.
+    report: *mut u64,
+}
+
+/// A kernel call that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} on the GPU failed: {source}")]
+pub struct GpuError {
+    doing: &'static str,
+    source: DriverError,
+}
+
+fn while_doing(doing: &'static str) -> impl FnOnce(DriverError) -> GpuError {
+    move |source| GpuError { doing, source }
+}
+
+impl Gpu {
+    /// Loads the kernels into a device's context.
+    pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Gpu, GpuError> {
+        let mut gpu = Gpu {
+            context: Arc::clone(context),
+            fill: std::ptr::null_mut(),
+            check: std::ptr::null_mut(),
+            work: std::ptr::null_mut(),
+            modules: Vec::new(),
+            report: std::ptr::null_mut(),
+        };
+        gpu.fill = gpu.load(FILL)?;
+        gpu.check = gpu.load(CHECK)?;
+        gpu.work = gpu.load(WORK)?;
+        // SAFETY: the context is current on this thread (`load` bound it); the memory is written before it is read.
+        let report = unsafe { result::malloc_host(2 * size_of::<u64>(), 0) };
+        gpu.report = report.map_err(while_doing("allocating pinned memory"))?.cast();
+        Ok(gpu)
+    }
+
+    fn load(&mut self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
+        let text = |s: &str| CString::new(s).map_err(|_| DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE));
+        let mut load = || {
+            self.context.bind_to_thread()?;
+            let ptx = text(kernel.ptx)?;
+            // SAFETY: the image is a NUL-terminated string that outlives the call, as the driver wants PTX.
+            let module = unsafe { result::module::load_data(ptx.as_ptr().cast()) }?;
+            self.modules.push(module);
+            // SAFETY: the module was loaded just now and lives until `drop`.
+            unsafe { result::module::get_function(module, text(kernel.entry)?) }
+        };
+        load().map_err(while_doing("loading a kernel"))
+    }
+
+    /// Waits for all work, and says whether any of it failed.
+    pub(crate) fn synchronize(&self) -> Result<(), GpuError> {
+        self.context
+            .synchronize()
+            .map_err(while_doing("waiting for the kernels"))
+    }
+
+    /// Queues writing the pattern of `seed` over `bytes` at `address`.
+    ///
+    /// `address` must be device memory of at least `bytes`, held by the caller until the work is done. An address that
+    /// is not mapped is an error of a later call, not undefined behaviour of this process: the GPU faults by itself.
+    pub(crate) fn fill(&self, address: u64, bytes: u64, seed: u64) -> Result<(), GpuError> {
+        let (mut words, mut count, mut seed) = (address, bytes / 8, seed);
+        let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed)];
+        self.launch(self.fill, &mut args)
+            .map_err(while_doing("filling a block"))
+    }
+
+    /// Compares `bytes` at `address` with the pattern of `seed`, and waits for the answer.
+    pub(crate) fn check(&self, address: u64, bytes: u64, seed: u64) -> Result<Checked, GpuError> {
+        // SAFETY: `report` is two words of pinned memory of this object; no kernel that uses it is queued, since every
+        // call waits for its own below.
+        unsafe {
+            self.report.write_volatile(0);
+            self.report.add(1).write_volatile(u64::MAX);
+        }
+        let (mut words, mut count, mut seed, mut report) = (address, bytes / 8, seed, self.report as u64);
+        let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed), arg(&mut report)];
+        self.launch(self.check, &mut args)
+            .map_err(while_doing("checking a block"))?;
+        self.synchronize()?;
+        // SAFETY: as above; the kernel that wrote the words has ended.
+        let (mismatches, first) = unsafe { (self.report.read_volatile(), self.report.add(1).read_volatile()) };
+        Ok(Checked {
+            words: count,
+            mismatches,
+            first: (mismatches != 0).then_some(first),
+        })
+    }
+
+    /// Queues a layer's work: `out` of `out_bytes` from `input` of `in_bytes`, `rounds` multiply-adds a float.
+    pub(crate) fn work(&self, out: (u64, u64), input: (u64, u64), rounds: u32) -> Result<(), GpuError> {
+        let (mut out, mut out_count) = (out.0, out.1 / 4);
+        let (mut input, mut in_count, mut rounds) = (input.0, input.1 / 4, rounds);
+        let mut args = [
+            arg(&mut out),
+            arg(&mut out_count),
+            arg(&mut input),
+            arg(&mut in_count),
+            arg(&mut rounds),
+        ];
+        self.launch(self.work, &mut args)
+            .map_err(while_doing("computing a layer"))
+    }
+
+    fn launch(&self, function: sys::CUfunction, args: &mut [*mut c_void]) -> Result<(), DriverError> {
+        self.context.bind_to_thread()?;
+        // SAFETY: `function` belongs to a module of this object; `args` points to as many values, of the widths, as the
+        // kernel's parameter list has, and the driver copies them before it returns.
+        unsafe { result::launch_kernel(function, (GRID, 1, 1), (BLOCK, 1, 1), 0, std::ptr::null_mut(), args) }
+    }
+}
+
+fn arg<T>(value: &mut T) -> *mut c_void {
+    std::ptr::from_mut(value).cast()
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // A context that is broken or gone has freed all of this already; there is no one to tell.
+        if self.synchronize().is_err() {
+            return;
+        }
+        for module in self.modules.drain(..) {
+            // SAFETY: the module was loaded by this object, once, and no kernel of it runs any more.
+            let _ = unsafe { result::module::unload(module) };
+        }
+        if !self.report.is_null() {
+            // SAFETY: the pointer came from `malloc_host` of this object, once.
+            let _ = unsafe { result::free_host(self.report.cast()) };
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The committed PTX of `kernels/`, embedded.
+
+/// One kernel: its PTX and its entry's name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    /// PTX 8.0 for compute_70.
+    pub(crate) ptx: &'static str,
+    /// Name of the entry.
+    pub(crate) entry: &'static str,
+}
+
+/// Writes a pattern.
+pub(crate) const FILL: Kernel = Kernel {
+    ptx: include_str!("../../kernels/fill.ptx"),
+    entry: "gpumem_fill",
+};
+/// Compares with a pattern.
+pub(crate) const CHECK: Kernel = Kernel {
+    ptx: include_str!("../../kernels/check.ptx"),
+    entry: "gpumem_check",
+};
+/// Computes on floats as a layer would.
+pub(crate) const WORK: Kernel = Kernel {
+    ptx: include_str!("../../kernels/work.ptx"),
+    entry: "gpumem_work",
+};
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels")
+    }
+
+    fn fnv1a(parts: &[Vec<u8>]) -> u64 {
+        let bytes = parts.iter().flatten();
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, b| {
+            (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
+        })
+    }
+
+    fn files(extension: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path());
+        let mut found: Vec<_> = entries
+            .filter(|p| p.extension().is_some_and(|e| e == extension))
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Older drivers refuse newer PTX, and newer targets refuse older cards.
+    #[test]
+    fn ptx_runs_from_volta_and_r525_on() {
+        for kernel in [FILL, CHECK, WORK] {
+            assert!(
+                kernel.ptx.contains(&format!(".visible .entry {}(", kernel.entry)),
+                "{}",
+                kernel.entry
+            );
+            assert!(kernel.ptx.lines().any(|l| l == ".version 8.0"), "{}", kernel.entry);
+            assert!(kernel.ptx.lines().any(|l| l == ".target sm_70"), "{}", kernel.entry);
+        }
+    }
+
+    /// A source or PTX changed without `kernels/build.py` no longer matches the lock that it writes.
+    #[test]
+    fn ptx_belongs_to_its_source() {
+        let headers: Vec<_> = files("cuh").iter().map(|p| std::fs::read(p).unwrap()).collect();
+        let mut expected = BTreeMap::new();
+        for source in files("cu") {
+            let mut parts = vec![std::fs::read(&source).unwrap()];
+            parts.extend(headers.iter().cloned());
+            let ptx = std::fs::read(source.with_extension("ptx")).unwrap();
+            let name = source.file_stem().unwrap().to_str().unwrap().to_owned();
+            expected.insert(name, format!("{:016x} {:016x}", fnv1a(&parts), fnv1a(&[ptx])));
+        }
+        let lock = std::fs::read_to_string(folder().join("kernels.lock")).unwrap();
+        let locked: BTreeMap<_, _> = lock
+            .lines()
+            .map(|l| l.split_once(' ').unwrap())
+            .map(|(n, h)| (n.to_owned(), h.to_owned()))
+            .collect();
+        assert_eq!(locked, expected, "run kernels/build.py after a change of a kernel");
+        assert_eq!(files("ptx").len(), expected.len(), "every PTX file has a source");
+        assert_eq!(expected.len(), 3, "every kernel is embedded above and checked here");
+    }
+}

@@ -1,0 +1,296 @@
+//! A device with an allocator on it, and memory whose contents can be told apart.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, Options, Publish, SegmentMode, Stream};
+use gpumem_channel::{BlockState, DeviceKind, Reader};
+
+use crate::args::{DemoArgs, DeviceChoice};
+use crate::error::DemoError;
+use crate::gpu::Gpu;
+use crate::pattern::Checked;
+use crate::protocol::{OutOfMemory, Phase, Stats};
+use crate::scale::{self, Sizes};
+use crate::stamp;
+
+/// What a demo's allocator is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Virtual segments, room for exactly the eight blocks, and no release of the cache by itself.
+    Full,
+    /// What a training program has: plain segments within the whole budget.
+    Training,
+}
+
+/// A device with an allocator on it.
+pub(crate) struct Lab {
+    device: Device,
+    allocator: Allocator,
+    gpu: Option<Gpu>,
+    reader: Option<RefCell<Reader>>,
+    budget: u64,
+}
+
+/// A block filled with a pattern of its own.
+pub(crate) struct Block {
+    buffer: Buffer<u64>,
+    seed: u64,
+}
+
+/// How a request ended.
+pub(crate) enum Request {
+    /// It got a block, which is filled with its pattern.
+    Served(Block),
+    /// It did not fit.
+    Failed(OutOfMemory),
+}
+
+/// Floats that layers compute on.
+pub(crate) type Tensor = Buffer<f32>;
+
+/// What was wanted, or that memory was too short for it.
+pub(crate) enum Want<T> {
+    Got(T),
+    Short,
+}
+
+fn while_doing(doing: &'static str) -> impl FnOnce(Error) -> DemoError {
+    move |source| DemoError::Allocator { doing, source }
+}
+
+impl Lab {
+    pub(crate) fn open(args: &DemoArgs, kind: Kind) -> Result<Lab, DemoError> {
+        let device = match args.device {
+            DeviceChoice::Sim => device::sim(SimConfig::default()),
+            DeviceChoice::Auto => open_cuda(0)?,
+            DeviceChoice::Cuda(ordinal) => open_cuda(ordinal)?,
+        };
+        // Before the budget: the kernels take a little of the memory that is counted.
+        let gpu = device.cuda_context().map(Gpu::new).transpose()?;
+        let memory = device
+            .memory()
+            .map_err(|e| while_doing("asking for free memory")(e.into()))?;
+        let budget = scale::budget(args.budget, memory.free)?;
+        let publish = Options {
+            dir: args.channel_dir.clone(),
+            job: format!("demo {}", args.demo),
+            ..Options::default()
+        };
+        let config = Config {
+            publish: Publish::On(publish),
+            ..Config::default()
+        };
+        let config = match kind {
+            Kind::Full => Config {
+                budget: Some(Sizes::for_budget(budget).total()),
+                segments: SegmentMode::Virtual,
+                release_on_oom: false,
+                ..config
+            },
+            Kind::Training => Config {
+                budget: Some(budget),
+                ..config
+            },
+        };
+        let allocator = Allocator::new(device.clone(), config).map_err(while_doing("setting up the allocator"))?;
+        // A channel that cannot be read back only costs the figure that comes from it.
+        let reader = allocator
+            .channel()
+            .ok()
+            .and_then(|path| Reader::open(&path).ok())
+            .map(RefCell::new);
+        Ok(Lab {
+            device,
+            allocator,
+            gpu,
+            reader,
+            budget,
+        })
+    }
+
+    /// Bytes the demo will not exceed.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    pub(crate) fn device_name(&self) -> String {
+        self.device.info().name.clone()
+    }
+
+    pub(crate) fn simulated(&self) -> bool {
+        self.device.info().kind == DeviceKind::Simulated
+    }
+
+    /// Path of the channel, if there is one.
+    pub(crate) fn channel(&self) -> Option<String> {
+        self.allocator.channel().ok().map(|path| path.display().to_string())
+    }
+
+    /// A block of `bytes`, filled with its pattern. Its seed is its address and size, so no two live blocks share one.
+    pub(crate) fn block(&self, bytes: u64) -> Result<Block, DemoError> {
+        match self.request(bytes)? {
+            Request::Served(block) => Ok(block),
+            Request::Failed(oom) => Err(DemoError::OutOfMemory(oom.report)),
+        }
+    }
+
+    /// Asks for a block of `bytes`, which may not fit.
+    pub(crate) fn request(&self, bytes: u64) -> Result<Request, DemoError> {
+        match self.allocator.alloc::<u64>((bytes / 8) as usize, Stream::DEFAULT) {
+            Ok(buffer) => {
+                let seed = buffer.device_ptr() ^ bytes.rotate_left(40);
+                let mut block = Block { buffer, seed };
+                self.stamp(&mut block)?;
+                Ok(Request::Served(block))
+            }
+            Err(Error::OutOfMemory(report)) => Ok(Request::Failed(OutOfMemory {
+                requested: report.requested,
+                free_total: report.total_free,
+                largest_free: report.largest_free,
+                reserved: report.reserved,
+                allocated: report.allocated,
+                report: report.to_string(),
+            })),
+            Err(error) => Err(while_doing("allocating a block")(error)),
+        }
+    }
+
+    /// Fills a block with its pattern.
+    pub(crate) fn stamp(&self, block: &mut Block) -> Result<(), DemoError> {
+        self.lend(block, block.buffer.bytes(), block.seed)
+    }
+
+    /// Lets a temporary of `bytes` use the front of a block: fills that with a pattern of its own. (The simulated device
+    /// fills the whole block.)
+    pub(crate) fn lend(&self, block: &mut Block, bytes: u64, seed: u64) -> Result<(), DemoError> {
+        match &self.gpu {
+            Some(gpu) => Ok(gpu.fill(block.buffer.device_ptr(), bytes, seed)?),
+            None => stamp::write(&mut block.buffer, seed).map_err(while_doing("filling a block")),
+        }
+    }
+
+    /// Compares a block with its pattern.
+    pub(crate) fn check(&self, block: &Block) -> Result<Checked, DemoError> {
+        match &self.gpu {
+            Some(gpu) => Ok(gpu.check(block.buffer.device_ptr(), block.buffer.bytes(), block.seed)?),
+            None => stamp::check(&block.buffer, block.seed).map_err(while_doing("checking a block")),
+        }
+    }
+
+    /// Who compares, for people.
+    pub(crate) fn checker(&self) -> &'static str {
+        if self.gpu.is_some() {
+            "by a kernel on the GPU"
+        } else {
+            "in the simulated memory"
+        }
+    }
+
+    /// A tensor of `bytes`, if memory allows it now.
+    pub(crate) fn want(&self, bytes: u64) -> Result<Want<Tensor>, DemoError> {
+        match self.allocator.alloc::<f32>((bytes / 4) as usize, Stream::DEFAULT) {
+            Ok(tensor) => Ok(Want::Got(tensor)),
+            Err(Error::OutOfMemory(_)) => Ok(Want::Short),
+            Err(error) => Err(while_doing("allocating a tensor")(error)),
+        }
+    }
+
+    /// A tensor of `bytes`.
+    pub(crate) fn tensor(&self, bytes: u64) -> Result<Tensor, DemoError> {
+        let tensor = self.allocator.alloc::<f32>((bytes / 4) as usize, Stream::DEFAULT);
+        tensor.map_err(while_doing("allocating the model's weights"))
+    }
+
+    /// Computes `out` from `input`, or from nothing, as a layer would. On the simulated device nothing computes.
+    pub(crate) fn compute(&self, out: &Tensor, input: Option<&Tensor>, rounds: u32) -> Result<(), DemoError> {
+        let Some(gpu) = &self.gpu else { return Ok(()) };
+        let range = |tensor: &Tensor| (tensor.device_ptr(), tensor.bytes());
+        Ok(gpu.work(range(out), input.map_or((0, 0), range), rounds)?)
+    }
+
+    /// Waits for the device.
+    pub(crate) fn synchronize(&self) -> Result<(), DemoError> {
+        Ok(self.gpu.as_ref().map_or(Ok(()), Gpu::synchronize)?)
+    }
+
+    /// Gives all unused memory back to the driver; the bytes that came free.
+    pub(crate) fn release(&self) -> Result<u64, DemoError> {
+        self.allocator
+            .release_cached()
+            .map_err(while_doing("releasing the cache"))
+    }
+
+    pub(crate) fn join_holes(&self, bytes: u64) -> Result<JoinReport, DemoError> {
+        self.allocator
+            .join_holes(bytes, Stream::DEFAULT)
+            .map_err(while_doing("joining the holes"))
+    }
+
+    /// Marks the timeline.
+    pub(crate) fn mark(&self, name: &str) {
+        self.allocator.mark(name);
+    }
+
+    /// Does something and says how long that took: as measured, or on the simulated device as modelled.
+    pub(crate) fn timed<T>(&self, doing: impl FnOnce(&Lab) -> Result<T, DemoError>) -> Result<(T, String), DemoError> {
+        let modelled = || self.device.as_sim().map(|sim| sim.modelled_ns());
+        let (began, model) = (Instant::now(), modelled());
+        let done = doing(self)?;
+        let time = match modelled().zip(model) {
+            Some((after, before)) => format!("about {:.1} ms on a real device", (after - before) as f64 / 1e6),
+            None => format!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3),
+        };
+        Ok((done, time))
+    }
+
+    /// The figures at the end of a phase.
+    pub(crate) fn phase(&self, name: &str) -> Phase {
+        let all = self.allocator.stats().all();
+        Phase {
+            name: name.to_owned(),
+            allocated: all.allocated_bytes.current,
+            reserved: all.reserved_bytes.current,
+        }
+    }
+
+    /// The figures now.
+    pub(crate) fn stats(&self) -> Stats {
+        let device = self.allocator.stats();
+        let all = device.all();
+        let free_total = all.reserved_bytes.current.saturating_sub(all.active_bytes.current);
+        let largest_free = self.largest_free();
+        let one_minus = |part: u64, whole: u64| (whole != 0).then(|| 1.0 - part as f64 / whole as f64);
+        Stats {
+            requested: all.requested_bytes.current,
+            allocated: all.allocated_bytes.current,
+            active: all.active_bytes.current,
+            reserved: all.reserved_bytes.current,
+            cached: device.cached_bytes(),
+            peak_allocated: all.allocated_bytes.peak,
+            peak_reserved: all.reserved_bytes.peak,
+            largest_free,
+            free_total,
+            external_fragmentation: largest_free.and_then(|largest| one_minus(largest, free_total)),
+            internal_fragmentation: one_minus(all.requested_bytes.current, all.allocated_bytes.current),
+            driver_free: self.device.memory().ok().map(|memory| memory.free),
+            segments: all.segment.current,
+            blocks: all.allocation.current,
+            ooms: device.num_ooms,
+            retries: device.num_alloc_retries,
+        }
+    }
+
+    /// The largest free block, as whoever reads the channel sees it.
+    fn largest_free(&self) -> Option<u64> {
+        let snapshot = self.reader.as_ref()?.borrow_mut().refresh().ok()?;
+        let device = snapshot.devices.first().filter(|_| snapshot.untracked_blocks == 0)?;
+        let free = device.blocks().filter(|block| block.state == BlockState::Free);
+        Some(free.map(|block| block.size).max().unwrap_or(0))
+    }
+}
+
+fn open_cuda(ordinal: u32) -> Result<Device, DemoError> {
+    device::cuda(ordinal).map_err(|error| DemoError::NoDevice(error.to_string()))
+}

@@ -1,0 +1,216 @@
+//! Runs a demo: opens the device, ties the pieces together, frees everything.
+
+use std::io::{BufRead, BufReader, Write};
+use std::time::{Duration, Instant};
+
+use crate::args::{DemoArgs, Fix};
+use crate::control::{Control, End, Heard, Signals};
+use crate::error::{DemoError, Ended, exit_code};
+use crate::lab::{Kind, Lab};
+use crate::output::Output;
+use crate::process::die_with_parent;
+use crate::protocol::{Body, Command, Outcome, Start, Step};
+use crate::{fragmentation, train};
+
+/// Why a demo's body is left early. Everything it holds is freed on the way out.
+pub(crate) enum Stop {
+    /// Told to end.
+    End(End),
+    /// Something failed.
+    Error(DemoError),
+}
+
+impl<E: Into<DemoError>> From<E> for Stop {
+    fn from(error: E) -> Stop {
+        Stop::Error(error.into())
+    }
+}
+
+/// A demo on its stage: where it runs, whom it talks to, whom it listens to.
+pub(crate) struct Stage<'a> {
+    pub(crate) lab: Lab,
+    pub(crate) args: &'a DemoArgs,
+    pub(crate) output: Output<'a>,
+    pub(crate) control: &'a Control,
+    pub(crate) steps_done: u64,
+    steps: u64,
+}
+
+impl Stage<'_> {
+    /// Says the first line. `steps` is the number of steps, 0 for no end.
+    pub(crate) fn begin(&mut self, steps: u64) -> Result<(), DemoError> {
+        self.steps = steps;
+        let start = Start {
+            pid: std::process::id(),
+            channel: self.lab.channel(),
+            device: self.lab.device_name(),
+            simulated: self.lab.simulated(),
+            budget: self.lab.budget(),
+            steps,
+        };
+        self.output.say(Body::Start(start))
+    }
+
+    /// Says that a step has been done; its number, the number of steps and the figures are filled in here.
+    pub(crate) fn done(&mut self, step: Step) -> Result<(), DemoError> {
+        self.steps_done += 1;
+        let step = Step {
+            step: self.steps_done,
+            steps: self.steps,
+            stats: self.lab.stats(),
+            ..step
+        };
+        self.output.say(Body::Step(Box::new(step)))
+    }
+
+    /// Waits until the next step is due: for `next` when steered, else for the pace.
+    pub(crate) fn advance(&mut self) -> Result<(), Stop> {
+        if !self.args.steer {
+            return self.rest(self.args.pace.unwrap_or_default());
+        }
+        loop {
+            match self.control.wait() {
+                Heard::Command(Command::Next) => return Ok(()),
+                heard => self.answer(heard, "say next")?,
+            }
+        }
+    }
+
+    /// Like [`Stage::advance`], where a fix can be chosen.
+    pub(crate) fn choose_fix(&mut self) -> Result<Fix, Stop> {
+        if !self.args.steer {
+            self.advance()?;
+            return Ok(self.args.fix);
+        }
+        loop {
+            match self.control.wait() {
+                Heard::Command(Command::Next) => return Ok(self.args.fix),
+                Heard::Command(Command::Fix(name)) => match name.parse() {
+                    Ok(fix) => return Ok(fix),
+                    Err(message) => self.output.say(Body::Notice { message })?,
+                },
+                heard => self.answer(heard, "say fix NAME or next")?,
+            }
+        }
+    }
+
+    /// Does nothing for a while, listening.
+    pub(crate) fn rest(&mut self, time: Duration) -> Result<(), Stop> {
+        let deadline = Instant::now() + time;
+        while let Some(heard) = self.control.wait_until(deadline) {
+            self.answer(heard, "this runs by itself; say quit to end it")?;
+        }
+        Ok(())
+    }
+
+    /// What to do with what cannot be done now.
+    fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
+        let message = match heard {
+            Heard::End(end) => return Err(Stop::End(end)),
+            Heard::Garbage(error) => error.to_string(),
+            Heard::Command(command) => format!("\"{command}\" means nothing at this point: {instead}"),
+        };
+        Ok(self.output.say(Body::Notice { message })?)
+    }
+
+    /// Gives all cached memory back; what is then still reserved was leaked.
+    pub(crate) fn strike(&mut self) -> Result<u64, DemoError> {
+        self.lab.release()?;
+        Ok(self.lab.stats().reserved)
+    }
+}
+
+/// Runs `args.demo`, writes its lines to `out`, and takes commands from `input` when `args.steer` is set.
+///
+/// Touches no signal and no process setting: [`main`] does.
+///
+/// # Errors
+/// See [`DemoError`]; in JSON an error is also the last line. All memory is free when this returns.
+pub fn run(args: &DemoArgs, out: &mut dyn Write, input: Option<Box<dyn BufRead + Send>>) -> Result<Ended, DemoError> {
+    let (control, _signals) = Control::new(input.filter(|_| args.steer));
+    run_with(args, out, &control)
+}
+
+fn run_with(args: &DemoArgs, out: &mut dyn Write, control: &Control) -> Result<Ended, DemoError> {
+    let ended = perform(args, out, control);
+    if let (true, Err(error)) = (args.json, &ended) {
+        let body = Body::Error {
+            message: error.to_string(),
+            exit_code: error.exit_code(),
+        };
+        // Output that cannot be written is the error already reported.
+        let _ = Output::new(out, &args.demo, true).say(body);
+    }
+    ended
+}
+
+fn perform(args: &DemoArgs, out: &mut dyn Write, control: &Control) -> Result<Ended, DemoError> {
+    let (kind, play): (_, fn(&mut Stage<'_>) -> _) = match args.demo.as_str() {
+        "fragmentation" => (Kind::Full, fragmentation::play),
+        "train" => (Kind::Training, train::play),
+        other => return Err(DemoError::UnknownDemo(other.to_owned())),
+    };
+    let output = Output::new(out, &args.demo, args.json);
+    let lab = Lab::open(args, kind)?;
+    let mut stage = Stage {
+        lab,
+        args,
+        output,
+        control,
+        steps_done: 0,
+        steps: 0,
+    };
+    let result: Result<Outcome, Stop> = play(&mut stage);
+    match result {
+        Ok(outcome) => {
+            stage.output.say(Body::Result {
+                result: outcome.clone(),
+            })?;
+            Ok(Ended::Done(outcome))
+        }
+        Err(Stop::End(end)) => Ok(Ended::Early(end)),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+/// Runs a demo as this process's whole purpose: on stdin, stdout and stderr, ended by signals, and by the death of its
+/// parent when steered. Returns the exit code ([`exit_code`]).
+pub fn main(args: &DemoArgs) -> u8 {
+    let ended = run_process(args);
+    match &ended {
+        Err(DemoError::OutputClosed) => {}
+        Err(error) => eprintln!("gpumem demo: {error}"),
+        Ok(_) => {}
+    }
+    exit_code(&ended)
+}
+
+fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
+    if args.steer {
+        die_with_parent(args.parent)?;
+    }
+    let input: Option<Box<dyn BufRead + Send>> = if args.steer {
+        Some(Box::new(BufReader::new(std::io::stdin())))
+    } else {
+        None
+    };
+    let (control, signals) = Control::new(input);
+    listen_to_signals(signals).map_err(DemoError::Output)?;
+    run_with(args, &mut std::io::stdout().lock(), &control)
+}
+
+/// Turns SIGTERM, SIGINT and SIGHUP into the end of the demo, so that it frees its memory and closes its channel. A
+/// second one kills at once, should the first find the demo stuck in the driver.
+fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut heard = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for (count, signal) in heard.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(128 + signal);
+            }
+            signals.send(signal);
+        }
+    })?;
+    Ok(())
+}

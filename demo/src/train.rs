@@ -1,0 +1,221 @@
+//! `demo train`: a synthetic training loop whose phases show as a sawtooth.
+//!
+//! Forward allocates a layer's activations and keeps them; backward frees them in reverse while gradients appear; the
+//! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
+//! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
+
+use std::time::Duration;
+
+use crate::args::TRAIN_PACE;
+use crate::bytes::format_bytes;
+use crate::error::DemoError;
+use crate::lab::{Tensor, Want};
+use crate::model::{Model, objection};
+use crate::protocol::{Outcome, Phase, Step};
+use crate::run::{Stage, Stop};
+
+/// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
+const ROUNDS: u32 = 2048;
+
+/// What stays from step to step, a tensor a layer each.
+struct State {
+    weights: Vec<Tensor>,
+    /// Allocated by the first step's optimizer, as real ones are.
+    moments: Vec<[Tensor; 2]>,
+}
+
+/// How far a step came.
+enum Trained {
+    Whole,
+    /// Memory was short; everything of the step is freed again.
+    Short,
+}
+
+pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
+    let args = stage.args;
+    if let Some((argument, reason)) = objection(stage.lab.budget(), args.layers, args.batch) {
+        return Err(DemoError::Argument { argument, reason }.into());
+    }
+    let model = Model::new(stage.lab.budget(), args.layers, args.batch, args.seed);
+    stage.begin(args.steps)?;
+    let mut state = State {
+        weights: weights(stage, &model)?,
+        moments: Vec::new(),
+    };
+    while args.steps == 0 || stage.steps_done < args.steps {
+        step(stage, &model, &mut state)?;
+    }
+    drop(state);
+    Ok(Outcome {
+        steps_done: stage.steps_done,
+        reserved_at_end: stage.strike()?,
+        ..Outcome::default()
+    })
+}
+
+fn weights(stage: &mut Stage<'_>, model: &Model) -> Result<Vec<Tensor>, Stop> {
+    let _scope = gpumem_alloc::scope("weights");
+    let mut weights = Vec::new();
+    for bytes in &model.weights {
+        let tensor = stage.lab.tensor(*bytes)?;
+        stage.lab.compute(&tensor, None, 1)?;
+        weights.push(tensor);
+    }
+    Ok(weights)
+}
+
+/// One step; with half the batch if memory is too short for a whole one, which its line then says.
+fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), Stop> {
+    let number = stage.steps_done + 1;
+    stage.lab.mark("step");
+    let mut batch = model.batch(number);
+    let mut phases = Vec::new();
+    let mut note = "";
+    if let Trained::Short = train(stage, model, state, batch, &mut phases)? {
+        stage.lab.release()?;
+        batch = batch.div_ceil(2);
+        phases.clear();
+        note = " Memory was too short for the whole batch, so the cache was released and half of it was taken.";
+        if let Trained::Short = train(stage, model, state, batch, &mut phases)? {
+            let reason = "the budget is too small even for half a batch: ask for more with --budget".to_owned();
+            return Err(DemoError::Argument {
+                argument: "--budget",
+                reason,
+            }
+            .into());
+        }
+    }
+    let peak = phases.iter().map(|p| p.allocated).max().unwrap_or(0);
+    let rest = phases.last().map_or(0, |p| p.allocated);
+    stage.done(Step {
+        id: "step".into(),
+        title: format!("Training step {number}: {batch} samples"),
+        detail: format!(
+            "Up to {} in use, {} between steps.{note}",
+            format_bytes(peak),
+            format_bytes(rest)
+        ),
+        phases,
+        ..Step::default()
+    })?;
+    Ok(())
+}
+
+fn train(
+    stage: &mut Stage<'_>,
+    model: &Model,
+    state: &mut State,
+    batch: u64,
+    phases: &mut Vec<Phase>,
+) -> Result<Trained, Stop> {
+    let Want::Got(activations) = forward(stage, model, state, batch)? else {
+        return Ok(Trained::Short);
+    };
+    phases.push(stage.lab.phase("forward"));
+    let Want::Got(gradients) = backward(stage, model, state, activations, batch)? else {
+        return Ok(Trained::Short);
+    };
+    phases.push(stage.lab.phase("backward"));
+    let Want::Got(()) = optimizer(stage, model, state, gradients)? else {
+        return Ok(Trained::Short);
+    };
+    phases.push(stage.lab.phase("optimizer"));
+    stage.lab.synchronize()?;
+    Ok(Trained::Whole)
+}
+
+/// Unwraps what was got, or leaves the function with [`Want::Short`].
+macro_rules! got {
+    ($want:expr) => {
+        match $want {
+            Want::Got(value) => value,
+            Want::Short => return Ok(Want::Short),
+        }
+    };
+}
+
+fn forward(stage: &mut Stage<'_>, model: &Model, state: &State, batch: u64) -> Result<Want<Vec<Tensor>>, Stop> {
+    stage.lab.mark("forward");
+    let mut activations: Vec<Tensor> = Vec::new();
+    for (layer, weights) in state.weights.iter().enumerate() {
+        let activation = {
+            let _scope = gpumem_alloc::scope("activations");
+            got!(stage.lab.want(model.activation(layer, batch))?)
+        };
+        let scratch = {
+            let _scope = gpumem_alloc::scope("scratch");
+            got!(stage.lab.want(model.scratch(batch))?)
+        };
+        stage.lab.compute(&scratch, Some(weights), 1)?;
+        stage.lab.compute(&activation, activations.last(), ROUNDS)?;
+        activations.push(activation);
+        pace(stage, 40, model)?;
+    }
+    Ok(Want::Got(activations))
+}
+
+fn backward(
+    stage: &mut Stage<'_>,
+    model: &Model,
+    state: &State,
+    mut activations: Vec<Tensor>,
+    batch: u64,
+) -> Result<Want<Vec<Tensor>>, Stop> {
+    stage.lab.mark("backward");
+    let mut gradients = Vec::new();
+    for weights in state.weights.iter().rev() {
+        let gradient = {
+            let _scope = gpumem_alloc::scope("gradients");
+            got!(stage.lab.want(weights.bytes())?)
+        };
+        let scratch = {
+            let _scope = gpumem_alloc::scope("scratch");
+            got!(stage.lab.want(model.scratch(batch))?)
+        };
+        // The layer's activations are needed for its gradient and for nothing after it.
+        let activation = activations.pop();
+        stage.lab.compute(&scratch, activation.as_ref(), ROUNDS)?;
+        stage.lab.compute(&gradient, Some(&scratch), 1)?;
+        gradients.push(gradient);
+        drop(activation);
+        pace(stage, 45, model)?;
+    }
+    gradients.reverse();
+    Ok(Want::Got(gradients))
+}
+
+fn optimizer(
+    stage: &mut Stage<'_>,
+    model: &Model,
+    state: &mut State,
+    gradients: Vec<Tensor>,
+) -> Result<Want<()>, Stop> {
+    stage.lab.mark("optimizer");
+    for (layer, gradient) in gradients.into_iter().enumerate() {
+        let Some(weights) = state.weights.get(layer) else { break };
+        if state.moments.len() == layer {
+            let _scope = gpumem_alloc::scope("optimizer");
+            let pair = [
+                got!(stage.lab.want(weights.bytes())?),
+                got!(stage.lab.want(weights.bytes())?),
+            ];
+            state.moments.push(pair);
+        }
+        for moment in state.moments.get(layer).into_iter().flatten() {
+            stage.lab.compute(moment, Some(&gradient), 1)?;
+        }
+        stage.lab.compute(weights, Some(&gradient), 1)?;
+        drop(gradient);
+        pace(stage, 15, model)?;
+    }
+    Ok(Want::Got(()))
+}
+
+/// Rests after one layer of a phase that takes `percent` of a step's time.
+fn pace(stage: &mut Stage<'_>, percent: u32, model: &Model) -> Result<(), Stop> {
+    let whole = stage.args.pace.unwrap_or(TRAIN_PACE);
+    let layers = u32::try_from(model.weights.len()).unwrap_or(u32::MAX).max(1);
+    stage.rest(Duration::from_nanos(
+        whole.as_nanos() as u64 / 100 * u64::from(percent) / u64::from(layers),
+    ))
+}

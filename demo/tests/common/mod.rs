@@ -1,0 +1,100 @@
+//! What the tests of whole demos share.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
+
+use std::io::{BufRead, Cursor};
+use std::time::Duration;
+
+use gpumem_demo::protocol::{Body, Line, Outcome, Start, Step};
+use gpumem_demo::{DemoArgs, DemoError, DeviceChoice, Ended, MIN_BUDGET, run};
+
+/// A run on the simulated device, as JSON, as fast as it goes, with the smallest budget: simulated memory is compared
+/// byte by byte.
+pub fn args(demo: &str) -> DemoArgs {
+    DemoArgs {
+        demo: demo.to_owned(),
+        device: DeviceChoice::Sim,
+        json: true,
+        budget: Some(MIN_BUDGET),
+        pace: Some(Duration::ZERO),
+        ..DemoArgs::default()
+    }
+}
+
+/// What a run said and how it ended.
+pub struct Ran {
+    pub lines: Vec<Body>,
+    pub ended: Result<Ended, DemoError>,
+}
+
+impl Ran {
+    pub fn start(&self) -> &Start {
+        match &self.lines[0] {
+            Body::Start(start) => start,
+            other => panic!("the first line is {other:?}"),
+        }
+    }
+
+    pub fn steps(&self) -> Vec<&Step> {
+        self.lines
+            .iter()
+            .filter_map(|l| if let Body::Step(s) = l { Some(&**s) } else { None })
+            .collect()
+    }
+
+    pub fn step(&self, id: &str) -> &Step {
+        self.steps()
+            .into_iter()
+            .find(|s| s.id == id)
+            .unwrap_or_else(|| panic!("no step {id}"))
+    }
+
+    pub fn notices(&self) -> Vec<&str> {
+        self.lines
+            .iter()
+            .filter_map(|l| {
+                if let Body::Notice { message } = l {
+                    Some(&**message)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    pub fn outcome(&self) -> &Outcome {
+        match self.lines.last() {
+            Some(Body::Result { result }) => result,
+            other => panic!("the last line is {other:?}"),
+        }
+    }
+}
+
+/// Runs and reads back every line.
+pub fn play(args: &DemoArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
+    let mut out = Vec::new();
+    let channels = tempfile::tempdir_in("/dev/shm").unwrap();
+    let args = &DemoArgs {
+        channel_dir: Some(channels.path().join("channels")),
+        ..args.clone()
+    };
+    let ended = run(args, &mut out, input);
+    let lines = String::from_utf8(out)
+        .unwrap()
+        .lines()
+        .map(|l| Line::parse(l).unwrap())
+        .collect::<Vec<_>>();
+    assert!(lines.iter().all(|l| l.demo == args.demo));
+    Ran {
+        lines: lines.into_iter().map(|l| l.body).collect(),
+        ended,
+    }
+}
+
+/// Runs steered by these lines.
+pub fn steered(args: &DemoArgs, input: &str) -> Ran {
+    let args = DemoArgs {
+        steer: true,
+        ..args.clone()
+    };
+    play(&args, Some(Box::new(Cursor::new(input.to_owned()))))
+}

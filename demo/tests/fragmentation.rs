@@ -1,0 +1,260 @@
+//! `demo fragmentation` from end to end on the simulated device.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{args, play, steered};
+use gpumem_demo::{BudgetError, DemoArgs, DemoError, End, Ended, Fix, MIB, MIN_BUDGET, Sizes, exit_code};
+
+fn fixed_by(fix: Fix) -> DemoArgs {
+    DemoArgs {
+        fix,
+        ..args("fragmentation")
+    }
+}
+
+#[test]
+fn every_fix_makes_the_request_succeed_that_failed_before() {
+    for fix in Fix::ALL {
+        let ran = play(&fixed_by(fix), None);
+        let outcome = ran.outcome();
+        assert_eq!(outcome.failed_before, Some(true), "{fix:?}");
+        assert_eq!(outcome.succeeded_after, Some(true), "{fix:?}");
+        assert_eq!(outcome.fix.as_deref(), Some(fix.name()));
+        assert_eq!(outcome.patterns_verified, Some(true), "{fix:?}");
+        assert!(outcome.words_checked > 0);
+        assert_eq!(outcome.reserved_at_end, 0, "{fix:?} left memory behind");
+        assert_eq!(exit_code(&ran.ended), 0);
+        let ids: Vec<_> = ran.steps().iter().map(|s| s.id.as_str()).collect();
+        let fix_id = format!("fix-{}", fix.name());
+        assert_eq!(
+            ids,
+            [
+                "fill",
+                "free-every-other",
+                "request-fails",
+                &fix_id,
+                "request-again",
+                "verify"
+            ]
+        );
+        assert!(
+            ran.steps()
+                .iter()
+                .enumerate()
+                .all(|(i, s)| s.step == i as u64 + 1 && s.steps == 6)
+        );
+    }
+}
+
+/// The figures of every step are what its text says.
+#[test]
+fn the_figures_tell_the_story() {
+    let ran = play(&args("fragmentation"), None);
+    let sizes = Sizes::for_budget(MIN_BUDGET);
+    let freed: u64 = sizes.freed().sum();
+
+    let fill = &ran.step("fill").stats;
+    assert_eq!(
+        (fill.allocated, fill.reserved, fill.cached),
+        (sizes.total(), sizes.total(), 0)
+    );
+    assert_eq!(fill.external_fragmentation, None);
+
+    let holes = &ran.step("free-every-other").stats;
+    assert_eq!(
+        (holes.reserved, holes.cached, holes.free_total),
+        (sizes.total(), freed, freed)
+    );
+    let largest = sizes.freed().max().unwrap();
+    assert_eq!(holes.largest_free, Some(largest));
+    let fragmentation = 1.0 - largest as f64 / holes.free_total as f64;
+    assert!((holes.external_fragmentation.unwrap() - fragmentation).abs() < 1e-9);
+
+    let fails = ran.step("request-fails");
+    let oom = fails.oom.as_ref().unwrap();
+    assert_eq!(
+        (oom.requested, oom.largest_free, oom.free_total),
+        (sizes.request, largest, freed)
+    );
+    assert_eq!(fails.stats.ooms, holes.ooms + 1);
+    assert_eq!(fails.stats.reserved, holes.reserved, "a failed request changes nothing");
+    assert_eq!(
+        fails.choices.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(),
+        Fix::ALL.map(Fix::name)
+    );
+
+    let joined = &ran.step("fix-remap").stats;
+    assert!(joined.largest_free >= Some(sizes.request), "the holes were joined");
+    assert_eq!(
+        (joined.reserved, joined.allocated),
+        (holes.reserved, holes.allocated),
+        "nothing was taken or given"
+    );
+
+    let again = &ran.step("request-again").stats;
+    assert_eq!(again.allocated, holes.allocated + sizes.request);
+    assert_eq!(again.peak_reserved, sizes.total(), "the budget was kept");
+}
+
+#[test]
+fn releasing_gives_the_holes_back_and_a_workspace_avoids_them() {
+    // Blocks from 10 MiB have chunks of their own, so that holes have no edges in common with live blocks.
+    let budget = 832 * MIB;
+    let sizes = Sizes::for_budget(budget);
+    let kept: u64 = sizes.kept().sum();
+    let args = DemoArgs {
+        budget: Some(budget),
+        ..args("fragmentation")
+    };
+    // They quit before the last step: comparing so much simulated memory takes seconds.
+    let released = steered(&args, "next\nnext\nfix release\nnext\nquit\n");
+    assert_eq!(released.step("fix-release").stats.reserved, kept);
+    assert_eq!(released.step("request-again").stats.reserved, kept + sizes.request);
+    let workspace = steered(&args, "next\nnext\nfix workspace\nnext\nquit\n");
+    let end = &workspace.step("request-again").stats;
+    assert_eq!(
+        (end.reserved, end.free_total),
+        (kept + sizes.request, 0),
+        "no hole is left behind"
+    );
+}
+
+#[test]
+fn every_fix_works_at_crooked_budgets_too() {
+    for budget in [170 * MIB + 12345, 260 * MIB] {
+        for fix in Fix::ALL {
+            let ran = play(
+                &DemoArgs {
+                    budget: Some(budget),
+                    ..fixed_by(fix)
+                },
+                None,
+            );
+            assert!(ran.outcome().as_promised(), "{fix:?} at {budget}: {:?}", ran.outcome());
+            assert_eq!(ran.start().budget, budget);
+            assert!(ran.steps().iter().all(|s| s.stats.peak_reserved <= budget));
+        }
+    }
+}
+
+#[test]
+fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
+    for budget in [1, MIN_BUDGET - 1, 1 << 40, u64::MAX] {
+        let ran = play(
+            &DemoArgs {
+                budget: Some(budget),
+                ..args("fragmentation")
+            },
+            None,
+        );
+        assert!(matches!(
+            &ran.ended,
+            Err(DemoError::Budget(
+                BudgetError::TooSmall { .. } | BudgetError::TooLarge { .. }
+            ))
+        ));
+        assert_eq!(exit_code(&ran.ended), 2);
+        let [gpumem_demo::protocol::Body::Error { message, exit_code: 2 }] = ran.lines.as_slice() else {
+            panic!("{:?}", ran.lines);
+        };
+        assert!(message.starts_with("a budget of "), "{message}");
+    }
+}
+
+#[test]
+fn unknown_demos_are_refused() {
+    let ran = play(&args("fragmentatoin"), None);
+    assert!(matches!(&ran.ended, Err(DemoError::UnknownDemo(name)) if name == "fragmentatoin"));
+    assert_eq!(exit_code(&ran.ended), 2);
+}
+
+#[test]
+fn steered_it_takes_a_step_for_every_next_and_the_fix_that_was_chosen() {
+    let ran = steered(&args("fragmentation"), "next\nnext\nfix workspace\nnext\nnext\nnext\n");
+    assert_eq!(ran.outcome().fix.as_deref(), Some("workspace"));
+    assert!(ran.outcome().as_promised());
+    assert!(ran.notices().is_empty());
+}
+
+#[test]
+fn what_is_not_understood_is_answered_and_changes_nothing() {
+    let input = "what?\nfix remap\nnext\nnext\nfix duct-tape\nnext\nnext\nnext\nnext\n";
+    let ran = steered(&args("fragmentation"), input);
+    let notices = ran.notices();
+    assert_eq!(notices.len(), 3, "{notices:?}");
+    assert!(
+        notices[0].contains("unknown command") && notices[0].contains("next"),
+        "{notices:?}"
+    );
+    assert!(
+        notices[1].contains("fix remap") && notices[1].contains("nothing at this point"),
+        "{notices:?}"
+    );
+    assert!(
+        notices[2].contains("duct-tape") && notices[2].contains("workspace"),
+        "{notices:?}"
+    );
+    assert!(ran.outcome().as_promised());
+    assert_eq!(ran.outcome().fix.as_deref(), Some("remap"), "next takes the default");
+}
+
+#[test]
+fn it_ends_at_once_when_its_parent_is_gone_or_says_quit() {
+    let gone = steered(&args("fragmentation"), "next\n");
+    assert_eq!(gone.steps().len(), 2);
+    assert_eq!(gone.ended.as_ref().ok(), Some(&Ended::Early(End::ParentGone)));
+    let quit = steered(&args("fragmentation"), "next\nquit\nnext\nnext\nnext\nnext\n");
+    assert_eq!(quit.steps().len(), 2);
+    assert_eq!(quit.ended.as_ref().ok(), Some(&Ended::Early(End::Quit)));
+    assert_eq!((exit_code(&gone.ended), exit_code(&quit.ended)), (0, 0));
+}
+
+/// A reader that takes one line and goes.
+struct Gone(usize);
+
+impl std::io::Write for Gone {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Ok(bytes.len())
+            }
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn closed_output_ends_it_quietly() {
+    let ended = gpumem_demo::run(&args("fragmentation"), &mut Gone(2), None);
+    assert!(matches!(ended, Err(DemoError::OutputClosed)));
+    assert_eq!(exit_code(&ended), 0);
+}
+
+#[test]
+fn text_says_simulated_and_how_it_ended() {
+    let mut out = Vec::new();
+    let channels = tempfile::tempdir_in("/dev/shm").unwrap();
+    let text_args = DemoArgs {
+        json: false,
+        channel_dir: Some(channels.path().join("channels")),
+        ..args("fragmentation")
+    };
+    let ended = gpumem_demo::run(&text_args, &mut out, None);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(exit_code(&ended), 0);
+    assert!(text.starts_with("SIMULATED "), "{text}");
+    assert!(text.contains("out of GPU memory: 32.0 MiB requested"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.ends_with("succeeded after it; every pattern was intact; all memory was given back"),
+        "{text}"
+    );
+    // Not the second line, which holds a path.
+    assert!(text.lines().skip(2).all(|l| l.chars().count() <= 100), "{text}");
+}

@@ -1,0 +1,153 @@
+//! `demo train` on the simulated device.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::io::{BufReader, PipeWriter, Write};
+use std::time::{Duration, Instant};
+
+use common::{args, play, steered};
+use gpumem_demo::{DemoArgs, DemoError, End, Ended, MIB, exit_code};
+
+fn train(steps: u64) -> DemoArgs {
+    DemoArgs { steps, ..args("train") }
+}
+
+#[test]
+fn allocated_rises_in_forward_and_falls_in_backward() {
+    let ran = play(&train(20), None);
+    let steps = ran.steps();
+    assert_eq!(steps.len(), 20);
+    let mut before = 0;
+    for step in &steps {
+        let [forward, backward, optimizer] = step.phases.as_slice() else {
+            panic!("{:?}", step.phases)
+        };
+        let names = [&forward.name, &backward.name, &optimizer.name];
+        assert_eq!(names, ["forward", "backward", "optimizer"]);
+        assert!(forward.allocated > before, "{step:?}");
+        assert!(backward.allocated < forward.allocated, "{step:?}");
+        if step.step > 1 {
+            assert!(
+                optimizer.allocated < backward.allocated,
+                "gradients are freed: {step:?}"
+            );
+            assert_eq!(
+                optimizer.allocated, before,
+                "only weights and optimizer states stay: {step:?}"
+            );
+        }
+        before = optimizer.allocated;
+    }
+    assert_eq!(ran.outcome().reserved_at_end, 0);
+    assert_eq!(ran.outcome().steps_done, 20);
+    assert_eq!(exit_code(&ran.ended), 0);
+}
+
+#[test]
+fn varying_batches_fragment_the_cache() {
+    let ran = play(&train(30), None);
+    let worst = ran
+        .steps()
+        .iter()
+        .filter_map(|s| s.stats.external_fragmentation)
+        .fold(0.0, f64::max);
+    assert!(worst > 0.1, "external fragmentation stayed at {worst}");
+    assert!(ran.steps().iter().all(|s| s.stats.peak_reserved <= ran.start().budget));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let figures = |seed| {
+        let ran = play(&DemoArgs { seed, ..train(10) }, None);
+        ran.steps()
+            .iter()
+            .map(|s| (s.title.clone(), s.stats.allocated, s.stats.reserved))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(figures(7), figures(7));
+    assert_ne!(figures(7), figures(8));
+}
+
+#[test]
+fn dimensions_that_make_no_model_are_refused() {
+    for (layers, batch) in [(0, 32), (100_000, 32), (12, 0), (12, u32::MAX)] {
+        let ran = play(
+            &DemoArgs {
+                layers,
+                batch,
+                ..train(1)
+            },
+            None,
+        );
+        assert!(
+            matches!(&ran.ended, Err(DemoError::Argument { .. })),
+            "{layers} x {batch}"
+        );
+        assert_eq!(exit_code(&ran.ended), 2);
+    }
+}
+
+#[test]
+fn every_shape_of_model_trains_within_its_budget() {
+    for (layers, batch, budget) in [(1, 1, 256), (512, 65536, 256), (3, 7, 1024), (48, 128, 4096)] {
+        let ran = play(
+            &DemoArgs {
+                layers,
+                batch,
+                budget: Some(budget * MIB),
+                ..train(8)
+            },
+            None,
+        );
+        assert!(
+            ran.outcome().as_promised(),
+            "{layers} x {batch} in {budget} MiB: {:?}",
+            ran.ended
+        );
+        assert!(ran.steps().iter().all(|s| s.stats.peak_reserved <= budget * MIB));
+    }
+}
+
+/// Holds the demo's stdin open while it runs, as a dashboard does.
+fn held_open() -> (Box<BufReader<std::io::PipeReader>>, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (Box::new(BufReader::new(reader)), writer)
+}
+
+#[test]
+fn it_runs_until_its_parent_is_gone_even_in_the_middle_of_a_step() {
+    let (input, mut parent) = held_open();
+    // One step would take an hour: only listening in the middle of it can end it.
+    let args = DemoArgs {
+        steer: true,
+        pace: Some(Duration::from_secs(3600)),
+        ..train(0)
+    };
+    let began = Instant::now();
+    let demo = std::thread::spawn(move || play(&args, Some(input)));
+    parent.write_all(b"next\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(parent);
+    let ran = demo.join().unwrap();
+    assert_eq!(ran.ended.as_ref().ok(), Some(&Ended::Early(End::ParentGone)));
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!(
+        ran.notices().len(),
+        1,
+        "next means nothing to it, and it says so: {:?}",
+        ran.notices()
+    );
+}
+
+#[test]
+fn quit_ends_it() {
+    let ran = steered(
+        &DemoArgs {
+            pace: Some(Duration::from_secs(3600)),
+            ..train(0)
+        },
+        "quit\n",
+    );
+    assert_eq!(ran.ended.as_ref().ok(), Some(&Ended::Early(End::Quit)));
+}
