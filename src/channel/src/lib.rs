@@ -1,10 +1,65 @@
 //! The gpumem stats channel: how a process publishes the truth about its GPU memory, and how others read it.
+//!
+//! This page is the protocol's one specification; the modules named here hold the details of their part.
+//!
+//! # Who uses it
+//! A program that owns GPU memory has a [`Publisher`] inside its allocator (`gpumem-alloc`, or a hook in PyTorch). A dashboard
+//! [`discover`]s channels and reads each with a [`Reader`]. Nothing flows back: the writer never reads shared memory, so that a
+//! viewer cannot slow it down, block it, or steer it.
+//!
+//! # The file
+//! One file per publisher, `<pid>-<starttime>-<n>.gpumem`, in `$GPUMEM_DIR`, or else `$XDG_RUNTIME_DIR/gpumem` or
+//! `/dev/shm/gpumem-<uid>`: a directory of mode 0700 on tmpfs that is its user's own. It is built under a temporary name, all of its
+//! memory is allocated (no store can fail later), locked with `flock`, filled, and only then renamed, so that nobody sees a part of it.
+//!
+//! The lock is the sign of life ([`Life`]): held means alive, in whatever pid namespace; free means the process is gone, and
+//! the file is its black box. The next publisher of the same user sweeps all but the newest 16 of the last 24 hours. A forked child
+//! lets go of the lock and of the mapping: it publishes nothing.
+//!
+//! # The layout
+//! Little-endian words of 64 bits, always accessed as such (`layout.rs`, `codec.rs`):
+//! ```text
+//! bytes 0..64   frozen for ever: magic "gpumemch", format version, least reader version, file length,
+//!               table of contents (offset, entries), identity offset, 0
+//!       64..512 identity: pid, start time, boot id, pid namespace, times of creation, ranks, program, job
+//!      512..    table of contents: kind, offset, stride | count << 32, version of each section
+//! sections      1 live counters   2 devices   3 figures      4 segments   5 blocks
+//!               6 generations     7 events    8 strings      9 managed ranges (reserved)
+//! ```
+//! Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown values. Devices are joined to
+//! NVML by UUID, never by number.
+//!
+//! # Consistency
+//! One writer; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
+//! - A **record** has a sequence word, odd while it is written (`seqlock.rs`).
+//! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped (`cells.rs`).
+//! - A **block** keeps its slot for life and names the slot of the block behind it. Every 1,024 slots share a **generation** word
+//!   that moves when one of them changes: a reader reads again only what changed (`mirror.rs`).
+//! - A **segment**'s sequence word brackets every change of its structure (split, join, growth): a reader believes the blocks only
+//!   if the word did not move while it read them. Until then it keeps showing the last state that it believed.
+//! - An **event** is published before what it describes, so the last one names the operation that a kill interrupted. The ring
+//!   overwrites the oldest; readers count what they lost. The map is the truth, events are for timelines.
+//!
+//! The ordering code runs under loom with every fence taken out in turn (each is missed), is cut between any two stores, and
+//! survives 1,000 kills (`tests/kill.rs`).
+//!
+//! # Trust
+//! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, offsets and counts with checked
+//! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`]ed before it can reach a terminal. What
+//! overlaps or contradicts itself is counted as malformed, what does not fit into the block table as untracked, what cannot be read
+//! consistently as lagging; nothing is guessed. Our own user's files are mapped; root reads other users' with `pread`.
+//!
+//! # Costs
+//! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.
+
 mod cells;
 mod codec;
 #[cfg(test)]
 mod cut_tests;
 mod discover;
 mod error;
+#[cfg(test)]
+mod golden_tests;
 mod identity;
 mod layout;
 mod life;

@@ -277,7 +277,9 @@ impl Reader {
         let head = self.live(live::EVENTS).ok()?;
         self.next_event = head.saturating_sub(1);
         let last = self.events().ok()?.events.pop()?;
-        let since = last.time.checked_sub(self.identity.created_monotonic)?;
-        self.identity.created_realtime.checked_add(since)
+        // The tick that stamps events may lie a little before the creation that was timed exactly.
+        self.identity
+            .created_realtime
+            .checked_add(last.time.saturating_sub(self.identity.created_monotonic))
     }
 }

@@ -1,0 +1,129 @@
+//! The format, word for word. A change that breaks one of these breaks every reader and every black box out there: it needs a new
+//! format version.
+
+use crate::codec;
+use crate::layout::{Capacity, Layout};
+use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
+
+#[test]
+fn header_and_table_of_contents() {
+    let layout = Layout::new(Capacity {
+        devices: 1,
+        segments: 2,
+        blocks: 2048,
+        events: 20,
+        strings: 3,
+    });
+    let header = layout.header();
+    let len = layout.len as u64 * 8;
+    assert_eq!(
+        header[..8],
+        [u64::from_le_bytes(*b"gpumemch"), 1, 1, len, 512, 8, 64, 0],
+        "frozen for ever"
+    );
+    let toc: Vec<[u64; 5]> = header[64..]
+        .chunks(4)
+        .map(|e| [e[0], e[1], e[2] & 0xffff_ffff, e[2] >> 32, e[3]])
+        .collect();
+    let expected = [
+        // kind, offset, stride, count, version
+        [1, 768, 8, 8, 1],
+        [2, 832, 192, 1, 1],
+        [3, 1024, 1280, 1, 1],
+        [4, 2304, 128, 2, 1],
+        [6, 2560, 8, 2, 1],
+        [8, 2624, 128, 3, 1],
+        [7, 3008, 64, 32, 1],
+        [5, 5056, 64, 2048, 1],
+    ];
+    assert_eq!(toc, expected);
+    assert_eq!(len, 5056 + 64 * 2048);
+}
+
+#[test]
+fn records() {
+    let block = Block {
+        addr: 0x7f00_0000_0000,
+        size: 4096,
+        requested: 4000,
+        stream: 9,
+        state: BlockState::PendingFree,
+        device: 2,
+        pool: PoolId::LARGE,
+        segment: 5,
+        tag: StringId(6),
+        time: 77,
+    };
+    assert_eq!(
+        codec::block(&block, 8),
+        [
+            0x7f00_0000_0000,
+            4096,
+            4000,
+            9,
+            0x0000_0005_0001_0203,
+            0x0000_0008_0000_0006,
+            77
+        ]
+    );
+    assert_eq!(codec::to_block(&codec::block(&block, 8)), Some((block, 8)));
+    assert_eq!(codec::to_block(&[0; 7]), None, "zeroed memory is an empty slot");
+
+    let segment = Segment {
+        addr: 1 << 40,
+        size: 64 << 20,
+        mapped: 32 << 20,
+        device: 1,
+        pool: PoolId::SMALL,
+        kind: SegmentKind::Virtual,
+        stream: 3,
+        chunk: 2 << 20,
+        time: 99,
+        tag: StringId(4),
+    };
+    let words = [1 << 40, 64 << 20, 32 << 20, 0x0000_000b_0000_0102, 3, 2 << 20, 99, 4];
+    assert_eq!(codec::segment(&segment, 11), words);
+    assert_eq!(codec::to_segment(&words), Some((segment, 11)));
+    assert_eq!(codec::to_segment(&[0; 8]), None);
+
+    let event = Event {
+        index: 12,
+        time: 1,
+        kind: EventKind::OutOfMemory,
+        device: 1,
+        pool: PoolId::LARGE,
+        addr: 2,
+        size: 3,
+        requested: 4,
+        stream: 5,
+        tag: StringId(6),
+        segment: 7,
+    };
+    assert_eq!(codec::event(&event), [1, 0x0000_0007_0001_010a, 2, 3, 4, 5, 6]);
+    assert_eq!(codec::to_event(12, &codec::event(&event)), event);
+
+    let device = Device {
+        uuid: *b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0",
+        kind: DeviceKind::Simulated,
+        ordinal: 3,
+        total: 4,
+        granularity: 5,
+        budget: 6,
+        name: "H100".into(),
+    };
+    let words = codec::device(&device);
+    assert_eq!(
+        words[..8],
+        [
+            1,
+            2,
+            0x0000_0003_0000_0002,
+            4,
+            5,
+            6,
+            4,
+            u64::from_le_bytes(*b"H100\0\0\0\0")
+        ]
+    );
+    assert_eq!(codec::to_device(&words), Some(device));
+}

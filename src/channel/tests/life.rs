@@ -1,0 +1,262 @@
+//! Alive, closed, died; whose file it is; what stays behind and what is swept.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Heap, channel_dir, options};
+use gpumem_channel::{CreateError, Device, DeviceKind, Life, Options, Publisher, Reader};
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()
+}
+
+#[test]
+fn alive_while_it_publishes_closed_once_it_is_dropped() {
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let path = publisher.path().to_owned();
+    let metadata = path.metadata().unwrap();
+    assert_eq!(metadata.mode() & 0o777, 0o600);
+    assert!(
+        metadata.blocks() * 512 >= metadata.len(),
+        "all of its memory is taken at the start, so no store can fail later"
+    );
+    let mut reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.refresh().unwrap().life, Life::Alive);
+    drop(publisher);
+    assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+    assert_eq!(
+        Reader::open(&path).unwrap().refresh().unwrap().life,
+        Life::Closed,
+        "its black box stays"
+    );
+    assert_eq!(files(dir.path()).len(), 1, "and nothing else");
+}
+
+#[test]
+fn readers_that_ask_at_the_same_time_do_not_take_each_other_for_a_publisher() {
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let path = publisher.path().to_owned();
+    drop(publisher);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    assert_eq!(Reader::open(&path).unwrap().refresh().unwrap().life, Life::Closed);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
+    // As Python's fork-based data loaders, which can outlive the training process.
+    let dir = channel_dir();
+    let note = channel_dir().keep().join("child");
+    let victim = victim("forking_victim", dir.path())
+        .env("GPUMEM_TEST_NOTE", &note)
+        .status()
+        .unwrap();
+    assert!(victim.success());
+    let child: u32 = std::fs::read_to_string(&note).unwrap().parse().unwrap();
+    std::fs::remove_dir_all(note.parent().unwrap()).unwrap();
+    let alive = Path::new(&format!("/proc/{child}")).exists();
+    let path = files(dir.path()).pop().unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    let _ = Command::new("kill").args(["-KILL", &child.to_string()]).status();
+    assert!(alive, "the child was still there when we looked");
+    assert_ne!(snapshot.life, Life::Alive, "the child held its parent's lock");
+    assert_eq!(snapshot.event_count, 1, "the child published");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn forking_victim() {
+    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
+        return;
+    };
+    let mut publisher = Publisher::create(&options(dir.as_ref())).unwrap();
+    publisher.event(&Default::default());
+    // The child publishes into nothing and sleeps. Its exit does not run the publisher's drop; that it could is another matter.
+    let child = common::fork(|| {
+        publisher.event(&Default::default());
+        publisher.clear_block(0);
+        std::thread::sleep(std::time::Duration::from_secs(20));
+    });
+    std::fs::write(std::env::var_os("GPUMEM_TEST_NOTE").unwrap(), child.to_string()).unwrap();
+}
+
+/// This test binary again, running one test only, in `dir`.
+fn victim(test: &str, dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test])
+        .env("GPUMEM_TEST_VICTIM", dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
+    let open = channel_dir();
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = |dir: &Path| match Publisher::create(&Options {
+        dir: Some(dir.into()),
+        ..options(dir)
+    }) {
+        Err(CreateError::NoDirectory(why)) => why.join("; "),
+        Err(other) => other.to_string(),
+        Ok(_) => String::new(),
+    };
+    assert!(refused(open.path()).contains("0700"), "{}", refused(open.path()));
+    let target = channel_dir();
+    let link = target.path().join("link");
+    let inner = target.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::os::unix::fs::symlink(&inner, &link).unwrap();
+    assert!(
+        refused(&link).contains("cannot open it"),
+        "a symbolic link: {}",
+        refused(&link)
+    );
+    assert!(refused(Path::new("/proc/self")).contains("/proc/self"));
+    assert!(refused(Path::new("/nonexistent/gpumem")).contains("cannot make it"));
+}
+
+#[test]
+fn a_channel_that_does_not_fit_is_refused_in_one_sentence_and_leaves_nothing() {
+    let dir = channel_dir();
+    let note = channel_dir();
+    let script =
+        "mount -t tmpfs -o size=64k,mode=700 gpumem-test \"$GPUMEM_TEST_VICTIM\" && \"$0\" --exact cramped_victim";
+    let status = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .env("GPUMEM_TEST_VICTIM", dir.path())
+        .env("GPUMEM_TEST_NOTE", note.path().join("error"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let Ok(said) = std::fs::read_to_string(note.path().join("error")) else {
+        println!("SKIPPED: no right to mount a small tmpfs here ({status:?})");
+        return;
+    };
+    assert!(
+        said.starts_with("no room for a channel of ") && said.ends_with("files left: 0"),
+        "{said}"
+    );
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn cramped_victim() {
+    let (Some(dir), Some(note)) = (
+        std::env::var_os("GPUMEM_TEST_VICTIM"),
+        std::env::var_os("GPUMEM_TEST_NOTE"),
+    ) else {
+        return;
+    };
+    let error = Publisher::create(&options(dir.as_ref()))
+        .err()
+        .map_or("it fitted".into(), |e| e.to_string());
+    std::fs::write(note, format!("{error}; files left: {}", files(dir.as_ref()).len())).unwrap();
+}
+
+#[test]
+fn old_black_boxes_are_swept_the_newest_and_the_living_stay() {
+    let dir = channel_dir();
+    let alive = Publisher::create(&options(dir.path())).unwrap();
+    for _ in 0..30 {
+        drop(Publisher::create(&options(dir.path())).unwrap());
+    }
+    std::fs::write(dir.path().join("unrelated.txt"), "not ours").unwrap();
+    let newest = Publisher::create(&options(dir.path())).unwrap();
+    let left = files(dir.path());
+    // Two alive, sixteen dead, and what is not ours.
+    assert_eq!(left.len(), 2 + 16 + 1);
+    assert!(left.contains(&alive.path().to_owned()) && left.contains(&newest.path().to_owned()));
+    let day_old = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 3600);
+    for path in &left {
+        std::fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(day_old)
+            .unwrap();
+    }
+    drop(Publisher::create(&options(dir.path())).unwrap());
+    let left = files(dir.path());
+    assert!(left.contains(&alive.path().to_owned()), "however old, it is alive");
+    assert_eq!(
+        left.len(),
+        2 + 1 + 1,
+        "the living, the one just made, and what is not ours: {left:?}"
+    );
+}
+
+#[test]
+fn a_long_run_that_died_just_now_is_not_old() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.event(&Default::default());
+    let path = publisher.path().to_owned();
+    drop(publisher);
+    // The file looks a month old, the last event says otherwise.
+    let month_old = std::time::SystemTime::now() - std::time::Duration::from_secs(30 * 24 * 3600);
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(month_old)
+        .unwrap();
+    drop(Publisher::create(&options(dir.path())).unwrap());
+    assert!(path.exists());
+}
+
+#[test]
+fn another_users_channel_is_read_by_root_without_mapping_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can give a file to another user");
+        return;
+    }
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Cuda,
+            ..Device::default()
+        },
+    );
+    let mut heap = Heap::new(11);
+    for _ in 0..500 {
+        heap.step(&mut publisher);
+    }
+    std::os::unix::fs::chown(publisher.path(), Some(12_345), None).unwrap();
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    for _ in 0..200 {
+        let snapshot = reader.refresh().unwrap();
+        assert_eq!(
+            snapshot.identity.uid, 12_345,
+            "the owner is the kernel's word, not the publisher's"
+        );
+        heap.assert_shown_by(&snapshot, &snapshot.devices[0]);
+        assert_eq!(snapshot.devices[0].stats, Some(heap.stats));
+        heap.step(&mut publisher);
+    }
+    let name = publisher.path().file_name().unwrap().to_string_lossy().into_owned();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert_eq!(
+        maps.lines().filter(|line| line.contains(&name)).count(),
+        1,
+        "only the publisher maps it"
+    );
+}
