@@ -4,7 +4,7 @@
 //!
 //! # Who uses it
 //! A program that owns GPU memory has a [`Publisher`] inside its allocator (`gpumem-alloc`, or a hook in PyTorch). A dashboard
-//! [`discover`]s channels and reads each with a [`Reader`]. Nothing flows back: the writer never reads shared memory, so that a
+//! [`discover()`]s channels and reads each with a [`Reader`]. Nothing flows back: the writer never reads shared memory, so that a
 //! viewer cannot slow it down, block it, or steer it.
 //!
 //! # The file
