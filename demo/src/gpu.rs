@@ -5,6 +5,7 @@ use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
+use gpumem_alloc::{Buffer, Element};
 
 use crate::kernels::{CHECK, FILL, Kernel, WORK};
 use crate::pattern::Checked;
@@ -13,9 +14,10 @@ use crate::pattern::Checked;
 const BLOCK: u32 = 256;
 const GRID: u32 = 2048;
 
-/// The kernels, loaded into a device's primary context. Work runs on the legacy default stream, in order.
+/// The kernels, loaded into a device's context. Work runs on the legacy default stream, in order; buffers that are used
+/// on another stream too are the caller's to synchronise.
 #[derive(Debug)]
-pub(crate) struct Gpu {
+pub struct Kernels {
     context: Arc<CudaContext>,
     fill: sys::CUfunction,
     check: sys::CUfunction,
@@ -37,10 +39,13 @@ fn while_doing(doing: &'static str) -> impl FnOnce(DriverError) -> GpuError {
     move |source| GpuError { doing, source }
 }
 
-impl Gpu {
+impl Kernels {
     /// Loads the kernels into a device's context.
-    pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Gpu, GpuError> {
-        let mut gpu = Gpu {
+    ///
+    /// # Errors
+    /// When the driver refuses them, for example because it is older than R525.
+    pub fn new(context: &Arc<CudaContext>) -> Result<Kernels, GpuError> {
+        let mut gpu = Kernels {
             context: Arc::clone(context),
             fill: std::ptr::null_mut(),
             check: std::ptr::null_mut(),
@@ -71,33 +76,41 @@ impl Gpu {
         load().map_err(while_doing("loading a kernel"))
     }
 
-    /// Waits for all work, and says whether any of it failed.
-    pub(crate) fn synchronize(&self) -> Result<(), GpuError> {
+    /// Waits for all work.
+    ///
+    /// # Errors
+    /// When any of it failed.
+    pub fn synchronize(&self) -> Result<(), GpuError> {
         self.context
             .synchronize()
             .map_err(while_doing("waiting for the kernels"))
     }
 
-    /// Queues writing the pattern of `seed` over `bytes` at `address`.
+    /// Queues writing the pattern of `seed` over the first `bytes` of a buffer, or over all of it if that is less. Bytes
+    /// after the last whole word of 8 are left alone.
     ///
-    /// `address` must be device memory of at least `bytes`, held by the caller until the work is done. An address that
-    /// is not mapped is an error of a later call, not undefined behaviour of this process: the GPU faults by itself.
-    pub(crate) fn fill(&self, address: u64, bytes: u64, seed: u64) -> Result<(), GpuError> {
-        let (mut words, mut count, mut seed) = (address, bytes / 8, seed);
+    /// # Errors
+    /// When the driver does not take the launch. A fault of the kernel shows at the next call that waits.
+    pub fn fill<T: Element>(&self, buffer: &mut Buffer<T>, bytes: u64, seed: u64) -> Result<(), GpuError> {
+        let (mut words, mut count, mut seed) = (buffer.device_ptr(), bytes.min(buffer.bytes()) / 8, seed);
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed)];
         self.launch(self.fill, &mut args)
             .map_err(while_doing("filling a block"))
     }
 
-    /// Compares `bytes` at `address` with the pattern of `seed`, and waits for the answer.
-    pub(crate) fn check(&self, address: u64, bytes: u64, seed: u64) -> Result<Checked, GpuError> {
+    /// Compares a buffer with the pattern of `seed`, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the driver does not take the launch, or this or an earlier kernel faulted.
+    pub fn check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<Checked, GpuError> {
         // SAFETY: `report` is two words of pinned memory of this object; no kernel that uses it is queued, since every
         // call waits for its own below.
         unsafe {
             self.report.write_volatile(0);
             self.report.add(1).write_volatile(u64::MAX);
         }
-        let (mut words, mut count, mut seed, mut report) = (address, bytes / 8, seed, self.report as u64);
+        let (mut words, mut count) = (buffer.device_ptr(), buffer.bytes() / 8);
+        let (mut seed, mut report) = (seed, self.report as u64);
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed), arg(&mut report)];
         self.launch(self.check, &mut args)
             .map_err(while_doing("checking a block"))?;
@@ -111,10 +124,14 @@ impl Gpu {
         })
     }
 
-    /// Queues a layer's work: `out` of `out_bytes` from `input` of `in_bytes`, `rounds` multiply-adds a float.
-    pub(crate) fn work(&self, out: (u64, u64), input: (u64, u64), rounds: u32) -> Result<(), GpuError> {
-        let (mut out, mut out_count) = (out.0, out.1 / 4);
-        let (mut input, mut in_count, mut rounds) = (input.0, input.1 / 4, rounds);
+    /// Queues a layer's work: `out` from `input`, or from nothing, with `rounds` multiply-adds a float.
+    ///
+    /// # Errors
+    /// As [`Kernels::fill`].
+    pub fn work(&self, out: &Buffer<f32>, input: Option<&Buffer<f32>>, rounds: u32) -> Result<(), GpuError> {
+        let (mut out, mut out_count) = (out.device_ptr(), out.bytes() / 4);
+        let (mut input, mut in_count) = input.map_or((0, 0), |input| (input.device_ptr(), input.bytes() / 4));
+        let mut rounds = rounds;
         let mut args = [
             arg(&mut out),
             arg(&mut out_count),
@@ -138,7 +155,7 @@ fn arg<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
-impl Drop for Gpu {
+impl Drop for Kernels {
     fn drop(&mut self) {
         // A context that is broken or gone has freed all of this already; there is no one to tell.
         if self.synchronize().is_err() {

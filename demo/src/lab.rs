@@ -9,7 +9,7 @@ use gpumem_channel::{BlockState, DeviceKind, Reader};
 
 use crate::args::{DemoArgs, DeviceChoice};
 use crate::error::DemoError;
-use crate::gpu::Gpu;
+use crate::gpu::Kernels;
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
 use crate::scale::{self, Sizes};
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 pub(crate) struct Lab {
     device: Device,
     allocator: Allocator,
-    gpu: Option<Gpu>,
+    gpu: Option<Kernels>,
     reader: Option<RefCell<Reader>>,
     budget: u64,
 }
@@ -68,7 +68,7 @@ impl Lab {
             DeviceChoice::Cuda(ordinal) => open_cuda(ordinal)?,
         };
         // Before the budget: the kernels take a little of the memory that is counted.
-        let gpu = device.cuda_context().map(Gpu::new).transpose()?;
+        let gpu = device.cuda_context().map(Kernels::new).transpose()?;
         let memory = device
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
@@ -166,7 +166,7 @@ impl Lab {
     /// fills the whole block.)
     pub(crate) fn lend(&self, block: &mut Block, bytes: u64, seed: u64) -> Result<(), DemoError> {
         match &self.gpu {
-            Some(gpu) => Ok(gpu.fill(block.buffer.device_ptr(), bytes, seed)?),
+            Some(gpu) => Ok(gpu.fill(&mut block.buffer, bytes, seed)?),
             None => stamp::write(&mut block.buffer, seed).map_err(while_doing("filling a block")),
         }
     }
@@ -174,7 +174,7 @@ impl Lab {
     /// Compares a block with its pattern.
     pub(crate) fn check(&self, block: &Block) -> Result<Checked, DemoError> {
         match &self.gpu {
-            Some(gpu) => Ok(gpu.check(block.buffer.device_ptr(), block.buffer.bytes(), block.seed)?),
+            Some(gpu) => Ok(gpu.check(&block.buffer, block.seed)?),
             None => stamp::check(&block.buffer, block.seed).map_err(while_doing("checking a block")),
         }
     }
@@ -206,13 +206,12 @@ impl Lab {
     /// Computes `out` from `input`, or from nothing, as a layer would. On the simulated device nothing computes.
     pub(crate) fn compute(&self, out: &Tensor, input: Option<&Tensor>, rounds: u32) -> Result<(), DemoError> {
         let Some(gpu) = &self.gpu else { return Ok(()) };
-        let range = |tensor: &Tensor| (tensor.device_ptr(), tensor.bytes());
-        Ok(gpu.work(range(out), input.map_or((0, 0), range), rounds)?)
+        Ok(gpu.work(out, input, rounds)?)
     }
 
     /// Waits for the device.
     pub(crate) fn synchronize(&self) -> Result<(), DemoError> {
-        Ok(self.gpu.as_ref().map_or(Ok(()), Gpu::synchronize)?)
+        Ok(self.gpu.as_ref().map_or(Ok(()), Kernels::synchronize)?)
     }
 
     /// Gives all unused memory back to the driver; the bytes that came free.

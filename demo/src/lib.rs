@@ -27,7 +27,7 @@ pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
 pub use bytes::{MIB, format_bytes, parse_bytes};
 pub use control::End;
 pub use error::{DemoError, Ended, exit_code};
-pub use gpu::GpuError;
+pub use gpu::{GpuError, Kernels};
 pub use list::{Demo, list};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;

@@ -77,8 +77,8 @@ fn scaled(bytes: u64, batch: u64, mean: u64) -> u64 {
 
 /// Why no model of these dimensions fits, if none does.
 pub(crate) fn objection(budget: u64, layers: u32, batch: u32) -> Option<(&'static str, String)> {
-    if !(1..=512).contains(&layers) {
-        return Some(("--layers", format!("{layers} layers: from 1 to 512 make a model")));
+    if !(1..=1000).contains(&layers) {
+        return Some(("--layers", format!("{layers} layers: from 1 to 1000 make a model")));
     }
     if !(1..=65536).contains(&batch) {
         return Some(("--batch", format!("{batch} samples: from 1 to 65536 make a batch")));
@@ -96,7 +96,7 @@ mod tests {
         /// A demo that runs for ever must not run out of memory, whatever the batches are.
         #[test]
         fn the_peak_leaves_room_for_fragmentation(
-            budget in 64 * MIB..1u64 << 48, layers in 1u32..=512, batch in 1u32..=65536, step: u64, seed: u64,
+            budget in 64 * MIB..1u64 << 48, layers in 1u32..=1000, batch in 1u32..=65536, step: u64, seed: u64,
         ) {
             let model = Model::new(budget, layers, batch, seed);
             let samples = model.batch(step);
