@@ -1,24 +1,78 @@
-//! Draws the model. Pure: the same model gives the same cells.
+//! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
+//!
+//! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
+//! view has a room of its own; what they share are the widgets ([`bar`], [`graph`], [`strips`], [`panel`](pen)) and the
+//! [`theme`], which alone knows colours and glyphs.
+
+mod bar;
+mod blocks;
+mod chrome;
+mod demo;
+mod graph;
+mod history;
+mod overview;
+mod pen;
+mod popup;
+mod strips;
+mod theme;
+mod timeline;
+mod units;
+
+#[cfg(test)]
+mod tests;
 
 use ratatui::Frame;
-use ratatui::widgets::Paragraph;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 
-use crate::model::{Hits, Model};
+use crate::model::{Area, Hit, Hits, Model, Target, View};
+use pen::Pen;
+use theme::Theme;
 
 /// Draws `model` and tells which areas answer a click.
 pub fn draw(frame: &mut Frame<'_>, model: &Model) -> Hits {
-    let mut text = format!("gpumem {:?}\n", model.ui.view);
-    for device in &model.world().devices {
-        text.push_str(&format!("{} {} {:?}\n", device.label, device.name, device.memory));
+    let area = frame.area();
+    draw_on(frame.buffer_mut(), area, model)
+}
+
+/// What every part of a screen draws with.
+struct Screen<'a> {
+    pen: Pen<'a>,
+    model: &'a Model,
+    hits: Hits,
+}
+
+impl Screen<'_> {
+    /// Notes that an area answers a click.
+    fn hit(&mut self, area: Rect, target: Target) {
+        let area = area.intersection(self.pen.screen());
+        if !area.is_empty() {
+            let area = Area {
+                x: area.x,
+                y: area.y,
+                width: area.width,
+                height: area.height,
+            };
+            self.hits.areas.push(Hit { area, target });
+        }
     }
-    for process in model.listed() {
-        text.push_str(&format!(
-            "{} {} {}\n",
-            process.pid,
-            process.command,
-            process.state.text()
-        ));
+}
+
+fn draw_on(buffer: &mut Buffer, area: Rect, model: &Model) -> Hits {
+    let mut screen = Screen {
+        pen: Pen::new(buffer, Theme::of(&model.ui.term)),
+        model,
+        hits: Hits::default(),
+    };
+    let body = chrome::draw(&mut screen, area);
+    match model.ui.view {
+        View::Overview => overview::draw(&mut screen, body),
+        View::Blocks => blocks::draw(&mut screen, body),
+        View::Timeline => timeline::draw(&mut screen, body),
+        View::Demo => demo::draw(&mut screen, body),
     }
-    frame.render_widget(Paragraph::new(text), frame.area());
-    Hits::default()
+    if let Some(popup) = &model.ui.popup {
+        popup::draw(&mut screen, area, popup);
+    }
+    screen.hits
 }

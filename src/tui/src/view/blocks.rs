@@ -1,0 +1,187 @@
+//! Blocks: the map of the selected process, the block under the cursor, and the sizes of what is free.
+
+mod detail;
+
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+
+use super::Screen;
+use super::pen::{clip, split_bottom, split_right, split_top, width};
+use super::theme::Ink;
+use super::units::{plural, round_size};
+use super::{bar, strips};
+use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
+use crate::units;
+
+/// Columns of the panels at the right.
+const SIDE: u16 = 38;
+
+/// Draws the view.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    let process = model.selected_process();
+    let Some(map) = model.map.as_ref().filter(|m| !m.segments.is_empty()) else {
+        let inside = framed(screen, area, process, "");
+        nothing(screen, inside, process);
+        return;
+    };
+    let side = if area.width >= 110 { SIDE } else { 0 };
+    let (left, right) = split_right(area, side);
+    let below = if side > 0 || left.height < 12 { 0 } else { 3 };
+    let (top, bottom) = split_bottom(left, below);
+    draw_map(screen, top, map, process);
+    if side > 0 {
+        detail::panels(screen, right, map, process);
+    } else {
+        detail::lines(screen, bottom, map);
+    }
+}
+
+fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
+    let note = format!(
+        "{} in {}",
+        plural(map.blocks as u64, "block"),
+        plural(map.segments.len() as u64, "segment")
+    );
+    let inside = framed(screen, area, process, &note);
+    let (cells, foot) = split_bottom(inside, u16::from(inside.height >= 4));
+    let blocks = &screen.model.ui.blocks;
+    let cursor = blocks.cursor.or_else(|| map.first().map(|(_, b)| b.addr));
+    let drawn = strips::draw(&mut screen.pen, cells, map, cursor, blocks.zoom);
+    for &(area, addr) in &drawn.strips {
+        screen.hit(
+            area,
+            Target::Bytes {
+                addr,
+                bytes_per_cell: drawn.layout.bytes_per_cell,
+            },
+        );
+    }
+    screen.hits.map = MapGeometry {
+        bytes_per_cell: drawn.layout.bytes_per_cell,
+        columns: drawn.layout.columns,
+        lines: cells.height,
+    };
+    legend(screen, foot, &drawn, map);
+}
+
+/// A frame that says whose map this is. Low screens get a line instead.
+fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
+    let title = process.map_or("Blocks".to_owned(), |p| {
+        format!("{} on {}: {}", p.pid, p.device_label, p.command)
+    });
+    let simulated = process.is_some_and(|p| p.simulated);
+    let room = area
+        .width
+        .saturating_sub(width(note) + 12 + if simulated { 12 } else { 0 });
+    let title = clip(&title, room);
+    if area.height < 8 {
+        let style = screen.pen.theme.ink(Ink::Strong);
+        let x = screen.pen.text(area, 1, 0, &title, style);
+        if simulated {
+            badge(screen, area, x + 1);
+        }
+        return split_top(area, 1).1;
+    }
+    let inside = screen.pen.panel(area, &title, note);
+    if simulated {
+        badge(screen, area, width(&title) + 4);
+        screen
+            .pen
+            .cell(area, width(&title) + 15, 0, ' ', ratatui::style::Style::new());
+    }
+    inside
+}
+
+fn badge(screen: &mut Screen<'_>, area: Rect, x: u16) {
+    let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+    screen.pen.text(area, x, 0, " SIMULATED ", style);
+}
+
+/// What the cells mean and how many bytes one is.
+fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &BlockMap) {
+    let theme = screen.pen.theme;
+    let dim = theme.ink(Ink::Dim);
+    let cell = format!("1 cell = {}", round_size(drawn.layout.bytes_per_cell));
+    let mut x = screen.pen.text(area, 0, 0, &cell, theme.ink(Ink::Plain)) + 3;
+    let entries = [
+        (Ink::Allocated, "allocated"),
+        (Ink::Cached, "cached"),
+        (Ink::Pending, "pending"),
+        (Ink::Unmapped, "unmapped"),
+    ];
+    for (ink, label) in entries {
+        if x + 2 + width(label) > area.width {
+            return;
+        }
+        bar::swatch(&mut screen.pen, area, x, 0, ink);
+        x = screen.pen.text(area, x + 2, 0, label, dim) + 2;
+    }
+    if x + 7 <= area.width {
+        let (glyph, style) = strips::mixed_look(&theme, Ink::Allocated, Some(Ink::Cached));
+        screen.pen.cell(area, x, 0, glyph, style);
+        x = screen.pen.text(area, x + 2, 0, "mixed", dim) + 2;
+    }
+    let (lines, top) = drawn.lines;
+    let mut note = String::new();
+    if map.untracked.0 > 0 {
+        note = format!(
+            "{} not shown ({})",
+            plural(map.untracked.0, "block"),
+            units::bytes(map.untracked.1)
+        );
+    } else if lines > u64::from(screen.hits.map.lines) {
+        note = format!(
+            "lines {}-{} of {lines}",
+            top + 1,
+            (top + u64::from(screen.hits.map.lines)).min(lines)
+        );
+    }
+    if x + width(&note) < area.width {
+        screen.pen.text_end(area, area.width, 0, &note, dim);
+    }
+}
+
+/// Why there is no map and what to do about it.
+fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
+    let (what, then) = match process {
+        None if screen.model.rows.is_empty() => (
+            "No process publishes GPU memory.".to_owned(),
+            "A program publishes when it allocates through gpumem-alloc. Try it: key 7 starts a demo.",
+        ),
+        None => (
+            "No process is selected.".to_owned(),
+            "Choose one in the Overview (key 1) and press Enter.",
+        ),
+        Some(p) => match &p.state {
+            ProcessState::Publishing => (
+                format!("{} publishes, and holds no memory yet.", p.pid),
+                "Its segments appear here with its first allocation.",
+            ),
+            ProcessState::NotPublishing => (
+                format!("{} does not publish: only its driver's total is known.", p.pid),
+                "Programs that allocate through gpumem-alloc show their blocks. [ and ] go to the next process.",
+            ),
+            ProcessState::OtherUser => (
+                format!("{} belongs to {}: its channel is closed to you.", p.pid, p.user),
+                "Run gpumem-tui as that user or as root to see its blocks.",
+            ),
+            ProcessState::Exited | ProcessState::Died => (
+                format!("{} {}; its last map held no segments.", p.pid, p.state.text()),
+                "[ and ] go to the next process.",
+            ),
+            ProcessState::Inconsistent(why) => (
+                format!("{} cannot be read consistently: {why}", p.pid),
+                "Nothing is guessed; the next pass tries again.",
+            ),
+        },
+    };
+    let y = area.height / 3;
+    let theme = screen.pen.theme;
+    screen
+        .pen
+        .clipped(area, 1, y, &what, area.width.saturating_sub(2), theme.ink(Ink::Strong));
+    screen
+        .pen
+        .clipped(area, 1, y + 1, then, area.width.saturating_sub(2), theme.ink(Ink::Dim));
+}

@@ -1,0 +1,223 @@
+//! The block under the cursor, its process, and its free blocks by size.
+
+use gpumem_channel::{Block, BlockState, PoolId, SegmentKind};
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::Screen;
+use super::super::pen::{split_top, width};
+use super::super::theme::Ink;
+use super::super::units::{count, round_size};
+use super::super::{bar, strips};
+use crate::model::{BlockMap, Figures, Histogram, Process};
+use crate::units;
+
+/// The state in words.
+fn state_text(state: BlockState) -> String {
+    match state {
+        BlockState::Allocated => "allocated".into(),
+        BlockState::Free => "cached, ready for reuse".into(),
+        BlockState::PendingFree => "freed, the GPU still uses it".into(),
+        BlockState::Unmapped => "no memory behind it".into(),
+        BlockState::Unknown(n) => format!("state {n}, newer than this program"),
+    }
+}
+
+/// What is known of a block, as label and text.
+fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
+    let held = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let mut facts = vec![
+        ("address", format!("{:#014x}", block.addr)),
+        ("size", units::bytes(block.size)),
+    ];
+    if held {
+        let waste = block.size.saturating_sub(block.requested);
+        let waste = if waste > 0 {
+            format!(" (+{})", units::bytes_short(waste))
+        } else {
+            String::new()
+        };
+        facts.push(("requested", format!("{}{waste}", units::bytes(block.requested))));
+        let tag = map.tag(block.tag);
+        facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
+    }
+    facts.push((
+        "stream",
+        if block.stream == 0 {
+            "default".into()
+        } else {
+            format!("{:#x}", block.stream)
+        },
+    ));
+    facts.push((
+        "pool",
+        match block.pool {
+            PoolId::SMALL => "small".into(),
+            PoolId::LARGE => "large".into(),
+            PoolId(n) => n.to_string(),
+        },
+    ));
+    facts.push(("for", age(map.read_at.saturating_sub(block.time))));
+    if let Some(s) = map.segments.get(segment) {
+        let kind = match s.segment.kind {
+            SegmentKind::Plain => "plain",
+            SegmentKind::Virtual => "virtual",
+            SegmentKind::Unknown(_) => "unknown",
+        };
+        facts.push(("segment", format!("{} of {}, {kind}", segment + 1, map.segments.len())));
+    }
+    facts
+}
+
+/// How long a block has been in its state: seconds only while they matter, so that the screen stays still.
+fn age(nanos: u64) -> String {
+    let seconds = nanos / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+/// The panels at the right of a wide screen.
+pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
+    let (block_area, rest) = split_top(area, 11);
+    let inside = screen.pen.panel(block_area, "Block", "");
+    if let Some((segment, block)) = screen.model.cursor_block() {
+        let (_, rows) = split_top(inside, 1);
+        state_line(screen, inside, block);
+        pairs(screen, rows, &facts(map, segment, block));
+    }
+    let figures = process.and_then(|p| p.figures.as_ref());
+    let rest = match figures {
+        Some(figures) if rest.height >= 18 => {
+            let (top, rest) = split_top(rest, 11);
+            let inside = screen.pen.panel(top, "Process", "");
+            pairs(screen, inside, &process_facts(figures));
+            rest
+        }
+        _ => rest,
+    };
+    if let Some(figures) = figures.filter(|_| rest.height >= 3) {
+        let inside = screen.pen.panel(rest, "Free blocks by size", "");
+        histogram(screen, inside, &figures.free_sizes);
+    }
+}
+
+fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
+    let percent = |share: Option<f64>| share.map_or("-".into(), units::percent);
+    vec![
+        ("reserved", units::bytes(f.reserved)),
+        ("allocated", units::bytes(f.allocated)),
+        ("cached", units::bytes(f.cached)),
+        ("largest free block", units::bytes(f.largest_free)),
+        ("peak allocated", units::bytes(f.peak_allocated)),
+        ("external, 1 - largest/free", percent(f.fragmentation())),
+        ("internal, 1 - requested/alloc", percent(f.internal_fragmentation())),
+        ("inactive split / reserved", percent(f.inactive_split_ratio())),
+        (
+            "failed, retried requests",
+            format!("{}, {}", count(f.ooms), count(f.retries)),
+        ),
+    ]
+}
+
+fn state_line(screen: &mut Screen<'_>, area: Rect, block: &Block) {
+    let ink = strips::ink_of(block.state);
+    let tile = screen.pen.theme.tile(ink);
+    screen.pen.cell(area, 0, 0, tile.glyph, tile.style);
+    let style = screen.pen.theme.ink(Ink::Strong);
+    screen.pen.clipped(
+        area,
+        2,
+        0,
+        &state_text(block.state),
+        area.width.saturating_sub(2),
+        style,
+    );
+}
+
+/// Labels at the left, figures at the right.
+fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&str, String)]) {
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    for (y, (label, text)) in rows.iter().enumerate().take(usize::from(area.height)) {
+        let y = y as u16;
+        let x = screen.pen.text(area, 0, y, label, dim);
+        let room = area.width.saturating_sub(x + 1);
+        if width(text) <= room {
+            screen.pen.text_end(area, area.width, y, text, Style::new());
+        } else {
+            screen.pen.clipped(area, x + 1, y, text, room, Style::new());
+        }
+    }
+}
+
+/// The same in three lines for narrow screens.
+pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
+    let Some((segment, block)) = screen.model.cursor_block() else {
+        return;
+    };
+    let area = Rect {
+        x: area.x + area.width.min(2),
+        width: area.width.saturating_sub(3),
+        ..area
+    };
+    state_line(screen, area, block);
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let (mut x, mut y) = (width(&state_text(block.state)) + 5, 0);
+    for (label, text) in facts(map, segment, block) {
+        if x + width(label) + 1 + width(&text) > area.width {
+            (x, y) = (2, y + 1);
+        }
+        x = screen.pen.text(area, x, y, label, dim);
+        x = screen.pen.text(area, x + 1, y, &text, Style::new()) + 3;
+    }
+}
+
+/// Free blocks per power of two, as bars of their bytes. When lines are few, the smallest sizes share the first one.
+pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) {
+    let Some((first, last)) = sizes.range() else {
+        let dim = screen.pen.theme.ink(Ink::Dim);
+        screen.pen.text(area, 0, 0, "nothing is free", dim);
+        return;
+    };
+    if area.height == 0 {
+        return;
+    }
+    let lines = usize::from(area.height).min(last - first + 1);
+    let fold = last + 1 - lines;
+    let most = sizes.bytes[first..=last].iter().copied().max().unwrap_or(1).max(1);
+    for (y, bucket) in (fold..=last).rev().enumerate() {
+        let y = y as u16;
+        let folded = bucket == fold && fold > first;
+        let range = if folded { first..=bucket } else { bucket..=bucket };
+        let blocks: u64 = sizes.count[range.clone()].iter().map(|&n| u64::from(n)).sum();
+        let bytes: u64 = sizes.bytes[range].iter().fold(0, |sum, &n| sum.saturating_add(n));
+        let dim = screen.pen.theme.ink(Ink::Dim);
+        let label = if folded {
+            format!("<{}", round_size(1 << (bucket + 1).min(63)))
+        } else {
+            round_size(1 << bucket)
+        };
+        screen.pen.text_end(area, 8, y, &label, dim);
+        let text = count(blocks);
+        screen.pen.text_end(area, 13, y, &text, Style::new());
+        let total = units::bytes_short(bytes);
+        let left = screen
+            .pen
+            .text_end(area, area.width, y, &total, if bytes == 0 { dim } else { Style::new() });
+        let line = Rect {
+            x: area.x + 14,
+            y: area.y + y,
+            width: left.saturating_sub(15),
+            height: 1,
+        };
+        let full = bytes.min(most);
+        if full > 0 {
+            let long = u64::from(line.width) * 8;
+            // Only the bar itself is drawn: what is not there has no look.
+            let eighths = (u128::from(long) * u128::from(full) / u128::from(most)) as u64;
+            bar::solid(&mut screen.pen, line, Ink::Cached, eighths.max(1));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What surrounds every view: header with tabs, findings, the line of keys.
+
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::Screen;
+use super::pen::{split_bottom, split_right, split_top, width};
+use super::theme::Ink;
+use crate::model::{DeviceKind, Finding, Model, Severity, SourceState, Target, View};
+use crate::units;
+
+/// A key and what it does.
+type Key = (&'static str, &'static str);
+
+/// Draws the surroundings and returns the area they leave to the view.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
+    let (header_area, mut body) = split_top(area, 1);
+    header(screen, header_area);
+    if area.height >= 5 {
+        let (rest, line) = split_bottom(body, 1);
+        footer(screen, line);
+        body = rest;
+    }
+    if area.height >= 12 {
+        let room = match area.height {
+            ..30 => 1,
+            30..45 => 3,
+            _ => 5,
+        };
+        let lines = screen.model.world().findings.len().min(room);
+        let (rest, lines) = split_bottom(body, lines as u16);
+        findings(screen, lines);
+        body = rest;
+    }
+    if area.height >= 30 { split_top(body, 1).1 } else { body }
+}
+
+fn header(screen: &mut Screen<'_>, area: Rect) {
+    let left = tabs(screen, area);
+    let area = Rect {
+        width: left.saturating_sub(1),
+        ..area
+    };
+    let accent = screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+    let mut x = 1;
+    if area.width >= 8 {
+        x = screen.pen.text(area, 1, 0, "gpumem", accent);
+    }
+    for (on, badge) in [
+        (all_simulated(screen), " SIMULATED "),
+        (screen.model.paused(), " PAUSED "),
+    ] {
+        if on {
+            let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+            x = screen.pen.text(area, x + 2, 0, badge, style);
+        }
+    }
+    for (ink, text) in facts(screen) {
+        if x + 2 + width(&text) > area.width {
+            return;
+        }
+        let style = screen.pen.theme.ink(ink);
+        x = screen.pen.text(area, x + 2, 0, &text, style);
+    }
+}
+
+/// Whether there is nothing real to look at.
+fn all_simulated(screen: &Screen<'_>) -> bool {
+    let devices = &screen.model.world().devices;
+    !devices.is_empty() && devices.iter().all(|d| d.kind == DeviceKind::Simulated)
+}
+
+/// Machine and driver, and how old the driver's figures are when they are stale.
+fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
+    let model = screen.model;
+    let world = model.world();
+    let mut facts = vec![];
+    if !model.paused() && world.nvml.state == SourceState::Ok && world.nvml.stale(model.now, model.setup.interval) {
+        let age = model.now.saturating_sub(world.nvml.sampled_at.unwrap_or(model.now));
+        facts.push((
+            Ink::Warning,
+            format!(
+                "NVML answered {} ago",
+                units::duration(age / 1_000_000_000 * 1_000_000_000)
+            ),
+        ));
+    }
+    if !model.setup.host.is_empty() {
+        facts.push((Ink::Plain, model.setup.host.clone()));
+    }
+    if let Some(version) = &world.driver.version {
+        facts.push((Ink::Dim, format!("driver {version}")));
+    }
+    if let Some((major, minor)) = world.driver.cuda {
+        facts.push((Ink::Dim, format!("CUDA {major}.{minor}")));
+    }
+    facts
+}
+
+/// Draws the tabs at the right edge, with names while they fit; returns their first column.
+fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
+    let views = screen.model.views();
+    let open = screen.model.ui.view;
+    // Name, and for the open view only, and for none.
+    let named = |view: View, level: u8| level == 0 || (level == 1 && view == open);
+    let label = |view: View, level: u8| {
+        if named(view, level) {
+            format!(" {} {} ", view.key(), view.title())
+        } else {
+            format!(" {} ", view.key())
+        }
+    };
+    let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
+    let total = |level| views.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
+    let Some(level) = (0..3).find(|&level| total(level) <= area.width.saturating_sub(if level == 0 { 10 } else { 0 }))
+    else {
+        return area.width;
+    };
+    let start = area.width - total(level);
+    let mut x = start;
+    for &view in views {
+        x = tab(screen, area, x, &label(view, level), view == open, Target::View(view));
+    }
+    tab(screen, area, x, help(level), false, Target::Help);
+    start
+}
+
+fn tab(screen: &mut Screen<'_>, area: Rect, x: u16, label: &str, open: bool, target: Target) -> u16 {
+    let theme = screen.pen.theme;
+    let end = if open {
+        screen
+            .pen
+            .text(area, x, 0, label, theme.selected().add_modifier(Modifier::BOLD))
+    } else {
+        let (key, name) = label.split_at(2);
+        screen.pen.spans(
+            area,
+            x,
+            0,
+            &[(key, theme.ink(Ink::Accent)), (name, theme.ink(Ink::Dim))],
+        )
+    };
+    screen.hit(
+        Rect {
+            x: area.x + x,
+            width: end - x,
+            ..area
+        },
+        target,
+    );
+    end
+}
+
+fn findings(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    for (y, finding) in model.world().findings.iter().take(usize::from(area.height)).enumerate() {
+        finding_line(screen, area, y as u16, finding);
+    }
+}
+
+/// A sentence with its mark.
+fn finding_line(screen: &mut Screen<'_>, area: Rect, y: u16, finding: &Finding) {
+    let (mark, style) = severity(screen, finding.severity);
+    screen.pen.text(area, 1, y, mark, style);
+    let text_style = if finding.severity == Severity::Error {
+        style
+    } else {
+        Style::new()
+    };
+    screen
+        .pen
+        .clipped(area, 3, y, &finding.text, area.width.saturating_sub(4), text_style);
+}
+
+/// Mark and style of a severity.
+pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str, Style) {
+    match severity {
+        Severity::Info => ("i", screen.pen.theme.ink(Ink::Accent)),
+        Severity::Warning => ("!", screen.pen.theme.ink(Ink::Warning)),
+        Severity::Error => ("✗", screen.pen.theme.ink(Ink::Warning)),
+    }
+}
+
+fn footer(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    if model.ui.filter.editing {
+        let theme = screen.pen.theme;
+        let x = screen.pen.spans(
+            area,
+            1,
+            0,
+            &[("/", theme.ink(Ink::Accent)), (&model.ui.filter.text, Style::new())],
+        );
+        screen
+            .pen
+            .cell(area, x, 0, ' ', Style::new().add_modifier(Modifier::REVERSED));
+        keys(screen, area, x + 3, &[("Enter", "keep"), ("Esc", "clear")]);
+    } else if let Some(toast) = &model.ui.toast {
+        let (mark, style) = severity(screen, toast.severity);
+        screen.pen.text(area, 1, 0, mark, style);
+        screen
+            .pen
+            .clipped(area, 3, 0, &toast.text, area.width.saturating_sub(4), Style::new());
+    } else {
+        // How to get help and how to leave is never pushed out.
+        let last = [("?", "help"), ("q", "quit")];
+        let (most, _) = split_right(area, if area.width > 40 { 15 } else { 0 });
+        let x = keys(screen, most, 1, &view_keys(model));
+        keys(screen, area, x, &last);
+    }
+}
+
+fn view_keys(model: &Model) -> Vec<Key> {
+    let mut keys: Vec<Key> = match model.ui.view {
+        View::Overview => vec![("↑↓", "select"), ("Enter", "blocks"), ("s", "sort"), ("/", "filter")],
+        View::Blocks => vec![("←↑↓→", "move"), ("+ -", "zoom"), ("n N", "process")],
+        View::Timeline => vec![("←→", "scroll"), ("+ -", "span"), ("↑↓", "device")],
+        View::Demo => vec![],
+    };
+    let demo = model.demo.as_ref().filter(|d| d.running());
+    let stepped = demo.is_some_and(|d| d.stepped());
+    if stepped {
+        keys.push(("Space", "next step"));
+    }
+    if demo.is_some_and(|d| !d.choices.is_empty()) {
+        keys.push(("f", "choose a fix"));
+    }
+    if model.ui.view == View::Demo {
+        match demo {
+            Some(_) => keys.extend([("2", "blocks"), ("3", "timeline"), ("x", "stop")]),
+            None => keys.extend([("↑↓", "choose"), ("Enter", "start")]),
+        }
+    }
+    keys.push(match (stepped, model.paused()) {
+        (true, false) => ("p", "pause"),
+        (true, true) => ("p", "resume"),
+        (false, false) => ("Space", "pause"),
+        (false, true) => ("Space", "resume"),
+    });
+    keys
+}
+
+/// Keys from a column on, as many as fit whole; returns the column after them.
+fn keys(screen: &mut Screen<'_>, area: Rect, mut x: u16, keys: &[Key]) -> u16 {
+    let theme = screen.pen.theme;
+    for (key, action) in keys {
+        if x + width(key) + 1 + width(action) > area.width {
+            break;
+        }
+        x = screen.pen.spans(
+            area,
+            x,
+            0,
+            &[
+                (key, theme.ink(Ink::Accent)),
+                (" ", Style::new()),
+                (action, theme.ink(Ink::Dim)),
+            ],
+        );
+        x += 2;
+    }
+    x
+}

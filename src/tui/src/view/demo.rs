@@ -1,0 +1,197 @@
+//! Demo: the steps of a running demo in words, beside what they do to memory; or the list of demos.
+
+mod steps;
+
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::Screen;
+use super::pen::{self, split_bottom, split_left, split_top, width};
+use super::theme::Ink;
+use super::{bar, history, strips};
+use crate::model::{Demo, DemoPhase, Process, Target};
+use crate::units;
+
+/// Draws the view.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+    match &screen.model.demo {
+        Some(demo) => show(screen, area, demo),
+        None => list(screen, area),
+    }
+}
+
+fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+    let list_lines = if demo.running() {
+        0
+    } else {
+        (screen.model.setup.demos.len() as u16 + 3).min(area.height / 3)
+    };
+    let (area, below) = split_bottom(area, list_lines);
+    if area.width >= 76 {
+        let (left, right) = split_left(area, (area.width * 11 / 20).min(84));
+        told(screen, left, demo);
+        seen(screen, right, demo);
+    } else {
+        let (top, bottom) = split_bottom(area, if area.height >= 16 { 6 } else { 0 });
+        told(screen, top, demo);
+        seen(screen, bottom, demo);
+    }
+    if list_lines >= 3 {
+        list(screen, below);
+    }
+}
+
+/// What the demo says.
+fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+    let (status, ink) = status(demo);
+    let title = format!("Demo: {}", demo.name);
+    let inside = screen.pen.panel(area, &title, "");
+    let theme = screen.pen.theme;
+    let room = area.width.saturating_sub(width(&title) + 8);
+    let left = if width(&status) > room {
+        area.width
+    } else {
+        screen
+            .pen
+            .text_end(area, area.width.saturating_sub(3), 0, &status, theme.ink(ink))
+    };
+    if left < area.width {
+        screen.pen.cell(area, left - 1, 0, ' ', Style::new());
+        screen.pen.cell(area, left + width(&status), 0, ' ', Style::new());
+    }
+    let x = width(&title) + 4;
+    if demo.simulated && x + 13 < left {
+        let style = theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        let end = screen.pen.text(area, x, 0, " SIMULATED ", style);
+        screen.pen.cell(area, end, 0, ' ', Style::new());
+    }
+    steps::draw(screen, inside, demo);
+}
+
+fn status(demo: &Demo) -> (String, Ink) {
+    match &demo.phase {
+        DemoPhase::Starting => ("starting".into(), Ink::Dim),
+        DemoPhase::Running => ("running".into(), Ink::Good),
+        DemoPhase::Waiting => ("waits for you".into(), Ink::Accent),
+        DemoPhase::Done { ok: true } => ("✓ done".into(), Ink::Good),
+        DemoPhase::Done { ok: false } => ("✗ not as it should".into(), Ink::Warning),
+        DemoPhase::Failed(_) => ("✗ failed".into(), Ink::Warning),
+    }
+}
+
+/// What its memory looks like, now.
+fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+    let model = screen.model;
+    let process = model
+        .world()
+        .processes
+        .iter()
+        .find(|p| Some(p.pid) == demo.pid && p.figures.is_some());
+    let inside = screen
+        .pen
+        .panel(area, "Its memory", if demo.simulated { "SIMULATED" } else { "" });
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let map = model
+        .map
+        .as_ref()
+        .filter(|m| process.is_some_and(|p| p.id == m.process) && !m.segments.is_empty());
+    let (top, bottom) = match map {
+        Some(map) => {
+            // Eight lines a segment at most: a map of one segment needs no screen of its own.
+            let least = if inside.height >= 24 { 15 } else { 5 };
+            let lines = (map.segments.len() as u16)
+                .saturating_mul(8)
+                .min(inside.height.saturating_sub(least))
+                .max(1);
+            split_top(inside, lines)
+        }
+        None => split_top(inside, 3),
+    };
+    match map {
+        Some(map) => {
+            strips::draw(&mut screen.pen, top, map, None, 0);
+            screen.hit(top, Target::View(crate::model::View::Blocks));
+        }
+        None => {
+            let text = match (process, demo.running()) {
+                (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
+                (_, true) => "Its blocks appear here with its first allocation.",
+                (_, false) => "It has ended, and its memory is returned.",
+            };
+            for (y, line) in pen::wrap(text, inside.width).iter().enumerate() {
+                screen.pen.text(top, 0, y as u16, line, dim);
+            }
+        }
+    }
+    let Some(process) = process else { return };
+    figures(screen, bottom, process);
+    let (_, below) = split_top(bottom, 6);
+    if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
+        history::draw(&mut screen.pen, split_top(below, 12).0, device);
+    }
+}
+
+fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process) {
+    let Some(f) = &process.figures else { return };
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let rows = [
+        (Ink::Allocated, "allocated", units::bytes(f.allocated)),
+        (Ink::Cached, "cached", units::bytes(f.cached)),
+        (Ink::Plain, "largest free block", units::bytes(f.largest_free)),
+        (
+            Ink::Plain,
+            "fragmentation",
+            f.fragmentation().map_or("-".into(), units::percent),
+        ),
+    ];
+    for (y, (ink, label, text)) in rows.into_iter().enumerate() {
+        let y = y as u16 + 1;
+        if ink != Ink::Plain {
+            bar::swatch(&mut screen.pen, area, 0, y, ink);
+        }
+        screen.pen.text(area, 2, y, label, dim);
+        screen.pen.text_end(area, area.width.min(36), y, &text, Style::new());
+    }
+}
+
+/// The demos that can be started.
+fn list(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    let inside = screen.pen.panel(
+        area,
+        "Demos",
+        "each runs as a child of its own and publishes like any program",
+    );
+    let theme = screen.pen.theme;
+    if model.setup.demos.is_empty() {
+        screen
+            .pen
+            .text(inside, 0, 0, "No demo is built into this program.", theme.ink(Ink::Dim));
+        return;
+    }
+    let names = model.setup.demos.iter().map(|d| width(&d.name)).max().unwrap_or(0);
+    let air = u16::from(inside.height > model.setup.demos.len() as u16 + 1);
+    for (i, demo) in model.setup.demos.iter().enumerate() {
+        let y = i as u16 + air;
+        let (_, line) = split_top(inside, y);
+        let (line, _) = split_top(line, 1);
+        let chosen = i == model.ui.demo_entry;
+        screen
+            .pen
+            .text(line, 0, 0, if chosen { "▸" } else { " " }, theme.ink(Ink::Accent));
+        screen.pen.text(line, 2, 0, &demo.name, theme.ink(Ink::Strong));
+        let x = names + 4;
+        screen.pen.clipped(
+            line,
+            x,
+            0,
+            &demo.summary,
+            line.width.saturating_sub(x),
+            theme.ink(Ink::Dim),
+        );
+        if chosen {
+            screen.pen.restyle(line, theme.selected());
+        }
+        screen.hit(line, Target::Entry(i));
+    }
+}

@@ -1,0 +1,182 @@
+//! The steps so far, the current one in full, and what can be chosen now.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::Screen;
+use super::super::pen::{split_top, wrap};
+use super::super::theme::Ink;
+use crate::model::{Demo, DemoPhase, DemoStep, Target};
+use crate::units;
+
+/// A line to draw: where it begins, and its pieces.
+type Line = Vec<(String, Style)>;
+
+/// Draws the steps; when there are too many lines the oldest leave.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+    let mut past = vec![];
+    let mut now = vec![];
+    if let Some((current, before)) = demo.steps.split_last() {
+        past.extend(before.iter().map(|step| past_line(screen, step)));
+        current_lines(screen, &mut now, demo, current, area.width);
+    } else if matches!(demo.phase, DemoPhase::Starting) {
+        now.push(vec![(
+            format!("{} is starting ...", demo.name),
+            screen.pen.theme.ink(Ink::Dim),
+        )]);
+    }
+    closing_lines(screen, &mut now, demo, area.width);
+    let room = usize::from(area.height).saturating_sub(now.len());
+    let past = past.split_off(past.len().saturating_sub(room));
+    for (y, line) in past.into_iter().chain(now).enumerate() {
+        if y >= usize::from(area.height) {
+            break;
+        }
+        let mut x = 0;
+        for (text, style) in line {
+            let room = area.width.saturating_sub(x);
+            x = screen.pen.clipped(area, x, y as u16, &text, room, style);
+        }
+    }
+    if demo.stepped() && demo.phase == DemoPhase::Waiting && demo.choices.is_empty() {
+        screen.hit(split_top(area, area.height).0, Target::Next);
+    }
+}
+
+fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line {
+    let theme = screen.pen.theme;
+    let (mark, ink) = if step.oom.is_some() {
+        ("✗", Ink::Warning)
+    } else {
+        ("✓", Ink::Good)
+    };
+    vec![
+        (format!("{mark} "), theme.ink(ink)),
+        (format!("{:>2}  {}", step.number, step.title), theme.ink(Ink::Dim)),
+    ]
+}
+
+fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &DemoStep, width: u16) {
+    let theme = screen.pen.theme;
+    let (dim, plain, strong) = (theme.ink(Ink::Dim), Style::new(), theme.ink(Ink::Strong));
+    let of = if demo.total_steps > 0 {
+        format!(" of {}", demo.total_steps)
+    } else {
+        String::new()
+    };
+    let mark = if demo.running() {
+        ("▸ ", Ink::Accent)
+    } else {
+        ("✓ ", Ink::Good)
+    };
+    out.push(vec![
+        (mark.0.into(), theme.ink(mark.1)),
+        (format!("{:>2}{of}  {}", step.number, step.title), strong),
+    ]);
+    let indent = |text: &str, style: Style| -> Vec<Line> {
+        wrap(text, width.saturating_sub(2))
+            .into_iter()
+            .map(|l| vec![("  ".into(), plain), (l, style)])
+            .collect()
+    };
+    out.push(vec![]);
+    out.extend(indent(&step.detail, plain));
+    out.push(vec![]);
+    if let Some(oom) = &step.oom {
+        let text = format!(
+            "failed: {} asked for, {} free in all, {} in one piece",
+            units::bytes(oom.requested),
+            units::bytes(oom.free_total),
+            units::bytes(oom.largest_free)
+        );
+        out.extend(indent(&text, theme.ink(Ink::Warning)));
+        out.extend(indent(&oom.report, dim));
+        out.push(vec![]);
+    }
+    match step.verified {
+        Some(true) => out.push(vec![
+            ("  ✓ ".into(), theme.ink(Ink::Good)),
+            ("every live block kept its pattern".into(), plain),
+        ]),
+        Some(false) => out.push(vec![
+            ("  ✗ ".into(), theme.ink(Ink::Warning)),
+            ("a live block lost its pattern".into(), plain),
+        ]),
+        None => {}
+    }
+    for (name, allocated) in &step.phases {
+        out.push(vec![
+            (format!("  {name:<12}"), dim),
+            (format!("{:>10} allocated", units::bytes(*allocated)), plain),
+        ]);
+    }
+    let s = &step.stats;
+    let pairs = [
+        ("reserved", units::bytes_short(s.reserved)),
+        ("allocated", units::bytes_short(s.allocated)),
+        ("cached", units::bytes_short(s.cached)),
+        ("largest free", units::bytes_short(s.largest_free)),
+    ];
+    let mut line: Line = vec![];
+    let mut used = 0;
+    for (label, text) in pairs {
+        let long = label.len() + text.len() + 3;
+        if used + long > usize::from(width) && !line.is_empty() {
+            out.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        used += long;
+        line.push((format!("  {label} "), dim));
+        line.push((text, plain));
+    }
+    out.push(line);
+}
+
+/// Choices, notices, and how it ended.
+fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u16) {
+    let theme = screen.pen.theme;
+    let (dim, plain) = (theme.ink(Ink::Dim), Style::new());
+    if !demo.choices.is_empty() {
+        out.push(vec![]);
+        out.push(vec![
+            ("f".into(), theme.ink(Ink::Accent)),
+            (" chooses a fix:".into(), plain),
+        ]);
+        for choice in &demo.choices {
+            out.push(vec![
+                (format!("  {:<10}", choice.name), theme.ink(Ink::Strong)),
+                (choice.title.clone(), dim),
+            ]);
+        }
+    }
+    if let Some(notice) = &demo.notice {
+        out.push(vec![]);
+        out.extend(
+            wrap(notice, width)
+                .into_iter()
+                .map(|l| vec![(l, theme.ink(Ink::Warning))]),
+        );
+    }
+    if let DemoPhase::Failed(why) = &demo.phase {
+        out.push(vec![]);
+        out.extend(wrap(why, width).into_iter().map(|l| vec![(l, theme.ink(Ink::Warning))]));
+    }
+    let Some(outcome) = &demo.outcome else { return };
+    out.push(vec![]);
+    let fix = outcome.fix.as_deref().unwrap_or("the fix");
+    let lines = [
+        (
+            outcome.failed_before,
+            "the large request failed before the fix".to_owned(),
+        ),
+        (outcome.succeeded_after, format!("it succeeded after {fix}")),
+        (outcome.patterns_verified, "every pattern was intact".to_owned()),
+    ];
+    for (held, text) in lines {
+        match held {
+            Some(true) => out.push(vec![("✓ ".into(), theme.ink(Ink::Good)), (text, plain)]),
+            Some(false) => out.push(vec![("✗ not so: ".into(), theme.ink(Ink::Warning)), (text, plain)]),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Graphs over time: stacked areas of eighth blocks with a gradient, a one-line spark.
+
+#[cfg(test)]
+mod tests;
+
+use ratatui::layout::Rect;
+
+use super::pen::Pen;
+use super::theme::Ink;
+
+const LOWER_EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII_RAMP: [char; 9] = [' ', '.', '.', ':', '-', '=', '+', '*', '#'];
+
+/// One column of a stacked area: the height of each layer's top from the foot, as a share of the whole, not falling.
+pub(super) type Tops = [f64];
+
+/// Units of height up to a share of the area.
+fn units(share: f64, height: u16, per_cell: u32) -> u32 {
+    if !share.is_finite() || share <= 0.0 {
+        return 0;
+    }
+    let all = u32::from(height) * per_cell;
+    // A float that is positive and at most `all`, so the conversion is exact enough and in range.
+    let n = (share.min(1.0) * f64::from(all)).round() as u32;
+    n.max(1).min(all)
+}
+
+/// Draws one column of a stacked area; `layers[i]` fills up to `tops[i]`. A missing sample draws nothing.
+pub(super) fn stacked_column(pen: &mut Pen<'_>, area: Rect, x: u16, layers: &[Ink], tops: &Tops) {
+    if area.height == 0 || x >= area.width {
+        return;
+    }
+    let fine = if pen.theme.has_eighths() { 8 } else { 1 };
+    // A layer that is not empty is at least one unit thick.
+    let most = u32::from(area.height) * fine;
+    let mut below = (0, 0.0);
+    let tops: Vec<u32> = tops
+        .iter()
+        .map(|&top| {
+            let least = if top > below.1 {
+                (below.0 + 1).min(most)
+            } else {
+                below.0
+            };
+            below = (units(top, area.height, fine).max(least), top);
+            below.0
+        })
+        .collect();
+    for y in 0..area.height {
+        let foot = u32::from(area.height - 1 - y) * fine;
+        let mut here = tops.iter().zip(layers).filter(|(top, _)| **top > foot);
+        let Some((&top, &ink)) = here.next() else { continue };
+        let height = f64::from(foot) / f64::from(u32::from(area.height) * fine);
+        let style = pen.theme.gradient(ink, 0.25 + 0.6 * height);
+        if fine == 1 {
+            pen.cell(area, x, y, pen.theme.glyph(ink), style);
+            continue;
+        }
+        let filled = (top - foot).min(fine);
+        let glyph = LOWER_EIGHTHS[filled as usize];
+        let above = here
+            .find(|(next, _)| **next > top)
+            .map(|(_, &ink)| ink)
+            .filter(|_| filled < fine);
+        let style = match above.and_then(|ink| pen.theme.gradient(ink, 0.25 + 0.6 * height).fg) {
+            Some(ground) => style.bg(ground),
+            None => style,
+        };
+        pen.cell(area, x, y, glyph, style);
+    }
+}
+
+/// A spark: one line, one sample a column, the newest at the right edge. Heights are shares from 0 to 1.
+pub(super) fn spark(pen: &mut Pen<'_>, area: Rect, ink: Ink, samples: &[Option<f64>]) {
+    let room = usize::from(area.width);
+    let shown = &samples[samples.len().saturating_sub(room)..];
+    let lead = room - shown.len();
+    for (i, sample) in shown.iter().enumerate() {
+        let Some(sample) = *sample else { continue };
+        let filled = units(sample, 1, 8) as usize;
+        let ramp = if pen.theme.ascii { ASCII_RAMP } else { LOWER_EIGHTHS };
+        // A zero sample keeps its foot, so that "nothing" and "no sample" differ.
+        let glyph = if filled == 0 {
+            if pen.theme.ascii { '_' } else { '▁' }
+        } else {
+            ramp[filled]
+        };
+        let style = pen.theme.gradient(ink, sample);
+        pen.cell(area, (lead + i) as u16, 0, glyph, style);
+    }
+}

@@ -1,0 +1,387 @@
+//! One device: its name, its bar, its legend, its sensors, its last minute.
+
+use gpumem_probe::Reading;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::super::Screen;
+use super::super::pen::{Pen, split_left, split_right, split_top, width};
+use super::super::theme::Ink;
+use super::super::units::{gib, rate};
+use super::super::{bar, graph, history};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition, SECONDS, Sensors};
+use crate::units;
+
+/// How much of a device is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// Framed, with a thick bar and an area graph.
+    Tall,
+    /// Framed, with a smaller graph.
+    Framed,
+    /// Title, bar, legend, sensors with a spark, and a line of air.
+    Airy,
+    /// Title, bar, legend.
+    Compact,
+    /// A bar with its name on one line.
+    Bar,
+}
+
+impl Tier {
+    /// Tallest first.
+    pub(super) const ALL: [Tier; 5] = [Tier::Tall, Tier::Framed, Tier::Airy, Tier::Compact, Tier::Bar];
+
+    /// Lines it takes.
+    pub(super) fn lines(self) -> u16 {
+        match self {
+            Tier::Tall => 14,
+            Tier::Framed => 10,
+            Tier::Airy => 5,
+            Tier::Compact => 3,
+            Tier::Bar => 1,
+        }
+    }
+}
+
+/// Draws a device at a tier.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: Tier) {
+    let several = screen.model.world().devices.len() > 1;
+    let selected = several && screen.model.selected_device().is_some_and(|d| d.key == device.key);
+    let pen = &mut screen.pen;
+    match tier {
+        Tier::Tall | Tier::Framed => framed(pen, area, device, selected),
+        Tier::Airy | Tier::Compact => lines(pen, area, device, selected, tier == Tier::Airy),
+        Tier::Bar => one_line(pen, area, device, selected),
+    }
+}
+
+fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
+    let title = if selected {
+        format!("▸ {}", device.label)
+    } else {
+        device.label.clone()
+    };
+    let inside = pen.panel(area, &title, "");
+    let after = 3 + width(&title) + 1;
+    name(pen, area, after + 1, device, area.width.saturating_sub(3), true);
+    let air = u16::from(area.height >= Tier::Tall.lines());
+    let (_, inside) = split_top(inside, air);
+    let (thick, rest) = split_top(inside, 2);
+    partition_bar(pen, thick, device);
+    let (_, rest) = split_top(rest, air);
+    legend(pen, rest, device);
+    let (_, lower) = split_top(rest, 1 + air);
+    let side = if lower.width >= 70 && has_sensors(device) {
+        36
+    } else {
+        0
+    };
+    let (left, right) = split_right(lower, side);
+    if side > 0 {
+        sensors_column(pen, right, device);
+    }
+    let (graph, _) = split_right(left, if side > 0 { 3 } else { 0 });
+    history::draw(pen, graph, device);
+}
+
+fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {
+    let margin = Rect {
+        x: area.x + area.width.min(1),
+        width: area.width.saturating_sub(2),
+        ..area
+    };
+    let label_style = if selected {
+        pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD)
+    } else {
+        pen.theme.ink(Ink::Strong)
+    };
+    let x = pen.text(margin, 0, 0, &device.label, label_style);
+    name(pen, margin, x + 2, device, margin.width, false);
+    let (_, rest) = split_top(margin, 1);
+    let (line, rest) = split_top(rest, 1);
+    partition_bar(pen, line, device);
+    legend(pen, rest, device);
+    if airy {
+        let (line, _) = split_top(split_top(rest, 1).1, 1);
+        let room = if line.width >= 70 {
+            (line.width / 3).min(SECONDS as u16)
+        } else {
+            0
+        };
+        let (left, spark) = split_right(line, room);
+        let (left, _) = split_right(left, if room > 0 { 7 } else { 0 });
+        sensors_line(pen, left, device);
+        if room > 0 {
+            graph::spark(pen, spark, Ink::Allocated, &history::used(device, usize::from(room)));
+            pen.text_end(
+                line,
+                line.width - room - 1,
+                0,
+                &format!("{room} s"),
+                pen.theme.ink(Ink::Dim),
+            );
+        }
+    }
+}
+
+fn one_line(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
+    let ink = if selected { Ink::Accent } else { Ink::Strong };
+    let x = pen.text(area, 1, 0, &device.label, pen.theme.ink(ink));
+    let text = used_text(device).unwrap_or_else(|| memory_reason(device));
+    let left = pen.text_end(area, area.width.saturating_sub(1), 0, &text, Style::new());
+    let line = Rect {
+        x: area.x + x + 1,
+        width: left.saturating_sub(x + 2),
+        ..area
+    };
+    partition_bar(pen, line, device);
+}
+
+/// Marketing name from column `x`, and what is used up to column `end`.
+fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_frame: bool) {
+    let air = |pen: &mut Pen<'_>, x: u16| {
+        if in_frame {
+            pen.cell(area, x, 0, ' ', Style::new());
+        }
+    };
+    let mut left = end;
+    let (text, style) = match (&device.state, used_text(device)) {
+        (DeviceState::Lost(_), _) => ("LOST, last known figures".to_owned(), pen.theme.ink(Ink::Warning)),
+        (DeviceState::Gone, _) => ("gone, last known figures".to_owned(), pen.theme.ink(Ink::Warning)),
+        (DeviceState::Present, Some(text)) => (text, Style::new()),
+        (DeviceState::Present, None) => (String::new(), Style::new()),
+    };
+    if width(&text) + x + 2 <= end && !text.is_empty() {
+        left = pen.text_end(area, end - u16::from(in_frame), 0, &text, style);
+        air(pen, end - 1);
+        air(pen, left - 1);
+        left -= 1;
+    }
+    let mut x = x;
+    if device.kind == DeviceKind::Simulated && x + 11 < left {
+        air(pen, x - 1);
+        let badge = pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        x = pen.text(area, x, 0, " SIMULATED ", badge) + 1;
+    }
+    let room = left.saturating_sub(x + 2);
+    let mut facts = vec![device.name.as_str()];
+    if !device.pci.is_empty() && area.width >= 140 {
+        facts.push(&device.pci);
+    }
+    for fact in facts {
+        if !fact.is_empty() && room > 4 {
+            air(pen, x - 1);
+            x = pen.clipped(area, x, 0, fact, left.saturating_sub(x + 2), pen.theme.ink(Ink::Dim));
+            air(pen, x);
+            x += 2;
+        }
+    }
+}
+
+/// `52.1 of 79.6 GiB used`; `None` where there is no figure.
+fn used_text(device: &Device) -> Option<String> {
+    let memory = device.memory.value()?;
+    let (used, what) = match memory.basis {
+        Basis::Driver => (memory.used(), "used"),
+        Basis::Publishers if device.kind == DeviceKind::Simulated => (memory.used(), "used"),
+        Basis::Publishers => (memory.reserved(), "published"),
+    };
+    let total = units::bytes(memory.total);
+    let same_unit = total.ends_with("GiB");
+    let used = if same_unit { gib(used) } else { units::bytes(used) };
+    Some(format!("{used} of {total} {what}"))
+}
+
+/// Why there is no memory figure.
+fn memory_reason(device: &Device) -> String {
+    match &device.state {
+        DeviceState::Lost(text) => format!("lost: {text}"),
+        _ => reason(&device.memory, "memory").unwrap_or_default(),
+    }
+}
+
+/// Why a reading has no figure; `None` when it has one.
+fn reason<T>(reading: &Reading<T>, what: &str) -> Option<String> {
+    match reading {
+        Reading::Value(_) => None,
+        Reading::Pending => Some(format!("{what}: not asked yet")),
+        Reading::NotSupported => Some(format!("{what}: not supported by driver or card")),
+        Reading::NoPermission => Some(format!("{what}: needs more rights")),
+        Reading::Failed(text) => Some(format!("{what}: {text}")),
+    }
+}
+
+fn parts(memory: &Partition) -> [bar::Part; 5] {
+    [
+        (Ink::Allocated, memory.allocated),
+        (Ink::Cached, memory.cached),
+        (Ink::Other, memory.other),
+        (Ink::Free, memory.free),
+        (Ink::Driver, memory.driver),
+    ]
+}
+
+fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+    match device.memory.value() {
+        Some(memory) => bar::stacked(pen, area, &parts(memory)),
+        None => {
+            let known = matches!(device.memory, Reading::NotSupported | Reading::Pending);
+            let style = pen.theme.ink(if known { Ink::Dim } else { Ink::Warning });
+            pen.clipped(area, 0, 0, &memory_reason(device), area.width, style);
+        }
+    }
+}
+
+/// One line with the number of every part. Parts that are nothing are left out, except allocated and free.
+fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+    let Some(memory) = device.memory.value() else {
+        return;
+    };
+    let mut entries: Vec<(Ink, &str, u64)> = vec![(Ink::Allocated, "allocated", memory.allocated)];
+    entries.push((Ink::Cached, "cached", memory.cached));
+    if memory.basis == Basis::Driver {
+        entries.push((Ink::Other, "other", memory.other));
+        entries.push((Ink::Driver, "driver", memory.driver));
+    }
+    let free = if memory.basis == Basis::Driver || device.kind == DeviceKind::Simulated {
+        "free"
+    } else {
+        "free or others'"
+    };
+    entries.push((Ink::Free, free, memory.free));
+    let text = |bytes| {
+        if memory.total >= 1 << 34 {
+            gib(bytes)
+        } else {
+            units::bytes_short(bytes)
+        }
+    };
+    let unit = if memory.total >= 1 << 34 { " GiB" } else { "" };
+    let long: u16 = entries
+        .iter()
+        .map(|e| 2 + width(e.1) + 1 + width(&text(e.2)) + 3)
+        .sum::<u16>()
+        + width(unit);
+    let gap = if long <= area.width { 3 } else { 2 };
+    let mut x = 0;
+    let last = entries.len() - 1;
+    for (i, (ink, label, bytes)) in entries.into_iter().enumerate() {
+        let figure = if i == last {
+            format!("{}{unit}", text(bytes))
+        } else {
+            text(bytes)
+        };
+        if x + 2 + width(label) + 1 + width(&figure) > area.width {
+            return;
+        }
+        bar::swatch(pen, area, x, 0, ink);
+        x = pen.text(area, x + 2, 0, label, pen.theme.ink(Ink::Dim));
+        x = pen.text(area, x + 1, 0, &figure, Style::new()) + gap;
+    }
+    if memory.skewed && x + 26 <= area.width {
+        pen.text(area, x, 0, "publishers ahead of driver", pen.theme.ink(Ink::Dim));
+    }
+}
+
+/// What the sensors say, as label and text. Figures that are not there say why; nothing is made up.
+fn readings(sensors: &Sensors) -> Vec<(&'static str, String, Option<f64>)> {
+    let mut rows = vec![];
+    let share = |p: u32| Some(f64::from(p.min(100)) / 100.0);
+    let mut percent = |label, reading: &Reading<u32>| {
+        rows.push(match reading {
+            Reading::Value(p) => (label, format!("{p}%"), share(*p)),
+            other => (label, short_reason(other), None),
+        });
+    };
+    percent("compute", &sensors.utilization);
+    percent("memory bus", &sensors.memory_utilization);
+    rows.push(match (&sensors.power, &sensors.power_limit) {
+        (Reading::Value(now), Reading::Value(limit)) if *limit > 0 => (
+            "power",
+            format!("{} / {} W", now / 1000, limit / 1000),
+            Some(f64::from(*now) / f64::from(*limit)),
+        ),
+        (Reading::Value(now), _) => ("power", format!("{} W", now / 1000), None),
+        (other, _) => ("power", short_reason(other), None),
+    });
+    rows.push(match &sensors.temperature {
+        Reading::Value(t) => ("temperature", format!("{t} °C"), None),
+        other => ("temperature", short_reason(other), None),
+    });
+    for (label, reading) in [("H>D", &sensors.pcie_rx), ("D>H", &sensors.pcie_tx)] {
+        rows.push(match reading {
+            Reading::Value(n) => (label, rate(*n), None),
+            other => (label, short_reason(other), None),
+        });
+    }
+    rows
+}
+
+fn short_reason<T>(reading: &Reading<T>) -> String {
+    match reading {
+        Reading::Value(_) | Reading::Pending => "not asked yet",
+        Reading::NotSupported => "not supported",
+        Reading::NoPermission => "needs more rights",
+        Reading::Failed(_) => "failed",
+    }
+    .into()
+}
+
+fn has_sensors(device: &Device) -> bool {
+    device.kind == DeviceKind::Nvml
+}
+
+fn sensors_line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+    if !has_sensors(device) {
+        pen.text(area, 0, 0, no_sensors(device), pen.theme.ink(Ink::Dim));
+        return;
+    }
+    let mut x = 0;
+    for (label, text, _) in readings(&device.sensors) {
+        if x + width(label) + 1 + width(&text) > area.width {
+            return;
+        }
+        x = pen.text(area, x, 0, label, pen.theme.ink(Ink::Dim));
+        x = pen.text(area, x + 1, 0, &text, Style::new()) + 3;
+    }
+}
+
+fn no_sensors(device: &Device) -> &'static str {
+    match device.kind {
+        DeviceKind::Simulated => "a simulated device has no sensors",
+        _ => "no sensors: NVML does not list this device",
+    }
+}
+
+/// Column where the figures of the sensor column end.
+const FIGURE_END: u16 = 23;
+
+/// A column of sensors, each with a small meter where it has a limit.
+fn sensors_column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+    let dim = pen.theme.ink(Ink::Dim);
+    let mut rows = readings(&device.sensors);
+    if usize::from(area.height) < rows.len() {
+        // Both directions of the link share a line when lines are few.
+        if let (Some(down), Some(up)) = (rows.pop(), rows.pop()) {
+            rows.push(("PCIe", format!("H>D {}  D>H {}", up.1, down.1), None));
+        }
+    }
+    for (y, (label, text, share)) in rows.into_iter().enumerate() {
+        let y = y as u16;
+        pen.text(area, 0, y, label, dim);
+        match share {
+            Some(share) => {
+                pen.text_end(area, FIGURE_END, y, &text, Style::new());
+                let (_, meter) = split_left(split_top(area, y).1, FIGURE_END + 2);
+                bar::meter(pen, split_top(meter, 1).0, Ink::Accent, share);
+            }
+            // A reason is longer than a figure: it may use the room of the meter.
+            None if width(&text) + 12 > FIGURE_END => {
+                pen.text(area, 12, y, &text, dim);
+            }
+            None => {
+                pen.text_end(area, FIGURE_END, y, &text, Style::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! One cell of the map: which states its bytes are in, and what that looks like.
+
+use gpumem_channel::{BlockState, SegmentMap};
+use ratatui::style::{Modifier, Style};
+
+use super::super::bar;
+use super::super::pen::Pen;
+use super::super::theme::{Ink, Theme};
+use crate::model::Colors;
+
+/// The states a block can be in; what a reader does not know is shown as other.
+const STATES: [Ink; 5] = [Ink::Allocated, Ink::Cached, Ink::Pending, Ink::Unmapped, Ink::Other];
+
+/// The look of a block's state. Free blocks of an allocator are cached memory.
+pub(in super::super) fn ink_of(state: BlockState) -> Ink {
+    STATES[index(state)]
+}
+
+fn index(state: BlockState) -> usize {
+    match state {
+        BlockState::Allocated => 0,
+        BlockState::Free => 1,
+        BlockState::PendingFree => 2,
+        BlockState::Unmapped => 3,
+        BlockState::Unknown(_) => 4,
+    }
+}
+
+/// What the bytes of one cell are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mix {
+    /// Bytes per state.
+    bytes: [u64; STATES.len()],
+    /// Runs of equal state, counted up to 3.
+    runs: u8,
+    /// State of the newest run.
+    last: usize,
+    /// State of the first run, and where it ended, in eighths of a cell.
+    first: (usize, u64),
+    /// A block that reaches into the next cell begins here.
+    begins: bool,
+}
+
+/// Sums the blocks of a segment into cells from address `begin` on.
+pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, count: u16, bytes_per_cell: u64) {
+    cells.clear();
+    cells.resize(usize::from(count), Mix::default());
+    let end = begin.saturating_add(bytes_per_cell.saturating_mul(u64::from(count)));
+    let blocks = &segment.blocks;
+    let first = blocks.partition_point(|b| b.addr.saturating_add(b.size) <= begin);
+    for block in &blocks[first..] {
+        if block.addr >= end {
+            break;
+        }
+        let from = block.addr.max(begin) - begin;
+        let to = block.addr.saturating_add(block.size).min(end) - begin;
+        if to <= from {
+            continue;
+        }
+        let state = index(block.state);
+        let (head, tail) = ((from / bytes_per_cell) as usize, ((to - 1) / bytes_per_cell) as usize);
+        let long = block.size >= 2 * bytes_per_cell && block.addr >= begin;
+        for n in head..=tail.min(cells.len() - 1) {
+            let start = n as u64 * bytes_per_cell;
+            let cell = &mut cells[n];
+            if cell.runs == 0 {
+                (cell.runs, cell.last) = (1, state);
+                cell.first = (state, 8);
+            } else if cell.last != state {
+                if cell.runs == 1 {
+                    cell.first.1 = (u128::from(from.saturating_sub(start)) * 8 / u128::from(bytes_per_cell)) as u64;
+                }
+                cell.runs = (cell.runs + 1).min(3);
+                cell.last = state;
+            }
+            cell.bytes[state] += to.min(start.saturating_add(bytes_per_cell)) - from.max(start);
+            cell.begins |= long && n == head;
+        }
+    }
+}
+
+/// Glyph and style of a cell.
+pub(super) fn look(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
+    let theme = pen.theme;
+    match mix.runs {
+        // Part of a segment of which no block is known.
+        0 => ('?', theme.ink(Ink::Dim)),
+        1 => {
+            let ink = STATES[mix.last];
+            let tile = theme.tile(ink);
+            match (mix.begins, theme.seam(ink), theme.ground(ink)) {
+                (true, Some(seam), Some(ground)) if !theme.ascii => ('▏', Style::new().fg(seam).bg(ground)),
+                (true, ..) if theme.ascii && ink == Ink::Allocated => ('[', tile.style),
+                (true, ..) if theme.depth == Colors::Mono && ink == Ink::Allocated => ('▐', tile.style),
+                _ => (tile.glyph, tile.style),
+            }
+        }
+        2 if theme.has_eighths() => bar::boundary(pen, STATES[mix.first.0], STATES[mix.last], mix.first.1.max(1)),
+        _ => mixed(pen, mix),
+    }
+}
+
+/// Several states in one cell.
+fn mixed(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
+    let mut order = [0, 1, 2, 3, 4];
+    order.sort_by_key(|&i: &usize| std::cmp::Reverse(mix.bytes[i]));
+    let second = Some(order[1]).filter(|&i| mix.bytes[i] > 0).map(|i| STATES[i]);
+    mixed_look(&pen.theme, STATES[order[0]], second)
+}
+
+/// The most frequent state in front of the second.
+pub(in super::super) fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
+    let glyph = if theme.ascii { '*' } else { '▚' };
+    let style = match (theme.ground(most), second.and_then(|s| theme.ground(s))) {
+        (Some(front), Some(back)) if theme.has_eighths() => Style::new().fg(front).bg(back),
+        _ => theme.tile(most).style,
+    };
+    (glyph, style)
+}
+
+/// The style of a cell of the block under the cursor.
+pub(super) fn highlight(pen: &Pen<'_>, mix: &Mix, style: Style) -> Style {
+    let ink = STATES[mix.last];
+    match (pen.theme.depth, pen.theme.bright(ink)) {
+        (Colors::True, Some(bright)) if mix.runs == 1 => Style::new().fg(bright).bg(bright),
+        _ => style.add_modifier(Modifier::BOLD),
+    }
+}

@@ -1,0 +1,208 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use gpumem_channel::{Block, BlockState, Segment, SegmentMap};
+use ratatui::buffer::Buffer;
+
+use super::super::theme::Theme;
+use super::*;
+use crate::model::{ChannelKey, Colors, DeviceKey, Owner, ProcessId};
+
+const K: u64 = 1024;
+
+/// A map of segments at 1 MiB, 2 MiB, ... given as runs of state and size.
+fn map(segments: &[&[(BlockState, u64)]]) -> BlockMap {
+    let segments: Vec<Arc<SegmentMap>> = segments
+        .iter()
+        .enumerate()
+        .map(|(i, runs)| {
+            let start = (i as u64 + 1) << 20;
+            let mut addr = start;
+            let blocks: Vec<Block> = runs
+                .iter()
+                .map(|&(state, size)| {
+                    addr += size;
+                    Block {
+                        addr: addr - size,
+                        size,
+                        state,
+                        ..Block::default()
+                    }
+                })
+                .collect();
+            let segment = Segment {
+                addr: start,
+                size: addr - start,
+                ..Segment::default()
+            };
+            Arc::new(SegmentMap {
+                slot: i as u32,
+                segment,
+                blocks: blocks.into(),
+                complete: true,
+            })
+        })
+        .collect();
+    BlockMap {
+        process: ProcessId {
+            device: DeviceKey::NvmlIndex(0),
+            owner: Owner::Channel(ChannelKey(0, 0)),
+        },
+        bytes: segments.iter().map(|s| s.segment.size).sum(),
+        blocks: segments.iter().map(|s| s.blocks.len()).sum(),
+        segments,
+        strings: vec![Arc::from("")].into(),
+        untracked: (0, 0),
+        read_at: 0,
+    }
+}
+
+const A: BlockState = BlockState::Allocated;
+const F: BlockState = BlockState::Free;
+
+fn lines(map: &BlockMap, w: u16, h: u16, zoom: u8, cursor: Option<u64>, theme: Theme) -> Vec<String> {
+    let area = Rect::new(0, 0, w, h);
+    let mut buffer = Buffer::empty(area);
+    draw(&mut Pen::new(&mut buffer, theme), area, map, cursor, zoom);
+    (0..h)
+        .map(|y| (0..w).map(|x| buffer[(x, y)].symbol().to_owned()).collect())
+        .collect()
+}
+
+const ASCII: Theme = Theme {
+    depth: Colors::Mono,
+    ascii: true,
+};
+const COLOUR: Theme = Theme {
+    depth: Colors::Ansi256,
+    ascii: false,
+};
+
+#[test]
+fn a_cell_shows_the_state_of_its_bytes_at_every_width() {
+    let map = map(&[&[(A, 4 * K), (F, 2 * K), (A, 2 * K)]]);
+    for (w, expected) in [
+        (0, ""),
+        (1, "*"),
+        (2, "#*"),
+        (4, "[#=#"),
+        (8, "[###==[#"),
+        (12, "[####*==[##"),
+    ] {
+        let area = Rect::new(0, 0, w, 1);
+        let mut buffer = Buffer::empty(area);
+        let layout = Layout::fit(&map, w, 1, 0);
+        let mut scratch = vec![];
+        let pen = Pen::new(&mut buffer, ASCII);
+        cells::aggregate(&mut scratch, &map.segments[0], 1 << 20, w, layout.bytes_per_cell);
+        let drawn: String = scratch
+            .iter()
+            .filter(|m| **m != cells::Mix::default())
+            .map(|m| cells::look(&pen, m).0)
+            .collect();
+        assert_eq!(drawn, expected, "{w} columns of {}", layout.bytes_per_cell);
+    }
+}
+
+#[test]
+fn a_boundary_inside_a_cell_lies_where_the_bytes_are() {
+    let map = map(&[&[(A, 3 * K), (F, 5 * K)]]);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, 2, 1));
+    let pen = Pen::new(&mut buffer, COLOUR);
+    let mut scratch = vec![];
+    cells::aggregate(&mut scratch, &map.segments[0], 1 << 20, 2, 4 * K);
+    let (glyph, style) = cells::look(&pen, &scratch[0]);
+    assert_eq!(
+        (glyph, style.fg, style.bg),
+        ('▊', COLOUR.ground(Ink::Allocated), COLOUR.ground(Ink::Cached))
+    );
+}
+
+#[test]
+fn all_segments_fit_and_none_is_finer_than_it_could_be() {
+    let many: Vec<Vec<(BlockState, u64)>> = (1..40).map(|i| vec![(A, i * 7 * K)]).collect();
+    let many: Vec<&[(BlockState, u64)]> = many.iter().map(Vec::as_slice).collect();
+    let map = map(&many);
+    for (w, h) in [(1, 1), (2, 5), (10, 40), (60, 12), (60, 39), (200, 60)] {
+        let layout = Layout::fit(&map, w, h, 0);
+        let shown = layout.strips(&map, 0..u64::from(h));
+        if layout.bytes_per_cell < map.largest_segment() {
+            assert!(layout.lines(&map) <= u64::from(h), "{w}x{h}");
+            let cells: u64 = shown.iter().map(|s| u64::from(s.cells)).sum();
+            assert!(cells * layout.bytes_per_cell >= map.bytes, "{w}x{h}: bytes are missing");
+        }
+        assert!(shown.iter().all(|s| s.x + s.cells <= w.max(1)), "{w}x{h}");
+    }
+}
+
+#[test]
+fn strips_tile_every_segment_in_order() {
+    let map = map(&[&[(A, 100 * K)], &[(F, 3 * K)], &[(A, 2 * K)], &[(F, 64 * K)]]);
+    for folded in [false, true] {
+        let layout = Layout {
+            bytes_per_cell: K,
+            columns: 16,
+            folded,
+        };
+        let strips = layout.strips(&map, 0..u64::MAX);
+        let mut expected = vec![0; map.segments.len()];
+        for strip in &strips {
+            assert_eq!(strip.offset, expected[strip.segment], "{strip:?}");
+            expected[strip.segment] += u64::from(strip.cells) * K;
+        }
+        for (i, s) in map.segments.iter().enumerate() {
+            assert!(expected[i] >= s.segment.size && expected[i] < s.segment.size + K);
+        }
+        assert_eq!(layout.lines(&map), if folded { 12 } else { 13 });
+    }
+}
+
+#[test]
+fn short_segments_share_a_line_only_when_lines_are_few() {
+    let map = map(&[&[(A, 2 * K)], &[(F, 2 * K)], &[(A, 2 * K)]]);
+    assert!(!Layout::fit(&map, 20, 3, 0).folded);
+    let layout = Layout::fit(&map, 20, 2, 0);
+    assert!(layout.folded);
+    assert_eq!(lines(&map, 20, 1, 0, Some(0x30_0000), ASCII), ["[### ==== @###      "]);
+}
+
+#[test]
+fn the_cursor_stays_in_view_however_deep_the_zoom() {
+    let map = map(&[&[(A, 900 * K)], &[(F, 64 * K), (A, 60 * K)]]);
+    for zoom in 0..=40 {
+        for cursor in [1 << 20, (1 << 20) + 500 * K, (2 << 20) + 100 * K] {
+            let shown = lines(&map, 30, 5, zoom, Some(cursor), ASCII).concat();
+            assert_eq!(shown.matches('@').count(), 1, "zoom {zoom}, cursor {cursor:#x}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_of_a_segment_is_a_question_mark() {
+    let mut map = map(&[&[(A, 4 * K), (F, 4 * K)]]);
+    let mut torn = (*map.segments[0]).clone();
+    torn.blocks = torn.blocks[..1].to_vec().into();
+    torn.complete = false;
+    map.segments[0] = Arc::new(torn);
+    assert_eq!(lines(&map, 8, 1, 0, Some(1 << 20), ASCII), ["@###????"]);
+}
+
+#[test]
+fn hostile_segments_end_in_bounded_work() {
+    let mut map = map(&[&[(A, 4 * K)]]);
+    let mut wild = (*map.segments[0]).clone();
+    wild.segment.addr = u64::MAX - 4096;
+    wild.segment.size = u64::MAX;
+    wild.blocks = vec![Block {
+        addr: u64::MAX - 4096,
+        size: u64::MAX,
+        ..Block::default()
+    }]
+    .into();
+    map.segments = vec![Arc::new(wild.clone()), Arc::new(wild)];
+    for zoom in [0, 1, 40] {
+        lines(&map, 80, 20, zoom, Some(u64::MAX), COLOUR);
+        lines(&map, 80, 20, zoom, Some(0), ASCII);
+    }
+}

@@ -1,0 +1,572 @@
+//! A made-up machine that looks like a real one: an H100 with a fragmented server, a training run and a process
+//! that does not publish; and a simulated device.
+
+use std::sync::Arc;
+
+use gpumem_channel::{Block, BlockState, PoolId, Segment, SegmentKind, SegmentMap, StringId};
+use gpumem_probe::Reading;
+
+use crate::model::*;
+
+pub(super) const M: u64 = 1 << 20;
+pub(super) const G: u64 = 1 << 30;
+const NOW: Nanos = 5_000 * SECOND;
+const H100: DeviceKey = DeviceKey::Uuid([7; 16]);
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+fn id(device: DeviceKey, n: u64) -> ProcessId {
+    ProcessId {
+        device,
+        owner: Owner::Channel(ChannelKey(1, n)),
+    }
+}
+
+fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> Process {
+    Process {
+        id,
+        pid,
+        device_label: label.into(),
+        user: user.into(),
+        command: command.into(),
+        job: String::new(),
+        rank: None,
+        nvml: Reading::Pending,
+        figures: None,
+        managed: Reading::NotSupported,
+        state: ProcessState::Publishing,
+        simulated: false,
+        sampled_at: NOW,
+    }
+}
+
+fn partition(allocated: u64, cached: u64, other: u64) -> Partition {
+    let (total, driver) = (81_559 * M, 480 * M);
+    let free = total - driver - allocated - cached - other;
+    Partition {
+        total,
+        allocated,
+        cached,
+        other,
+        driver,
+        free,
+        basis: Basis::Driver,
+        skewed: false,
+    }
+}
+
+/// A minute of a training loop's sawtooth on top of a server's steady use.
+fn history(make: impl Fn(u64, u64) -> Partition, phases: ProcessId) -> History {
+    let mut history = History::default();
+    for i in 0..600u64 {
+        let at = NOW - (599 - i) * SECOND / 5;
+        let phase = i % 40;
+        let tooth = match phase {
+            0..18 => phase * 480 * M,
+            18..34 => (34 - phase) * 540 * M,
+            _ => 600 * M,
+        };
+        let peak = if i < 160 { 6 } else { 9 } * G;
+        history.push(Point {
+            at,
+            memory: make(tooth.min(peak), peak),
+        });
+        let name = match phase {
+            0 => "forward",
+            18 => "backward",
+            34 => "optimizer",
+            _ => continue,
+        };
+        history.mark(Mark {
+            at,
+            kind: MarkKind::Phase,
+            process: phases,
+            bytes: 0,
+            text: name.into(),
+        });
+    }
+    for (back, kind, bytes) in [
+        (93, MarkKind::SegmentTaken, 3 * G),
+        (44, MarkKind::OutOfMemory, 20 * G),
+        (43, MarkKind::CacheReleased, 2 * G),
+        (42, MarkKind::Retry, 20 * G),
+        (20, MarkKind::Remapped, G),
+        (12, MarkKind::SegmentFreed, 512 * M),
+        (8, MarkKind::SegmentTaken, 512 * M),
+    ] {
+        history.mark(Mark {
+            at: NOW - back * SECOND,
+            kind,
+            process: phases,
+            bytes,
+            text: "".into(),
+        });
+    }
+    history
+}
+
+fn figures(map: &BlockMap) -> Figures {
+    let mut f = Figures {
+        segments: map.segments.len() as u64,
+        complete: true,
+        retries: 3,
+        ..Figures::default()
+    };
+    for block in map.segments.iter().flat_map(|s| s.blocks.iter()) {
+        match block.state {
+            BlockState::Allocated | BlockState::PendingFree => {
+                f.allocated += block.size;
+                f.requested += block.requested;
+                f.active_blocks += 1;
+            }
+            BlockState::Free => {
+                f.free += block.size;
+                f.largest_free = f.largest_free.max(block.size);
+                f.free_blocks += 1;
+                f.free_sizes.add(block.size);
+            }
+            _ => {}
+        }
+    }
+    f.cached = f.free;
+    f.reserved = f.allocated + f.free;
+    (f.peak_allocated, f.peak_reserved) = (f.allocated + 2 * G, f.reserved);
+    f.inactive_split = f.free / 2;
+    f
+}
+
+/// A server whose segments are full of holes.
+fn block_map(process: ProcessId, segments: &[(u64, SegmentKind)]) -> BlockMap {
+    let mut dice = Dice(42);
+    let mut addr = 0x7f2a_4000_0000;
+    let (mut maps, mut bytes, mut count) = (vec![], 0, 0);
+    for (slot, &(size, kind)) in segments.iter().enumerate() {
+        let mut blocks: Vec<Block> = vec![];
+        let mut at = 0;
+        while at < size {
+            let want = match dice.roll(6) {
+                0 => 2 * M + dice.roll(30) * M,
+                1 | 2 => (1 + dice.roll(12)) * 16 * M,
+                3 => (1 + dice.roll(4)) * 128 * M,
+                4 => 512 * 1024 * (1 + dice.roll(5)),
+                _ => 64 * M,
+            };
+            let mut size = want.min(size - at);
+            let state = match dice.roll(20) {
+                0..11 => BlockState::Allocated,
+                11 if kind == SegmentKind::Virtual => BlockState::Unmapped,
+                12 => BlockState::PendingFree,
+                _ => BlockState::Free,
+            };
+            if state == BlockState::Free {
+                size = size.min(512 * M);
+            }
+            let held = matches!(state, BlockState::Allocated | BlockState::PendingFree);
+            blocks.push(Block {
+                addr: addr + at,
+                size,
+                requested: if held { size - size / 50 } else { 0 },
+                stream: 0,
+                state,
+                device: 0,
+                pool: PoolId::LARGE,
+                segment: slot as u32,
+                tag: StringId(if held { 1 + dice.roll(3) as u32 } else { 0 }),
+                time: NOW - dice.roll(4_000) * SECOND,
+            });
+            at += size;
+        }
+        count += blocks.len();
+        bytes += size;
+        let segment = Segment {
+            addr,
+            size,
+            mapped: size,
+            kind,
+            pool: PoolId::LARGE,
+            chunk: 2 * M,
+            ..Segment::default()
+        };
+        maps.push(Arc::new(SegmentMap {
+            slot: slot as u32,
+            segment,
+            blocks: blocks.into(),
+            complete: true,
+        }));
+        addr += size + 64 * M;
+    }
+    let strings: Vec<Arc<str>> = ["", "kv-cache", "activations", "weights"]
+        .iter()
+        .map(|&s| s.into())
+        .collect();
+    BlockMap {
+        process,
+        segments: maps,
+        strings: strings.into(),
+        bytes,
+        blocks: count,
+        untracked: (0, 0),
+        read_at: NOW,
+    }
+}
+
+/// One H100, a fragmented server, a training run, a process that does not publish.
+pub(super) fn h100() -> Model {
+    let server = id(H100, 1);
+    let training = id(H100, 2);
+    let map = block_map(
+        server,
+        &[
+            (12 * G, SegmentKind::Plain),
+            (10 * G, SegmentKind::Plain),
+            (8 * G, SegmentKind::Virtual),
+            (6 * G, SegmentKind::Plain),
+            (3 * G, SegmentKind::Plain),
+            (G, SegmentKind::Plain),
+            (512 * M, SegmentKind::Plain),
+            (256 * M, SegmentKind::Plain),
+            (20 * M, SegmentKind::Plain),
+            (2 * M, SegmentKind::Plain),
+        ],
+    );
+    let mut serve = process(
+        server,
+        4121,
+        "GPU 0",
+        "ml",
+        "python serve.py --model llama-70b --port 8080",
+    );
+    serve.figures = Some(figures(&map));
+    serve.nvml = Reading::Value(41 * G + 518 * M);
+    serve.job = "serve".into();
+    let mut train = process(training, 5570, "GPU 0", "ana", "python train.py --config base.yaml");
+    train.figures = Some(Figures {
+        reserved: 9 * G,
+        allocated: 5 * G + 300 * M,
+        requested: 5 * G + 211 * M,
+        cached: 4 * G - 300 * M,
+        peak_allocated: 9 * G - 40 * M,
+        peak_reserved: 9 * G,
+        free: 4 * G - 300 * M,
+        largest_free: 3 * G,
+        free_blocks: 12,
+        active_blocks: 480,
+        segments: 14,
+        ooms: 1,
+        complete: true,
+        ..Figures::default()
+    });
+    train.nvml = Reading::Value(9 * G + 520 * M);
+    let mut quiet = process(
+        ProcessId {
+            device: H100,
+            owner: Owner::Pid(6011, 99),
+        },
+        6011,
+        "GPU 0",
+        "kim",
+        "/usr/bin/python3 notebook_kernel.py -f /run/user/1000/jupyter/kernel-3f.json",
+    );
+    quiet.nvml = Reading::Value(2 * G + 100 * M);
+    quiet.state = ProcessState::NotPublishing;
+    let mut dead = process(id(H100, 9), 3977, "GPU 0", "ana", "python train.py --config large.yaml");
+    dead.figures = Some(Figures {
+        reserved: 70 * G,
+        allocated: 66 * G,
+        cached: 4 * G,
+        ooms: 1,
+        ..Figures::default()
+    });
+    dead.state = ProcessState::Died;
+
+    let served = serve.figures.clone().unwrap_or_default();
+    let make =
+        |tooth: u64, peak: u64| partition(served.allocated + tooth, served.cached + peak - tooth, 3 * G + 74 * M);
+    let device = Device {
+        key: H100,
+        kind: DeviceKind::Nvml,
+        label: "GPU 0".into(),
+        name: "NVIDIA H100 80GB HBM3".into(),
+        uuid: Some([7; 16]),
+        pci: "00000000:4E:00.0".into(),
+        state: DeviceState::Present,
+        memory: Reading::Value(make(5 * G + 300 * M, 9 * G)),
+        shared_with_host: false,
+        sensors: Sensors {
+            utilization: Reading::Value(97),
+            memory_utilization: Reading::Value(61),
+            temperature: Reading::Value(58),
+            power: Reading::Value(512_300),
+            power_limit: Reading::Value(700_000),
+            pcie_rx: Reading::Value(12_000_000),
+            pcie_tx: Reading::Value(1_234_000_000),
+        },
+        mig: vec![],
+        publishers: 2,
+        history: history(make, training),
+    };
+    let findings = vec![
+        Finding {
+            severity: Severity::Warning,
+            process: Some(server),
+            text: "4121: 18.0 GiB cached, largest free block 512.0 MiB: the next larger request takes new memory"
+                .into(),
+        },
+        Finding {
+            severity: Severity::Info,
+            process: Some(training),
+            text: "5570: a request of 20.0 GiB failed 44 s ago and succeeded after 2.0 GiB of cache were released"
+                .into(),
+        },
+    ];
+    let source = Source {
+        state: SourceState::Ok,
+        sampled_at: Some(NOW),
+    };
+    Model {
+        setup: Setup {
+            host: "train-07".into(),
+            interval: SECOND,
+            ..Setup::default()
+        },
+        now: NOW,
+        live: World {
+            nvml: source.clone(),
+            channels: source,
+            driver: Driver {
+                version: Some("580.159.04".into()),
+                cuda: Some((13, 0)),
+            },
+            devices: vec![device],
+            processes: vec![serve, train, quiet, dead],
+            findings,
+            ..World::default()
+        },
+        rows: vec![0, 1, 2, 3],
+        map: Some(map),
+        ui: Ui {
+            process: Some(server),
+            ..Ui::default()
+        },
+        ..Model::default()
+    }
+}
+
+/// The training demo's process on a simulated device, alone on a machine without a GPU.
+pub(super) fn simulated() -> Model {
+    let device_key = DeviceKey::Simulated(ChannelKey(1, 5), 0);
+    let demo = id(device_key, 5);
+    let mut map = block_map(
+        demo,
+        &[
+            (900 * M, SegmentKind::Virtual),
+            (320 * M, SegmentKind::Plain),
+            (20 * M, SegmentKind::Plain),
+        ],
+    );
+    map.process = demo;
+    let mut process = process(demo, 7720, "SIM 7720", "ana", "gpumem-tui demo fragmentation");
+    process.figures = Some(figures(&map));
+    process.simulated = true;
+    process.nvml = Reading::NotSupported;
+    let f = process.figures.clone().unwrap_or_default();
+    let make = |tooth: u64, _: u64| Partition::of_publishers(2 * G, f.allocated.saturating_sub(tooth / 20), f.reserved);
+    let device = Device {
+        key: device_key,
+        kind: DeviceKind::Simulated,
+        label: "SIM 7720".into(),
+        name: "Simulated H100".into(),
+        uuid: None,
+        pci: String::new(),
+        state: DeviceState::Present,
+        memory: Reading::Value(make(0, 0)),
+        shared_with_host: false,
+        sensors: Sensors::default(),
+        mig: vec![],
+        publishers: 1,
+        history: history(make, demo),
+    };
+    let mut model = h100();
+    model.live.nvml = Source {
+        state: SourceState::Missing,
+        sampled_at: None,
+    };
+    model.live.driver = Driver::default();
+    model.live.devices = vec![device];
+    model.live.processes = vec![process];
+    model.live.findings.clear();
+    model.rows = vec![0];
+    model.map = Some(map);
+    model.ui.process = Some(demo);
+    model.setup.demos = demos();
+    model.demo = Some(fragmentation());
+    model
+}
+
+fn demos() -> Vec<DemoInfo> {
+    vec![
+        DemoInfo {
+            name: "fragmentation".into(),
+            summary: "free memory that no request can use, and three ways to get it back".into(),
+        },
+        DemoInfo {
+            name: "train".into(),
+            summary: "a synthetic training loop: forward, backward and optimizer as a sawtooth".into(),
+        },
+    ]
+}
+
+fn fragmentation() -> Demo {
+    let step = |number, title: &str, detail: &str| DemoStep {
+        number,
+        title: title.into(),
+        detail: detail.into(),
+        stats: DemoStats {
+            allocated: 750 * M,
+            reserved: 1300 * M,
+            cached: 550 * M,
+            free_total: 550 * M,
+            largest_free: 400 * M,
+            fragmentation: Some(0.27),
+            ooms: 0,
+        },
+        ..DemoStep::default()
+    };
+    let mut failed = step(
+        4,
+        "Ask for 500 MiB",
+        "500 MiB is less than the 550 MiB that are free, and more than any single hole. The allocator cannot join holes that \
+         live blocks keep apart, and the budget is used up: the request fails.",
+    );
+    failed.oom = Some(DemoOom {
+        requested: 500 * M,
+        free_total: 550 * M,
+        largest_free: 400 * M,
+        report: "Releasing the cache would return 550.0 MiB; joining the holes would make 550.0 MiB contiguous.".into(),
+    });
+    Demo {
+        name: "fragmentation".into(),
+        pid: Some(7720),
+        phase: DemoPhase::Waiting,
+        device: "Simulated H100".into(),
+        simulated: true,
+        budget: 2 * G,
+        total_steps: 7,
+        automatic: false,
+        steps: vec![
+            step(1, "Allocate eight blocks of 25 to 400 MiB", ""),
+            step(2, "Fill each with a pattern", ""),
+            step(3, "Free every other one", ""),
+            failed,
+        ],
+        choices: vec![
+            Choice {
+                name: "release".into(),
+                title: "return the cache to the driver and retry".into(),
+            },
+            Choice {
+                name: "remap".into(),
+                title: "join the holes by remapping, no copy".into(),
+            },
+            Choice {
+                name: "workspace".into(),
+                title: "allocate one workspace first and reuse it".into(),
+            },
+        ],
+        notice: None,
+        outcome: None,
+    }
+}
+
+/// The driver is there and fails.
+pub(super) fn failing() -> Model {
+    let mut model = h100();
+    model.live.nvml.state = SourceState::Failing {
+        error: "Driver/library version mismatch".into(),
+        hint: "The driver was updated while its module was loaded: reboot, or unload and load the nvidia module."
+            .into(),
+    };
+    model.live.devices.clear();
+    model.live.processes.clear();
+    model.live.driver = Driver::default();
+    model.live.findings.clear();
+    model.rows.clear();
+    model.map = None;
+    model.ui.process = None;
+    model
+}
+
+/// Four GPUs: one lost, one that shares its memory with the host and supports little, one idle.
+pub(super) fn several() -> Model {
+    let mut model = h100();
+    let mut lost = model.live.devices[0].clone();
+    lost.key = DeviceKey::Uuid([8; 16]);
+    lost.label = "GPU 1".into();
+    lost.state = DeviceState::Lost("GPU is lost".into());
+    let mut shared = lost.clone();
+    shared.key = DeviceKey::Uuid([9; 16]);
+    shared.label = "GPU 2".into();
+    shared.name = "NVIDIA GB10".into();
+    shared.state = DeviceState::Present;
+    shared.memory = Reading::NotSupported;
+    shared.sensors = Sensors {
+        utilization: Reading::Value(3),
+        memory_utilization: Reading::NotSupported,
+        temperature: Reading::Value(41),
+        power: Reading::Value(4_000),
+        power_limit: Reading::NotSupported,
+        pcie_rx: Reading::NoPermission,
+        pcie_tx: Reading::Failed("Unknown Error".into()),
+    };
+    shared.history = History::default();
+    let mut simulated = simulated().live.devices.remove(0);
+    simulated.label = "SIM 7720".into();
+    model.live.devices.extend([lost, shared, simulated]);
+    model.live.processes.push(self::simulated().live.processes.remove(0));
+    model.rows.push(4);
+    model
+}
+
+/// Every screen, by name.
+pub(super) fn screens() -> Vec<(&'static str, Model)> {
+    let at = |view, mut model: Model| {
+        model.ui.view = view;
+        model
+    };
+    let with = |popup, mut model: Model| {
+        model.ui.popup = Some(popup);
+        model
+    };
+    let list = {
+        let mut model = at(View::Demo, simulated());
+        model.demo = None;
+        model
+    };
+    vec![
+        ("overview", h100()),
+        ("overview-sim", simulated()),
+        ("overview-failing", failing()),
+        ("overview-several", several()),
+        ("blocks", at(View::Blocks, h100())),
+        ("blocks-sim", at(View::Blocks, simulated())),
+        ("blocks-none", at(View::Blocks, failing())),
+        ("timeline", at(View::Timeline, h100())),
+        ("timeline-sim", at(View::Timeline, simulated())),
+        ("demo", at(View::Demo, simulated())),
+        ("demo-list", list),
+        ("help", with(Popup::Help { scroll: 0 }, h100())),
+        ("sort", with(Popup::Sort { selected: 3 }, h100())),
+        ("fix", with(Popup::Fix { selected: 1 }, at(View::Demo, simulated()))),
+    ]
+}

@@ -1,0 +1,168 @@
+//! What holds for every screen at every size.
+
+use ratatui::style::Color;
+
+use super::fixture;
+use super::gallery::drawn;
+use super::screens::text;
+use crate::model::*;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+
+#[test]
+fn no_size_panics_and_no_hit_lies_outside() {
+    for (name, model) in fixture::screens() {
+        let sizes = (0..=24).flat_map(|w| (0..=14).map(move |h| (w, h)));
+        let long = [
+            (1, 200),
+            (300, 1),
+            (300, 3),
+            (500, 120),
+            (79, 23),
+            (59, 11),
+            (110, 12),
+            (150, 8),
+        ];
+        for (w, h) in sizes.chain(long) {
+            for (colors, ascii) in [(Colors::True, false), (Colors::Mono, true)] {
+                let (_, hits) = drawn(model.clone(), w, h, colors, ascii);
+                for hit in &hits.areas {
+                    let (right, bottom) = (hit.area.x + hit.area.width, hit.area.y + hit.area.height);
+                    assert!(right <= w && bottom <= h, "{name} at {w}x{h}: {hit:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ascii_mode_sends_nothing_but_ascii() {
+    for (name, model) in fixture::screens() {
+        for (w, h) in SIZES {
+            let (buffer, _) = drawn(model.clone(), w, h, Colors::True, true);
+            assert!(text(&buffer).is_ascii(), "{name} at {w}x{h}:\n{}", text(&buffer));
+        }
+    }
+}
+
+#[test]
+fn mono_sends_no_colour() {
+    for (name, model) in fixture::screens() {
+        let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
+        let plain = |c: &ratatui::buffer::Cell| c.fg == Color::Reset && c.bg == Color::Reset;
+        assert!(buffer.content().iter().all(plain), "{name}");
+    }
+}
+
+#[test]
+fn every_view_labels_what_is_simulated() {
+    for view in [View::Overview, View::Blocks, View::Timeline, View::Demo] {
+        // Alone on the machine, and beside a real GPU with its process and device selected.
+        let alone = fixture::simulated();
+        let mut beside = fixture::several();
+        let other = &beside.live.processes[4];
+        beside.ui.process = Some(other.id);
+        beside.ui.device = Some(other.id.device);
+        beside.map = alone.map.clone();
+        beside.demo = alone.demo.clone();
+        for mut model in [alone, beside] {
+            model.ui.view = view;
+            for (w, h) in SIZES {
+                let (buffer, _) = drawn(model.clone(), w, h, Colors::Mono, false);
+                assert!(
+                    text(&buffer).contains("SIMULATED"),
+                    "{view:?} at {w}x{h}:\n{}",
+                    text(&buffer)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_real_gpu_is_never_labelled_simulated() {
+    for view in [View::Overview, View::Blocks, View::Timeline] {
+        let mut model = fixture::h100();
+        model.ui.view = view;
+        let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
+        assert!(!text(&buffer).contains("SIMULATED"));
+    }
+}
+
+#[test]
+fn the_same_model_gives_the_same_cells_and_the_clock_alone_changes_none() {
+    for (name, model) in fixture::screens() {
+        let (before, _) = drawn(model.clone(), 120, 40, Colors::True, false);
+        let mut later = model.clone();
+        later.now += SECOND;
+        let (after, _) = drawn(later, 120, 40, Colors::True, false);
+        assert_eq!(before, after, "{name}");
+    }
+}
+
+#[test]
+fn stale_figures_tell_their_age() {
+    let mut model = fixture::h100();
+    model.now += 12 * SECOND;
+    let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
+    assert!(text(&buffer).contains("NVML answered 12.0 s ago"), "{}", text(&buffer));
+}
+
+#[test]
+fn a_missing_figure_says_why_and_is_never_zero() {
+    let (buffer, _) = drawn(fixture::several(), 200, 50, Colors::Mono, false);
+    let text = text(&buffer);
+    for reason in [
+        "not supported by driver or card",
+        "needs more rights",
+        "LOST",
+        "not publishing",
+    ] {
+        assert!(text.contains(reason), "{reason}:\n{text}");
+    }
+    let quiet = text.lines().find(|l| l.contains("6011")).unwrap().replace("GPU 0", "");
+    assert!(!quiet.split_whitespace().any(|w| w == "0"), "{quiet}");
+}
+
+#[test]
+fn every_line_of_the_map_answers_a_click_with_its_addresses() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Blocks;
+    let map = model.map.clone().unwrap();
+    let (_, hits) = drawn(model, 120, 40, Colors::True, false);
+    let strips: Vec<_> = hits
+        .areas
+        .iter()
+        .filter(|h| matches!(h.target, Target::Bytes { .. }))
+        .collect();
+    assert!(strips.len() >= map.segments.len());
+    assert!(hits.map.bytes_per_cell > 0 && hits.map.columns > 0);
+    for hit in strips {
+        let Target::Bytes { addr, bytes_per_cell } = hit.target else {
+            unreachable!()
+        };
+        assert!(map.at(addr).is_some(), "{addr:#x}");
+        assert_eq!(bytes_per_cell, hits.map.bytes_per_cell);
+    }
+}
+
+#[test]
+fn the_whole_device_is_in_the_legend_and_adds_up() {
+    let (buffer, _) = drawn(fixture::h100(), 120, 40, Colors::Mono, false);
+    let text = text(&buffer);
+    let line = text.lines().find(|l| l.contains("allocated")).unwrap();
+    let figures: f64 = line.split_whitespace().filter_map(|w| w.parse::<f64>().ok()).sum();
+    assert!((figures - 79.6).abs() < 0.25, "{figures}: {line}");
+}
+
+#[test]
+fn hostile_text_stays_in_its_place() {
+    let mut model = fixture::h100();
+    model.live.processes[0].command = "a\u{1b}[31mb\u{202e}c\n日本語".repeat(40);
+    model.live.processes[0].user = "\u{7}".into();
+    for view in [View::Overview, View::Blocks] {
+        model.ui.view = view;
+        let (buffer, _) = drawn(model.clone(), 80, 24, Colors::Mono, false);
+        assert!(!text(&buffer).chars().any(|c| c.is_control() && c != '\n'));
+    }
+}

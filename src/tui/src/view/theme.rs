@@ -1,0 +1,238 @@
+//! Colours and glyphs: what each meaning looks like at each colour depth.
+//!
+//! Two rules hold everywhere. Colour never carries a meaning alone: every state has its own glyph too, so a mono
+//! terminal, a text copy of the screen and a colour-blind reader lose nothing. And the terminal's own foreground and
+//! background are kept, so that the dashboard is at home on dark and light terminals alike.
+
+mod palette;
+#[cfg(test)]
+mod tests;
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::model::{Colors as Depth, Term};
+use palette::{Swatch, swatch};
+
+/// A meaning that has a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Ink {
+    /// Held by the program.
+    Allocated,
+    /// Reserved by the allocator, held by nobody.
+    Cached,
+    /// Freed, still in use by queued GPU work.
+    Pending,
+    /// Held by processes that do not publish, and by the publishers' own contexts.
+    Other,
+    /// Held by the driver and firmware.
+    Driver,
+    /// Available to every process.
+    Free,
+    /// Address range without memory.
+    Unmapped,
+    /// Something to act on.
+    Warning,
+    /// Something that is as it should be.
+    Good,
+    /// Titles, keys, the cursor.
+    Accent,
+    /// Labels, frames, axes.
+    Dim,
+    /// What the eye should read first.
+    Strong,
+    /// Everything else: the terminal's own foreground.
+    Plain,
+}
+
+/// One cell of a filled area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tile {
+    /// The state's own glyph.
+    pub(super) glyph: char,
+    /// Its colours.
+    pub(super) style: Style,
+}
+
+/// The look of a terminal: a colour depth and a glyph set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Theme {
+    /// Colours.
+    pub(super) depth: Depth,
+    /// Only ASCII leaves the program.
+    pub(super) ascii: bool,
+}
+
+impl Theme {
+    /// The look of this terminal.
+    pub(super) fn of(term: &Term) -> Self {
+        Theme::new(term.colors, term.ascii)
+    }
+
+    /// A theme for a colour depth and a glyph set.
+    pub(super) fn new(depth: Depth, ascii: bool) -> Self {
+        Theme { depth, ascii }
+    }
+
+    /// Style of text with this meaning.
+    pub(super) fn ink(&self, ink: Ink) -> Style {
+        let style = Style::new();
+        match ink {
+            Ink::Plain => return style,
+            Ink::Strong => return style.add_modifier(Modifier::BOLD),
+            _ => {}
+        }
+        let style = match (ink, self.color(ink)) {
+            (_, Some(color)) => style.fg(color),
+            (Ink::Dim | Ink::Driver | Ink::Free | Ink::Unmapped, None) => style.add_modifier(Modifier::DIM),
+            (Ink::Warning | Ink::Accent, None) => style.add_modifier(Modifier::BOLD),
+            _ => style,
+        };
+        if ink == Ink::Warning {
+            style.add_modifier(Modifier::BOLD)
+        } else {
+            style
+        }
+    }
+
+    /// The flat colour of a meaning; `None` where the depth has none for it.
+    pub(super) fn color(&self, ink: Ink) -> Option<Color> {
+        let Swatch {
+            base, indexed, basic, ..
+        } = swatch(ink)?;
+        match self.depth {
+            Depth::True => Some(rgb(base)),
+            Depth::Ansi256 => Some(Color::Indexed(indexed)),
+            Depth::Ansi16 => basic,
+            Depth::Mono => None,
+        }
+    }
+
+    /// The cell that fills an area of this state. With colours to spare it is a quiet texture on a solid ground.
+    pub(super) fn tile(&self, ink: Ink) -> Tile {
+        let glyph = self.glyph(ink);
+        let style = self.ink(ink).remove_modifier(Modifier::BOLD);
+        let style = match (self.depth, swatch(ink).and_then(|s| s.texture)) {
+            (Depth::True, Some(texture)) => style.fg(rgb(texture.0)).bg(rgb(texture.1)),
+            _ => style,
+        };
+        Tile { glyph, style }
+    }
+
+    /// The flat colour that looks like a tile from afar, for cells that are part this state and part another.
+    /// `None`: nothing is drawn.
+    pub(super) fn ground(&self, ink: Ink) -> Option<Color> {
+        if matches!(ink, Ink::Free | Ink::Unmapped) {
+            return None;
+        }
+        // How much of a cell the glyph covers.
+        let cover = match ink {
+            Ink::Cached => 0.75,
+            Ink::Pending => 0.5,
+            Ink::Other => 0.25,
+            _ => 0.15,
+        };
+        match (self.depth, swatch(ink).and_then(|s| s.texture)) {
+            (Depth::True, Some((texture, ground))) => Some(rgb(mix(ground, texture, cover))),
+            _ => self.color(ink),
+        }
+    }
+
+    /// A lighter shade, for what is under the cursor. `None` without true colour.
+    pub(super) fn bright(&self, ink: Ink) -> Option<Color> {
+        (self.depth == Depth::True)
+            .then(|| swatch(ink).map(|s| rgb(s.bright)))
+            .flatten()
+    }
+
+    /// The glyph of a state.
+    pub(super) fn glyph(&self, ink: Ink) -> char {
+        let (unicode, ascii) = match ink {
+            Ink::Allocated => ('█', '#'),
+            Ink::Cached => ('▓', '='),
+            Ink::Pending => ('▒', '%'),
+            Ink::Other => ('░', '~'),
+            Ink::Driver => ('╱', 'r'),
+            Ink::Free => ('·', '.'),
+            Ink::Unmapped => ('╌', '-'),
+            Ink::Warning => ('▲', '!'),
+            Ink::Good => ('✓', '+'),
+            Ink::Accent | Ink::Dim | Ink::Strong | Ink::Plain => ('•', '*'),
+        };
+        if self.ascii { ascii } else { unicode }
+    }
+
+    /// Colour of a graph at a height from 0 (foot) to 1 (top): deep at the foot, bright at the top.
+    pub(super) fn gradient(&self, ink: Ink, height: f64) -> Style {
+        let Some(Swatch { deep, bright, .. }) = swatch(ink) else {
+            return self.ink(ink);
+        };
+        match self.depth {
+            Depth::True => Style::new().fg(rgb(mix(deep, bright, height))),
+            _ => self.ink(ink).remove_modifier(Modifier::BOLD),
+        }
+    }
+
+    /// A darker shade of a state, for the seams between blocks. `None` where the depth cannot show one.
+    pub(super) fn seam(&self, ink: Ink) -> Option<Color> {
+        match self.depth {
+            Depth::True => swatch(ink).map(|s| rgb(s.deep)),
+            Depth::Ansi256 => Some(Color::Indexed(236)),
+            Depth::Ansi16 | Depth::Mono => None,
+        }
+    }
+
+    /// Style of the selected row or tab.
+    pub(super) fn selected(&self) -> Style {
+        match self.depth {
+            Depth::True => Style::new().bg(rgb(palette::SELECTED)).fg(rgb(palette::ON_SELECTED)),
+            Depth::Ansi256 => Style::new().bg(Color::Indexed(24)).fg(Color::Indexed(255)),
+            Depth::Ansi16 | Depth::Mono => Style::new().add_modifier(Modifier::REVERSED),
+        }
+    }
+
+    /// Whether partial blocks with a foreground and a background can be drawn.
+    pub(super) fn has_eighths(&self) -> bool {
+        !self.ascii && self.depth != Depth::Mono
+    }
+
+    /// `text` as this terminal can show it: in ASCII mode every other character becomes its nearest relative.
+    pub(super) fn letter(&self, c: char) -> char {
+        if !self.ascii || c.is_ascii() {
+            return c;
+        }
+        match c {
+            '·' | '•' => '-',
+            '…' => '.',
+            '│' | '┊' | '▏' | '▌' | '▐' => '|',
+            '─' | '━' | '╌' | '┄' | '╾' => '-',
+            '┈' => '.',
+            '┤' => '|',
+            '╭' | '╮' | '╰' | '╯' => '+',
+            '▸' | '▶' | '→' | '›' => '>',
+            '◂' | '◀' | '←' | '‹' => '<',
+            '▴' | '▲' | '↑' => '^',
+            '▾' | '▼' | '↓' => 'v',
+            '█' | '▇' | '▆' | '▅' => '#',
+            '▄' | '▃' | '▂' | '▁' => '_',
+            '°' => ' ',
+            '×' => 'x',
+            'µ' => 'u',
+            '✓' => '+',
+            '✗' => 'x',
+            '●' => '*',
+            '○' => 'o',
+            _ => '?',
+        }
+    }
+}
+
+fn rgb((r, g, b): palette::Rgb) -> Color {
+    Color::Rgb(r, g, b)
+}
+
+fn mix(from: palette::Rgb, to: palette::Rgb, share: f64) -> palette::Rgb {
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    // Between two bytes, so the rounded value is a byte too.
+    let channel = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
+    (channel(from.0, to.0), channel(from.1, to.1), channel(from.2, to.2))
+}

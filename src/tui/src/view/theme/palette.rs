@@ -1,0 +1,114 @@
+//! The palette. Blue against amber is the pair that deutan, protan and normal eyes all tell apart; the others differ
+//! in lightness as well as in hue. Chosen for at least 3:1 against both #101216 and #ffffff where it is text.
+
+use ratatui::style::Color;
+
+use super::Ink;
+
+/// Red, green, blue.
+pub(super) type Rgb = (u8, u8, u8);
+
+/// One meaning's colours at every depth.
+#[derive(Clone, Copy)]
+pub(super) struct Swatch {
+    /// Text and flat areas.
+    pub(super) base: Rgb,
+    /// Foot of a gradient, and the seam between two blocks.
+    pub(super) deep: Rgb,
+    /// Top of a gradient.
+    pub(super) bright: Rgb,
+    /// Texture and ground of a filled cell; `None` draws the glyph in `base` on the terminal's own background.
+    pub(super) texture: Option<(Rgb, Rgb)>,
+    /// The nearest of xterm's 256.
+    pub(super) indexed: u8,
+    /// One of the 16; `None` where the terminal's own foreground, dimmed, serves better.
+    pub(super) basic: Option<Color>,
+}
+
+/// Ground of the selected row.
+pub(super) const SELECTED: Rgb = (38, 79, 120);
+/// Text on it.
+pub(super) const ON_SELECTED: Rgb = (236, 242, 248);
+
+/// The colours of a meaning; `None` for the terminal's own.
+pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
+    let swatch = |base, deep, bright, texture, indexed, basic| {
+        Some(Swatch {
+            base,
+            deep,
+            bright,
+            texture,
+            indexed,
+            basic,
+        })
+    };
+    match ink {
+        Ink::Allocated => swatch(
+            (84, 148, 226),
+            (36, 78, 138),
+            (128, 190, 250),
+            Some(((70, 132, 208), (70, 132, 208))),
+            75,
+            Some(Color::LightBlue),
+        ),
+        Ink::Cached => swatch(
+            (209, 152, 56),
+            (128, 88, 24),
+            (244, 197, 104),
+            Some(((212, 158, 66), (178, 128, 46))),
+            179,
+            Some(Color::Yellow),
+        ),
+        Ink::Pending => swatch(
+            (190, 120, 190),
+            (110, 62, 112),
+            (226, 164, 226),
+            Some(((206, 140, 206), (150, 90, 152))),
+            176,
+            Some(Color::Magenta),
+        ),
+        Ink::Other => swatch(
+            (128, 140, 160),
+            (70, 80, 98),
+            (170, 182, 202),
+            Some(((140, 152, 172), (88, 99, 119))),
+            103,
+            None,
+        ),
+        Ink::Driver => swatch(
+            (110, 116, 128),
+            (60, 64, 72),
+            (140, 146, 158),
+            Some(((104, 110, 122), (58, 62, 71))),
+            241,
+            None,
+        ),
+        Ink::Free | Ink::Unmapped => swatch((104, 112, 126), (70, 76, 88), (140, 148, 162), None, 242, None),
+        Ink::Warning => swatch(
+            (228, 108, 60),
+            (140, 60, 30),
+            (255, 150, 100),
+            None,
+            209,
+            Some(Color::LightRed),
+        ),
+        Ink::Good => swatch(
+            (62, 164, 150),
+            (30, 100, 92),
+            (110, 208, 192),
+            None,
+            73,
+            Some(Color::Green),
+        ),
+        Ink::Accent => swatch(
+            (58, 164, 186),
+            (24, 96, 112),
+            (120, 214, 232),
+            None,
+            80,
+            Some(Color::Cyan),
+        ),
+        Ink::Dim => swatch((124, 132, 146), (70, 76, 88), (160, 168, 182), None, 245, None),
+        Ink::Strong | Ink::Plain => None,
+    }
+}

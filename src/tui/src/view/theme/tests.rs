@@ -1,0 +1,145 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+
+use super::*;
+
+const STATES: [Ink; 7] = [
+    Ink::Allocated,
+    Ink::Cached,
+    Ink::Pending,
+    Ink::Other,
+    Ink::Driver,
+    Ink::Free,
+    Ink::Unmapped,
+];
+
+#[test]
+fn every_state_has_its_own_glyph_so_that_colour_never_stands_alone() {
+    for ascii in [false, true] {
+        let theme = Theme::new(Depth::Mono, ascii);
+        let glyphs: HashSet<char> = STATES.iter().map(|&s| theme.glyph(s)).collect();
+        assert_eq!(glyphs.len(), STATES.len());
+        assert!(!ascii || glyphs.iter().all(char::is_ascii));
+    }
+}
+
+#[test]
+fn mono_uses_no_colour_at_all() {
+    let theme = Theme::new(Depth::Mono, false);
+    for ink in STATES
+        .into_iter()
+        .chain([Ink::Warning, Ink::Good, Ink::Accent, Ink::Dim, Ink::Strong, Ink::Plain])
+    {
+        for style in [
+            theme.ink(ink),
+            theme.tile(ink).style,
+            theme.gradient(ink, 0.5),
+            theme.selected(),
+        ] {
+            assert_eq!((style.fg, style.bg), (None, None), "{ink:?}");
+        }
+    }
+}
+
+#[test]
+fn text_keeps_the_terminals_background() {
+    for depth in [Depth::True, Depth::Ansi256, Depth::Ansi16] {
+        for ink in [Ink::Allocated, Ink::Cached, Ink::Dim, Ink::Warning] {
+            assert_eq!(Theme::new(depth, false).ink(ink).bg, None);
+        }
+    }
+}
+
+/// WCAG relative luminance.
+fn luminance((r, g, b): palette::Rgb) -> f64 {
+    let channel = |c: u8| {
+        let c = f64::from(c) / 255.0;
+        if c <= 0.04045 {
+            c / 12.92
+        } else {
+            ((c + 0.055) / 1.055).powf(2.4)
+        }
+    };
+    0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b)
+}
+
+fn contrast(a: palette::Rgb, b: palette::Rgb) -> f64 {
+    let (a, b) = (luminance(a), luminance(b));
+    (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}
+
+#[test]
+fn text_is_legible_on_dark_and_light() {
+    for ink in [
+        Ink::Allocated,
+        Ink::Warning,
+        Ink::Good,
+        Ink::Accent,
+        Ink::Dim,
+        Ink::Pending,
+    ] {
+        let base = swatch(ink).unwrap().base;
+        assert!(
+            contrast(base, (16, 18, 22)) >= 4.0,
+            "{ink:?} on dark: {}",
+            contrast(base, (16, 18, 22))
+        );
+        assert!(
+            contrast(base, (255, 255, 255)) >= 2.7,
+            "{ink:?} on light: {}",
+            contrast(base, (255, 255, 255))
+        );
+    }
+}
+
+/// Machado, Oliveira and Fernandes (2009), severity 1.0, applied in linear light.
+fn deuteranopia((r, g, b): palette::Rgb) -> [f64; 3] {
+    let linear = |c: u8| (f64::from(c) / 255.0).powf(2.2);
+    let (r, g, b) = (linear(r), linear(g), linear(b));
+    let row = |m: [f64; 3]| (m[0] * r + m[1] * g + m[2] * b).clamp(0.0, 1.0).powf(1.0 / 2.2) * 255.0;
+    [
+        row([0.367_322, 0.860_646, -0.227_968]),
+        row([0.280_085, 0.672_501, 0.047_413]),
+        row([-0.011_820, 0.042_940, 0.968_881]),
+    ]
+}
+
+#[test]
+fn states_stay_apart_for_deutan_eyes() {
+    let solid = [Ink::Allocated, Ink::Cached, Ink::Pending, Ink::Other, Ink::Driver];
+    for (i, &a) in solid.iter().enumerate() {
+        for &b in &solid[i + 1..] {
+            let shown = |ink: Ink| {
+                let s = swatch(ink).unwrap();
+                deuteranopia(s.texture.map_or(s.base, |t| t.1))
+            };
+            let distance = shown(a)
+                .iter()
+                .zip(shown(b))
+                .map(|(x, y)| (x - y).powi(2))
+                .sum::<f64>()
+                .sqrt();
+            assert!(distance > 30.0, "{a:?} and {b:?} are {distance:.0} apart");
+        }
+    }
+}
+
+#[test]
+fn a_gradient_runs_from_deep_to_bright_and_survives_any_height() {
+    let theme = Theme::new(Depth::True, false);
+    let at = |h| theme.gradient(Ink::Allocated, h).fg.unwrap();
+    assert_ne!(at(0.0), at(1.0));
+    assert_eq!(at(-5.0), at(0.0));
+    assert_eq!(at(7.0), at(1.0));
+    assert_eq!(at(f64::NAN), at(0.0));
+}
+
+#[test]
+fn ascii_mode_lets_only_ascii_through() {
+    let theme = Theme::new(Depth::True, true);
+    for c in "a·…│─╭▸█°µ✓日é\u{1b}".chars() {
+        assert!(theme.letter(c).is_ascii());
+    }
+    assert_eq!(Theme::default().letter('…'), '…');
+}

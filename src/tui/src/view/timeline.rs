@@ -1,0 +1,290 @@
+//! Timeline: what a device's memory was used for, with the events that changed it.
+
+mod events;
+mod phases;
+#[cfg(test)]
+mod tests;
+
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::Screen;
+use super::pen::{split_bottom, split_left, split_top, width};
+use super::theme::Ink;
+use super::units::gib;
+use super::{bar, graph};
+use crate::model::{Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
+use crate::units;
+
+/// Columns of the axis: `79.6G` and a tick.
+const AXIS: u16 = 8;
+/// The stack, from the foot up.
+const LAYERS: [Ink; 3] = [Ink::Allocated, Ink::Cached, Ink::Other];
+
+/// The span that is shown, cut into one bucket of time per column. Buckets lie at multiples of their width, so that
+/// a sample never changes its column because another one arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    /// Nanoseconds per column.
+    bucket: Nanos,
+    /// Number of the first column's bucket since the clock's zero.
+    first: u64,
+    /// Columns.
+    columns: u16,
+}
+
+impl Window {
+    fn new(span: Nanos, end: Nanos, columns: u16) -> Window {
+        let bucket = (span / u64::from(columns.max(1))).max(1);
+        let last = end / bucket;
+        Window {
+            bucket,
+            first: last.saturating_add(1).saturating_sub(u64::from(columns)),
+            columns,
+        }
+    }
+
+    /// The column of a moment; `None` outside the window.
+    fn column(&self, at: Nanos) -> Option<u16> {
+        let column = (at / self.bucket).checked_sub(self.first)?;
+        u16::try_from(column).ok().filter(|&c| c < self.columns)
+    }
+
+    /// The first moment of a column.
+    fn start(&self, column: u16) -> Nanos {
+        self.first.saturating_add(u64::from(column)).saturating_mul(self.bucket)
+    }
+}
+
+/// Draws the view.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+    let Some(device) = screen.model.selected_device() else {
+        let inside = screen.pen.panel(area, "Timeline", "");
+        let style = screen.pen.theme.ink(Ink::Dim);
+        screen.pen.clipped(
+            inside,
+            1,
+            inside.height / 3,
+            "No device is known yet.",
+            inside.width,
+            style,
+        );
+        return;
+    };
+    let inside = frame(screen, area, device);
+    let list = match inside.height {
+        34.. => 8,
+        24.. => 5,
+        _ => 0,
+    };
+    let (inside, list) = split_bottom(inside, list);
+    let lanes = u16::from(inside.height >= 7) + u16::from(inside.height >= 9);
+    let legends = 1 + u16::from(inside.height >= 12);
+    let (chart, foot) = split_bottom(inside, (1 + lanes + legends).min(inside.height.saturating_sub(2)));
+    let (axis, plot) = split_left(chart, if chart.width >= 40 { AXIS } else { 0 });
+    let ui = &screen.model.ui.timeline;
+    let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
+    let window = Window::new(ui.span, newest.saturating_sub(ui.back), plot.width);
+    stack(screen, axis, plot, device, window);
+    let (_, foot) = split_left(foot, axis.width);
+    let (line, rest) = split_top(foot, 1);
+    time_axis(screen, line, ui.span, ui.back);
+    let mut rest = rest;
+    if lanes > 0 {
+        let (lane, below) = split_top(rest, 1);
+        events::lane(screen, lane, plot, device, window);
+        rest = below;
+    }
+    if lanes > 1 {
+        let (lane, below) = split_top(rest, 1);
+        phases::lane(screen, lane, device, window);
+        rest = below;
+    }
+    legend(screen, rest, device);
+    events::legend(screen, split_top(rest, 1).1, device, window);
+    events::list(screen, list, device, window);
+}
+
+fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
+    let ui = &screen.model.ui.timeline;
+    let mut note = format!("last {}", span_text(ui.span));
+    if ui.back > 0 {
+        note = format!("{} up to {} ago", span_text(ui.span), span_text(ui.back));
+    }
+    let several = screen.model.world().devices.len() > 1;
+    let title = if several {
+        format!("{}  ↑↓", device.label)
+    } else {
+        device.label.clone()
+    };
+    let inside = screen.pen.panel(area, &title, &note);
+    let mut x = 3 + width(&title) + 1;
+    if device.kind == DeviceKind::Simulated {
+        let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        x = screen.pen.text(area, x, 0, " SIMULATED ", style);
+        screen.pen.cell(area, x, 0, ' ', Style::new());
+    }
+    let room = area.width.saturating_sub(x + width(&note) + 8);
+    if room > 10 && !device.name.is_empty() {
+        let dim = screen.pen.theme.ink(Ink::Dim);
+        screen.pen.cell(area, x, 0, ' ', dim);
+        let end = screen.pen.clipped(area, x + 1, 0, &device.name, room, dim);
+        screen.pen.cell(area, end, 0, ' ', dim);
+    }
+    inside
+}
+
+fn span_text(span: Nanos) -> String {
+    match span / SECOND {
+        s @ 0..=90 => format!("{s} s"),
+        s if s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{} min {:02} s", s / 60, s % 60),
+    }
+}
+
+/// One partition per column: the fullest of its bucket, else the one before while that is no older than samples may be.
+fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Partition>> {
+    let mut columns: Vec<Option<&Partition>> = vec![None; usize::from(window.columns)];
+    let mut before: Option<(Nanos, &Partition)> = None;
+    for point in &device.history.long {
+        match window.column(point.at) {
+            Some(column) => {
+                let here = &mut columns[usize::from(column)];
+                let height = |m: &Partition| (m.used(), m.allocated);
+                if here.is_none_or(|m| height(m) <= height(&point.memory)) {
+                    *here = Some(&point.memory);
+                }
+            }
+            None if point.at < window.start(0) => before = Some((point.at, &point.memory)),
+            None => {}
+        }
+    }
+    for column in 0..window.columns {
+        let start = window.start(column);
+        match columns[usize::from(column)] {
+            Some(memory) => before = Some((start, memory)),
+            None => {
+                let fresh = before.filter(|(at, _)| start.saturating_sub(*at) <= patience);
+                columns[usize::from(column)] = fresh.map(|(_, memory)| memory);
+            }
+        }
+    }
+    // Nothing is known of the time after the newest sample.
+    let newest = device.history.long.back().and_then(|p| window.column(p.at));
+    if let Some(newest) = newest {
+        columns[usize::from(newest) + 1..].fill(None);
+    }
+    columns
+}
+
+/// The smallest round figure that is not below `bytes`: 1, 1.5, 2, 3, 4, 6, 8, 12, ... of a unit.
+fn ceiling(bytes: u64) -> u64 {
+    let power = bytes.max(1).checked_next_power_of_two().unwrap_or(u64::MAX);
+    if power >= 4 && power / 4 * 3 >= bytes {
+        power / 4 * 3
+    } else {
+        power
+    }
+}
+
+fn stack(screen: &mut Screen<'_>, axis: Rect, plot: Rect, device: &Device, window: Window) {
+    let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
+    let columns = columns(device, window, patience);
+    let total = device.memory.value().map_or(0, |m| m.total);
+    let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
+    let top = ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1);
+    grid(screen, axis, plot, top);
+    for (x, memory) in columns.into_iter().enumerate() {
+        let Some(memory) = memory else { continue };
+        let share = |bytes: u64| bytes as f64 / top as f64;
+        let tops = [share(memory.allocated), share(memory.reserved()), share(memory.used())];
+        graph::stacked_column(&mut screen.pen, plot, x as u16, &LAYERS, &tops);
+    }
+}
+
+/// Lines and labels at quarters (or halves) of the height.
+fn grid(screen: &mut Screen<'_>, axis: Rect, plot: Rect, top: u64) {
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let steps: u64 = if plot.height >= 12 { 4 } else { 2 };
+    for step in 0..=steps {
+        // The line of a label is the one whose upper edge is the figure; the foot has the last line.
+        let y = (u64::from(plot.height) * (steps - step) / steps).min(u64::from(plot.height.saturating_sub(1))) as u16;
+        let label = if step == 0 {
+            "0".to_owned()
+        } else {
+            units::bytes_short(top / steps * step)
+        };
+        screen.pen.text_end(axis, AXIS - 2, y, &label, dim);
+        screen.pen.cell(axis, AXIS - 1, y, '┤', dim);
+        if step > 0 {
+            for x in 0..plot.width {
+                screen.pen.cell(plot, x, y, '┈', dim);
+            }
+        }
+    }
+}
+
+fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos) {
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let columns = area.width;
+    if columns < 20 {
+        return;
+    }
+    let steps = if columns >= 60 { 4 } else { 2 };
+    for step in 0..steps {
+        let ago = back + span / steps * (steps - step);
+        let text = format!("-{}", span_text(ago));
+        let x = (u64::from(columns) * step / steps) as u16;
+        screen.pen.text(area, x, 0, &text, dim);
+    }
+    let end = if back == 0 {
+        "now".to_owned()
+    } else {
+        format!("-{}", span_text(back))
+    };
+    screen.pen.text_end(area, columns, 0, &end, dim);
+}
+
+/// What the colours mean, with the newest figures.
+fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
+    let theme = screen.pen.theme;
+    let Some(memory) = device.memory.value() else {
+        return;
+    };
+    let total = units::bytes(memory.total);
+    let unit = |bytes| {
+        if total.ends_with("GiB") && memory.total >= 16 << 30 {
+            gib(bytes)
+        } else {
+            units::bytes_short(bytes)
+        }
+    };
+    let mut x = 0;
+    let parts = [
+        (Ink::Allocated, "allocated", memory.allocated),
+        (Ink::Cached, "cached", memory.cached),
+        (Ink::Other, "other", memory.other),
+    ];
+    for (ink, label, bytes) in parts {
+        bar::swatch(&mut screen.pen, area, x, 0, ink);
+        x = screen.pen.text(area, x + 2, 0, label, theme.ink(Ink::Dim));
+        x = screen.pen.text(area, x + 1, 0, &unit(bytes), Style::new()) + 3;
+    }
+    let used = format!("{} of {total} now", unit(memory.used()));
+    if x + width(&used) <= area.width {
+        screen.pen.text_end(area, area.width, 0, &used, theme.ink(Ink::Dim));
+    }
+}
+
+/// How much a kind of event matters when several share a column, and what it looks like.
+fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, &'static str) {
+    match kind {
+        MarkKind::OutOfMemory => (6, '✗', 'X', Ink::Warning, "out of memory"),
+        MarkKind::Retry => (5, '↻', '@', Ink::Warning, "retried"),
+        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, "cache released"),
+        MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, "holes joined"),
+        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, "segment freed"),
+        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, "segment taken"),
+        MarkKind::Phase => (0, '│', '|', Ink::Dim, "phase"),
+    }
+}

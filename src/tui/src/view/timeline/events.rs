@@ -1,0 +1,143 @@
+//! Marks under the chart, what they mean, and the newest of them in words.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::Screen;
+use super::super::pen::width;
+use super::super::theme::Ink;
+use super::{Window, mark_look};
+use crate::model::{Device, Mark, MarkKind, Owner, SECOND};
+use crate::units;
+
+/// The events of the window, without the program's own phases.
+fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
+    device
+        .history
+        .marks
+        .iter()
+        .filter(|m| m.kind != MarkKind::Phase)
+        .filter_map(move |m| window.column(m.at).map(|column| (column, m)))
+}
+
+fn glyph(screen: &Screen<'_>, kind: MarkKind) -> (char, Style) {
+    let (_, unicode, ascii, ink, _) = mark_look(kind);
+    (
+        if screen.pen.theme.ascii { ascii } else { unicode },
+        screen.pen.theme.ink(ink),
+    )
+}
+
+/// One glyph per column with an event, the gravest first; a failed request also draws a line up through the free part.
+pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Device, window: Window) {
+    let mut gravest: Vec<Option<MarkKind>> = vec![None; usize::from(window.columns)];
+    for (column, mark) in shown(device, window) {
+        let here = &mut gravest[usize::from(column)];
+        if here.is_none_or(|kind| mark_look(kind).0 < mark_look(mark.kind).0) {
+            *here = Some(mark.kind);
+        }
+    }
+    for (x, kind) in gravest.into_iter().enumerate() {
+        let Some(kind) = kind else { continue };
+        let (glyph, style) = glyph(screen, kind);
+        screen.pen.cell(area, x as u16, 0, glyph, style);
+        if kind == MarkKind::OutOfMemory {
+            for y in 0..plot.height {
+                if screen.pen.is_empty(plot, x as u16, y) {
+                    screen.pen.cell(plot, x as u16, y, '┊', style);
+                }
+            }
+        }
+    }
+}
+
+/// The kinds that are in the window, with their glyphs.
+pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+    let mut kinds: Vec<MarkKind> = vec![];
+    for (_, mark) in shown(device, window) {
+        if !kinds.contains(&mark.kind) {
+            kinds.push(mark.kind);
+        }
+    }
+    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).0));
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let mut x = 0;
+    for kind in kinds {
+        let name = mark_look(kind).4;
+        if x + 2 + width(name) > area.width {
+            break;
+        }
+        let (glyph, style) = glyph(screen, kind);
+        screen.pen.cell(area, x, 0, glyph, style);
+        x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
+    }
+    if device.history.marks_lost > 0 {
+        let text = format!("{} events lost", device.history.marks_lost);
+        if x + width(&text) <= area.width {
+            screen.pen.text_end(area, area.width, 0, &text, dim);
+        }
+    }
+}
+
+/// The newest events in words, the newest first.
+pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+    if area.height < 2 {
+        return;
+    }
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
+    let mut y = 1;
+    for (_, mark) in shown(device, window).rev() {
+        if y >= area.height {
+            return;
+        }
+        let ago = newest.saturating_sub(mark.at) / SECOND;
+        screen
+            .pen
+            .text_end(area, 6, y, &format!("-{}", super::span_text(ago * SECOND)), dim);
+        let (glyph, style) = glyph(screen, mark.kind);
+        screen.pen.cell(area, 8, y, glyph, style);
+        let pid = pid_of(screen, mark);
+        let x = screen.pen.text(area, 10, y, &pid, dim);
+        screen
+            .pen
+            .clipped(area, x, y, &sentence(mark), area.width.saturating_sub(x), Style::new());
+        y += 1;
+    }
+    if y == 1 {
+        screen.pen.text(
+            area,
+            0,
+            1,
+            "No event in this span: memory was used without taking or returning any.",
+            dim,
+        );
+    }
+}
+
+fn pid_of(screen: &Screen<'_>, mark: &Mark) -> String {
+    let known = screen.model.world().processes.iter().find(|p| p.id == mark.process);
+    match (known, mark.process.owner) {
+        (Some(process), _) => format!("{}  ", process.pid),
+        (None, Owner::Pid(pid, _)) => format!("{pid}  "),
+        (None, Owner::Channel(_)) => String::new(),
+    }
+}
+
+/// What happened, in words.
+fn sentence(mark: &Mark) -> String {
+    let bytes = units::bytes(mark.bytes);
+    let mut text = match mark.kind {
+        MarkKind::OutOfMemory => format!("a request of {bytes} failed"),
+        MarkKind::Retry => format!("a request of {bytes} was retried after making room"),
+        MarkKind::SegmentTaken => format!("took {bytes} from the driver"),
+        MarkKind::SegmentFreed => format!("gave {bytes} back to the driver"),
+        MarkKind::CacheReleased => format!("released its cache: {bytes} came free"),
+        MarkKind::Remapped => format!("joined its holes by remapping: {bytes} are contiguous now"),
+        MarkKind::Phase => "began a phase".to_owned(),
+    };
+    if !mark.text.is_empty() {
+        text.push_str(&format!(" ({})", mark.text));
+    }
+    text
+}

@@ -1,0 +1,44 @@
+use super::*;
+
+const M: u64 = 1 << 20;
+
+#[test]
+fn a_small_part_is_never_shown_as_nothing() {
+    assert_eq!(
+        (gib(0).as_str(), gib(M).as_str(), gib(480 * M).as_str()),
+        ("0.0", "<0.1", "0.5")
+    );
+}
+
+#[test]
+fn round_sizes_have_no_decimals() {
+    for (bytes, text) in [
+        (256 << 10, "256 KiB"),
+        (2 * M, "2 MiB"),
+        (3 * M / 2, "1.5 MiB"),
+        (512, "512 B"),
+        (M + 1, "1.0 MiB"),
+    ] {
+        assert_eq!(round_size(bytes), text);
+    }
+}
+
+#[test]
+fn rates_and_counts() {
+    for (bytes, text) in [
+        (0, "0"),
+        (999, "0"),
+        (12_000, "12 kB/s"),
+        (830_000_000, "830 MB/s"),
+        (1_234_000_000, "1.2 GB/s"),
+    ] {
+        assert_eq!(rate(bytes), text);
+    }
+    for (n, text) in [(7, "7"), (1024, "1,024"), (1_234_567, "1,234,567")] {
+        assert_eq!(count(n), text);
+    }
+    assert_eq!(
+        (plural(1, "block"), plural(2000, "block")),
+        ("1 block".into(), "2,000 blocks".into())
+    );
+}
