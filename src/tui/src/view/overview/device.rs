@@ -1,15 +1,17 @@
 //! One device: its name, its bar, its legend, its sensors, its last minute.
 
+mod sensors;
+
 use gpumem_probe::Reading;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::super::Screen;
-use super::super::pen::{Pen, split_left, split_right, split_top, width};
+use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
-use super::super::units::{gib, rate};
+use super::super::units::gib;
 use super::super::{bar, graph, history};
-use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition, SECONDS, Sensors};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition, SECONDS};
 use crate::units;
 
 /// How much of a device is shown.
@@ -71,14 +73,14 @@ fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     let (_, rest) = split_top(rest, air);
     legend(pen, rest, device);
     let (_, lower) = split_top(rest, 1 + air);
-    let side = if lower.width >= 70 && has_sensors(device) {
+    let side = if lower.width >= 70 && sensors::has_sensors(device) {
         36
     } else {
         0
     };
     let (left, right) = split_right(lower, side);
     if side > 0 {
-        sensors_column(pen, right, device);
+        sensors::column(pen, right, device);
     }
     let (graph, _) = split_right(left, if side > 0 { 3 } else { 0 });
     history::draw(pen, graph, device);
@@ -110,7 +112,7 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
         };
         let (left, spark) = split_right(line, room);
         let (left, _) = split_right(left, if room > 0 { 7 } else { 0 });
-        sensors_line(pen, left, device);
+        sensors::line(pen, left, device);
         if room > 0 {
             graph::spark(pen, spark, Ink::Allocated, &history::used(device, usize::from(room)));
             pen.text_end(
@@ -280,108 +282,5 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     }
     if memory.skewed && x + 26 <= area.width {
         pen.text(area, x, 0, "publishers ahead of driver", pen.theme.ink(Ink::Dim));
-    }
-}
-
-/// What the sensors say, as label and text. Figures that are not there say why; nothing is made up.
-fn readings(sensors: &Sensors) -> Vec<(&'static str, String, Option<f64>)> {
-    let mut rows = vec![];
-    let share = |p: u32| Some(f64::from(p.min(100)) / 100.0);
-    let mut percent = |label, reading: &Reading<u32>| {
-        rows.push(match reading {
-            Reading::Value(p) => (label, format!("{p}%"), share(*p)),
-            other => (label, short_reason(other), None),
-        });
-    };
-    percent("compute", &sensors.utilization);
-    percent("memory bus", &sensors.memory_utilization);
-    rows.push(match (&sensors.power, &sensors.power_limit) {
-        (Reading::Value(now), Reading::Value(limit)) if *limit > 0 => (
-            "power",
-            format!("{} / {} W", now / 1000, limit / 1000),
-            Some(f64::from(*now) / f64::from(*limit)),
-        ),
-        (Reading::Value(now), _) => ("power", format!("{} W", now / 1000), None),
-        (other, _) => ("power", short_reason(other), None),
-    });
-    rows.push(match &sensors.temperature {
-        Reading::Value(t) => ("temperature", format!("{t} °C"), None),
-        other => ("temperature", short_reason(other), None),
-    });
-    for (label, reading) in [("H>D", &sensors.pcie_rx), ("D>H", &sensors.pcie_tx)] {
-        rows.push(match reading {
-            Reading::Value(n) => (label, rate(*n), None),
-            other => (label, short_reason(other), None),
-        });
-    }
-    rows
-}
-
-fn short_reason<T>(reading: &Reading<T>) -> String {
-    match reading {
-        Reading::Value(_) | Reading::Pending => "not asked yet",
-        Reading::NotSupported => "not supported",
-        Reading::NoPermission => "needs more rights",
-        Reading::Failed(_) => "failed",
-    }
-    .into()
-}
-
-fn has_sensors(device: &Device) -> bool {
-    device.kind == DeviceKind::Nvml
-}
-
-fn sensors_line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
-    if !has_sensors(device) {
-        pen.text(area, 0, 0, no_sensors(device), pen.theme.ink(Ink::Dim));
-        return;
-    }
-    let mut x = 0;
-    for (label, text, _) in readings(&device.sensors) {
-        if x + width(label) + 1 + width(&text) > area.width {
-            return;
-        }
-        x = pen.text(area, x, 0, label, pen.theme.ink(Ink::Dim));
-        x = pen.text(area, x + 1, 0, &text, Style::new()) + 3;
-    }
-}
-
-fn no_sensors(device: &Device) -> &'static str {
-    match device.kind {
-        DeviceKind::Simulated => "a simulated device has no sensors",
-        _ => "no sensors: NVML does not list this device",
-    }
-}
-
-/// Column where the figures of the sensor column end.
-const FIGURE_END: u16 = 23;
-
-/// A column of sensors, each with a small meter where it has a limit.
-fn sensors_column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
-    let dim = pen.theme.ink(Ink::Dim);
-    let mut rows = readings(&device.sensors);
-    if usize::from(area.height) < rows.len() {
-        // Both directions of the link share a line when lines are few.
-        if let (Some(down), Some(up)) = (rows.pop(), rows.pop()) {
-            rows.push(("PCIe", format!("H>D {}  D>H {}", up.1, down.1), None));
-        }
-    }
-    for (y, (label, text, share)) in rows.into_iter().enumerate() {
-        let y = y as u16;
-        pen.text(area, 0, y, label, dim);
-        match share {
-            Some(share) => {
-                pen.text_end(area, FIGURE_END, y, &text, Style::new());
-                let (_, meter) = split_left(split_top(area, y).1, FIGURE_END + 2);
-                bar::meter(pen, split_top(meter, 1).0, Ink::Accent, share);
-            }
-            // A reason is longer than a figure: it may use the room of the meter.
-            None if width(&text) + 12 > FIGURE_END => {
-                pen.text(area, 12, y, &text, dim);
-            }
-            None => {
-                pen.text_end(area, FIGURE_END, y, &text, Style::new());
-            }
-        }
     }
 }

@@ -1,12 +1,17 @@
 //! A made-up machine that looks like a real one: an H100 with a fragmented server, a training run and a process
 //! that does not publish; and a simulated device.
 
+mod broken;
+mod simulated;
+
 use std::sync::Arc;
 
 use gpumem_channel::{Block, BlockState, PoolId, Segment, SegmentKind, SegmentMap, StringId};
 use gpumem_probe::Reading;
 
 use crate::model::*;
+pub(super) use broken::{failing, several};
+pub(super) use simulated::simulated;
 
 pub(super) const M: u64 = 1 << 20;
 pub(super) const G: u64 = 1 << 30;
@@ -361,181 +366,6 @@ pub(super) fn h100() -> Model {
         },
         ..Model::default()
     }
-}
-
-/// The training demo's process on a simulated device, alone on a machine without a GPU.
-pub(super) fn simulated() -> Model {
-    let device_key = DeviceKey::Simulated(ChannelKey(1, 5), 0);
-    let demo = id(device_key, 5);
-    let mut map = block_map(
-        demo,
-        &[
-            (900 * M, SegmentKind::Virtual),
-            (320 * M, SegmentKind::Plain),
-            (20 * M, SegmentKind::Plain),
-        ],
-    );
-    map.process = demo;
-    let mut process = process(demo, 7720, "SIM 7720", "ana", "gpumem-tui demo fragmentation");
-    process.figures = Some(figures(&map));
-    process.simulated = true;
-    process.nvml = Reading::NotSupported;
-    let f = process.figures.clone().unwrap_or_default();
-    let make = |tooth: u64, _: u64| Partition::of_publishers(2 * G, f.allocated.saturating_sub(tooth / 20), f.reserved);
-    let device = Device {
-        key: device_key,
-        kind: DeviceKind::Simulated,
-        label: "SIM 7720".into(),
-        name: "Simulated H100".into(),
-        uuid: None,
-        pci: String::new(),
-        state: DeviceState::Present,
-        memory: Reading::Value(make(0, 0)),
-        shared_with_host: false,
-        sensors: Sensors::default(),
-        mig: vec![],
-        publishers: 1,
-        history: history(make, demo),
-    };
-    let mut model = h100();
-    model.live.nvml = Source {
-        state: SourceState::Missing,
-        sampled_at: None,
-    };
-    model.live.driver = Driver::default();
-    model.live.devices = vec![device];
-    model.live.processes = vec![process];
-    model.live.findings.clear();
-    model.rows = vec![0];
-    model.map = Some(map);
-    model.ui.process = Some(demo);
-    model.setup.demos = demos();
-    model.demo = Some(fragmentation());
-    model
-}
-
-fn demos() -> Vec<DemoInfo> {
-    vec![
-        DemoInfo {
-            name: "fragmentation".into(),
-            summary: "free memory that no request can use, and three ways to get it back".into(),
-        },
-        DemoInfo {
-            name: "train".into(),
-            summary: "a synthetic training loop: forward, backward and optimizer as a sawtooth".into(),
-        },
-    ]
-}
-
-fn fragmentation() -> Demo {
-    let step = |number, title: &str, detail: &str| DemoStep {
-        number,
-        title: title.into(),
-        detail: detail.into(),
-        stats: DemoStats {
-            allocated: 750 * M,
-            reserved: 1300 * M,
-            cached: 550 * M,
-            free_total: 550 * M,
-            largest_free: 400 * M,
-            fragmentation: Some(0.27),
-            ooms: 0,
-        },
-        ..DemoStep::default()
-    };
-    let mut failed = step(
-        4,
-        "Ask for 500 MiB",
-        "500 MiB is less than the 550 MiB that are free, and more than any single hole. The allocator cannot join holes that \
-         live blocks keep apart, and the budget is used up: the request fails.",
-    );
-    failed.oom = Some(DemoOom {
-        requested: 500 * M,
-        free_total: 550 * M,
-        largest_free: 400 * M,
-        report: "Releasing the cache would return 550.0 MiB; joining the holes would make 550.0 MiB contiguous.".into(),
-    });
-    Demo {
-        name: "fragmentation".into(),
-        pid: Some(7720),
-        phase: DemoPhase::Waiting,
-        device: "Simulated H100".into(),
-        simulated: true,
-        budget: 2 * G,
-        total_steps: 7,
-        automatic: false,
-        steps: vec![
-            step(1, "Allocate eight blocks of 25 to 400 MiB", ""),
-            step(2, "Fill each with a pattern", ""),
-            step(3, "Free every other one", ""),
-            failed,
-        ],
-        choices: vec![
-            Choice {
-                name: "release".into(),
-                title: "return the cache to the driver and retry".into(),
-            },
-            Choice {
-                name: "remap".into(),
-                title: "join the holes by remapping, no copy".into(),
-            },
-            Choice {
-                name: "workspace".into(),
-                title: "allocate one workspace first and reuse it".into(),
-            },
-        ],
-        notice: None,
-        outcome: None,
-    }
-}
-
-/// The driver is there and fails.
-pub(super) fn failing() -> Model {
-    let mut model = h100();
-    model.live.nvml.state = SourceState::Failing {
-        error: "Driver/library version mismatch".into(),
-        hint: "The driver was updated while its module was loaded: reboot, or unload and load the nvidia module."
-            .into(),
-    };
-    model.live.devices.clear();
-    model.live.processes.clear();
-    model.live.driver = Driver::default();
-    model.live.findings.clear();
-    model.rows.clear();
-    model.map = None;
-    model.ui.process = None;
-    model
-}
-
-/// Four GPUs: one lost, one that shares its memory with the host and supports little, one idle.
-pub(super) fn several() -> Model {
-    let mut model = h100();
-    let mut lost = model.live.devices[0].clone();
-    lost.key = DeviceKey::Uuid([8; 16]);
-    lost.label = "GPU 1".into();
-    lost.state = DeviceState::Lost("GPU is lost".into());
-    let mut shared = lost.clone();
-    shared.key = DeviceKey::Uuid([9; 16]);
-    shared.label = "GPU 2".into();
-    shared.name = "NVIDIA GB10".into();
-    shared.state = DeviceState::Present;
-    shared.memory = Reading::NotSupported;
-    shared.sensors = Sensors {
-        utilization: Reading::Value(3),
-        memory_utilization: Reading::NotSupported,
-        temperature: Reading::Value(41),
-        power: Reading::Value(4_000),
-        power_limit: Reading::NotSupported,
-        pcie_rx: Reading::NoPermission,
-        pcie_tx: Reading::Failed("Unknown Error".into()),
-    };
-    shared.history = History::default();
-    let mut simulated = simulated().live.devices.remove(0);
-    simulated.label = "SIM 7720".into();
-    model.live.devices.extend([lost, shared, simulated]);
-    model.live.processes.push(self::simulated().live.processes.remove(0));
-    model.rows.push(4);
-    model
 }
 
 /// Every screen, by name.

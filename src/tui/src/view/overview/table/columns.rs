@@ -1,0 +1,155 @@
+//! Which columns a table of some width has. The least important ones leave first.
+
+use super::super::super::Screen;
+use super::super::super::pen::width;
+use crate::model::Column;
+
+/// What a table column shows: a sortable figure, or one of the extras that only wide screens have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A column of the model's.
+    Of(Column),
+    /// Which device.
+    Device,
+    /// Job label and rank.
+    Job,
+    /// Bytes asked for.
+    Requested,
+    /// Highest allocated bytes.
+    Peak,
+    /// Requests that failed.
+    Ooms,
+    /// A bar of its share of the device.
+    Bar,
+}
+
+/// A column: what, its least width, and when it leaves (higher leaves sooner; 0 never does).
+struct Spec {
+    shown: Shown,
+    width: u16,
+    leaves: u8,
+}
+
+const SPECS: [Spec; 17] = [
+    spec(Shown::Of(Column::Pid), 7, 0),
+    spec(Shown::Device, 7, 4),
+    spec(Shown::Of(Column::User), 8, 7),
+    spec(Shown::Of(Column::Command), 16, 0),
+    spec(Shown::Job, 10, 13),
+    spec(Shown::Bar, 18, 9),
+    spec(Shown::Of(Column::Nvml), 7, 0),
+    spec(Shown::Of(Column::Reserved), 8, 5),
+    spec(Shown::Of(Column::Allocated), 7, 1),
+    spec(Shown::Requested, 9, 11),
+    spec(Shown::Peak, 7, 10),
+    spec(Shown::Of(Column::Cached), 7, 1),
+    spec(Shown::Of(Column::Fragmentation), 4, 3),
+    spec(Shown::Of(Column::LargestFree), 12, 6),
+    spec(Shown::Of(Column::Managed), 7, 12),
+    spec(Shown::Ooms, 4, 8),
+    spec(Shown::Of(Column::State), 14, 2),
+];
+
+const fn spec(shown: Shown, width: u16, leaves: u8) -> Spec {
+    Spec { shown, width, leaves }
+}
+
+/// Columns of air between two columns of the table.
+pub(super) const GAP: u16 = 2;
+/// Columns that leave at this rank or above are extras.
+const EXTRA: u8 = 7;
+/// What the command should have beyond its least width before an extra column comes.
+const COMMAND_COMFORT: u16 = 14;
+
+impl Shown {
+    /// The heading.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Shown::Of(column) => column.title(),
+            Shown::Device => "DEVICE",
+            Shown::Job => "JOB",
+            Shown::Requested => "REQUESTED",
+            Shown::Peak => "PEAK",
+            Shown::Ooms => "OOMS",
+            Shown::Bar => "OF DEVICE",
+        }
+    }
+
+    /// Words at the left rather than figures at the right.
+    pub(super) fn is_text(self) -> bool {
+        matches!(
+            self,
+            Shown::Of(Column::User | Column::Command | Column::State) | Shown::Device | Shown::Job | Shown::Bar
+        )
+    }
+}
+
+/// Which columns fit, with their widths: the command takes what is left over.
+pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
+    let model = screen.model;
+    let several_devices = model.world().devices.len() > 1;
+    let managed = model.listed().any(|p| p.managed.value().is_some());
+    let jobs = model.listed().any(|p| !p.job.is_empty());
+    let mut specs: Vec<&Spec> = SPECS
+        .iter()
+        .filter(|s| match s.shown {
+            Shown::Device => several_devices,
+            Shown::Of(Column::Managed) => managed,
+            Shown::Job => jobs,
+            _ => true,
+        })
+        .collect();
+    // Labels differ in length: `GPU 0`, `SIM 4194304`.
+    let devices = model
+        .listed()
+        .map(|p| width(&p.device_label))
+        .max()
+        .unwrap_or(0)
+        .clamp(6, 11);
+    let wide = |s: &Spec| if s.shown == Shown::Device { devices } else { s.width };
+    let needed = |specs: &[&Spec]| specs.iter().map(|s| wide(s) + GAP).sum::<u16>();
+    while let Some(leaver) = (0..specs.len())
+        .filter(|&i| specs[i].leaves > 0)
+        .max_by_key(|&i| specs[i].leaves)
+    {
+        // An extra column must leave the command legible; the others need only fit.
+        let comfort = if specs[leaver].leaves >= EXTRA {
+            COMMAND_COMFORT
+        } else {
+            0
+        };
+        if needed(&specs) + comfort <= room {
+            break;
+        }
+        specs.remove(leaver);
+    }
+    let spare = room.saturating_sub(needed(&specs));
+    let state = spare.min(3) + (spare / 4).min(13);
+    specs
+        .iter()
+        .map(|s| match s.shown {
+            Shown::Device => (s.shown, devices),
+            Shown::Of(Column::Command) => (s.shown, s.width + spare.saturating_sub(state).min(44)),
+            Shown::Of(Column::State) => (s.shown, s.width + state),
+            _ => (s.shown, s.width),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_important_columns_leave_first_and_the_names_never() {
+        let leavers: Vec<u8> = SPECS.iter().map(|s| s.leaves).filter(|&l| l > 0).collect();
+        assert!(leavers.len() < SPECS.len());
+        for spec in &SPECS {
+            assert!(
+                width(spec.shown.title()) <= spec.width,
+                "{:?}: its heading would be cut",
+                spec.shown
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a process shows in each column.
+
+use gpumem_probe::Reading;
+
+use super::super::super::theme::Ink;
+use super::columns::Shown;
+use crate::model::{Column, Figures, Process, ProcessState};
+use crate::units;
+
+/// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
+pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
+    let figures = process.figures.as_ref();
+    let bytes = |f: fn(&Figures) -> u64| match figures {
+        Some(figures) => (units::bytes_short(f(figures)), Ink::Plain),
+        None => ("-".to_owned(), Ink::Dim),
+    };
+    // A map with holes in it gives lower bounds only.
+    let bound = |text: String| match figures {
+        Some(f) if !f.complete => format!(">{text}"),
+        _ => text,
+    };
+    match shown {
+        Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
+        Shown::Device => (process.device_label.clone(), Ink::Dim),
+        Shown::Of(Column::User) => (process.user.clone(), Ink::Dim),
+        Shown::Of(Column::Command) => (process.command.clone(), Ink::Plain),
+        Shown::Job => match process.rank {
+            Some(rank) => (format!("{}:{rank}", process.job), Ink::Dim),
+            None => (process.job.clone(), Ink::Dim),
+        },
+        Shown::Of(Column::Nvml) => reading(&process.nvml),
+        Shown::Of(Column::Managed) => reading(&process.managed),
+        Shown::Of(Column::Reserved) => bytes(|f| f.reserved),
+        Shown::Of(Column::Allocated) => bytes(|f| f.allocated),
+        Shown::Requested => bytes(|f| f.requested),
+        Shown::Peak => bytes(|f| f.peak_allocated),
+        Shown::Of(Column::Cached) => bytes(|f| f.cached),
+        Shown::Of(Column::Fragmentation) => match figures.and_then(Figures::fragmentation) {
+            Some(share) => (units::percent(share), Ink::Plain),
+            None => ("-".to_owned(), Ink::Dim),
+        },
+        Shown::Of(Column::LargestFree) => match figures {
+            // Without a whole map a zero is no figure.
+            Some(f) if f.largest_free == 0 && !f.complete => ("-".to_owned(), Ink::Dim),
+            _ => {
+                let (text, ink) = bytes(|f| f.largest_free);
+                (bound(text), ink)
+            }
+        },
+        Shown::Ooms => match figures.map(|f| f.ooms) {
+            Some(0) => ("0".to_owned(), Ink::Dim),
+            Some(n) => (n.to_string(), Ink::Warning),
+            None => ("-".to_owned(), Ink::Dim),
+        },
+        Shown::Of(Column::State) => state(process),
+        Shown::Bar => (String::new(), Ink::Plain),
+    }
+}
+
+fn state(process: &Process) -> (String, Ink) {
+    let ink = match process.state {
+        ProcessState::Publishing => Ink::Good,
+        ProcessState::NotPublishing | ProcessState::OtherUser | ProcessState::Exited => Ink::Dim,
+        ProcessState::Died | ProcessState::Inconsistent(_) => Ink::Warning,
+    };
+    let mut text = process.state.text().to_owned();
+    if let ProcessState::Inconsistent(why) = &process.state {
+        text = format!("{text}: {why}");
+    }
+    if process.simulated {
+        text = format!("SIMULATED, {text}");
+    }
+    (text, ink)
+}
+
+fn reading(reading: &Reading<u64>) -> (String, Ink) {
+    match reading {
+        Reading::Value(n) => (units::bytes_short(*n), Ink::Plain),
+        Reading::Pending => ("-".to_owned(), Ink::Dim),
+        Reading::NotSupported => ("n/s".to_owned(), Ink::Dim),
+        Reading::NoPermission => ("denied".to_owned(), Ink::Warning),
+        Reading::Failed(_) => ("failed".to_owned(), Ink::Warning),
+    }
+}
