@@ -58,6 +58,12 @@ impl Blocks {
     pub(crate) fn remove(&mut self, slot: u32) {
         self.vacant.push(slot);
     }
+
+    /// Live blocks.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
 }
 
 impl Index<u32> for Blocks {

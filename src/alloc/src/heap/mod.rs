@@ -29,6 +29,15 @@ mod release;
 mod segment;
 mod streams;
 
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod faults_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod published_tests;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;

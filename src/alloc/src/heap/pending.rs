@@ -91,6 +91,7 @@ impl Heap {
             }
         }
         self.bring_home();
+        self.tell_figures();
         Ok(())
     }
 

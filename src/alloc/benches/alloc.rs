@@ -1,0 +1,118 @@
+//! Allocation and free of cached blocks, with publishing off and on: `cargo bench -p gpumem-alloc`.
+//!
+//! The device is simulated: a cached block needs no driver call, so the numbers are those of a real GPU. References, measured
+//! on an H100 host: PyTorch's caching allocator (C++) 602 to 962 ns, 1,822 ns with 1,000 live blocks of random sizes;
+//! `cudaMallocAsync` 1,380 ns.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "criterion's macros; a bench that cannot set up must stop"
+)]
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use gpumem_alloc::device::{self, SimConfig};
+use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
+
+const MIB: usize = 1 << 20;
+
+fn allocator(publishing: bool, segments: SegmentMode) -> Allocator {
+    let publish = if publishing { Publish::default() } else { Publish::Off };
+    let alloc = Allocator::new(
+        device::sim(SimConfig::default()),
+        Config {
+            publish,
+            segments,
+            ..Config::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        alloc.channel().is_ok(),
+        publishing,
+        "a bench of publishing needs a channel: {:?}",
+        alloc.channel()
+    );
+    alloc
+}
+
+fn modes() -> [(&'static str, bool); 2] {
+    [("off", false), ("on", true)]
+}
+
+/// One size, again and again: allocate, free.
+fn cached(c: &mut Criterion) {
+    for (name, bytes) in [("512B", 512), ("1MiB", MIB), ("64MiB", 64 * MIB)] {
+        let mut group = c.benchmark_group(format!("cached/{name}"));
+        for (mode, publish) in modes() {
+            let alloc = allocator(publish, SegmentMode::Plain);
+            // Neighbours keep the block from merging, as in a busy heap.
+            let _live: Vec<Buffer<u8>> = (0..3).map(|_| alloc.alloc(bytes, Stream::DEFAULT).unwrap()).collect();
+            drop(alloc.alloc::<u8>(bytes, Stream::DEFAULT).unwrap());
+            group.bench_function(format!("publish={mode}"), |b| {
+                b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(bytes), Stream::DEFAULT).unwrap())));
+            });
+        }
+        group.finish();
+    }
+}
+
+/// The same where every allocation cuts a block and every free joins it again: four changes of structure a pair.
+fn split_and_join(c: &mut Criterion) {
+    let mut group = c.benchmark_group("split_and_join/4KiB");
+    for (mode, publish) in modes() {
+        let alloc = allocator(publish, SegmentMode::Plain);
+        group.bench_function(format!("publish={mode}"), |b| {
+            b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream::DEFAULT).unwrap())));
+        });
+    }
+    group.finish();
+}
+
+/// A small generator, so that runs are alike: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// 512 B to 32 MiB, every octave as likely.
+    fn size(&mut self) -> usize {
+        let octave = 9 + self.next() % 16;
+        ((1u64 << octave) + self.next() % (1 << octave)) as usize
+    }
+}
+
+/// 1,000 live blocks of random sizes: free one, allocate one.
+fn random(c: &mut Criterion) {
+    let mut group = c.benchmark_group("random_1000_live");
+    for (mode, publish) in modes() {
+        for (segments, kind) in [(SegmentMode::Plain, "plain"), (SegmentMode::Virtual, "virtual")] {
+            let alloc = allocator(publish, segments);
+            let mut random = Random(88_172_645_463_325_252);
+            let mut live: Vec<Option<Buffer<u8>>> = (0..1000)
+                .map(|_| Some(alloc.alloc(random.size(), Stream::DEFAULT).unwrap()))
+                .collect();
+            let mut step = |random: &mut Random| {
+                let at = (random.next() % 1000) as usize;
+                live[at] = None;
+                live[at] = Some(alloc.alloc(random.size(), Stream::DEFAULT).unwrap());
+            };
+            for _ in 0..200_000 {
+                step(&mut random);
+            }
+            group.bench_function(format!("{kind}/publish={mode}"), |b| {
+                b.iter_batched(|| (), |()| step(&mut random), BatchSize::SmallInput);
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cached, split_and_join, random);
+criterion_main!(benches);

@@ -1,0 +1,192 @@
+//! The heap's invariants, checked by counting everything again.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use gpumem_channel::{BlockState, PoolId, PoolStats, SegmentKind};
+
+use super::Heap;
+use super::block::NIL;
+
+/// A block as tests see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) state: BlockState,
+}
+
+impl Heap {
+    /// All blocks, segment by segment.
+    pub(crate) fn all_blocks(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for (_, segment) in self.segments.iter() {
+            let mut b = segment.first;
+            while b != NIL {
+                let block = &self.blocks[b];
+                seen.push(Seen {
+                    addr: block.addr,
+                    size: block.size,
+                    state: block.state,
+                });
+                b = block.next;
+            }
+        }
+        seen
+    }
+
+    /// Panics unless every invariant holds.
+    pub(crate) fn check(&self) {
+        let mut small = PoolStats::default();
+        let mut large = PoolStats::default();
+        let (mut blocks, mut pending) = (0, 0);
+        for (slot, segment) in self.segments.iter() {
+            let pool = if segment.class.pool() == PoolId::SMALL {
+                &mut small
+            } else {
+                &mut large
+            };
+            pool.segment.current += u64::from(segment.size > 0);
+            pool.reserved_bytes.current += segment.mapped;
+            let mut at = segment.addr;
+            let (mut prev, mut b, mut holes, mut mapped) = (NIL, segment.first, 0, 0);
+            while b != NIL {
+                let block = &self.blocks[b];
+                assert_eq!(
+                    (block.addr, block.prev, block.segment),
+                    (at, prev, slot),
+                    "blocks tile their segment"
+                );
+                assert!(block.size > 0 && block.size.is_multiple_of(512));
+                assert_eq!(block.class, segment.class);
+                match block.state {
+                    BlockState::Free => self.check_free(b, pool),
+                    BlockState::Allocated => {
+                        pool.allocation.current += 1;
+                        pool.allocated_bytes.current += block.size;
+                    }
+                    BlockState::PendingFree => pending += 1,
+                    BlockState::Unmapped => {
+                        holes += 1;
+                        assert_eq!(segment.holes.get(&block.addr), Some(&b));
+                        assert!(
+                            prev == NIL || self.blocks[prev].state != BlockState::Unmapped,
+                            "holes are merged"
+                        );
+                    }
+                    BlockState::Unknown(_) => panic!("unknown state"),
+                }
+                if matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
+                    pool.active.current += 1;
+                    pool.active_bytes.current += block.size;
+                    pool.requested_bytes.current += block.requested;
+                    assert!(block.requested > 0 && block.requested <= block.size);
+                    assert!(!block.split_counted);
+                }
+                if block.state != BlockState::Unmapped {
+                    mapped += block.size;
+                }
+                blocks += 1;
+                at += block.size;
+                (prev, b) = (b, block.next);
+            }
+            assert_eq!((at, prev), (segment.end(), segment.last));
+            assert_eq!(holes, segment.holes.len());
+            assert_eq!(mapped, segment.mapped, "what is not a hole has memory");
+            if segment.kind == SegmentKind::Virtual {
+                self.check_chunks(slot);
+            }
+        }
+        assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
+        assert_eq!(pending, self.streams.pending);
+        self.check_stats(&small, &self.ledger.stats.small);
+        self.check_stats(&large, &self.ledger.stats.large);
+        self.check_peaks();
+    }
+
+    fn check_free(&self, b: u32, pool: &mut PoolStats) {
+        let block = &self.blocks[b];
+        let line = self.streams.line(block.stream);
+        let key = self.key(b);
+        assert!(
+            line.free[block.class as usize].at_least(block.size).any(|k| k == key),
+            "free blocks are indexed"
+        );
+        if block.prev != NIL {
+            let prev = &self.blocks[block.prev];
+            assert!(
+                prev.state != BlockState::Free || prev.stream != block.stream,
+                "free neighbours are merged"
+            );
+        }
+        let split = self.has_memory(block.prev) || self.has_memory(block.next);
+        assert_eq!(block.split_counted, split);
+        if split {
+            pool.inactive_split.current += 1;
+            pool.inactive_split_bytes.current += block.size;
+        }
+    }
+
+    fn check_chunks(&self, slot: u32) {
+        let segment = self.segments.get(slot).unwrap();
+        let total: u64 = segment.chunks.values().map(|chunk| chunk.size).sum();
+        assert_eq!(total, segment.mapped);
+        for (addr, chunk) in &segment.chunks {
+            for (hole, b) in &segment.holes {
+                let size = self.blocks[*b].size;
+                assert!(
+                    addr + chunk.size <= *hole || hole + size <= *addr,
+                    "a hole holds no chunk"
+                );
+            }
+        }
+    }
+
+    fn check_stats(&self, counted: &PoolStats, kept: &PoolStats) {
+        let figures = |p: &PoolStats| {
+            [
+                ("allocation", p.allocation),
+                ("active", p.active),
+                ("requested_bytes", p.requested_bytes),
+                ("allocated_bytes", p.allocated_bytes),
+                ("active_bytes", p.active_bytes),
+                ("segment", p.segment),
+                ("reserved_bytes", p.reserved_bytes),
+                ("inactive_split", p.inactive_split),
+                ("inactive_split_bytes", p.inactive_split_bytes),
+            ]
+        };
+        for ((name, counted), (_, kept)) in figures(counted).into_iter().zip(figures(kept)) {
+            assert_eq!(counted.current, kept.current, "{name}");
+            assert!(
+                kept.current <= kept.peak && kept.peak <= kept.allocated,
+                "{name}: {kept:?}"
+            );
+        }
+    }
+
+    fn check_peaks(&self) {
+        let stats = &self.ledger.stats;
+        let all = stats.all();
+        let parts = [
+            (
+                all.allocated_bytes,
+                stats.small.allocated_bytes,
+                stats.large.allocated_bytes,
+            ),
+            (all.active, stats.small.active, stats.large.active),
+            (
+                all.reserved_bytes,
+                stats.small.reserved_bytes,
+                stats.large.reserved_bytes,
+            ),
+            (
+                all.inactive_split_bytes,
+                stats.small.inactive_split_bytes,
+                stats.large.inactive_split_bytes,
+            ),
+        ];
+        for (all, small, large) in parts {
+            assert!(all.peak >= all.current && all.peak >= small.peak.max(large.peak));
+            assert!(all.peak <= small.peak + large.peak);
+        }
+    }
+}

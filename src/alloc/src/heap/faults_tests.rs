@@ -1,0 +1,130 @@
+//! Every driver call fails at every place where it is made: nothing leaks, nothing is counted twice, and the next
+//! request works.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use proptest::prelude::*;
+
+use super::model_tests::{World, config, program};
+use super::*;
+use crate::device::{Live, Sim, SimConfig, Timeline};
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+
+/// A program that makes every kind of driver call: growth, cross-stream frees, release, joining.
+fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
+    let mut held = Vec::new();
+    let result = (|| {
+        for mib in [1, 30, 6, 40, 8, 16, 40, 4] {
+            let grant = heap.allocate(mib * MIB, Stream(mib % 2), Tag(0))?;
+            heap.record_use(grant.block, Stream(7))?;
+            held.push(grant.block);
+        }
+        let mut i = 0;
+        held.retain(|block| {
+            i += 1;
+            if i % 2 == 0 {
+                heap.free(*block);
+            }
+            i % 2 == 1
+        });
+        sim.finish(Stream(7));
+        heap.poll_pending();
+        match heap.join(44 * MIB, Stream(0)) {
+            Ok(_) | Err(Error::NotVirtual | Error::HolesTooSmall { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        held.push(heap.allocate(20 * MIB, Stream(3), Tag(0))?.block);
+        heap.release_cached()?;
+        held.push(heap.allocate(50 * MIB, Stream(1), Tag(0))?.block);
+        Ok(())
+    })();
+    for block in held {
+        heap.free(block);
+    }
+    result
+}
+
+fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {
+    for skip in 0.. {
+        let sim = Sim::new(SimConfig {
+            total: 512 * MIB,
+            timeline: Timeline::Manual,
+            ..SimConfig::default()
+        });
+        let config = Config {
+            segments,
+            publish: Publish::Off,
+            max_chunk: 8 * MIB,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+        sim.fail_after(skip, out_of_memory);
+        let result = everything(&mut heap, &sim);
+        let not_reached = sim.clear_failure();
+        heap.check();
+        assert!(
+            matches!(result, Ok(()) | Err(Error::Device(_) | Error::OutOfMemory(_))),
+            "call {skip}: {result:?}"
+        );
+        everything(&mut heap, &sim).unwrap_or_else(|error| panic!("after call {skip} failed: {error}"));
+        heap.check();
+        heap.release_cached().unwrap();
+        heap.check();
+        assert_eq!(heap.stats().all().reserved_bytes.current, 0, "call {skip}");
+        assert_eq!(
+            sim.live().bytes,
+            0,
+            "after call {skip} failed, memory is lost: {:?}",
+            sim.live()
+        );
+        drop(heap);
+        assert_eq!(sim.live(), Live::default(), "call {skip}");
+        assert_eq!(sim.violations(), Vec::<String>::new(), "call {skip}");
+        if not_reached {
+            assert!(skip > 20, "the program makes too few calls to mean anything: {skip}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn every_call_fails_once_on_plain_segments() {
+    fail_everywhere(SegmentMode::Plain, false);
+    fail_everywhere(SegmentMode::Plain, true);
+}
+
+#[test]
+fn every_call_fails_once_on_virtual_segments() {
+    fail_everywhere(SegmentMode::Virtual, false);
+    fail_everywhere(SegmentMode::Virtual, true);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// The same over random programs with several failures each.
+    #[test]
+    fn random_programs_survive_failures(
+        config in config(),
+        ops in program(80),
+        faults in prop::collection::vec((0usize..80, 0u64..12, any::<bool>()), 1..6),
+    ) {
+        let mut world = World::new(&config, Timeline::Manual);
+        for (i, op) in ops.iter().enumerate() {
+            for (_, skip, oom) in faults.iter().filter(|fault| fault.0 == i) {
+                world.sim.fail_after(*skip, *oom);
+            }
+            match world.step(op) {
+                Ok(()) | Err(Error::Device(_)) => {}
+                Err(error) => panic!("{op:?}: {error}"),
+            }
+            world.sim.clear_failure();
+            world.judge_all();
+            world.judge_contents();
+        }
+        world.end();
+    }
+}

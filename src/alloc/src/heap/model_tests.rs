@@ -1,0 +1,299 @@
+//! Random programs on a simulated device whose streams finish late, judged after every step.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use proptest::prelude::*;
+
+use super::check::Seen;
+use super::*;
+use crate::device::{Live, Sim, SimConfig, Timeline};
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+const TOTAL: u64 = 192 * MIB;
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Alloc {
+        bytes: u64,
+        stream: u64,
+    },
+    Free(prop::sample::Index),
+    /// Another stream uses a block: work is queued there, and the allocator is told.
+    Use {
+        block: prop::sample::Index,
+        stream: u64,
+    },
+    /// The block's own stream uses it.
+    Work(prop::sample::Index),
+    Advance {
+        stream: u64,
+        steps: u64,
+    },
+    Poll,
+    Release,
+    Join {
+        bytes: u64,
+        stream: u64,
+    },
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1u64..5_000,
+        1u64..MIB,
+        MIB..4 * MIB,
+        2 * MIB..24 * MIB,
+        16 * MIB..80 * MIB
+    ]
+}
+
+pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let index = any::<prop::sample::Index>;
+    let op = prop_oneof![
+        9 => (bytes(), 0u64..3).prop_map(|(bytes, stream)| Op::Alloc { bytes, stream }),
+        7 => index().prop_map(Op::Free),
+        2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
+        2 => index().prop_map(Op::Work),
+        3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),
+        1 => Just(Op::Poll),
+        1 => Just(Op::Release),
+        1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
+    ];
+    prop::collection::vec(op, 1..len)
+}
+
+pub(super) fn config() -> impl Strategy<Value = Config> {
+    let budget = prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)];
+    (any::<bool>(), any::<bool>(), budget).prop_map(|(virt, release_on_oom, budget)| Config {
+        budget,
+        segments: if virt { SegmentMode::Virtual } else { SegmentMode::Plain },
+        max_chunk: 8 * MIB,
+        release_on_oom,
+        publish: Publish::Off,
+    })
+}
+
+/// A block the program holds, and what it wrote into it.
+#[derive(Debug)]
+struct Held {
+    grant: Grant,
+    requested: u64,
+    stream: Stream,
+    stamp: u32,
+}
+
+/// The naive model: a list of blocks held.
+pub(super) struct World {
+    pub(super) sim: Sim,
+    pub(super) heap: Heap,
+    held: Vec<Held>,
+    stamps: u32,
+    budget: Option<u64>,
+}
+
+impl World {
+    pub(super) fn new(config: &Config, timeline: Timeline) -> World {
+        let sim = Sim::new(SimConfig {
+            total: TOTAL,
+            timeline,
+            ..SimConfig::default()
+        });
+        let heap = Heap::new(sim.device().driver, config).unwrap();
+        World {
+            sim,
+            heap,
+            held: Vec::new(),
+            stamps: 0,
+            budget: config.budget,
+        }
+    }
+
+    fn pick(&self, index: &prop::sample::Index) -> Option<usize> {
+        (!self.held.is_empty()).then(|| index.index(self.held.len()))
+    }
+
+    /// Runs one step. Driver errors are the caller's business; everything else must be as the model says.
+    pub(super) fn step(&mut self, op: &Op) -> Result<(), Error> {
+        match op {
+            Op::Alloc { bytes, stream } => self.alloc(*bytes, Stream(*stream)),
+            Op::Free(index) => {
+                if let Some(at) = self.pick(index) {
+                    let held = self.held.swap_remove(at);
+                    self.heap.free(held.grant.block);
+                }
+                Ok(())
+            }
+            Op::Use { block, stream } => match self.pick(block) {
+                Some(at) => {
+                    let grant = self.held[at].grant;
+                    self.sim.enqueue(Stream(*stream), grant.addr, grant.size);
+                    self.heap.record_use(grant.block, Stream(*stream))
+                }
+                None => Ok(()),
+            },
+            Op::Work(block) => {
+                if let Some(at) = self.pick(block) {
+                    let held = &self.held[at];
+                    self.sim.enqueue(held.stream, held.grant.addr, held.grant.size);
+                }
+                Ok(())
+            }
+            Op::Advance { stream, steps } => {
+                self.sim.advance(Stream(*stream), *steps);
+                Ok(())
+            }
+            Op::Poll => {
+                self.heap.poll_pending();
+                Ok(())
+            }
+            Op::Release => self.release(),
+            Op::Join { bytes, stream } => self.join(*bytes, Stream(*stream)),
+        }
+    }
+
+    fn alloc(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
+        let grant = match self.heap.allocate(bytes, stream, Tag(0)) {
+            Ok(grant) => grant,
+            Err(Error::OutOfMemory(report)) => {
+                self.judge(&report);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        assert!(grant.size >= bytes);
+        for held in &self.held {
+            let apart = grant.addr + grant.size <= held.grant.addr || held.grant.addr + held.grant.size <= grant.addr;
+            assert!(apart, "a new block overlaps one that is held");
+        }
+        assert!(
+            !self.sim.busy_for(stream, grant.addr, grant.size),
+            "another stream still uses the new block"
+        );
+        self.stamps += 1;
+        let held = Held {
+            grant,
+            requested: bytes,
+            stream,
+            stamp: self.stamps,
+        };
+        self.heap
+            .driver
+            .fill(grant.addr, held.stamp, grant.size / 4, stream)
+            .or_else(|error| {
+                // The stamp is the test's own; a failure injected there is not the heap's.
+                self.heap
+                    .driver
+                    .fill(grant.addr, held.stamp, grant.size / 4, stream)
+                    .map_err(|_| error)
+            })?;
+        self.held.push(held);
+        Ok(())
+    }
+
+    fn judge(&self, report: &crate::OomReport) {
+        let free: u64 = self.seen(BlockState::Free).map(|b| b.size).sum();
+        let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.size).sum();
+        assert_eq!((report.total_free, report.pending), (free, pending));
+        assert_eq!(report.allocated, self.held.iter().map(|h| h.grant.size).sum::<u64>());
+        assert!(report.largest_free <= free && !report.helps.is_empty());
+    }
+
+    fn seen(&self, state: BlockState) -> impl Iterator<Item = Seen> {
+        self.heap
+            .all_blocks()
+            .into_iter()
+            .filter(move |block| block.state == state)
+    }
+
+    fn release(&mut self) -> Result<(), Error> {
+        let before = self.sim.live().bytes;
+        let freed = self.heap.release_cached()?;
+        assert_eq!(
+            self.sim.live().bytes,
+            before - freed,
+            "what came free is what the device got back"
+        );
+        Ok(())
+    }
+
+    fn join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
+        let before = self.sim.live().bytes;
+        match self.heap.join(bytes, stream) {
+            Ok(report) => {
+                assert_eq!(self.sim.live().bytes, before, "no new memory");
+                assert!(report.contiguous >= bytes);
+                let grant = self.heap.allocate(bytes, stream, Tag(0)).unwrap();
+                assert_eq!(self.sim.live().bytes, before, "the request fits without new memory");
+                self.heap.free(grant.block);
+                Ok(())
+            }
+            Err(Error::HolesTooSmall { available, requested }) => {
+                assert!(available < requested);
+                Ok(())
+            }
+            Err(Error::NotVirtual) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that must hold between steps.
+    pub(super) fn judge_all(&self) {
+        self.heap.check();
+        assert_eq!(self.sim.violations(), Vec::<String>::new());
+        let all = self.heap.stats().all();
+        assert_eq!(all.allocation.current, self.held.len() as u64);
+        assert_eq!(
+            all.allocated_bytes.current,
+            self.held.iter().map(|h| h.grant.size).sum::<u64>()
+        );
+        let pending = all.active_bytes.current - all.allocated_bytes.current;
+        assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
+        assert!(self.budget.is_none_or(|budget| all.reserved_bytes.current <= budget));
+    }
+
+    /// Live blocks hold what was written into them.
+    pub(super) fn judge_contents(&self) {
+        for held in &self.held {
+            assert!(held.requested <= held.grant.size);
+            for at in [
+                held.grant.addr,
+                held.grant.addr + held.grant.size / 8 * 4,
+                held.grant.addr + held.grant.size - 4,
+            ] {
+                let mut word = [0; 4];
+                self.heap.driver.read(at, &mut word, held.stream).unwrap();
+                assert_eq!(u32::from_le_bytes(word), held.stamp);
+            }
+        }
+    }
+
+    /// Frees everything and drops the heap; nothing may be left.
+    pub(super) fn end(mut self) {
+        for held in std::mem::take(&mut self.held) {
+            self.heap.free(held.grant.block);
+        }
+        self.heap.check();
+        drop(self.heap);
+        assert_eq!(self.sim.live(), Live::default(), "nothing leaks");
+        assert_eq!(self.sim.violations(), Vec::<String>::new());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_keep_every_promise(config in config(), ops in program(120)) {
+        let mut world = World::new(&config, Timeline::Manual);
+        for op in &ops {
+            world.step(op).unwrap();
+            world.judge_all();
+            if matches!(op, Op::Join { .. } | Op::Release | Op::Alloc { .. }) {
+                world.judge_contents();
+            }
+        }
+        world.end();
+    }
+}

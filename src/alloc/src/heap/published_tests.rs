@@ -1,0 +1,82 @@
+//! What a reader of the channel sees is what the heap is, after every step.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use gpumem_channel::{Options, Reader, SegmentMap};
+use proptest::prelude::*;
+
+use super::model_tests::{World, config, program};
+use super::*;
+use crate::device::Timeline;
+use crate::publish::Publish;
+
+/// A directory that a channel accepts.
+fn dir() -> tempfile::TempDir {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(private)
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+fn options(dir: &tempfile::TempDir, blocks: u32) -> Options {
+    Options {
+        dir: Some(dir.path().to_owned()),
+        blocks,
+        events: 1024,
+        strings: 16,
+        ..Options::default()
+    }
+}
+
+fn compare(heap: &Heap, maps: &[std::sync::Arc<SegmentMap>]) {
+    let mut published: Vec<_> = maps.iter().collect();
+    published.sort_by_key(|map| map.slot);
+    let segments: Vec<_> = heap.segments.iter().filter(|(_, segment)| segment.size > 0).collect();
+    assert_eq!(published.len(), segments.len());
+    for (map, (slot, segment)) in published.into_iter().zip(segments) {
+        assert!(map.complete);
+        assert_eq!(
+            (map.slot, map.segment.addr, map.segment.size),
+            (slot, segment.addr, segment.size)
+        );
+        assert_eq!((map.segment.mapped, map.segment.kind), (segment.mapped, segment.kind));
+        let mut b = segment.first;
+        for shown in map.blocks.iter() {
+            let block = &heap.blocks[b];
+            assert_eq!(
+                (shown.addr, shown.size, shown.state),
+                (block.addr, block.size, block.state)
+            );
+            assert_eq!(
+                (shown.requested, shown.segment, shown.tag),
+                (block.requested, slot, block.tag)
+            );
+            assert_eq!(shown.stream, heap.streams.name(block.stream).0);
+            b = block.next;
+        }
+        assert_eq!(b, NIL);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_channel_shows_the_heap(config in config(), ops in program(60)) {
+        let dir = dir();
+        let config = Config { publish: Publish::On(options(&dir, 4096)), ..config };
+        let mut world = World::new(&config, Timeline::Manual);
+        let path = world.heap.outlet().path().unwrap().to_owned();
+        let mut reader = Reader::open(&path).unwrap();
+        for op in &ops {
+            world.step(op).unwrap();
+            let snapshot = reader.refresh().unwrap();
+            prop_assert_eq!(snapshot.devices.len(), 1);
+            prop_assert_eq!(snapshot.devices[0].stats, Some(world.heap.stats()));
+            compare(&world.heap, &snapshot.devices[0].segments);
+        }
+        world.end();
+    }
+}

@@ -1,0 +1,279 @@
+//! The CUDA device against a libcuda.so in host memory, and what is said when there is none.
+//!
+//! cudarc opens the library by name, so the path must be set before the process starts: the outer tests run this binary
+//! again with the environment they need.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gpumem_alloc::device::{self, MemoryInfo};
+use gpumem_alloc::{Allocator, Config, Error, Publish, SegmentMode, Stream};
+
+const MIB: usize = 1 << 20;
+
+/// Set in the inner run.
+const INNER: &str = "GPUMEM_INNER_TEST";
+
+/// Runs one inner test in a process of its own.
+fn inner(test: &str, library: &Path, env: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("LD_LIBRARY_PATH", library)
+        .env(INNER, "1")
+        .envs(env.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn passes(test: &str, library: &Path, env: &[(&str, &str)]) {
+    let output = inner(test, library, env);
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
+}
+
+#[test]
+fn the_cuda_device_works_against_a_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(folder.path()).unwrap();
+    let library = folder.path();
+    passes("inner_allocates_copies_and_leaves_nothing", library, &[]);
+    passes("inner_joins_holes_and_keeps_contents", library, &[]);
+    passes(
+        "inner_waits_for_events_of_other_streams",
+        library,
+        &[("FAKE_CUDA_EVENT_QUERIES", "3")],
+    );
+    passes("inner_destroyed_stream_loses_nothing", library, &[]);
+    passes(
+        "inner_out_of_memory_is_reported",
+        library,
+        &[("FAKE_CUDA_TOTAL", "67108864")],
+    );
+    passes("inner_second_device_is_another", library, &[("FAKE_CUDA_DEVICES", "2")]);
+    passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
+    passes("inner_refuses_virtual_segments", library, &[("FAKE_CUDA_VMM", "0")]);
+    passes(
+        "inner_survives_a_failing_map",
+        library,
+        &[("FAKE_CUDA_FAIL", "cuMemMap:3")],
+    );
+    std::fs::write(library.join("libcuda.so"), b"not a library").unwrap();
+    passes("inner_says_when_there_is_no_driver", library, &[]);
+}
+
+fn is_inner() -> bool {
+    std::env::var_os(INNER).is_some()
+}
+
+fn allocator(segments: SegmentMode) -> Allocator {
+    let config = Config {
+        segments,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    Allocator::new(device::cuda(0).unwrap(), config).unwrap()
+}
+
+fn everything_free(info: MemoryInfo) -> bool {
+    info.free == info.total
+}
+
+#[test]
+fn inner_allocates_copies_and_leaves_nothing() {
+    if !is_inner() {
+        return;
+    }
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+        let alloc = allocator(segments);
+        let device = alloc.device().clone();
+        let stream = device.cuda_context().unwrap().new_stream().unwrap();
+        let mut buffer = alloc.alloc::<u32>(3 * MIB, Stream::from(&stream)).unwrap();
+        let values: Vec<u32> = (0..3 * MIB as u32).collect();
+        buffer.write(&values).unwrap();
+        let mut back = vec![0; values.len()];
+        buffer.read(&mut back).unwrap();
+        assert_eq!(back, values);
+        buffer.fill_words(0xabcd).unwrap();
+        buffer.read(&mut back).unwrap();
+        assert!(back.iter().all(|v| *v == 0xabcd));
+        drop((buffer, alloc));
+        assert!(everything_free(device.memory().unwrap()));
+    }
+}
+
+#[test]
+fn inner_joins_holes_and_keeps_contents() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Virtual);
+    let device = alloc.device().clone();
+    let mut blocks: Vec<_> = (0..8)
+        .map(|_| Some(alloc.alloc::<u32>(16 * MIB / 4, Stream::DEFAULT).unwrap()))
+        .collect();
+    for (i, block) in blocks.iter_mut().enumerate() {
+        block.as_mut().unwrap().fill_words(i as u32).unwrap();
+    }
+    blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+    let free = device.memory().unwrap().free;
+    let report = alloc.join_holes(64 << 20, Stream::DEFAULT).unwrap();
+    assert!(report.contiguous >= 64 << 20 && report.chunks_moved > 0);
+    let mut large = alloc.alloc::<u32>(64 * MIB / 4, Stream::DEFAULT).unwrap();
+    large.fill_words(99).unwrap();
+    assert_eq!(device.memory().unwrap().free, free, "no new memory");
+    for (i, block) in blocks.iter().enumerate() {
+        let Some(block) = block else { continue };
+        let mut words = vec![0; block.len()];
+        block.read(&mut words).unwrap();
+        assert!(words.iter().all(|word| *word == i as u32));
+    }
+    drop((blocks, large, alloc));
+    assert!(everything_free(device.memory().unwrap()));
+}
+
+#[test]
+fn inner_waits_for_events_of_other_streams() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Plain);
+    let context = alloc.device().cuda_context().unwrap();
+    let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let buffer = alloc.alloc::<u8>(30 * MIB, Stream::from(&a)).unwrap();
+    let addr = buffer.device_ptr();
+    buffer.record_stream(&b).unwrap();
+    drop(buffer);
+    assert_eq!(alloc.stats().all().active.current, 1, "it waits for the other stream");
+    let other = alloc.alloc::<u8>(30 * MIB, Stream::from(&a)).unwrap();
+    assert_ne!(other.device_ptr(), addr);
+    for _ in 0..4 {
+        alloc.poll();
+    }
+    assert_eq!(alloc.stats().all().active.current, 1, "only the new one");
+    assert_eq!(
+        alloc.alloc::<u8>(30 * MIB, Stream::from(&a)).unwrap().device_ptr(),
+        addr
+    );
+}
+
+#[test]
+fn inner_destroyed_stream_loses_nothing() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Plain);
+    let device = alloc.device().clone();
+    let gone = device.cuda_context().unwrap().new_stream().unwrap();
+    let name = Stream::from(&gone);
+    let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    buffer.record_stream(name).unwrap();
+    drop(gone);
+    drop(buffer);
+    assert_eq!(alloc.stats().all().active.current, 1);
+    assert_eq!(alloc.release_cached().unwrap(), 30 << 20);
+    assert_eq!(alloc.stats().all().active.current, 0);
+    assert!(everything_free(device.memory().unwrap()));
+}
+
+#[test]
+fn inner_out_of_memory_is_reported() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Virtual);
+    let _held = alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT).unwrap();
+    let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT) else {
+        panic!("it must not fit")
+    };
+    assert_eq!((report.device_free, report.device_total), (Some(24 << 20), 64 << 20));
+    assert!(report.to_string().contains("smaller by 16.0 MiB"), "{report}");
+}
+
+#[test]
+fn inner_second_device_is_another() {
+    if !is_inner() {
+        return;
+    }
+    let first = device::cuda(0).unwrap();
+    let second = device::cuda(1).unwrap();
+    assert_ne!(first.info().uuid, second.info().uuid);
+    let alloc = Allocator::new(
+        second,
+        Config {
+            publish: Publish::Off,
+            ..Config::default()
+        },
+    )
+    .unwrap();
+    let addr = alloc.alloc_raw(512, Stream::DEFAULT).unwrap();
+    assert!(matches!(
+        alloc.free_raw_on(addr, 0),
+        Err(Error::WrongDevice { expected: 1, given: 0 })
+    ));
+    alloc.free_raw_on(addr, 1).unwrap();
+    assert!(matches!(device::cuda(2), Err(Error::NoDevice { ordinal: 2, .. })));
+}
+
+#[test]
+fn inner_says_no_device() {
+    if !is_inner() {
+        return;
+    }
+    let error = device::cuda(0).unwrap_err().to_string();
+    assert!(
+        error.contains("CUDA_ERROR_NO_DEVICE") && error.contains("nvidia-smi"),
+        "{error}"
+    );
+}
+
+#[test]
+fn inner_refuses_virtual_segments() {
+    if !is_inner() {
+        return;
+    }
+    let config = Config {
+        segments: SegmentMode::Virtual,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let error = Allocator::new(device::cuda(0).unwrap(), config)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("SegmentMode::Plain"), "{error}");
+    drop(allocator(SegmentMode::Plain).alloc::<u8>(1, Stream::DEFAULT).unwrap());
+}
+
+#[test]
+fn inner_survives_a_failing_map() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Virtual);
+    let device = alloc.device().clone();
+    let error = alloc.alloc::<u8>(64 * MIB, Stream::DEFAULT).unwrap_err();
+    assert!(
+        error.to_string().contains("cuMemMap failed: CUDA_ERROR_UNKNOWN (999)"),
+        "{error}"
+    );
+    assert!(
+        everything_free(device.memory().unwrap()),
+        "nothing is left of the attempt"
+    );
+    drop(alloc.alloc::<u8>(64 * MIB, Stream::DEFAULT).unwrap());
+}
+
+#[test]
+fn inner_says_when_there_is_no_driver() {
+    if !is_inner() {
+        return;
+    }
+    // A machine with a driver finds that behind the broken library, and its device is as good.
+    if let Err(error) = device::cuda(0) {
+        let error = error.to_string();
+        assert!(
+            error.contains("libcuda.so was not found") && error.contains("simulated device"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,394 @@
+//! The devices, their memory, and who uses what. One lock around everything: this is for tests.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::result;
+
+/// Pages of device memory.
+pub(crate) const GRANULARITY: u64 = 2 << 20;
+const FIRST_ADDR: u64 = 0x7f00_0000_0000;
+
+/// What the environment says.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+    pub(crate) devices: i32,
+    pub(crate) init: i32,
+    pub(crate) vmm: bool,
+    event_queries: u64,
+    fail: Option<(String, u64)>,
+}
+
+impl Settings {
+    fn read() -> Settings {
+        let number = |name: &str, default: u64| {
+            let value = std::env::var(name).ok();
+            value.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+        };
+        let fail = std::env::var("FAKE_CUDA_FAIL").ok();
+        Settings {
+            total: number("FAKE_CUDA_TOTAL", 8 << 30),
+            used: number("FAKE_CUDA_USED", 0),
+            devices: number("FAKE_CUDA_DEVICES", 1) as i32,
+            init: number("FAKE_CUDA_INIT", 0) as i32,
+            vmm: number("FAKE_CUDA_VMM", 1) != 0,
+            event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
+            fail: fail.and_then(|text| {
+                let (call, count) = text.split_once(':')?;
+                Some((call.to_owned(), count.parse().ok()?))
+            }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Physical {
+    device: i32,
+    bytes: Vec<u8>,
+    mappings: u32,
+    released: bool,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    size: u64,
+    physical: u64,
+    access: bool,
+    /// Made by `cuMemAlloc`.
+    plain: bool,
+}
+
+/// Everything this library knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) initialized: bool,
+    next_addr: u64,
+    next_id: u64,
+    ranges: BTreeMap<u64, u64>,
+    physical: HashMap<u64, Physical>,
+    mappings: BTreeMap<u64, Mapping>,
+    used: HashMap<i32, u64>,
+    /// How often each event will still say "not ready".
+    events: HashMap<u64, u64>,
+    streams: HashMap<u64, ()>,
+    calls: HashMap<&'static str, u64>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+/// Runs a driver call: counts it, and fails it if the environment says so.
+pub(crate) fn call(name: &'static str, f: impl FnOnce(&mut State) -> Result<(), i32>) -> i32 {
+    let mut guard: MutexGuard<'_, Option<State>> = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = guard.get_or_insert_with(State::new);
+    crate::code(state.begin(name).and_then(|()| f(state)))
+}
+
+impl State {
+    fn new() -> State {
+        State {
+            settings: Settings::read(),
+            initialized: false,
+            next_addr: FIRST_ADDR,
+            next_id: 0x1000,
+            ranges: BTreeMap::new(),
+            physical: HashMap::new(),
+            mappings: BTreeMap::new(),
+            used: HashMap::new(),
+            events: HashMap::new(),
+            streams: HashMap::new(),
+            calls: HashMap::new(),
+        }
+    }
+
+    fn begin(&mut self, name: &'static str) -> Result<(), i32> {
+        let count = self.calls.entry(name).or_default();
+        *count += 1;
+        match &self.settings.fail {
+            Some((call, number)) if call == name && number == count => Err(result::UNKNOWN),
+            _ if !self.initialized && name != "cuInit" => Err(result::NOT_INITIALIZED),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn device(&self, device: i32) -> Result<i32, i32> {
+        if (0..self.settings.devices).contains(&device) {
+            Ok(device)
+        } else {
+            Err(result::INVALID_DEVICE)
+        }
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(crate) fn free_bytes(&self, device: i32) -> u64 {
+        let used = self.used.get(&device).copied().unwrap_or(0);
+        self.settings
+            .total
+            .saturating_sub(self.settings.used)
+            .saturating_sub(used)
+    }
+
+    // Memory
+
+    fn new_physical(&mut self, device: i32, bytes: u64) -> Result<u64, i32> {
+        if bytes > self.free_bytes(device) {
+            return Err(result::OUT_OF_MEMORY);
+        }
+        *self.used.entry(device).or_default() += bytes;
+        let id = self.id();
+        let bytes = vec![0; bytes as usize];
+        self.physical.insert(
+            id,
+            Physical {
+                device,
+                bytes,
+                mappings: 0,
+                released: false,
+            },
+        );
+        Ok(id)
+    }
+
+    fn drop_if_unused(&mut self, id: u64) {
+        let unused = |physical: &Physical| physical.released && physical.mappings == 0;
+        if self.physical.get(&id).is_some_and(unused)
+            && let Some(physical) = self.physical.remove(&id)
+        {
+            *self.used.entry(physical.device).or_default() -= physical.bytes.len() as u64;
+        }
+    }
+
+    fn new_range(&mut self, bytes: u64) -> Result<u64, i32> {
+        let addr = self.next_addr;
+        let gap = bytes
+            .checked_next_multiple_of(GRANULARITY)
+            .and_then(|bytes| bytes.checked_add(GRANULARITY));
+        self.next_addr = gap.and_then(|gap| addr.checked_add(gap)).ok_or(result::OUT_OF_MEMORY)?;
+        Ok(addr)
+    }
+
+    pub(crate) fn alloc(&mut self, device: i32, bytes: u64) -> Result<u64, i32> {
+        if bytes == 0 {
+            return Err(result::INVALID_VALUE);
+        }
+        let rounded = bytes
+            .checked_next_multiple_of(GRANULARITY)
+            .ok_or(result::OUT_OF_MEMORY)?;
+        let physical = self.new_physical(device, rounded)?;
+        let addr = self.new_range(rounded)?;
+        self.physical.entry(physical).and_modify(|p| p.mappings = 1);
+        self.mappings.insert(
+            addr,
+            Mapping {
+                size: bytes,
+                physical,
+                access: true,
+                plain: true,
+            },
+        );
+        Ok(addr)
+    }
+
+    pub(crate) fn free(&mut self, addr: u64) -> Result<(), i32> {
+        if !self.mappings.get(&addr).is_some_and(|mapping| mapping.plain) {
+            return Err(result::INVALID_VALUE);
+        }
+        if let Some(mapping) = self.mappings.remove(&addr) {
+            self.physical.entry(mapping.physical).and_modify(|p| {
+                p.mappings = 0;
+                p.released = true;
+            });
+            self.drop_if_unused(mapping.physical);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<u64, i32> {
+        if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
+            return Err(result::INVALID_VALUE);
+        }
+        let addr = self.new_range(bytes)?;
+        self.ranges.insert(addr, bytes);
+        Ok(addr)
+    }
+
+    pub(crate) fn unreserve(&mut self, addr: u64, bytes: u64) -> Result<(), i32> {
+        let mapped = self.mappings.range(addr..addr.saturating_add(bytes)).next().is_some();
+        if self.ranges.get(&addr) != Some(&bytes) || mapped {
+            return Err(result::INVALID_VALUE);
+        }
+        self.ranges.remove(&addr);
+        Ok(())
+    }
+
+    pub(crate) fn create(&mut self, device: i32, bytes: u64) -> Result<u64, i32> {
+        if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
+            return Err(result::INVALID_VALUE);
+        }
+        self.new_physical(device, bytes)
+    }
+
+    pub(crate) fn release(&mut self, id: u64) -> Result<(), i32> {
+        match self.physical.get_mut(&id) {
+            Some(physical) if !physical.released => physical.released = true,
+            _ => return Err(result::INVALID_VALUE),
+        }
+        self.drop_if_unused(id);
+        Ok(())
+    }
+
+    pub(crate) fn map(&mut self, addr: u64, bytes: u64, id: u64) -> Result<(), i32> {
+        let end = addr.checked_add(bytes).ok_or(result::INVALID_VALUE)?;
+        let reserved = self
+            .ranges
+            .range(..=addr)
+            .next_back()
+            .is_some_and(|(start, len)| end <= start + len);
+        let free = self
+            .mappings
+            .range(..end)
+            .next_back()
+            .is_none_or(|(start, m)| start + m.size <= addr);
+        match self.physical.get_mut(&id) {
+            Some(p) if p.bytes.len() as u64 == bytes && !p.released && reserved && free => p.mappings += 1,
+            _ => return Err(result::INVALID_VALUE),
+        }
+        self.mappings.insert(
+            addr,
+            Mapping {
+                size: bytes,
+                physical: id,
+                access: false,
+                plain: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// Start addresses of the whole mappings that tile a range.
+    fn tiles(&self, addr: u64, bytes: u64) -> Result<Vec<u64>, i32> {
+        let end = addr.checked_add(bytes).ok_or(result::INVALID_VALUE)?;
+        let mut found = Vec::new();
+        let mut at = addr;
+        while at < end {
+            let mapping = self
+                .mappings
+                .get(&at)
+                .filter(|mapping| !mapping.plain)
+                .ok_or(result::INVALID_VALUE)?;
+            found.push(at);
+            at += mapping.size;
+        }
+        if at == end {
+            Ok(found)
+        } else {
+            Err(result::INVALID_VALUE)
+        }
+    }
+
+    pub(crate) fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), i32> {
+        for tile in self.tiles(addr, bytes)? {
+            self.mappings.entry(tile).and_modify(|mapping| mapping.access = true);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), i32> {
+        for tile in self.tiles(addr, bytes)? {
+            if let Some(mapping) = self.mappings.remove(&tile) {
+                self.physical.entry(mapping.physical).and_modify(|p| p.mappings -= 1);
+                self.drop_if_unused(mapping.physical);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the pieces of a range to `visit`, in order. Fails before the first when any part is not accessible.
+    pub(crate) fn pieces(&mut self, addr: u64, len: u64, mut visit: impl FnMut(&mut [u8])) -> Result<(), i32> {
+        let end = addr.checked_add(len).ok_or(result::INVALID_VALUE)?;
+        let mut parts = Vec::new();
+        let mut at = addr;
+        while at < end {
+            let (start, mapping) = self
+                .mappings
+                .range(..=at)
+                .next_back()
+                .filter(|(start, mapping)| at < **start + mapping.size && mapping.access)
+                .ok_or(result::ILLEGAL_ADDRESS)?;
+            let stop = (start + mapping.size).min(end);
+            parts.push((mapping.physical, (at - start) as usize, (stop - start) as usize));
+            at = stop;
+        }
+        for (id, from, to) in parts {
+            if let Some(bytes) = self.physical.get_mut(&id).and_then(|p| p.bytes.get_mut(from..to)) {
+                visit(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    // Streams and events
+
+    pub(crate) fn new_stream(&mut self) -> u64 {
+        let id = self.id();
+        self.streams.insert(id, ());
+        id
+    }
+
+    /// The default streams (0, 1, 2) are always there.
+    pub(crate) fn stream(&self, stream: u64) -> Result<(), i32> {
+        if stream <= 2 || self.streams.contains_key(&stream) {
+            Ok(())
+        } else {
+            Err(result::INVALID_HANDLE)
+        }
+    }
+
+    pub(crate) fn drop_stream(&mut self, stream: u64) -> Result<(), i32> {
+        self.streams.remove(&stream).ok_or(result::INVALID_HANDLE)
+    }
+
+    pub(crate) fn new_event(&mut self) -> u64 {
+        let id = self.id();
+        self.events.insert(id, 0);
+        id
+    }
+
+    pub(crate) fn record(&mut self, event: u64) -> Result<(), i32> {
+        let queries = self.settings.event_queries;
+        self.events
+            .get_mut(&event)
+            .map(|left| *left = queries)
+            .ok_or(result::INVALID_HANDLE)
+    }
+
+    pub(crate) fn query(&mut self, event: u64) -> Result<(), i32> {
+        let left = self.events.get_mut(&event).ok_or(result::INVALID_HANDLE)?;
+        if *left == 0 {
+            return Ok(());
+        }
+        *left -= 1;
+        Err(result::NOT_READY)
+    }
+
+    pub(crate) fn wait(&mut self, event: u64) -> Result<(), i32> {
+        self.events
+            .get_mut(&event)
+            .map(|left| *left = 0)
+            .ok_or(result::INVALID_HANDLE)
+    }
+
+    pub(crate) fn drop_event(&mut self, event: u64) -> Result<(), i32> {
+        self.events.remove(&event).map(|_| ()).ok_or(result::INVALID_HANDLE)
+    }
+
+    pub(crate) fn finish_all(&mut self) {
+        self.events.values_mut().for_each(|left| *left = 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! Streams, events, and the kernels that cannot be loaded.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::state::call;
+use crate::{put, result};
+
+/// `cuStreamCreate`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _flags: c_uint) -> c_int {
+    call("cuStreamCreate", |state| {
+        let id = state.new_stream();
+        // SAFETY: the caller's contract.
+        unsafe { put(stream, id) }
+    })
+}
+
+/// `cuStreamDestroy_v2`
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamDestroy_v2(stream: u64) -> c_int {
+    call("cuStreamDestroy", |state| state.drop_stream(stream))
+}
+
+/// `cuStreamSynchronize`
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
+    call("cuStreamSynchronize", |state| {
+        state.stream(stream)?;
+        state.finish_all();
+        Ok(())
+    })
+}
+
+/// `cuStreamWaitEvent`
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> c_int {
+    call("cuStreamWaitEvent", |state| {
+        state.stream(stream)?;
+        state.wait(event)
+    })
+}
+
+/// `cuEventCreate`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventCreate(event: *mut u64, _flags: c_uint) -> c_int {
+    call("cuEventCreate", |state| {
+        let id = state.new_event();
+        // SAFETY: the caller's contract.
+        unsafe { put(event, id) }
+    })
+}
+
+/// `cuEventRecord`
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
+    call("cuEventRecord", |state| {
+        state.stream(stream)?;
+        state.record(event)
+    })
+}
+
+/// `cuEventQuery`
+#[unsafe(no_mangle)]
+extern "C" fn cuEventQuery(event: u64) -> c_int {
+    call("cuEventQuery", |state| state.query(event))
+}
+
+/// `cuEventSynchronize`
+#[unsafe(no_mangle)]
+extern "C" fn cuEventSynchronize(event: u64) -> c_int {
+    call("cuEventSynchronize", |state| state.wait(event))
+}
+
+/// `cuEventDestroy_v2`
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(event: u64) -> c_int {
+    call("cuEventDestroy", |state| state.drop_event(event))
+}
+
+/// `cuModuleLoadData`
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleLoadData(_module: *mut *mut c_void, _image: *const c_void) -> c_int {
+    result::NOT_SUPPORTED
+}
+
+/// `cuModuleGetFunction`
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleGetFunction(_function: *mut *mut c_void, _module: *mut c_void, _name: *const c_char) -> c_int {
+    result::NOT_SUPPORTED
+}
+
+/// `cuModuleUnload`
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleUnload(_module: *mut c_void) -> c_int {
+    result::NOT_SUPPORTED
+}
+
+/// `cuLaunchKernel`
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "the driver's signature")]
+extern "C" fn cuLaunchKernel(
+    _function: *mut c_void,
+    _grid_x: c_uint,
+    _grid_y: c_uint,
+    _grid_z: c_uint,
+    _block_x: c_uint,
+    _block_y: c_uint,
+    _block_z: c_uint,
+    _shared_bytes: c_uint,
+    _stream: u64,
+    _params: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> c_int {
+    result::NOT_SUPPORTED
+}
