@@ -80,7 +80,7 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
         id: "free-every-other".into(),
         title: format!("Free every other block: {} come free", format_bytes(sizes.freed().sum())),
         detail: format!(
-            "The holes are {}. nvidia-smi shows no change: the memory is in the allocator's cache, still taken from the \
+            "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
              driver, and cut up by the blocks that stay.",
             holes.join(", ")
         ),

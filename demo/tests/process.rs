@@ -1,0 +1,178 @@
+//! A demo as a process: signals, the death of its parent, a reader that goes away.
+//!
+//! These tests run this test program again as the demo (the test `child`), as a dashboard runs itself again.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gpumem_channel::{Life, Reader};
+use gpumem_demo::protocol::{Body, Line, Start};
+use gpumem_demo::{DemoArgs, DeviceChoice, MIN_BUDGET};
+use rustix::process::{Pid, Signal, kill_process};
+
+const ROLE: &str = "GPUMEM_DEMO_TEST_ROLE";
+const DIR: &str = "GPUMEM_DEMO_TEST_DIR";
+
+/// Not a test by itself: what the tests below run.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    if role == "dashboard" {
+        // Hands its own stdin and stdout on, and lives until it is killed.
+        let mut demo = this_program("steered", &channels())
+            .stdin(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        demo.wait().unwrap();
+        return;
+    }
+    let args = DemoArgs {
+        demo: "fragmentation".into(),
+        device: DeviceChoice::Sim,
+        budget: Some(MIN_BUDGET),
+        json: true,
+        steer: role != "alone",
+        // Alone it would be done in no time: it takes its steps slowly.
+        pace: Some(Duration::from_millis(200)),
+        parent: (role == "orphan").then_some(u32::MAX),
+        channel_dir: Some(channels()),
+        ..DemoArgs::default()
+    };
+    std::process::exit(i32::from(gpumem_demo::main(&args)));
+}
+
+fn channels() -> PathBuf {
+    std::env::var_os(DIR).unwrap().into()
+}
+
+fn this_program(role: &str, channels: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads", "1"]);
+    command.env(ROLE, role).env(DIR, channels);
+    command
+}
+
+struct Demo {
+    child: Child,
+    lines: Option<BufReader<std::process::ChildStdout>>,
+    /// Keeps the channels' directory until the test is over.
+    _dir: tempfile::TempDir,
+}
+
+impl Demo {
+    fn start(role: &str) -> Demo {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut command = this_program(role, &dir.path().join("channels"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = Some(BufReader::new(child.stdout.take().unwrap()));
+        Demo {
+            child,
+            lines,
+            _dir: dir,
+        }
+    }
+
+    /// The next line of the protocol (the test harness writes some of its own); `None` at the end.
+    fn line(&mut self) -> Option<Body> {
+        loop {
+            let mut text = String::new();
+            if self.lines.as_mut().unwrap().read_line(&mut text).unwrap() == 0 {
+                return None;
+            }
+            if let Some(at) = text.find("{\"schema\"") {
+                return Some(Line::parse(text[at..].trim_end()).unwrap().body);
+            }
+        }
+    }
+
+    /// Reads up to the first step, after which a steered demo waits.
+    fn until_first_step(&mut self) -> Start {
+        let Some(Body::Start(start)) = self.line() else {
+            panic!("no start line")
+        };
+        assert!(matches!(self.line(), Some(Body::Step(step)) if step.id == "fill"));
+        start
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+/// How a channel's publisher ended, once it has.
+fn life(channel: &str) -> Life {
+    let mut reader = Reader::open(Path::new(channel)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let life = reader.refresh().unwrap().life;
+        if life != Life::Alive || Instant::now() > deadline {
+            return life;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn signals_end_it_after_it_freed_its_memory_and_closed_its_channel() {
+    for (signal, role) in [
+        (Signal::TERM, "steered"),
+        (Signal::INT, "alone"),
+        (Signal::HUP, "steered"),
+    ] {
+        let mut demo = Demo::start(role);
+        let channel = demo.until_first_step().channel.unwrap();
+        demo.signal(signal);
+        assert_eq!(demo.exit_code(), Some(128 + signal.as_raw()), "{signal:?}");
+        assert_eq!(life(&channel), Life::Closed, "{signal:?}");
+    }
+}
+
+#[test]
+fn the_end_of_its_stdin_ends_it() {
+    let mut demo = Demo::start("steered");
+    let channel = demo.until_first_step().channel.unwrap();
+    drop(demo.child.stdin.take());
+    assert_eq!(demo.exit_code(), Some(0));
+    assert_eq!(life(&channel), Life::Closed);
+}
+
+/// The dashboard is killed, but somebody else still holds the demo's stdin open: only the kernel can end it.
+#[test]
+fn the_death_of_its_parent_ends_it_even_when_its_stdin_stays_open() {
+    let mut dashboard = Demo::start("dashboard");
+    let start = dashboard.until_first_step();
+    let stdin = dashboard.child.stdin.take();
+    assert_ne!(start.pid, dashboard.child.id());
+    dashboard.signal(Signal::KILL);
+    assert_eq!(dashboard.exit_code(), None);
+    assert_eq!(life(&start.channel.unwrap()), Life::Died, "killed, not ended");
+    assert!(
+        dashboard.child.stdin.is_some(),
+        "the demo's stdin was open all the time"
+    );
+}
+
+#[test]
+fn a_parent_that_died_before_is_noticed_at_the_start() {
+    let mut orphan = Demo::start("orphan");
+    assert_eq!(orphan.line(), None, "it does nothing at all");
+    assert_eq!(orphan.exit_code(), Some(0));
+}
+
+#[test]
+fn it_ends_quietly_when_nobody_reads_it() {
+    let mut demo = Demo::start("steered");
+    let channel = demo.until_first_step().channel.unwrap();
+    drop(demo.lines.take());
+    demo.child.stdin.as_mut().unwrap().write_all(b"next\n").unwrap();
+    assert_eq!(demo.exit_code(), Some(0));
+    assert_eq!(life(&channel), Life::Closed);
+}
