@@ -136,6 +136,8 @@ pub enum Event {
     Tick,
     /// The dashboard was stopped (Ctrl-Z) and goes on.
     Resumed,
+    /// Ctrl-Z was pressed and there is no shell that could let the dashboard go on.
+    CannotSuspend,
     /// The dashboard has to end.
     End(Ending),
 }
@@ -145,6 +147,8 @@ pub enum Event {
 pub enum Effect {
     /// Draw as soon as the frame rate allows: the user waits for it.
     Draw,
+    /// Draw everything anew: what is on the screen is not what we think.
+    Repaint,
     /// Draw soon; more may come at the same moment (samplers sample in step).
     DrawSoon,
     /// Leave with this exit code.

@@ -6,10 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod app;
+pub mod cli;
 pub mod clock;
+pub mod demo;
+pub mod doctor;
 pub mod event;
 pub mod input;
 pub mod model;
+pub mod report;
+pub mod run;
 pub mod source;
 pub mod terminal;
 pub mod units;

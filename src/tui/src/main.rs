@@ -1,2 +1,9 @@
-//! A terminal dashboard that shows where a GPU's memory really is.
-fn main() {}
+//! The program: see `gpumem-tui --help`.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpumem_tui::run::main().into()
+}

@@ -132,6 +132,16 @@ pub enum Only {
     Simulated,
 }
 
+impl std::fmt::Display for Only {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Only::Index(index) => write!(f, "{index}"),
+            Only::Uuid(text) => f.write_str(text),
+            Only::Simulated => f.write_str("sim"),
+        }
+    }
+}
+
 impl Only {
     /// Whether `device` is the chosen one.
     pub fn matches(&self, device: &Device) -> bool {

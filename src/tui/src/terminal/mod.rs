@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use colors::{Environment, colors, utf8};
-pub use output::Output;
+pub use output::{Frame, Output};
 
 /// Alternate screen, hidden cursor, mouse buttons, drags and wheel with SGR coordinates, bracketed paste.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l\x1b[?1000h\x1b[?1002h\x1b[?1006h\x1b[?2004h";

@@ -67,7 +67,7 @@ fn about_process(process: &Process, findings: &mut Vec<Finding>) {
             format!("{pid} died holding {}", units::bytes(figures.allocated)),
         );
     }
-    if figures.ooms > 0 {
+    if figures.ooms > 0 && process.state != ProcessState::Exited {
         let times = if figures.ooms == 1 {
             "once".into()
         } else {

@@ -14,7 +14,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     match key {
         Key::Ctrl('c') => return vec![Effect::Quit(0)],
         Key::Ctrl('z') => return vec![Effect::Suspend],
-        Key::Ctrl('l') => return vec![Effect::Draw],
+        Key::Ctrl('l') => return vec![Effect::Repaint],
         _ => {}
     }
     if model.ui.filter.editing {

@@ -57,7 +57,8 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::Tick => tick(model),
-        Event::Resumed => vec![Effect::Draw],
+        Event::Resumed => vec![Effect::Repaint],
+        Event::CannotSuspend => toast(model, Severity::Info, "no shell to return to: q quits"),
         Event::End(Ending::Signal(signal)) => vec![Effect::Quit(128u8.saturating_add(signal))],
         Event::End(Ending::TerminalGone) => vec![Effect::Quit(TERMINAL_GONE)],
     }

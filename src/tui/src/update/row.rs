@@ -67,7 +67,7 @@ fn of_channel(
         rank: identity.rank,
         nvml: Reading::Pending,
         figures,
-        managed: Reading::NotSupported,
+        managed: Reading::Pending,
         state,
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
         sampled_at: channel.read_at,
@@ -137,7 +137,7 @@ pub(super) fn unpublished(
         rank: None,
         nvml: listed.used.clone(),
         figures: None,
-        managed: Reading::NotSupported,
+        managed: Reading::Pending,
         state: if ours {
             ProcessState::NotPublishing
         } else {

@@ -1,0 +1,263 @@
+//! The dashboard's main loop: turns what happens into events, carries out effects, draws.
+//!
+//! One thread, one loop. Nothing in it waits for a driver, a file or a slow terminal.
+
+mod screen;
+mod signals;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpumem_probe::NvmlSample;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::clock;
+use crate::demo::{DemoChild, DemoOptions};
+use crate::event::{DemoEvent, Effect, Ending, Event};
+use crate::input::Input;
+use crate::model::{ChannelSample, Model, Nanos};
+use crate::source::{self, Slot};
+use crate::terminal;
+use crate::update::update;
+
+use screen::Screen;
+use signals::Signals;
+
+/// At most 30 frames a second.
+const FRAME: Duration = Duration::from_millis(33);
+/// Samplers sample at the same moment; what they change is drawn together.
+const TOGETHER: Duration = Duration::from_millis(15);
+
+/// What the dashboard starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// The model, set up but empty.
+    pub model: Model,
+    /// What is to be done first, such as starting a demo.
+    pub first: Vec<Effect>,
+    /// How demos are started.
+    pub demo: DemoOptions,
+    /// Sample NVML.
+    pub nvml: bool,
+}
+
+/// Runs the dashboard on this terminal until it ends; its exit code.
+///
+/// # Errors
+/// When there is no terminal, or the system refuses what the dashboard cannot do without.
+pub fn run(start: Start) -> io::Result<u8> {
+    let keyboard = terminal::keyboard()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    terminal::restore_on_panic();
+    terminal::enter(&keyboard)?;
+    let result = runtime.block_on(async {
+        let mut app = App::new(start, keyboard)?;
+        let result = app.run().await;
+        // The screen comes back first: ending a demo takes a moment.
+        terminal::leave();
+        if let Some(child) = app.child.take() {
+            child.stop().await;
+        }
+        result
+    });
+    terminal::leave();
+    // Samplers may hang in a driver: they end with the process.
+    runtime.shutdown_background();
+    result
+}
+
+struct App {
+    model: Model,
+    screen: Screen,
+    input: Input,
+    signals: Signals,
+    nvml: Arc<Slot<(Nanos, NvmlSample)>>,
+    channels: Arc<Slot<ChannelSample>>,
+    demo: DemoOptions,
+    child: Option<DemoChild>,
+    first: Vec<Effect>,
+    /// When the next frame is due; `None` when nothing changed.
+    due: Option<Instant>,
+    drawn: Instant,
+}
+
+/// Why the loop ends.
+type Exit = u8;
+
+impl App {
+    fn new(start: Start, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
+        let mut model = start.model;
+        (model.ui.term.width, model.ui.term.height) = terminal::size();
+        model.now = clock::now();
+        let mut app = App {
+            screen: Screen::new(model.ui.term)?,
+            input: Input::new(keyboard)?,
+            signals: Signals::new()?,
+            model,
+            nvml: Arc::default(),
+            channels: Arc::default(),
+            demo: start.demo,
+            child: None,
+            first: start.first,
+            due: None,
+            drawn: Instant::now(),
+        };
+        // The first frame comes before anything that takes time.
+        app.draw()?;
+        let pace = Duration::from_nanos(app.model.setup.interval);
+        let pids = source::NvmlPids::default();
+        source::start_channels(pace, app.channels.clone(), pids.clone())?;
+        if start.nvml {
+            source::start_nvml(pace, app.nvml.clone(), pids)?;
+        }
+        Ok(app)
+    }
+
+    async fn run(&mut self) -> io::Result<Exit> {
+        for effect in std::mem::take(&mut self.first) {
+            self.carry_out(effect).await?;
+        }
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let due = self.due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let events = tokio::select! {
+                biased;
+                signal = self.signals.next() => match signal {
+                    signals::Signal::End(number) => vec![Event::End(Ending::Signal(number))],
+                    signals::Signal::Resize => {
+                        let (width, height) = terminal::size();
+                        vec![Event::Resize { width, height }]
+                    }
+                    signals::Signal::Stop => {
+                        self.suspend().await?;
+                        vec![Event::Resumed]
+                    }
+                },
+                keys = self.input.next() => match keys {
+                    Ok(Some(events)) => events,
+                    Ok(None) | Err(_) => vec![Event::End(Ending::TerminalGone)],
+                },
+                (at, sample) = self.nvml.take() => vec![Event::Nvml { at, sample: Box::new(sample) }],
+                sample = self.channels.take() => vec![Event::Channels(Box::new(sample))],
+                news = news_of(&mut self.child) => {
+                    if matches!(news, DemoEvent::Exited(_)) {
+                        self.child = None;
+                    }
+                    vec![Event::Demo(news)]
+                }
+                drained = self.screen.drain(), if self.screen.busy() => match drained {
+                    Ok(()) => continue,
+                    Err(_) => vec![Event::End(Ending::TerminalGone)],
+                },
+                () = sleep_until(due), if self.due.is_some() && !self.screen.busy() => {
+                    self.draw()?;
+                    continue;
+                }
+                _ = ticks.tick() => vec![Event::Tick],
+            };
+            for event in events {
+                if let Event::Resize { .. } = event {
+                    self.screen.forget();
+                }
+                for effect in update(&mut self.model, clock::now(), event) {
+                    if let Some(code) = self.carry_out(effect).await? {
+                        return Ok(code);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, effect: Effect) -> io::Result<Option<Exit>> {
+        match effect {
+            Effect::Draw => self.draw_in(Duration::ZERO),
+            Effect::DrawSoon => self.draw_in(TOGETHER),
+            Effect::Repaint => {
+                self.screen.forget();
+                self.draw_in(Duration::ZERO);
+            }
+            Effect::Quit(code) => return Ok(Some(code)),
+            Effect::Suspend if signals::has_shell() => {
+                self.suspend().await?;
+                let effects = update(&mut self.model, clock::now(), Event::Resumed);
+                return Box::pin(self.carry_out_all(effects)).await;
+            }
+            Effect::Suspend => {
+                let effects = update(&mut self.model, clock::now(), Event::CannotSuspend);
+                return Box::pin(self.carry_out_all(effects)).await;
+            }
+            Effect::StartDemo { name, simulated } => return Box::pin(self.start_demo(&name, simulated)).await,
+            Effect::TellDemo(line) => {
+                if let Some(child) = &mut self.child {
+                    child.tell(&line).await;
+                }
+            }
+            Effect::StopDemo => self.stop_demo(),
+        }
+        Ok(None)
+    }
+
+    async fn carry_out_all(&mut self, effects: Vec<Effect>) -> io::Result<Option<Exit>> {
+        for effect in effects {
+            if let Some(code) = self.carry_out(effect).await? {
+                return Ok(Some(code));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn start_demo(&mut self, name: &str, simulated: bool) -> io::Result<Option<Exit>> {
+        self.stop_demo();
+        match DemoChild::spawn(name, simulated, &self.demo) {
+            Ok(child) => {
+                self.child = Some(child);
+                Ok(None)
+            }
+            Err(error) => {
+                let text = format!("{name} could not be started: {error}");
+                let effects = update(&mut self.model, clock::now(), Event::Demo(DemoEvent::Failed(text)));
+                self.carry_out_all(effects).await
+            }
+        }
+    }
+
+    /// Lets the child go in the background; what it still says is nobody's news.
+    fn stop_demo(&mut self) {
+        if let Some(child) = self.child.take() {
+            tokio::spawn(child.stop());
+        }
+    }
+
+    /// Gives the terminal back and stops, as Ctrl-Z does; returns when the shell lets us go on.
+    async fn suspend(&mut self) -> io::Result<()> {
+        terminal::leave();
+        self.signals.stop().await?;
+        terminal::enter(&terminal::keyboard()?)?;
+        (self.model.ui.term.width, self.model.ui.term.height) = terminal::size();
+        self.screen.forget();
+        Ok(())
+    }
+
+    /// Asks for a frame, not sooner than the frame rate allows.
+    fn draw_in(&mut self, wait: Duration) {
+        let at = (Instant::now() + wait).max(self.drawn + FRAME);
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        self.due = None;
+        self.drawn = Instant::now();
+        let hits = self.screen.draw(&self.model)?;
+        update(&mut self.model, clock::now(), Event::Drawn(hits));
+        Ok(())
+    }
+}
+
+async fn news_of(child: &mut Option<DemoChild>) -> DemoEvent {
+    match child {
+        Some(child) => child.next().await,
+        None => std::future::pending().await,
+    }
+}

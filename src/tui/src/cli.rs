@@ -1,0 +1,260 @@
+//! The command line. Its `--help` is the reference for flags, keys, exit codes and environment.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpumem_demo::{DemoArgs, DeviceChoice, Fix, parse_bytes};
+
+use crate::model::{Colors, Only};
+
+const AFTER: &str = "\
+Keys:
+  1 2 3 7, Tab    Overview, Blocks, Timeline, Demo     arrows, hjkl   move
+  /               filter processes                     s              sort
+  Enter           block map of the selected process    + -            zoom
+  space, p        pause (in a demo: space is the next step)
+  f               choose a fix (in a demo)             ?              all keys
+  q, Ctrl-C       quit
+
+Exit codes:
+  0        all is well
+  1        something failed; doctor: something is wrong
+  2        bad arguments, or no terminal to draw on
+  3        no GPU to report on (--once, --json), no usable device (demo)
+  101      a bug: please report it
+  128 + n  ended by signal n
+
+Environment:
+  NO_COLOR     no colours                     COLORTERM    truecolor or 24bit: 24-bit colours
+  TERM         dumb: no colours               LC_ALL, LC_CTYPE, LANG   not UTF-8: ASCII only
+  GPUMEM_DIR   look for channels here only    GPUMEM_NVML  this file instead of the driver's NVML library";
+
+/// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
+/// up. Without a subcommand: the dashboard.
+#[derive(Debug, Parser)]
+#[command(name = "gpumem-tui", version, after_help = AFTER, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do instead of showing the dashboard.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub view: ViewArgs,
+}
+
+/// Flags of the dashboard and of the one-shot reports.
+#[derive(Clone, Debug, Args)]
+pub struct ViewArgs {
+    /// How often to sample: 500ms, 2s; at least 50ms
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// Print a report and exit
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON document and exit
+    #[arg(long, conflicts_with = "once")]
+    pub json: bool,
+    /// Show only this device: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
+    pub device: Device,
+    /// Show only processes with these words
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub filter: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+}
+
+/// How the terminal is used.
+#[derive(Clone, Debug, Args)]
+pub struct LookArgs {
+    /// How many colours to use
+    #[arg(long, value_enum, value_name = "STEP", default_value_t = ColorArg::Auto)]
+    pub color: ColorArg,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+}
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorArg {
+    /// As the environment says.
+    Auto,
+    /// 24 bits.
+    True,
+    /// The 256-colour cube.
+    #[value(name = "256")]
+    Ansi256,
+    /// Sixteen.
+    #[value(name = "16")]
+    Ansi16,
+    /// None.
+    Mono,
+}
+
+impl ColorArg {
+    /// The step asked for; `None` leaves it to the environment.
+    pub fn step(self) -> Option<Colors> {
+        match self {
+            ColorArg::Auto => None,
+            ColorArg::True => Some(Colors::True),
+            ColorArg::Ansi256 => Some(Colors::Ansi256),
+            ColorArg::Ansi16 => Some(Colors::Ansi16),
+            ColorArg::Mono => Some(Colors::Mono),
+        }
+    }
+}
+
+/// `--device` of the dashboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Every device.
+    Auto,
+    /// One of them.
+    Only(Only),
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create a memory problem and watch it being fixed; without a name: list the demos
+    Demo(DemoCli),
+    /// Say what can and cannot be seen here, and what to do about it
+    Doctor(LookArgs),
+}
+
+/// `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoCli {
+    /// Which one
+    pub name: Option<String>,
+    /// Run here, step by step on stdout, without the dashboard
+    #[arg(long)]
+    pub headless: bool,
+    /// One JSON object per line
+    #[arg(long, requires = "headless")]
+    pub json: bool,
+    /// Where to run: auto (a GPU), sim, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", value_parser = |text: &str| text.parse::<DeviceChoice>())]
+    pub device: Option<DeviceChoice>,
+    /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free]
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| parse_bytes(text))]
+    pub budget: Option<u64>,
+    /// Which fix to apply: release, remap or workspace
+    #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
+    pub fix: Option<Fix>,
+    /// Layers of the model that train trains
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub layers: Option<u32>,
+    /// Mean batch size of train
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub batch: Option<u32>,
+    /// Steps of train; 0: until told to quit
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Time between steps: 500ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub pace: Option<Duration>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Wait for lines on stdin: next, fix NAME, quit
+    #[arg(long, requires = "headless")]
+    pub steer: bool,
+    /// Process id of the dashboard that steers
+    #[arg(long, value_name = "PID", requires = "steer", hide = true)]
+    pub parent: Option<u32>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+}
+
+impl DemoCli {
+    /// What the demo is told, when it runs in this process.
+    pub fn to_args(&self, name: &str) -> DemoArgs {
+        let mut args = DemoArgs {
+            demo: name.to_owned(),
+            device: self.device.unwrap_or_default(),
+            budget: self.budget,
+            json: self.json,
+            steer: self.steer,
+            parent: self.parent,
+            pace: self.pace,
+            ..DemoArgs::default()
+        };
+        args.fix = self.fix.unwrap_or(args.fix);
+        args.layers = self.layers.unwrap_or(args.layers);
+        args.batch = self.batch.unwrap_or(args.batch);
+        args.steps = self.steps.unwrap_or(args.steps);
+        args.seed = self.seed.unwrap_or(args.seed);
+        args
+    }
+
+    /// The flags that a child is given, when the demo runs under the dashboard.
+    pub fn child_flags(&self) -> Vec<String> {
+        let flag = |name: &str, value: Option<String>| value.map(|value| [format!("--{name}"), value]);
+        let flags = [
+            flag("budget", self.budget.map(|n| n.to_string())),
+            flag("fix", self.fix.map(|f| f.name().to_owned())),
+            flag("layers", self.layers.map(|n| n.to_string())),
+            flag("batch", self.batch.map(|n| n.to_string())),
+            flag("steps", self.steps.map(|n| n.to_string())),
+            flag("pace", self.pace.map(|p| format!("{}ms", p.as_millis()))),
+            flag("seed", self.seed.map(|n| n.to_string())),
+        ];
+        flags.into_iter().flatten().flatten().collect()
+    }
+}
+
+/// The command line's name of a demo's device.
+pub fn device_name(device: DeviceChoice) -> String {
+    match device {
+        DeviceChoice::Auto => "auto".into(),
+        DeviceChoice::Sim => "sim".into(),
+        DeviceChoice::Cuda(ordinal) => format!("cuda:{ordinal}"),
+    }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if (Duration::from_millis(50)..=Duration::from_secs(3600)).contains(&time) {
+        Ok(time)
+    } else {
+        Err("must be from 50ms to 1h".into())
+    }
+}
+
+/// `500ms`, `2s`, `1.5s`, `1m`. A number alone means seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim() {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err("say it like 500ms or 2s".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "say it like 500ms or 2s".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| "too long".into())
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    let uuid = text.strip_prefix("GPU-").unwrap_or(text);
+    let is_uuid = uuid.len() >= 4 && uuid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    Ok(match text {
+        "auto" => Device::Auto,
+        "sim" => Device::Only(Only::Simulated),
+        _ => match text.parse() {
+            Ok(index) if text.len() < 4 => Device::Only(Only::Index(index)),
+            _ if is_uuid => Device::Only(Only::Uuid(text.to_owned())),
+            _ => return Err("say auto, sim, an index such as 0, or a UUID such as GPU-6f5ae4c5".into()),
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! What the child says, in the model's words, with everything cleaned that will reach the terminal.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use gpumem_channel::clean;
+use gpumem_demo::protocol::{Body, Line, Outcome, Start, Stats, Step};
+
+use crate::event::DemoEvent;
+use crate::model::{Choice, Demo, DemoOom, DemoOutcome, DemoStats, DemoStep};
+
+/// One line. `None` for an empty one.
+pub(super) fn line(text: &str) -> Option<DemoEvent> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    Some(match Line::parse(text) {
+        Ok(line) => body(line.body),
+        Err(error) => DemoEvent::Failed(clean(&error.to_string())),
+    })
+}
+
+fn body(body: Body) -> DemoEvent {
+    match body {
+        Body::Start(start) => DemoEvent::Start(Box::new(started(&start))),
+        Body::Step(step) => {
+            let choice = |c: &gpumem_demo::protocol::Choice| Choice {
+                name: clean(&c.name),
+                title: clean(&c.title),
+            };
+            let choices = step.choices.iter().map(choice).collect();
+            DemoEvent::Step(Box::new(stepped(&step)), choices)
+        }
+        Body::Notice { message } => DemoEvent::Notice(clean(&message)),
+        Body::Result { result } => DemoEvent::Result {
+            ok: result.as_promised(),
+            outcome: outcome(&result),
+        },
+        Body::Error { message, .. } => DemoEvent::Failed(clean(&message)),
+    }
+}
+
+fn started(start: &Start) -> Demo {
+    Demo {
+        device: clean(&start.device),
+        simulated: start.simulated,
+        budget: start.budget,
+        total_steps: start.steps,
+        ..Demo::default()
+    }
+}
+
+fn stepped(step: &Step) -> DemoStep {
+    DemoStep {
+        number: step.step,
+        title: clean(&step.title),
+        detail: clean(&step.detail),
+        stats: figures(&step.stats),
+        verified: step.verified,
+        oom: step.oom.as_ref().map(|oom| DemoOom {
+            requested: oom.requested,
+            free_total: oom.free_total,
+            largest_free: oom.largest_free,
+            report: oom.report.lines().map(clean).collect::<Vec<_>>().join("\n"),
+        }),
+        phases: step
+            .phases
+            .iter()
+            .map(|phase| (clean(&phase.name), phase.allocated))
+            .collect(),
+    }
+}
+
+fn figures(stats: &Stats) -> DemoStats {
+    DemoStats {
+        allocated: stats.allocated,
+        reserved: stats.reserved,
+        cached: stats.cached,
+        free_total: stats.free_total,
+        largest_free: stats.largest_free.unwrap_or(0),
+        fragmentation: stats.external_fragmentation,
+        ooms: stats.ooms,
+    }
+}
+
+fn outcome(result: &Outcome) -> DemoOutcome {
+    DemoOutcome {
+        failed_before: result.failed_before,
+        succeeded_after: result.succeeded_after,
+        fix: result.fix.as_deref().map(clean),
+        patterns_verified: result.patterns_verified,
+    }
+}
+
+/// How a process ended, in words.
+pub(super) fn exit(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("it was killed by signal {signal}"),
+        (None, None) => "it ended".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use gpumem_demo::protocol::SCHEMA;
+
+    use super::*;
+
+    #[test]
+    fn a_step_is_carried_over_and_cleaned() {
+        let step = Step {
+            step: 3,
+            title: "free \x1b[2J every other".into(),
+            verified: Some(true),
+            ..Step::default()
+        };
+        let text = serde_json::to_string(&Line::new("fragmentation", Body::Step(Box::new(step)))).unwrap();
+        let Some(DemoEvent::Step(step, choices)) = line(&text) else {
+            panic!("{text}")
+        };
+        assert_eq!(
+            (step.number, step.title.as_str(), step.verified),
+            (3, "free \u{fffd}[2J every other", Some(true))
+        );
+        assert!(choices.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_understood_fails_the_demo_with_a_reason() {
+        for text in [
+            "{}",
+            "hello",
+            &format!(r#"{{"schema":"{SCHEMA}","demo":"x","type":"later"}}"#),
+        ] {
+            assert!(
+                matches!(line(text), Some(DemoEvent::Failed(why)) if !why.is_empty()),
+                "{text}"
+            );
+        }
+        assert!(line("  ").is_none());
+    }
+
+    #[test]
+    fn ends_are_told_in_words() {
+        assert_eq!(exit(ExitStatus::from_raw(9)), "it was killed by signal 9");
+        assert_eq!(exit(ExitStatus::from_raw(3 << 8)), "it ended with exit code 3");
+    }
+}

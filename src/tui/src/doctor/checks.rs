@@ -1,0 +1,203 @@
+//! The checks of `doctor`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use gpumem_channel::{Life, own_directories};
+use gpumem_probe::{Facts, Nvml, NvmlState, PtraceScope, Root};
+
+use super::{Check, Verdict};
+use crate::model::Colors;
+use crate::source::Channels;
+use crate::terminal::{self, Environment};
+use crate::units;
+
+/// A channel with room for 65,536 blocks takes about this much.
+const CHANNEL: u64 = 8 << 20;
+
+pub(super) fn facts() -> Facts {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    Facts::gather(&Root::default(), runtime.as_deref())
+}
+
+fn good(name: &'static str, seen: impl Into<String>) -> Check {
+    Check { name, verdict: Verdict::Good, seen: seen.into(), todo: String::new() }
+}
+
+fn not(name: &'static str, verdict: Verdict, seen: impl Into<String>, todo: impl Into<String>) -> Check {
+    Check { name, verdict, seen: seen.into(), todo: todo.into() }
+}
+
+pub(super) fn driver(facts: &Facts) -> Check {
+    match &facts.driver_module {
+        Ok(version) => good("driver", format!("NVIDIA kernel module {version}")),
+        Err(why) => {
+            let todo = match &facts.container {
+                Some(_) => "in a container: start it with the NVIDIA container runtime (--gpus all)",
+                None => "install the NVIDIA driver, or load it (modprobe nvidia); without a GPU use --device sim",
+            };
+            not("driver", Verdict::NoGpu, why, todo)
+        }
+    }
+}
+
+pub(super) fn device_files(facts: &Facts) -> Check {
+    let refused: Vec<String> = facts
+        .device_nodes
+        .iter()
+        .filter_map(|node| node.access.as_ref().err().map(|why| format!("{} {why}", node.path)))
+        .collect();
+    if refused.is_empty() {
+        return good("device files", format!("{} can be opened", facts.device_nodes.len()));
+    }
+    // Without a driver there are none, which is no fault of theirs.
+    let verdict = if facts.driver_module.is_ok() { Verdict::Note } else { Verdict::NoGpu };
+    let todo = match verdict {
+        Verdict::Note => "join the group that owns them (often video or render), or run nvidia-modprobe -u -c=0",
+        _ => "they appear with the driver",
+    };
+    not("device files", verdict, refused.join("; "), todo)
+}
+
+pub(super) fn nvml() -> Check {
+    let mut nvml = match Nvml::load(None) {
+        Ok(nvml) => nvml,
+        Err(NvmlState::Failed { error, hint }) => return not("NVML", Verdict::Bad, error, hint),
+        Err(_) => {
+            let todo = "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file";
+            return not("NVML", Verdict::NoGpu, "libnvidia-ml.so.1 is not on this machine", todo);
+        }
+    };
+    let sample = nvml.sample();
+    match sample.state {
+        NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
+        _ if sample.gpus.is_empty() => {
+            not("NVML", Verdict::NoGpu, "works and lists no GPU", "check CUDA device rules of the container, or lspci")
+        }
+        _ => {
+            let names: Vec<String> = sample.gpus.iter().map(|g| format!("GPU {} {}", g.index, g.name)).collect();
+            let driver = sample.driver.map_or_else(String::new, |v| format!("driver {v}: "));
+            good("NVML", format!("{driver}{}", names.join(", ")))
+        }
+    }
+}
+
+/// The dashboard needs no CUDA; programs that allocate do. The library is looked for, not loaded.
+pub(super) fn cuda() -> Check {
+    const NAME: &str = "libcuda.so.1";
+    let listed = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"];
+    let dirs = std::env::split_paths(&listed).chain(usual.iter().map(PathBuf::from));
+    if let Some(path) = dirs.map(|dir| dir.join(NAME)).find(|path| path.exists()) {
+        return good("CUDA", path.display().to_string());
+    }
+    let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+    if cache.windows(NAME.len()).any(|window| window == NAME.as_bytes()) {
+        return good("CUDA", format!("{NAME} is known to the loader"));
+    }
+    let todo = "only programs and demos on a GPU need it; it comes with the driver (libnvidia-compute)";
+    not("CUDA", Verdict::NoGpu, format!("{NAME} is not on this machine"), todo)
+}
+
+pub(super) fn channels(facts: &Facts) -> Vec<Check> {
+    let mut checks = vec![place(facts)];
+    let sample = Channels::default().sample(&[]);
+    let living = sample.channels.iter().filter(|c| c.snapshot.life == Life::Alive).count();
+    let dead = sample.channels.len() - living;
+    let seen = format!("{living} live, {dead} of programs that ended");
+    checks.push(match sample.problems.as_slice() {
+        [] if living > 0 => good("channels", seen),
+        [] => {
+            let todo = "nobody publishes now; gpumem-tui demo train --headless --device sim does";
+            not("channels", Verdict::Note, seen, todo)
+        }
+        problems => {
+            let list: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.file, p.text)).collect();
+            let todo = format!("cannot be read: {}", list.join("; "));
+            not("channels", Verdict::Bad, seen, todo)
+        }
+    });
+    checks
+}
+
+/// Where this user's programs would publish.
+fn place(facts: &Facts) -> Check {
+    let name = "channel dir";
+    let dirs = own_directories();
+    let Some(dir) = dirs.iter().find(|dir| usable(dir, facts)) else {
+        let list: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
+        let why: Vec<&String> = [&facts.runtime_dir, &facts.shm].into_iter().filter_map(|p| p.as_ref().err()).collect();
+        let seen = format!("none of {} can be used", list.join(", "));
+        let mut todo = "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned();
+        for why in why {
+            todo.push_str(&format!(" ({why})"));
+        }
+        return not(name, Verdict::Bad, seen, todo);
+    };
+    let at = |place: &&gpumem_probe::Place| dir.starts_with(&place.path);
+    let free = [&facts.runtime_dir, &facts.shm].into_iter().flatten().find(at).map(|place| place.free);
+    let seen = match free {
+        Some(free) => format!("{}, {} free", dir.display(), units::bytes(free)),
+        None => dir.display().to_string(),
+    };
+    match free {
+        Some(free) if free < CHANNEL => {
+            not(name, Verdict::Bad, seen, format!("a program needs up to {} there", units::bytes(CHANNEL)))
+        }
+        _ => good(name, seen),
+    }
+}
+
+/// Whether a program could publish there: its directory, or the place where it would make it, is in memory.
+fn usable(dir: &Path, facts: &Facts) -> bool {
+    let known = [&facts.runtime_dir, &facts.shm];
+    match known.into_iter().flatten().find(|place| dir.starts_with(&place.path)) {
+        Some(place) => place.tmpfs,
+        None => std::env::var_os("GPUMEM_DIR").is_some() && dir.is_dir(),
+    }
+}
+
+pub(super) fn permissions(facts: &Facts) -> Check {
+    let name = "permissions";
+    let root = rustix::process::geteuid().is_root();
+    let mut seen = vec![if root { "root: every user's channels" } else { "our own channels only" }.to_owned()];
+    if let Ok(false) = facts.host_pids {
+        seen.push("pids here are a container's own: NVML may list others".into());
+    }
+    match &facts.ptrace_scope {
+        Ok(PtraceScope::AdminOnly | PtraceScope::Nobody) => seen.push("other processes' memory is closed".into()),
+        Ok(_) => {}
+        Err(why) => seen.push(why.clone()),
+    }
+    if let Ok(capabilities) = &facts.capabilities
+        && capabilities.sys_ptrace
+        && !root
+    {
+        seen.push("CAP_SYS_PTRACE".into());
+    }
+    let seen = seen.join("; ");
+    if root { good(name, seen) } else { not(name, Verdict::Note, seen, "run as root to see other users' channels") }
+}
+
+pub(super) fn terminal(env: &Environment, colors: Colors, ascii: bool) -> Check {
+    let name = "terminal";
+    let term = env.term.as_deref().map_or_else(|| "TERM is not set".to_owned(), |term| format!("TERM={term}"));
+    let colors = match colors {
+        Colors::True => "24-bit colours",
+        Colors::Ansi256 => "256 colours",
+        Colors::Ansi16 => "16 colours",
+        Colors::Mono => "no colours",
+    };
+    let letters = if ascii { "ASCII" } else { "UTF-8" };
+    let term: String = gpumem_channel::clean(&term).chars().take(60).collect();
+    if !std::io::stdout().is_terminal() {
+        let seen = format!("stdout is no terminal; {term}, {colors}, {letters}");
+        return not(name, Verdict::Note, seen, "the dashboard needs one; --once and --json do not");
+    }
+    let (width, height) = terminal::size();
+    let seen = format!("{width}x{height}, {term}, {colors}, {letters}");
+    if width < 80 || height < 24 {
+        return not(name, Verdict::Note, seen, "80x24 or more shows everything");
+    }
+    good(name, seen)
+}

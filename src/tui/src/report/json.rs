@@ -1,0 +1,337 @@
+//! The report for programs. `JSON.md` beside this crate's sources documents it field by field.
+//!
+//! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
+//! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
+
+use std::collections::BTreeMap;
+
+use gpumem_probe::Reading;
+use serde::Serialize;
+
+use super::{reason, source_words};
+use crate::model::{
+    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Partition, Problem, Process, ProcessState,
+    Severity,
+};
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "gpumem/1";
+
+/// Why figures are null, by field.
+type Reasons = BTreeMap<&'static str, String>;
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: &'static str,
+    time_unix_ms: u64,
+    host: &'a str,
+    simulated: bool,
+    nvml: Nvml<'a>,
+    devices: Vec<JsonDevice<'a>>,
+    processes: Vec<JsonProcess<'a>>,
+    findings: Vec<JsonFinding<'a>>,
+    unreadable_channels: Vec<JsonProblem<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Nvml<'a> {
+    state: &'static str,
+    error: Option<&'a str>,
+    hint: Option<&'a str>,
+    driver: Option<&'a str>,
+    cuda: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonDevice<'a> {
+    label: &'a str,
+    kind: &'static str,
+    simulated: bool,
+    name: &'a str,
+    uuid: Option<String>,
+    pci: Option<&'a str>,
+    state: &'static str,
+    publishers: usize,
+    memory_is_host_memory: bool,
+    memory: Option<JsonMemory>,
+    utilization: Option<f64>,
+    memory_utilization: Option<f64>,
+    temperature_celsius: Option<u32>,
+    power_watts: Option<f64>,
+    power_limit_watts: Option<f64>,
+    pcie_host_to_device_bytes_per_second: Option<u64>,
+    pcie_device_to_host_bytes_per_second: Option<u64>,
+    mig: Vec<JsonMig<'a>>,
+    unavailable: Reasons,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonMemory {
+    total: u64,
+    allocated: u64,
+    cached: u64,
+    other: Option<u64>,
+    driver_reserved: Option<u64>,
+    free: Option<u64>,
+    not_published: Option<u64>,
+    source: &'static str,
+    skewed: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonMig<'a> {
+    index: u32,
+    name: &'a str,
+    uuid: &'a str,
+    total: Option<u64>,
+    used: Option<u64>,
+    free: Option<u64>,
+    unavailable: Reasons,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonProcess<'a> {
+    pid: u32,
+    device: &'a str,
+    simulated: bool,
+    user: Option<&'a str>,
+    command: Option<&'a str>,
+    job: Option<&'a str>,
+    rank: Option<u32>,
+    state: &'static str,
+    nvml: Option<u64>,
+    managed: Option<u64>,
+    allocator: Option<JsonFigures>,
+    unavailable: Reasons,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonFigures {
+    reserved: u64,
+    allocated: u64,
+    requested: u64,
+    cached: u64,
+    peak_reserved: u64,
+    peak_allocated: u64,
+    inactive_split: u64,
+    free_total: u64,
+    largest_free: u64,
+    free_blocks: u64,
+    active_blocks: u64,
+    segments: u64,
+    ooms: u64,
+    retries: u64,
+    external_fragmentation: Option<f64>,
+    internal_fragmentation: Option<f64>,
+    inactive_split_ratio: Option<f64>,
+    map_complete: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonFinding<'a> {
+    severity: &'static str,
+    pid: Option<u32>,
+    text: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonProblem<'a> {
+    file: &'a str,
+    reason: &'a str,
+}
+
+/// The document, in one line without its end.
+///
+/// # Errors
+/// When it cannot be written as JSON, which would be a bug.
+pub fn document(model: &Model) -> Result<String, serde_json::Error> {
+    let world = model.world();
+    let (state, error, hint) = source_words(&world.nvml.state);
+    let finding = |f: &'_ Finding| f.process.and_then(|id| world.processes.iter().find(|p| p.id == id)).map(|p| p.pid);
+    serde_json::to_string(&Document {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        time_unix_ms: unix_ms(model),
+        host: &model.setup.host,
+        simulated: model.simulated(),
+        nvml: Nvml {
+            state,
+            error,
+            hint,
+            driver: world.driver.version.as_deref(),
+            cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
+        },
+        devices: world.devices.iter().map(device).collect(),
+        processes: model.listed().map(process).collect(),
+        findings: world
+            .findings
+            .iter()
+            .map(|f| JsonFinding { severity: severity(f.severity), pid: finding(f), text: &f.text })
+            .collect(),
+        unreadable_channels: world.problems.iter().map(problem).collect(),
+    })
+}
+
+fn unix_ms(model: &Model) -> u64 {
+    let nanos = i128::from(model.now) + model.setup.realtime_offset;
+    u64::try_from(nanos / 1_000_000).unwrap_or(0)
+}
+
+/// The figure, noting the reason when there is none.
+fn figure<T: Clone>(field: &'static str, reading: &Reading<T>, reasons: &mut Reasons) -> Option<T> {
+    if let Some(why) = reason(reading) {
+        reasons.insert(field, why);
+    }
+    reading.value().cloned()
+}
+
+fn device(device: &Device) -> JsonDevice<'_> {
+    let s = &device.sensors;
+    let mut why = Reasons::new();
+    let state = match &device.state {
+        DeviceState::Present => "present",
+        DeviceState::Lost(text) => {
+            why.insert("state", text.clone());
+            "lost"
+        }
+        DeviceState::Gone => "gone",
+    };
+    let percent = |n: u32| f64::from(n) / 100.0;
+    let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
+    JsonDevice {
+        label: &device.label,
+        kind: match device.kind {
+            DeviceKind::Nvml => "nvml",
+            DeviceKind::Published => "published",
+            DeviceKind::Simulated => "simulated",
+        },
+        simulated: device.kind == DeviceKind::Simulated,
+        name: &device.name,
+        uuid: device.uuid_text(),
+        pci: (!device.pci.is_empty()).then_some(device.pci.as_str()),
+        state,
+        publishers: device.publishers,
+        memory_is_host_memory: device.shared_with_host,
+        memory: figure("memory", &device.memory, &mut why).map(memory),
+        utilization: figure("utilization", &s.utilization, &mut why).map(percent),
+        memory_utilization: figure("memory_utilization", &s.memory_utilization, &mut why).map(percent),
+        temperature_celsius: figure("temperature_celsius", &s.temperature, &mut why),
+        power_watts: figure("power_watts", &s.power, &mut why).map(watts),
+        power_limit_watts: figure("power_limit_watts", &s.power_limit, &mut why).map(watts),
+        pcie_host_to_device_bytes_per_second: figure(
+            "pcie_host_to_device_bytes_per_second",
+            &s.pcie_rx,
+            &mut why,
+        ),
+        pcie_device_to_host_bytes_per_second: figure(
+            "pcie_device_to_host_bytes_per_second",
+            &s.pcie_tx,
+            &mut why,
+        ),
+        mig: device.mig.iter().map(mig).collect(),
+        unavailable: why,
+    }
+}
+
+fn memory(parts: Partition) -> JsonMemory {
+    let driver = parts.basis == Basis::Driver;
+    JsonMemory {
+        total: parts.total,
+        allocated: parts.allocated,
+        cached: parts.cached,
+        other: driver.then_some(parts.other),
+        driver_reserved: driver.then_some(parts.driver),
+        free: driver.then_some(parts.free),
+        not_published: (!driver).then_some(parts.free),
+        source: if driver { "driver" } else { "publishers" },
+        skewed: parts.skewed,
+    }
+}
+
+fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
+    let mut why = Reasons::new();
+    let memory = figure("memory", &mig.memory, &mut why);
+    JsonMig {
+        index: mig.index,
+        name: &mig.name,
+        uuid: &mig.uuid,
+        total: memory.map(|m| m.total),
+        used: memory.map(|m| m.used),
+        free: memory.map(|m| m.free),
+        unavailable: why,
+    }
+}
+
+fn process(process: &Process) -> JsonProcess<'_> {
+    let mut why = Reasons::new();
+    let known = |text: &'_ str| !text.is_empty();
+    let state = match &process.state {
+        ProcessState::Publishing => "publishing",
+        ProcessState::NotPublishing => "not-publishing",
+        ProcessState::Exited => "exited",
+        ProcessState::Died => "died",
+        ProcessState::OtherUser => "other-user",
+        ProcessState::Inconsistent(error) => {
+            why.insert("state", error.clone());
+            "inconsistent"
+        }
+    };
+    if process.figures.is_none() {
+        why.insert("allocator", process.state.text().into());
+    }
+    for (field, text) in [("user", &process.user), ("command", &process.command)] {
+        if !known(text) {
+            why.insert(field, "the process is not visible here".into());
+        }
+    }
+    JsonProcess {
+        pid: process.pid,
+        device: &process.device_label,
+        simulated: process.simulated,
+        user: known(&process.user).then_some(process.user.as_str()),
+        command: known(&process.command).then_some(process.command.as_str()),
+        job: known(&process.job).then_some(process.job.as_str()),
+        rank: process.rank,
+        state,
+        nvml: figure("nvml", &process.nvml, &mut why),
+        managed: figure("managed", &process.managed, &mut why),
+        allocator: process.figures.as_ref().map(figures),
+        unavailable: why,
+    }
+}
+
+fn figures(f: &Figures) -> JsonFigures {
+    JsonFigures {
+        reserved: f.reserved,
+        allocated: f.allocated,
+        requested: f.requested,
+        cached: f.cached,
+        peak_reserved: f.peak_reserved,
+        peak_allocated: f.peak_allocated,
+        inactive_split: f.inactive_split,
+        free_total: f.free,
+        largest_free: f.largest_free,
+        free_blocks: f.free_blocks,
+        active_blocks: f.active_blocks,
+        segments: f.segments,
+        ooms: f.ooms,
+        retries: f.retries,
+        external_fragmentation: f.fragmentation(),
+        internal_fragmentation: f.internal_fragmentation(),
+        inactive_split_ratio: f.inactive_split_ratio(),
+        map_complete: f.complete,
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+fn problem(problem: &Problem) -> JsonProblem<'_> {
+    JsonProblem { file: &problem.file, reason: &problem.text }
+}

@@ -1,0 +1,128 @@
+//! The one-shot reports: `--once` for people, `--json` for programs. Both are derived from the model that the dashboard
+//! uses, after one sample. They never simulate unless told `--device sim`.
+
+mod json;
+mod table;
+mod text;
+
+use std::time::Duration;
+
+use gpumem_probe::{Nvml, NvmlSample, NvmlState, Reading};
+
+use crate::clock;
+use crate::demo::{DemoChild, DemoOptions};
+use crate::event::{DemoEvent, Event};
+use crate::model::{Model, Only, Setup, SourceState};
+use crate::source::Channels;
+use crate::update::update;
+
+pub use json::{SCHEMA, document};
+pub use text::text;
+
+/// How long NVML's slow figures are waited for (their query sleeps 20 ms).
+const SLOW: Duration = Duration::from_millis(200);
+/// How long a simulated program may take to publish something.
+const SIMULATE: Duration = Duration::from_secs(10);
+
+/// Samples everything once.
+///
+/// # Errors
+/// When a simulated device was asked for and its demo cannot be started.
+pub fn collect(setup: Setup, filter: &str) -> std::io::Result<Model> {
+    let simulate = setup.only == Some(Only::Simulated);
+    let mut model = Model {
+        setup: Setup { no_demo: true, ..setup },
+        ..Model::default()
+    };
+    model.ui.filter.text = filter.to_owned();
+    if !simulate {
+        let at = clock::now();
+        let sample = Box::new(sample_nvml());
+        update(&mut model, at, Event::Nvml { at, sample });
+        look_at_channels(&mut model);
+        return Ok(model);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let options = DemoOptions {
+            arguments: vec!["--pace".into(), "100ms".into()],
+            device: None,
+        };
+        let mut child = DemoChild::spawn("train", true, &options)?;
+        let told = tokio::time::timeout(SIMULATE, first_step(&mut child)).await;
+        let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
+        look_at_channels(&mut model);
+        child.stop().await;
+        told.map_err(|why| std::io::Error::other(format!("the simulated training run failed: {why}")))
+    })?;
+    Ok(model)
+}
+
+async fn first_step(child: &mut DemoChild) -> Result<(), String> {
+    loop {
+        match child.next().await {
+            DemoEvent::Step(..) => return Ok(()),
+            DemoEvent::Failed(why) | DemoEvent::Exited(why) => return Err(why),
+            _ => {}
+        }
+    }
+}
+
+fn sample_nvml() -> NvmlSample {
+    match Nvml::load(None) {
+        Ok(mut nvml) => {
+            // The first sample starts the slow query, the second has its figures.
+            nvml.sample();
+            nvml.wait_for_slow(SLOW);
+            nvml.sample()
+        }
+        Err(state) => NvmlSample {
+            state,
+            ..NvmlSample::default()
+        },
+    }
+}
+
+fn look_at_channels(model: &mut Model) {
+    let lists = model.inputs.nvml.gpus.iter().filter_map(|gpu| gpu.processes.value());
+    let pids: Vec<u32> = lists.flatten().map(|process| process.pid).collect();
+    let sample = Channels::default().sample(&pids);
+    update(model, sample.at, Event::Channels(Box::new(sample)));
+}
+
+/// Why there is nothing to report, in a sentence; `None` when there is a device.
+pub fn nothing(model: &Model) -> Option<String> {
+    if !model.world().devices.is_empty() {
+        return None;
+    }
+    Some(match (&model.inputs.nvml.state, &model.setup.only) {
+        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {hint}"),
+        (NvmlState::Missing, _) => "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: \
+             nothing to report. `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
+            .into(),
+        (_, Some(only)) => format!("no such device: {only}. Without --device all are reported"),
+        _ => "the NVIDIA driver lists no GPU. `gpumem-tui doctor` says what to check".into(),
+    })
+}
+
+/// Why a figure is not there; `None` when it is.
+pub(crate) fn reason<T>(reading: &Reading<T>) -> Option<String> {
+    match reading {
+        Reading::Value(_) => None,
+        Reading::Pending => Some("not measured".into()),
+        Reading::NotSupported => Some("not supported".into()),
+        Reading::NoPermission => Some("no permission".into()),
+        Reading::Failed(text) => Some(text.clone()),
+    }
+}
+
+/// A source's state in one word, its error and what to do.
+pub(crate) fn source_words(state: &SourceState) -> (&'static str, Option<&str>, Option<&str>) {
+    match state {
+        SourceState::Starting => ("starting", None, None),
+        SourceState::Ok => ("ok", None, None),
+        SourceState::Missing => ("missing", None, None),
+        SourceState::Failing { error, hint } => ("failing", Some(error), Some(hint)),
+    }
+}
+

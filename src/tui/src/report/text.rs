@@ -1,0 +1,159 @@
+//! The report for people.
+
+use std::fmt::Write;
+
+use gpumem_probe::Reading;
+
+use super::table::{Align, lines};
+use super::{reason, source_words};
+use crate::model::{Basis, Column, Device, DeviceKind, DeviceState, Model, Partition, Process, Severity};
+use crate::units;
+
+/// Longest command shown.
+const COMMAND: usize = 40;
+
+/// The report, ending in a line end.
+pub fn text(model: &Model) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut out, model);
+    out
+}
+
+fn write(out: &mut String, model: &Model) -> std::fmt::Result {
+    let world = model.world();
+    write!(out, "gpumem {}  {}", env!("CARGO_PKG_VERSION"), model.setup.host)?;
+    if let Some(version) = &world.driver.version {
+        write!(out, "  driver {version}")?;
+    }
+    if let Some((major, minor)) = world.driver.cuda {
+        write!(out, "  CUDA {major}.{minor}")?;
+    }
+    writeln!(out)?;
+    let (state, error, hint) = source_words(&world.nvml.state);
+    if let (Some(error), Some(hint)) = (error, hint) {
+        writeln!(out, "NVML {state}: {error}. {hint}")?;
+    } else if state == "missing" && !model.simulated() {
+        writeln!(out, "NVML missing: figures are the publishers' alone")?;
+    }
+    for device in &world.devices {
+        writeln!(out)?;
+        write_device(out, device)?;
+    }
+    if model.rows.is_empty() {
+        let filtered = !world.processes.is_empty();
+        writeln!(out, "\n{}", if filtered { "no process passes the filter" } else { "no process uses a GPU" })?;
+    } else {
+        writeln!(out)?;
+        for line in process_table(model) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    let worth = world.findings.iter().filter(|f| f.severity > Severity::Info || f.process.is_none());
+    for (i, finding) in worth.enumerate() {
+        let mark = if finding.severity == Severity::Info { "-" } else { "!" };
+        writeln!(out, "{}{mark} {}", if i == 0 { "\n" } else { "" }, finding.text)?;
+    }
+    Ok(())
+}
+
+fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
+    write!(out, "{}  {}", device.label, device.name)?;
+    if device.kind == DeviceKind::Simulated {
+        write!(out, "  SIMULATED")?;
+    }
+    if let Some(uuid) = device.uuid_text() {
+        write!(out, "  {uuid}")?;
+    }
+    match &device.state {
+        DeviceState::Present => {}
+        DeviceState::Lost(text) => write!(out, "  LOST: {text}")?,
+        DeviceState::Gone => write!(out, "  gone")?,
+    }
+    writeln!(out)?;
+    match &device.memory {
+        Reading::Value(memory) => write_memory(out, memory)?,
+        other => writeln!(out, "  memory: {}", reason(other).unwrap_or_default())?,
+    }
+    if device.kind == DeviceKind::Nvml {
+        writeln!(out, "  {}", sensors(device).join("   "))?;
+    }
+    for mig in &device.mig {
+        let memory = match &mig.memory {
+            Reading::Value(m) => format!("{} of {} used", units::bytes(m.used), units::bytes(m.total)),
+            other => reason(other).unwrap_or_default(),
+        };
+        writeln!(out, "  MIG {}  {}  {memory}  {}", mig.index, mig.name, mig.uuid)?;
+    }
+    Ok(())
+}
+
+fn write_memory(out: &mut String, memory: &Partition) -> std::fmt::Result {
+    let mut parts = vec![("allocated", memory.allocated), ("cached", memory.cached)];
+    match memory.basis {
+        Basis::Driver => parts.extend([("other", memory.other), ("driver", memory.driver), ("free", memory.free)]),
+        Basis::Publishers => parts.push(("not published", memory.free)),
+    }
+    let parts: Vec<String> = parts.into_iter().map(|(name, n)| format!("{name} {}", units::bytes(n))).collect();
+    writeln!(out, "  {}  =  total {}", parts.join(" + "), units::bytes(memory.total))?;
+    if memory.skewed {
+        writeln!(out, "  (publishers claim more than the driver counts: their figures are of different moments)")?;
+    }
+    Ok(())
+}
+
+fn sensors(device: &Device) -> Vec<String> {
+    let s = &device.sensors;
+    let say = |name: &str, text: Result<String, Option<String>>| match text {
+        Ok(value) => format!("{name} {value}"),
+        Err(why) => format!("{name}: {}", why.unwrap_or_default()),
+    };
+    let power = match (&s.power, &s.power_limit) {
+        (Reading::Value(now), Reading::Value(limit)) => Ok(format!("{} of {} W", now / 1000, limit / 1000)),
+        (Reading::Value(now), _) => Ok(format!("{} W", now / 1000)),
+        (other, _) => Err(reason(other)),
+    };
+    let rate = |reading: &Reading<u64>| match reading {
+        Reading::Value(n) => Ok(format!("{:.1} GB/s", *n as f64 / 1e9)),
+        other => Err(reason(other)),
+    };
+    vec![
+        say("busy", s.utilization.value().map(|n| format!("{n}%")).ok_or_else(|| reason(&s.utilization))),
+        say("at", s.temperature.value().map(|n| format!("{n} C")).ok_or_else(|| reason(&s.temperature))),
+        say("power", power),
+        say("H>D", rate(&s.pcie_rx)),
+        say("D>H", rate(&s.pcie_tx)),
+    ]
+}
+
+fn process_table(model: &Model) -> Vec<String> {
+    use Align::{Left, Right};
+    let aligns = [Left, Right, Left, Left, Right, Right, Right, Right, Right, Right, Left];
+    let titles = Column::ALL.into_iter().filter(|c| *c != Column::Managed).map(|c| c.title().to_owned());
+    let mut rows = vec![std::iter::once("DEVICE".to_owned()).chain(titles).collect::<Vec<_>>()];
+    rows.extend(model.listed().map(row));
+    lines(&aligns, &rows)
+}
+
+fn row(process: &Process) -> Vec<String> {
+    let bytes = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::bytes_short);
+    let figures = process.figures.as_ref();
+    let command: String = process.command.chars().take(COMMAND).collect();
+    let state = match process.simulated {
+        true => format!("{}, SIMULATED", process.state.text()),
+        false => process.state.text().to_owned(),
+    };
+    vec![
+        process.device_label.clone(),
+        process.pid.to_string(),
+        if process.user.is_empty() { "?".into() } else { process.user.clone() },
+        if command.is_empty() { "?".into() } else { command },
+        bytes(process.nvml.value().copied()),
+        bytes(figures.map(|f| f.reserved)),
+        bytes(figures.map(|f| f.allocated)),
+        bytes(figures.map(|f| f.cached)),
+        figures.and_then(|f| f.fragmentation()).map_or_else(|| "-".into(), units::percent),
+        bytes(figures.map(|f| f.largest_free)),
+        state,
+    ]
+}

@@ -1,0 +1,230 @@
+//! From the command line to an exit code.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::app::{self, Start};
+use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ViewArgs, device_name};
+use crate::clock;
+use crate::demo::DemoOptions;
+use crate::event::Effect;
+use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, View};
+use crate::terminal::{self, Environment};
+use crate::{doctor, report};
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// Bad arguments, or no terminal.
+const USAGE: u8 = 2;
+/// No GPU.
+const NO_GPU: u8 = 3;
+
+/// Runs the program; its exit code.
+pub fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; output that cannot be written is none of clap's.
+            let _ = error.print();
+            return if error.use_stderr() { USAGE } else { 0 };
+        }
+    };
+    match cli.command {
+        Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::Demo(demo)) => match demo.name.clone() {
+            None => list_demos(),
+            Some(name) => run_demo(&demo, &name),
+        },
+        None if cli.view.once || cli.view.json => report_once(&cli.view),
+        None => dashboard(&cli.view),
+    }
+}
+
+fn examine(look: &LookArgs) -> u8 {
+    let term = term(look);
+    let checks = doctor::examine(&Environment::read(), term.colors, term.ascii);
+    match say(&doctor::text(&checks)) {
+        0 => doctor::exit_code(&checks),
+        failed => failed,
+    }
+}
+
+fn list_demos() -> u8 {
+    let mut text = String::from("demos:\n");
+    for demo in gpumem_demo::list() {
+        text.push_str(&format!("  {:<14} {}\n", demo.name, demo.summary));
+    }
+    text.push_str(
+        "\ngpumem-tui demo NAME shows one in the dashboard, --headless runs it here, --device sim without a GPU\n",
+    );
+    say(&text)
+}
+
+fn run_demo(demo: &DemoCli, name: &str) -> u8 {
+    if demo.headless {
+        return gpumem_demo::main(&demo.to_args(name));
+    }
+    if !gpumem_demo::list().iter().any(|d| d.name == name) {
+        return fail(USAGE, &format!("there is no demo {name:?}: gpumem-tui demo lists them"));
+    }
+    if !io::stdout().is_terminal() {
+        return fail(
+            USAGE,
+            "stdout is no terminal: say --headless (and --json for programs) to run the demo without one",
+        );
+    }
+    let sim = demo.device == Some(gpumem_demo::DeviceChoice::Sim);
+    let options = DemoOptions {
+        arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
+        device: demo.device.map(device_name),
+    };
+    let mut model = Model {
+        setup: setup(Duration::from_secs(1)),
+        ..Model::default()
+    };
+    model.ui.term = term(&demo.look);
+    model.ui.view = View::Demo;
+    model.demo = Some(Demo {
+        name: name.to_owned(),
+        simulated: sim,
+        ..Demo::default()
+    });
+    let first = vec![Effect::StartDemo {
+        name: name.to_owned(),
+        simulated: sim,
+    }];
+    show(Start {
+        model,
+        first,
+        demo: options,
+        nvml: true,
+    })
+}
+
+fn report_once(args: &ViewArgs) -> u8 {
+    let mut setup = setup(args.interval);
+    setup.only = only(args);
+    let model = match report::collect(setup, &args.filter) {
+        Ok(model) => model,
+        Err(error) => return fail(FAILED, &error.to_string()),
+    };
+    let nothing = report::nothing(&model);
+    if args.json {
+        let code = match report::document(&model) {
+            Ok(document) => say(&format!("{document}\n")),
+            Err(error) => return fail(FAILED, &format!("the report cannot be written as JSON: {error}")),
+        };
+        if code != 0 {
+            return code;
+        }
+    }
+    match nothing {
+        Some(why) => fail(NO_GPU, &why),
+        None if args.json => 0,
+        None => say(&report::text(&model)),
+    }
+}
+
+fn dashboard(args: &ViewArgs) -> u8 {
+    if !io::stdout().is_terminal() {
+        return fail(
+            USAGE,
+            "stdout is no terminal: say --once for a report or --json for a document",
+        );
+    }
+    let mut setup = setup(args.interval);
+    setup.only = only(args);
+    let simulate = setup.only == Some(Only::Simulated);
+    let mut model = Model {
+        setup,
+        ..Model::default()
+    };
+    model.ui.term = term(&args.look);
+    model.ui.filter.text = args.filter.clone();
+    let mut first = Vec::new();
+    if simulate {
+        model.demo = Some(Demo {
+            name: "train".into(),
+            simulated: true,
+            ..Demo::default()
+        });
+        first.push(Effect::StartDemo {
+            name: "train".into(),
+            simulated: true,
+        });
+    }
+    show(Start {
+        model,
+        first,
+        demo: DemoOptions::default(),
+        nvml: !simulate,
+    })
+}
+
+fn show(start: Start) -> u8 {
+    match app::run(start) {
+        Ok(code) => code,
+        Err(error) => fail(FAILED, &format!("the dashboard cannot use this terminal: {error}")),
+    }
+}
+
+fn only(args: &ViewArgs) -> Option<Only> {
+    match &args.device {
+        Device::Auto => None,
+        Device::Only(only) => Some(only.clone()),
+    }
+}
+
+fn setup(interval: Duration) -> Setup {
+    let uid = rustix::process::geteuid();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let info = |d: &gpumem_demo::Demo| DemoInfo {
+        name: d.name.into(),
+        summary: d.summary.into(),
+    };
+    Setup {
+        host: gpumem_channel::clean(&host),
+        user: our_name(),
+        uid: uid.as_raw(),
+        root: uid.is_root(),
+        interval: interval.as_nanos() as u64,
+        only: None,
+        demos: gpumem_demo::list().iter().map(info).collect(),
+        realtime_offset: clock::realtime_offset(),
+        no_demo: false,
+    }
+}
+
+/// Our user's name as the process table shows it, so that the two can be compared.
+fn our_name() -> String {
+    let found = gpumem_probe::Processes::default().look_up(&[std::process::id()]);
+    found.into_iter().flatten().next().map_or_else(String::new, |process| process.user)
+}
+
+fn term(look: &LookArgs) -> Term {
+    let env = Environment::read();
+    Term {
+        colors: look.color.step().unwrap_or_else(|| terminal::colors(&env)),
+        ascii: look.ascii || !terminal::utf8(&env),
+        ..Term::default()
+    }
+}
+
+/// Writes to stdout. A reader that has gone (`| head`) is no failure.
+fn say(text: &str) -> u8 {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => 0,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error) => fail(FAILED, &format!("cannot write to stdout: {error}")),
+    }
+}
+
+fn fail(code: u8, text: &str) -> u8 {
+    // When stderr is closed there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "gpumem-tui: {text}");
+    code
+}
