@@ -10,6 +10,10 @@ use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
 
+/// Queries of an event that was recorded just now: even an idle stream takes some microseconds to pass it, and new memory
+/// costs ten times that.
+const PATIENCE: usize = 16;
+
 impl Heap {
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
@@ -103,7 +107,11 @@ impl Heap {
         // A stream that takes no event keeps its blocks until the device is synchronised.
         if let Ok(event) = self.driver.record(self.streams.name(stream)) {
             self.streams.line_mut(stream).marker = Some((event, self.frees));
-            self.check_marker(stream);
+            for _ in 0..PATIENCE {
+                if !self.check_marker(stream) {
+                    break;
+                }
+            }
         }
     }
 

@@ -1,0 +1,150 @@
+//! What others see: tags, marks, events in their order; and a program that has no channel, or forks.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use gpumem_alloc::device::{Sim, SimConfig};
+use gpumem_alloc::{Allocator, Config, Error, Options, Publish, SegmentMode, Stream};
+use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
+
+const MIB: usize = 1 << 20;
+
+fn dir() -> tempfile::TempDir {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(private)
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+fn publishing(dir: &tempfile::TempDir, blocks: u32) -> (Allocator, Reader) {
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        blocks,
+        events: 1024,
+        ..Options::default()
+    };
+    let config = Config {
+        publish: Publish::On(options),
+        segments: SegmentMode::Virtual,
+        budget: Some(256 << 20),
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    let reader = Reader::open(&alloc.channel().unwrap()).unwrap();
+    (alloc, reader)
+}
+
+#[test]
+fn tags_marks_and_events_arrive_in_order() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 1024);
+    alloc.mark("step 1");
+    let scope = alloc.scope("forward");
+    let buffer = alloc.alloc::<u8>(30 * MIB, Stream(5)).unwrap();
+    drop(scope);
+    let snapshot = reader.refresh().unwrap();
+    let device = &snapshot.devices[0];
+    assert_eq!(
+        (device.device.kind, device.device.budget),
+        (DeviceKind::Simulated, 256 << 20)
+    );
+    let block = device
+        .blocks()
+        .find(|block| block.state == BlockState::Allocated)
+        .unwrap();
+    assert_eq!(
+        (snapshot.string(block.tag), block.stream, block.requested),
+        ("forward", 5, 30 << 20)
+    );
+    buffer.record_stream(Stream(6)).unwrap();
+    drop(buffer);
+    assert!(alloc.alloc::<u8>(300 * MIB, Stream(5)).is_err());
+    let snapshot = reader.refresh().unwrap();
+    let events = reader.events().unwrap();
+    let kinds: Vec<EventKind> = events.events.iter().map(|event| event.kind).collect();
+    use EventKind::*;
+    let expected = [
+        Mark,
+        SegmentMap,
+        Alloc,
+        Free,
+        FreeCompleted,
+        SegmentUnmap,
+        CacheRelease,
+        OutOfMemory,
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(snapshot.string(events.events[0].tag), "step 1");
+    assert_eq!(snapshot.string(events.events[2].tag), "forward");
+    assert_eq!(
+        (events.events[3].requested, events.events[7].requested),
+        (30 << 20, 300 << 20)
+    );
+    assert_eq!(snapshot.devices[0].stats, Some(alloc.stats()));
+    drop(alloc);
+    assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+}
+
+#[test]
+fn blocks_beyond_the_table_are_counted() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 4);
+    let buffers: Vec<_> = (0..10)
+        .map(|_| alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap())
+        .collect();
+    let snapshot = reader.refresh().unwrap();
+    // Ten blocks and the free rest of the segment, in a table of four.
+    assert_eq!(snapshot.untracked_blocks, 7);
+    let shown: u64 = snapshot.devices[0].blocks().map(|block| block.size).sum();
+    assert_eq!(shown + snapshot.untracked_bytes, 2 << 20);
+    drop(buffers);
+    let snapshot = reader.refresh().unwrap();
+    assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (0, 0));
+}
+
+#[test]
+fn without_a_channel_the_allocator_works_and_says_why() {
+    let options = Options {
+        dir: Some("/nowhere/at/all".into()),
+        ..Options::default()
+    };
+    let config = Config {
+        publish: Publish::On(options),
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    assert!(alloc.channel().unwrap_err().contains("/nowhere/at/all"));
+    assert_eq!(alloc.alloc::<f32>(100, Stream::DEFAULT).unwrap().len(), 100);
+}
+
+/// A child of a process that embeds the allocator: it must be able to drop what it inherited, and never to hang.
+#[test]
+fn a_forked_child_touches_nothing() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 1024);
+    let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    let before = alloc.stats();
+    // SAFETY: the child calls only this library's functions, whose forked paths take no lock and do not allocate, and _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = matches!(alloc.alloc_raw(512, Stream::DEFAULT), Err(Error::Forked))
+            && matches!(alloc.release_cached(), Err(Error::Forked));
+        drop(buffer);
+        drop(alloc);
+        // SAFETY: ends the child without running the test harness's exit handlers.
+        unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child ended in order");
+    assert_eq!(alloc.stats(), before);
+    assert_eq!(
+        reader.refresh().unwrap().life,
+        Life::Alive,
+        "the parent's channel is untouched"
+    );
+    drop(buffer);
+    assert_eq!(alloc.stats().all().allocation.current, 0);
+}

@@ -1,0 +1,226 @@
+//! The way to an out-of-memory error, and what it says.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, Publish, SegmentMode, Stream};
+
+const MIB: usize = 1 << 20;
+const S: Stream = Stream::DEFAULT;
+
+fn start(total_mib: usize, config: Config) -> (Sim, Allocator) {
+    let sim = Sim::new(SimConfig {
+        total: (total_mib * MIB) as u64,
+        timeline: Timeline::Manual,
+        ..SimConfig::default()
+    });
+    let alloc = Allocator::new(
+        sim.device(),
+        Config {
+            publish: Publish::Off,
+            ..config
+        },
+    )
+    .unwrap();
+    (sim, alloc)
+}
+
+fn fails(alloc: &Allocator, mib: usize) -> OomReport {
+    match alloc.alloc::<u8>(mib * MIB, S) {
+        Err(Error::OutOfMemory(report)) => *report,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
+    alloc.alloc(mib * MIB, S).unwrap()
+}
+
+#[test]
+fn the_cache_is_given_back_before_a_request_fails() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+        let (sim, alloc) = start(
+            100,
+            Config {
+                segments,
+                ..Config::default()
+            },
+        );
+        let (small, large) = (get(&alloc, 12), get(&alloc, 60));
+        drop(large);
+        let _held = (small, get(&alloc, 80));
+        let stats = alloc.stats();
+        assert_eq!(
+            (stats.num_alloc_retries, stats.num_ooms),
+            (u64::from(segments == SegmentMode::Plain), 0)
+        );
+        assert!(sim.live().bytes <= 100 << 20);
+    }
+}
+
+#[test]
+fn pending_blocks_are_waited_for_before_a_request_fails() {
+    let (sim, alloc) = start(100, Config::default());
+    let block = get(&alloc, 80);
+    block.record_stream(Stream(9)).unwrap();
+    sim.enqueue(Stream(9), block.device_ptr(), 80 << 20);
+    drop(block);
+    let again = get(&alloc, 80);
+    assert_eq!(
+        (sim.calls(Call::Synchronize), alloc.stats().num_sync_all_streams),
+        (1, 1)
+    );
+    assert_eq!(sim.calls(Call::Free), 0, "nothing had to go back to the driver");
+    drop(again);
+}
+
+#[test]
+fn a_small_growth_is_tried_when_the_usual_one_does_not_fit() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+        let (_, alloc) = start(
+            100,
+            Config {
+                segments,
+                budget: Some(6 << 20),
+                ..Config::default()
+            },
+        );
+        let _block = get(&alloc, 5);
+        assert_eq!(
+            alloc.stats().all().reserved_bytes.current,
+            6 << 20,
+            "instead of the 20 MiB that others could share"
+        );
+    }
+}
+
+#[test]
+fn the_budget_holds_and_is_named() {
+    let (_, alloc) = start(
+        1000,
+        Config {
+            budget: Some(100 << 20),
+            ..Config::default()
+        },
+    );
+    let _held = get(&alloc, 90);
+    let report = fails(&alloc, 20);
+    assert_eq!(
+        (report.budget, report.reserved, report.allocated),
+        (Some(100 << 20), 90 << 20, 90 << 20)
+    );
+    assert_eq!(report.helps, [Help::SmallerBy { bytes: 10 << 20 }]);
+    let text = report.to_string();
+    assert!(
+        text.contains("20.0 MiB requested") && text.contains("budget 100.0 MiB"),
+        "{text}"
+    );
+    assert_eq!(alloc.stats().num_ooms, 1);
+    let _fits = get(&alloc, 10);
+}
+
+#[test]
+fn the_report_names_what_would_have_helped() {
+    let manual = Config {
+        release_on_oom: false,
+        ..Config::default()
+    };
+    let (sim, alloc) = start(100, manual.clone());
+    let (a, _b) = (get(&alloc, 40), get(&alloc, 40));
+    drop(a);
+    let report = fails(&alloc, 50);
+    assert_eq!(
+        (report.largest_free, report.total_free, report.device_free),
+        (40 << 20, 40 << 20, Some(20 << 20))
+    );
+    assert_eq!(
+        report.helps,
+        [
+            Help::ReleaseCache { bytes: 40 << 20 },
+            Help::SmallerBy { bytes: 10 << 20 }
+        ]
+    );
+    assert_eq!(alloc.release_cached().unwrap(), 40 << 20);
+    let _now_it_fits = get(&alloc, 50);
+
+    sim.set_used_by_others(10 << 20);
+    assert_eq!(fails(&alloc, 2).helps, [Help::Exhausted], "full to the last page");
+
+    let (_, alloc) = start(
+        100,
+        Config {
+            segments: SegmentMode::Virtual,
+            ..manual
+        },
+    );
+    let mut blocks: Vec<_> = (0..10).map(|_| Some(get(&alloc, 10))).collect();
+    blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+    let report = fails(&alloc, 30);
+    assert!(report.helps.contains(&Help::JoinHoles { bytes: 50 << 20 }), "{report}");
+    assert!(
+        report.helps.contains(&Help::ReleaseCache { bytes: 50 << 20 }),
+        "{report}"
+    );
+    alloc.join_holes(30 << 20, S).unwrap();
+    let _now_it_fits = get(&alloc, 30);
+}
+
+#[test]
+fn holes_that_are_too_small_stay_as_they_were() {
+    let (sim, alloc) = start(
+        100,
+        Config {
+            segments: SegmentMode::Virtual,
+            ..Config::default()
+        },
+    );
+    let blocks: Vec<_> = (0..4).map(|_| get(&alloc, 10)).collect();
+    let calls = sim.total_calls();
+    assert!(matches!(
+        alloc.join_holes(20 << 20, S),
+        Err(Error::HolesTooSmall { requested, available: 0 }) if requested == 20 << 20
+    ));
+    assert_eq!(sim.total_calls(), calls + 1, "only the wait for the device");
+    drop(blocks);
+    let (_, plain) = start(100, Config::default());
+    assert!(matches!(plain.join_holes(1, S), Err(Error::NotVirtual)));
+}
+
+#[test]
+fn a_reserved_workspace_serves_everything_cut_from_it() {
+    let (sim, alloc) = start(100, Config::default());
+    alloc.reserve(64 << 20, S).unwrap();
+    let parts: Vec<_> = (0..4).map(|_| get(&alloc, 16)).collect();
+    assert_eq!(sim.calls(Call::Alloc), 1);
+    drop(parts);
+    let _whole = get(&alloc, 64);
+    assert_eq!(sim.calls(Call::Alloc), 1);
+}
+
+#[test]
+fn settings_that_cannot_work_are_errors() {
+    let bad = [
+        Config {
+            budget: Some(0),
+            ..Config::default()
+        },
+        Config {
+            max_chunk: 3 << 20,
+            ..Config::default()
+        },
+    ];
+    for config in bad {
+        assert!(matches!(
+            Allocator::new(Sim::new(SimConfig::default()).device(), config),
+            Err(Error::Config { .. })
+        ));
+    }
+    let sim = Sim::new(SimConfig {
+        virtual_memory: false,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        segments: SegmentMode::Virtual,
+        ..Config::default()
+    };
+    assert!(Allocator::new(sim.device(), config).is_err());
+}
