@@ -24,7 +24,7 @@ pub enum DemoError {
     #[error(transparent)]
     Budget(#[from] BudgetError),
     /// The device cannot be used.
-    #[error("{0}. Without a GPU, say --device sim")]
+    #[error("{0}. The simulated device needs no GPU: --device sim")]
     NoDevice(String),
     /// The allocator failed where the demo does not expect it.
     #[error("{doing}: {source}")]
