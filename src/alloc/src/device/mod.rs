@@ -1,6 +1,6 @@
 //! Devices: where memory comes from.
 //!
-//! The allocator knows a device only through [`Driver`], which has the shape of the CUDA driver API: plain allocations,
+//! The allocator knows a device only through `Driver`, which has the shape of the CUDA driver API: plain allocations,
 //! reserved address ranges, physical chunks that are mapped into them, and events on streams. [`Device`] is the handle
 //! that programs hold; it cannot be used to reach the memory itself, so memory the allocator manages cannot be pulled
 //! away under it by safe code.
