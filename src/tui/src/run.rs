@@ -87,6 +87,7 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
     };
     model.ui.term = term(&demo.look);
     model.ui.view = View::Demo;
+    model.ui.follow_demo = true;
     model.demo = Some(Demo {
         name: name.to_owned(),
         simulated: sim,
@@ -107,7 +108,7 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
 fn report_once(args: &ViewArgs) -> u8 {
     let mut setup = setup(args.interval);
     setup.only = only(args);
-    let model = match report::collect(setup, &args.filter) {
+    let model = match report::collect(setup, &args.filter, args.json) {
         Ok(model) => model,
         Err(error) => return fail(FAILED, &error.to_string()),
     };
@@ -146,6 +147,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
     model.ui.filter.text = args.filter.clone();
     let mut first = Vec::new();
     if simulate {
+        model.ui.follow_demo = true;
         model.demo = Some(Demo {
             name: "train".into(),
             simulated: true,

@@ -1,5 +1,7 @@
 //! The newest samples as the sources handed them over.
 
+use std::collections::BTreeSet;
+
 use gpumem_probe::{NvmlSample, Process};
 
 use super::Nanos;
@@ -34,4 +36,6 @@ pub struct Inputs {
     pub channels: ChannelSample,
     /// When they were read; `None` before the first.
     pub channels_at: Option<Nanos>,
+    /// Channels that were seen alive and are still there: their black boxes are news, older ones are not.
+    pub seen_alive: BTreeSet<ChannelKey>,
 }

@@ -255,6 +255,10 @@ pub struct Ui {
     pub device: Option<DeviceKey>,
     /// The selected process. It stays selected when rows move, and when it dies.
     pub process: Option<ProcessId>,
+    /// The demo's process is selected as soon as it has a row.
+    pub follow_demo: bool,
+    /// List black boxes of programs that ended before the dashboard began, too.
+    pub black_boxes: bool,
     /// Order of the process table.
     pub sort: Sort,
     /// Filter of the process table.

@@ -1,9 +1,11 @@
 //! The machine at one moment.
 
+use std::collections::BTreeSet;
+
 use super::channel::{Channel, Problem};
 use super::device::Device;
 use super::finding::Finding;
-use super::process::Process;
+use super::process::{Process, ProcessId};
 use super::source::Source;
 
 /// What the driver says about itself.
@@ -28,6 +30,8 @@ pub struct World {
     pub devices: Vec<Device>,
     /// Processes in no particular order; [`super::Model::rows`] orders them.
     pub processes: Vec<Process>,
+    /// Those of them that ended before the dashboard began: black boxes, listed on demand.
+    pub past: BTreeSet<ProcessId>,
     /// What is worth saying, worst first.
     pub findings: Vec<Finding>,
     /// Channel files that could not be read.

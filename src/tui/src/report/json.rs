@@ -148,7 +148,11 @@ struct JsonProblem<'a> {
 pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
     let (state, error, hint) = source_words(&world.nvml.state);
-    let finding = |f: &'_ Finding| f.process.and_then(|id| world.processes.iter().find(|p| p.id == id)).map(|p| p.pid);
+    let finding = |f: &'_ Finding| {
+        f.process
+            .and_then(|id| world.processes.iter().find(|p| p.id == id))
+            .map(|p| p.pid)
+    };
     serde_json::to_string(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -167,7 +171,11 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
         findings: world
             .findings
             .iter()
-            .map(|f| JsonFinding { severity: severity(f.severity), pid: finding(f), text: &f.text })
+            .map(|f| JsonFinding {
+                severity: severity(f.severity),
+                pid: finding(f),
+                text: &f.text,
+            })
             .collect(),
         unreadable_channels: world.problems.iter().map(problem).collect(),
     })
@@ -219,16 +227,8 @@ fn device(device: &Device) -> JsonDevice<'_> {
         temperature_celsius: figure("temperature_celsius", &s.temperature, &mut why),
         power_watts: figure("power_watts", &s.power, &mut why).map(watts),
         power_limit_watts: figure("power_limit_watts", &s.power_limit, &mut why).map(watts),
-        pcie_host_to_device_bytes_per_second: figure(
-            "pcie_host_to_device_bytes_per_second",
-            &s.pcie_rx,
-            &mut why,
-        ),
-        pcie_device_to_host_bytes_per_second: figure(
-            "pcie_device_to_host_bytes_per_second",
-            &s.pcie_tx,
-            &mut why,
-        ),
+        pcie_host_to_device_bytes_per_second: figure("pcie_host_to_device_bytes_per_second", &s.pcie_rx, &mut why),
+        pcie_device_to_host_bytes_per_second: figure("pcie_device_to_host_bytes_per_second", &s.pcie_tx, &mut why),
         mig: device.mig.iter().map(mig).collect(),
         unavailable: why,
     }
@@ -333,5 +333,8 @@ fn severity(severity: Severity) -> &'static str {
 }
 
 fn problem(problem: &Problem) -> JsonProblem<'_> {
-    JsonProblem { file: &problem.file, reason: &problem.text }
+    JsonProblem {
+        file: &problem.file,
+        reason: &problem.text,
+    }
 }

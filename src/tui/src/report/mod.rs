@@ -24,17 +24,18 @@ const SLOW: Duration = Duration::from_millis(200);
 /// How long a simulated program may take to publish something.
 const SIMULATE: Duration = Duration::from_secs(10);
 
-/// Samples everything once.
+/// Samples everything once. `black_boxes` lists what programs that ended have left, too.
 ///
 /// # Errors
 /// When a simulated device was asked for and its demo cannot be started.
-pub fn collect(setup: Setup, filter: &str) -> std::io::Result<Model> {
+pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result<Model> {
     let simulate = setup.only == Some(Only::Simulated);
     let mut model = Model {
         setup: Setup { no_demo: true, ..setup },
         ..Model::default()
     };
     model.ui.filter.text = filter.to_owned();
+    model.ui.black_boxes = black_boxes;
     if !simulate {
         let at = clock::now();
         let sample = Box::new(sample_nvml());
@@ -125,4 +126,3 @@ pub(crate) fn source_words(state: &SourceState) -> (&'static str, Option<&str>, 
         SourceState::Failing { error, hint } => ("failing", Some(error), Some(hint)),
     }
 }
-

@@ -42,14 +42,25 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
     }
     if model.rows.is_empty() {
         let filtered = !world.processes.is_empty();
-        writeln!(out, "\n{}", if filtered { "no process passes the filter" } else { "no process uses a GPU" })?;
+        writeln!(
+            out,
+            "\n{}",
+            if filtered {
+                "no process passes the filter"
+            } else {
+                "no process uses a GPU"
+            }
+        )?;
     } else {
         writeln!(out)?;
         for line in process_table(model) {
             writeln!(out, "{line}")?;
         }
     }
-    let worth = world.findings.iter().filter(|f| f.severity > Severity::Info || f.process.is_none());
+    let worth = world
+        .findings
+        .iter()
+        .filter(|f| f.severity > Severity::Info || f.process.is_none());
     for (i, finding) in worth.enumerate() {
         let mark = if finding.severity == Severity::Info { "-" } else { "!" };
         writeln!(out, "{}{mark} {}", if i == 0 { "\n" } else { "" }, finding.text)?;
@@ -91,13 +102,23 @@ fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
 fn write_memory(out: &mut String, memory: &Partition) -> std::fmt::Result {
     let mut parts = vec![("allocated", memory.allocated), ("cached", memory.cached)];
     match memory.basis {
-        Basis::Driver => parts.extend([("other", memory.other), ("driver", memory.driver), ("free", memory.free)]),
+        Basis::Driver => parts.extend([
+            ("other", memory.other),
+            ("driver", memory.driver),
+            ("free", memory.free),
+        ]),
         Basis::Publishers => parts.push(("not published", memory.free)),
     }
-    let parts: Vec<String> = parts.into_iter().map(|(name, n)| format!("{name} {}", units::bytes(n))).collect();
+    let parts: Vec<String> = parts
+        .into_iter()
+        .map(|(name, n)| format!("{name} {}", units::bytes(n)))
+        .collect();
     writeln!(out, "  {}  =  total {}", parts.join(" + "), units::bytes(memory.total))?;
     if memory.skewed {
-        writeln!(out, "  (publishers claim more than the driver counts: their figures are of different moments)")?;
+        writeln!(
+            out,
+            "  (publishers claim more than the driver counts: their figures are of different moments)"
+        )?;
     }
     Ok(())
 }
@@ -118,8 +139,20 @@ fn sensors(device: &Device) -> Vec<String> {
         other => Err(reason(other)),
     };
     vec![
-        say("busy", s.utilization.value().map(|n| format!("{n}%")).ok_or_else(|| reason(&s.utilization))),
-        say("at", s.temperature.value().map(|n| format!("{n} C")).ok_or_else(|| reason(&s.temperature))),
+        say(
+            "busy",
+            s.utilization
+                .value()
+                .map(|n| format!("{n}%"))
+                .ok_or_else(|| reason(&s.utilization)),
+        ),
+        say(
+            "at",
+            s.temperature
+                .value()
+                .map(|n| format!("{n} C"))
+                .ok_or_else(|| reason(&s.temperature)),
+        ),
         say("power", power),
         say("H>D", rate(&s.pcie_rx)),
         say("D>H", rate(&s.pcie_tx)),
@@ -129,7 +162,10 @@ fn sensors(device: &Device) -> Vec<String> {
 fn process_table(model: &Model) -> Vec<String> {
     use Align::{Left, Right};
     let aligns = [Left, Right, Left, Left, Right, Right, Right, Right, Right, Right, Left];
-    let titles = Column::ALL.into_iter().filter(|c| *c != Column::Managed).map(|c| c.title().to_owned());
+    let titles = Column::ALL
+        .into_iter()
+        .filter(|c| *c != Column::Managed)
+        .map(|c| c.title().to_owned());
     let mut rows = vec![std::iter::once("DEVICE".to_owned()).chain(titles).collect::<Vec<_>>()];
     rows.extend(model.listed().map(row));
     lines(&aligns, &rows)
@@ -146,13 +182,19 @@ fn row(process: &Process) -> Vec<String> {
     vec![
         process.device_label.clone(),
         process.pid.to_string(),
-        if process.user.is_empty() { "?".into() } else { process.user.clone() },
+        if process.user.is_empty() {
+            "?".into()
+        } else {
+            process.user.clone()
+        },
         if command.is_empty() { "?".into() } else { command },
         bytes(process.nvml.value().copied()),
         bytes(figures.map(|f| f.reserved)),
         bytes(figures.map(|f| f.allocated)),
         bytes(figures.map(|f| f.cached)),
-        figures.and_then(|f| f.fragmentation()).map_or_else(|| "-".into(), units::percent),
+        figures
+            .and_then(|f| f.fragmentation())
+            .map_or_else(|| "-".into(), units::percent),
         bytes(figures.map(|f| f.largest_free)),
         state,
     ]

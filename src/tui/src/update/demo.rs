@@ -143,7 +143,8 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
 }
 
 /// Starts a demo; the one that runs ends.
-pub(super) fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
+fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
+    model.ui.follow_demo = true;
     model.demo = Some(Demo {
         name: name.clone(),
         simulated,

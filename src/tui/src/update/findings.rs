@@ -27,7 +27,7 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
             findings.push(finding(Severity::Warning, None, text));
         }
     }
-    for process in &world.processes {
+    for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
         about_process(process, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
@@ -39,6 +39,15 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
             units::bytes(snapshot.untracked_bytes)
         );
         findings.push(finding(Severity::Info, None, text));
+    }
+    let past = world.past.len();
+    if past > 0 {
+        let text = if past == 1 {
+            "1 program that ended left its black box".into()
+        } else {
+            format!("{past} programs that ended left their black boxes")
+        };
+        findings.push(finding(Severity::Info, None, format!("{text}: b lists them")));
     }
     if !world.problems.is_empty() {
         let text = match world.problems.as_slice() {
@@ -67,7 +76,7 @@ fn about_process(process: &Process, findings: &mut Vec<Finding>) {
             format!("{pid} died holding {}", units::bytes(figures.allocated)),
         );
     }
-    if figures.ooms > 0 && process.state != ProcessState::Exited {
+    if figures.ooms > 0 {
         let times = if figures.ooms == 1 {
             "once".into()
         } else {

@@ -4,14 +4,14 @@
 //! pid in our namespace on the same device; a channel whose start time contradicts the process table belongs to an
 //! earlier process of that pid and is not joined.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{Gpu, GpuState, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, Channel, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Partition, Point, Process,
-    Sensors, Source, SourceState, World,
+    Basis, Channel, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Owner, Partition, Point,
+    Process, ProcessId, Sensors, Source, SourceState, World,
 };
 
 use super::row;
@@ -50,6 +50,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) {
     }
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
+    world.past = past_ones(&world.processes, inputs);
     world.findings = super::findings::of(&world);
     model.live = world;
 }
@@ -235,6 +236,16 @@ fn advance(devices: &mut [Device], inputs: &Inputs, fresh: Fresh) {
             device.history.push(Point { at, memory: *memory });
         }
     }
+}
+
+/// Black boxes whose programs were never seen alive.
+fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
+    let seen = |owner: &Owner| matches!(owner, Owner::Channel(key) if inputs.seen_alive.contains(key));
+    processes
+        .iter()
+        .filter(|p| !p.state.alive() && !seen(&p.id.owner))
+        .map(|p| p.id)
+        .collect()
 }
 
 /// Every process on a device that is shown.

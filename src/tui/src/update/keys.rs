@@ -61,6 +61,10 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
         }
         Key::Char(' ') if model.demo.as_ref().is_some_and(|d| d.stepped()) => return demo::next(model),
         Key::Char(' ' | 'p') => pause(model),
+        Key::Char('b') => {
+            model.ui.black_boxes = !model.ui.black_boxes;
+            relist(model);
+        }
         Key::Char('f') => return demo::choose_fix(model),
         Key::Tab => turn(model, 1),
         Key::BackTab => turn(model, -1),

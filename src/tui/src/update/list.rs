@@ -4,23 +4,44 @@ use std::cmp::Ordering;
 
 use gpumem_probe::Reading;
 
-use crate::model::{Column, Model, Process, Sort};
+use crate::model::{BlocksUi, Column, Model, Process, Sort};
 
 /// Lists the processes anew: after a sample, and when sort or filter change. The selection sticks to the process;
 /// when nothing is selected yet, or the selected process is gone for good, the first row is.
 pub(super) fn refresh(model: &mut Model) {
-    let sort = model.ui.sort;
+    let (sort, all) = (model.ui.sort, model.ui.black_boxes);
     let needle = model.ui.filter.text.to_lowercase();
-    let processes = &model.world().processes;
-    let mut rows: Vec<usize> = (0..processes.len())
-        .filter(|&i| matches(&processes[i], &needle))
-        .collect();
+    let world = model.world();
+    let processes = &world.processes;
+    let listed = |p: &Process| (all || !world.past.contains(&p.id)) && matches(p, &needle);
+    let mut rows: Vec<usize> = (0..processes.len()).filter(|&i| listed(&processes[i])).collect();
     rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort));
     model.rows = rows;
+    follow_demo(model);
     if model.selected_process().is_none() {
         let first = model.listed().next().map(|p| p.id);
         model.ui.process = first;
     }
+}
+
+/// Selects the process of a demo that was just started, once it is there.
+fn follow_demo(model: &mut Model) {
+    let Some(pid) = model.demo.as_ref().and_then(|d| d.pid).filter(|_| model.ui.follow_demo) else {
+        return;
+    };
+    let Some(id) = model
+        .world()
+        .processes
+        .iter()
+        .find(|p| p.pid == pid && p.state.alive())
+        .map(|p| p.id)
+    else {
+        return;
+    };
+    model.ui.follow_demo = false;
+    model.ui.process = Some(id);
+    model.ui.device = Some(id.device);
+    model.ui.blocks = BlocksUi::default();
 }
 
 /// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.

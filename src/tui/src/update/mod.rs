@@ -14,8 +14,10 @@ mod row;
 #[cfg(test)]
 mod tests;
 
+use gpumem_channel::Life;
+
 use crate::event::{Effect, Ending, Event};
-use crate::model::{DeviceKey, Mark, Model, Nanos, SECOND, Severity, Toast};
+use crate::model::{ChannelKey, ChannelSample, DeviceKey, Inputs, Mark, Model, Nanos, SECOND, Severity, Toast};
 
 use join::Fresh;
 
@@ -45,6 +47,7 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::Channels(mut sample) => {
             let marks = std::mem::take(&mut sample.marks);
             let lost = std::mem::take(&mut sample.lost);
+            remember_living(&mut model.inputs, &sample);
             model.inputs.channels_at = Some(sample.at);
             model.inputs.channels = *sample;
             let effects = sampled(model, Fresh::Channels);
@@ -62,6 +65,15 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::End(Ending::Signal(signal)) => vec![Effect::Quit(128u8.saturating_add(signal))],
         Event::End(Ending::TerminalGone) => vec![Effect::Quit(TERMINAL_GONE)],
     }
+}
+
+/// Notes which channels are alive, and forgets those whose files are gone.
+fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
+    inputs
+        .seen_alive
+        .retain(|key| sample.channels.iter().any(|c| c.key == *key));
+    let living = sample.channels.iter().filter(|c| c.snapshot.life == Life::Alive);
+    inputs.seen_alive.extend(living.map(|c| c.key));
 }
 
 /// A sample came: derives everything from it once, and draws unless what is shown is frozen.
@@ -82,7 +94,7 @@ fn relist(model: &mut Model) {
 }
 
 /// Files new events with the devices they happened on.
-fn file_marks(model: &mut Model, marks: Vec<Mark>, lost: &[(crate::model::ChannelKey, u64)]) {
+fn file_marks(model: &mut Model, marks: Vec<Mark>, lost: &[(ChannelKey, u64)]) {
     for mark in marks {
         if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == mark.process.device) {
             device.history.mark(mark);

@@ -76,6 +76,18 @@ fn goes_on_step_by_step_and_takes_a_fix() {
 }
 
 #[test]
+fn its_process_is_selected_once_when_it_appears() {
+    let mut model = running();
+    let mut list = model.inputs.channels.channels.clone();
+    list.push(channel(77, &[&[(MIB, gpumem_channel::BlockState::Allocated)]]));
+    feed(&mut model, [channels(2 * SECOND, list.clone())]);
+    assert_eq!(model.selected_process().unwrap().pid, 77);
+    press(&mut model, &[Key::Char('1'), Key::Home]);
+    feed(&mut model, [channels(3 * SECOND, list)]);
+    assert_eq!(model.selected_process().unwrap().pid, 11, "the user's choice stands");
+}
+
+#[test]
 fn a_child_that_dies_early_has_failed() {
     let mut model = running();
     told(&mut model, step(1, &["release"]));

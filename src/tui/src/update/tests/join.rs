@@ -4,7 +4,7 @@ use gpumem_channel::{BlockState, DeviceKind as Published, Life};
 use gpumem_probe::{NvmlState, Reading};
 
 use super::sample::*;
-use crate::event::{Effect, Event};
+use crate::event::{Effect, Event, Key};
 use crate::model::*;
 
 use BlockState::{Allocated, Free};
@@ -117,7 +117,11 @@ fn a_black_box_counts_for_nothing_and_is_listed_last() {
     let dead = channel_on(5, &[&[(9 * GIB, Allocated)]], Published::Cuda, Life::Died);
     feed(
         &mut model,
-        [nvml(SECOND, GIB, &[(5, GIB)]), channels(SECOND, vec![dead])],
+        [
+            channels(SECOND, vec![channel(5, &[&[(9 * GIB, Allocated)]])]),
+            nvml(SECOND, GIB, &[(5, GIB)]),
+            channels(2 * SECOND, vec![dead]),
+        ],
     );
     assert_eq!(model.world().devices[0].memory.value().unwrap().allocated, 0);
     let states: Vec<_> = model.listed().map(|p| (p.pid, p.state.text())).collect();
@@ -126,6 +130,24 @@ fn a_black_box_counts_for_nothing_and_is_listed_last() {
         [(5, "not publishing"), (5, "died (black box)")],
         "NVML's pid 5 is a new process"
     );
+}
+
+#[test]
+fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
+    let mut model = busy();
+    let mut list = model.inputs.channels.channels.clone();
+    list.push(channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed));
+    feed(&mut model, [channels(2 * SECOND, list)]);
+    assert!(!pids(&model).contains(&5));
+    assert!(
+        model
+            .world()
+            .findings
+            .iter()
+            .any(|f| f.text.contains("1 program that ended"))
+    );
+    press(&mut model, &[Key::Char('b')]);
+    assert_eq!(pids(&model).last(), Some(&5));
 }
 
 #[test]
