@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{reason, source_words};
 use crate::model::{
-    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Partition, Problem, Process, ProcessState,
+    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, Problem, Process, ProcessState,
     Severity,
 };
 
@@ -147,7 +147,10 @@ struct JsonProblem<'a> {
 /// When it cannot be written as JSON, which would be a bug.
 pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
-    let (state, error, hint) = source_words(&world.nvml.state);
+    let (state, error, hint) = match model.setup.only {
+        Some(Only::Simulated) => ("not-asked", None, None),
+        _ => source_words(&world.nvml.state),
+    };
     let finding = |f: &'_ Finding| {
         f.process
             .and_then(|id| world.processes.iter().find(|p| p.id == id))
@@ -338,3 +341,7 @@ fn problem(problem: &Problem) -> JsonProblem<'_> {
         reason: &problem.text,
     }
 }
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+#![allow(clippy::unwrap_used)]
+
+use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::Event;
+use crate::update::update;
+
+fn report(sample: NvmlSample) -> Value {
+    let mut model = Model::default();
+    model.setup.no_demo = true;
+    update(
+        &mut model,
+        5_000_000,
+        Event::Nvml {
+            at: 5_000_000,
+            sample: Box::new(sample),
+        },
+    );
+    serde_json::from_str(&document(&model).unwrap()).unwrap()
+}
+
+fn card() -> Gpu {
+    Gpu {
+        uuid: Some([0xab; 16]),
+        name: "H100 \"quoted\" \u{fffd}".into(),
+        memory: Reading::Value(Memory {
+            total: 100,
+            used: 60,
+            reserved: 10,
+            free: 30,
+        }),
+        utilization: Reading::Value(37),
+        power: Reading::Value(71_500),
+        temperature: Reading::NotSupported,
+        processes: Reading::Value(vec![GpuProcess {
+            pid: 7,
+            kind: ProcessKind::Compute,
+            used: Reading::NoPermission,
+            mig: None,
+        }]),
+        ..Gpu::default()
+    }
+}
+
+#[test]
+fn a_card_is_reported_with_units_and_reasons() {
+    let sample = NvmlSample {
+        state: NvmlState::Ready,
+        gpus: vec![card()],
+        cuda: Some((13, 0)),
+        ..Default::default()
+    };
+    let document = report(sample);
+    assert_eq!(document["schema"], SCHEMA);
+    assert_eq!(document["time_unix_ms"], 5);
+    assert_eq!(
+        document["nvml"],
+        json!({"state": "ok", "error": null, "hint": null, "driver": null, "cuda": "13.0"})
+    );
+    let device = &document["devices"][0];
+    assert_eq!(device["uuid"], "GPU-abababab-abab-abab-abab-abababababab");
+    assert_eq!(device["name"], "H100 \"quoted\" \u{fffd}");
+    assert_eq!(device["utilization"], 0.37);
+    assert_eq!(device["power_watts"], 71.5);
+    let memory = &device["memory"];
+    assert_eq!(
+        (&memory["other"], &memory["driver_reserved"], &memory["free"]),
+        (&json!(60), &json!(10), &json!(30))
+    );
+    assert_eq!(device["temperature_celsius"], Value::Null);
+    assert_eq!(device["unavailable"]["temperature_celsius"], "not supported");
+    let process = &document["processes"][0];
+    assert_eq!(
+        (&process["nvml"], &process["unavailable"]["nvml"]),
+        (&Value::Null, &json!("no permission"))
+    );
+    assert_eq!(
+        (&process["allocator"], &process["unavailable"]["allocator"]),
+        (&Value::Null, &json!("not publishing"))
+    );
+}
+
+#[test]
+fn every_null_of_a_device_has_its_reason() {
+    let sample = NvmlSample {
+        state: NvmlState::Ready,
+        gpus: vec![Gpu {
+            state: GpuState::Lost("fell off the bus".into()),
+            ..Gpu::default()
+        }],
+        ..Default::default()
+    };
+    let document = report(sample);
+    let device = document["devices"][0].as_object().unwrap();
+    let identity = ["uuid", "pci"];
+    for (field, value) in device
+        .iter()
+        .filter(|(field, value)| value.is_null() && !identity.contains(&field.as_str()))
+    {
+        assert!(device["unavailable"][field].is_string(), "{field}: {value}");
+    }
+    assert_eq!(
+        (&device["state"], &device["unavailable"]["state"]),
+        (&json!("lost"), &json!("fell off the bus"))
+    );
+}
+
+#[test]
+fn a_failing_library_is_told_with_what_to_do() {
+    let state = NvmlState::Failed {
+        error: "version mismatch".into(),
+        hint: "reboot".into(),
+    };
+    let document = report(NvmlSample {
+        state,
+        ..Default::default()
+    });
+    assert_eq!(document["nvml"]["state"], "failing");
+    assert_eq!(
+        (&document["nvml"]["error"], &document["nvml"]["hint"]),
+        (&json!("version mismatch"), &json!("reboot"))
+    );
+    assert_eq!(document["findings"][0]["severity"], "error");
+}
+
+/// Every field that is written is documented, and by this name.
+#[test]
+fn the_documentation_names_every_field() {
+    let sample = NvmlSample {
+        state: NvmlState::Ready,
+        gpus: vec![card()],
+        ..Default::default()
+    };
+    let documentation = include_str!("../../JSON.md");
+    let mut todo = vec![report(sample)];
+    while let Some(value) = todo.pop() {
+        match value {
+            Value::Object(map) => {
+                for (field, value) in map {
+                    assert!(
+                        documentation.contains(&format!("`{field}`")),
+                        "{field} is not documented"
+                    );
+                    if field != "unavailable" {
+                        todo.push(value);
+                    }
+                }
+            }
+            Value::Array(list) => todo.extend(list),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The command line of the real program: refusals, exit codes, one-shot output. No GPU, no terminal.
+//!
+//! Each run gets an empty channel directory of its own and a file that is no NVML, so that the machine's own GPUs and
+//! programs do not matter.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+struct Place(PathBuf);
+
+impl Place {
+    /// A private directory in memory, as channels need one.
+    fn new(name: &str) -> Place {
+        let dir = PathBuf::from(format!("/dev/shm/gpumem-cli-test-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(&dir)
+            .unwrap();
+        Place(dir)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpumem-tui"));
+        command
+            .args(args)
+            .env("GPUMEM_DIR", &self.0)
+            .env("GPUMEM_NVML", self.0.join("no-such-library.so"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn bad_flags_are_refused_with_a_sentence() {
+    let place = Place::new("flags");
+    for (args, expected) in [
+        (&["--nonsense"][..], "--nonsense"),
+        (&["--interval", "1ms"], "50ms"),
+        (&["--interval", "soon"], "500ms"),
+        (&["--device", "cuda:0"], "an index such as 0"),
+        (&["--once", "--json"], "cannot be used with"),
+        (&["demo", "nope"], "no demo \"nope\""),
+        (&["demo", "nope", "--headless"], "no demo \"nope\""),
+        (&["demo", "train", "--json"], "--headless"),
+        (
+            &[
+                "demo",
+                "fragmentation",
+                "--headless",
+                "--device",
+                "sim",
+                "--budget",
+                "1",
+            ],
+            "udget",
+        ),
+    ] {
+        let output = place.run(args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
+    let place = Place::new("pipe");
+    let output = place.run(&[]);
+    assert_eq!(code(&output), 2);
+    assert!(output.stdout.is_empty(), "nothing was drawn into the pipe");
+    let complaint = text(&output.stderr);
+    assert!(
+        complaint.contains("--once") && complaint.contains("--json"),
+        "{complaint}"
+    );
+    assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
+    let output = place.run(&["demo", "train"]);
+    assert_eq!(code(&output), 2);
+    assert!(text(&output.stderr).contains("--headless"));
+}
+
+#[test]
+fn without_a_gpu_reports_fail_and_never_simulate() {
+    let place = Place::new("nogpu");
+    let output = place.run(&["--once"]);
+    assert_eq!(code(&output), 3);
+    assert!(output.stdout.is_empty());
+    assert!(text(&output.stderr).contains("doctor"), "{}", text(&output.stderr));
+    let output = place.run(&["--json"]);
+    assert_eq!(code(&output), 3);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "gpumem/1");
+    assert_eq!(document["nvml"]["state"], "missing");
+    assert_eq!(document["devices"], serde_json::json!([]));
+}
+
+#[test]
+fn a_simulated_report_is_labelled_and_adds_up() {
+    let place = Place::new("sim");
+    let output = place.run(&["--json", "--device", "sim"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["simulated"], true);
+    let device = &document["devices"][0];
+    assert_eq!(device["kind"], "simulated");
+    let memory = |field: &str| device["memory"][field].as_u64().unwrap();
+    assert!(memory("allocated") > 0);
+    assert_eq!(
+        memory("allocated") + memory("cached") + memory("not_published"),
+        memory("total")
+    );
+    let process = &document["processes"][0];
+    let figure = |field: &str| process["allocator"][field].as_u64().unwrap();
+    assert_eq!(figure("reserved"), figure("allocated") + figure("cached"));
+    assert!(
+        process["nvml"].is_null() && process["unavailable"]["nvml"].is_string(),
+        "null, with a reason"
+    );
+    let output = place.run(&["--once", "--device", "sim"]);
+    assert_eq!(code(&output), 0);
+    assert!(text(&output.stdout).contains("SIMULATED"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let place = Place::new("head");
+    let mut child = place
+        .command(&["--help"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut child = place
+        .command(&["demo"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), text(&output.stderr)), (0, String::new()));
+}
+
+#[test]
+fn the_demos_are_listed() {
+    let place = Place::new("list");
+    let output = place.run(&["demo"]);
+    assert_eq!(code(&output), 0);
+    for demo in gpumem_demo::list() {
+        assert!(text(&output.stdout).contains(demo.name), "{}", demo.name);
+    }
+}
+
+#[test]
+fn doctor_says_what_is_missing_and_what_to_do() {
+    let place = Place::new("doctor");
+    let output = place.run(&["doctor"]);
+    let said = text(&output.stdout);
+    assert!(said.contains("NVML") && said.contains("GPUMEM_NVML"), "{said}");
+    assert!(
+        said.contains(&place.0.display().to_string()),
+        "where channels are: {said}"
+    );
+    assert!([1, 3].contains(&code(&output)), "no NVML here: {said}");
+}
+
+#[test]
+fn help_documents_exit_codes_and_environment() {
+    let place = Place::new("help");
+    let said = text(&place.run(&["--help"]).stdout);
+    for word in [
+        "Exit codes",
+        "128 + n",
+        "NO_COLOR",
+        "COLORTERM",
+        "TERM",
+        "GPUMEM_DIR",
+        "GPUMEM_NVML",
+    ] {
+        assert!(said.contains(word), "{word}");
+    }
+    assert_eq!(code(&place.run(&["--version"])), 0);
+}
