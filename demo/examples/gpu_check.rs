@@ -59,6 +59,7 @@ type Check = fn(&Bench) -> Found;
 const CHECKS: &[(&str, Check)] = &[
     ("kernels write what the host computes", kernels_and_host_agree),
     ("the check finds one damaged word", damage_is_found),
+    ("a buffer of another device is refused", foreign_is_refused),
     ("plain segments: contents survive traffic", |b| {
         traffic(b, SegmentMode::Plain)
     }),
@@ -146,6 +147,19 @@ fn damage_is_found(bench: &Bench) -> Found {
         format!("another seed's pattern: {foreign:?}"),
     )?;
     Ok("bit 0 of word 777777".into())
+}
+
+fn foreign_is_refused(bench: &Bench) -> Found {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let elsewhere = Allocator::new(device::sim(device::SimConfig::default()), config)?;
+    let mut foreign = elsewhere.alloc::<u64>(1 << 20, Stream::DEFAULT)?;
+    match bench.kernels.fill(&mut foreign, 1 << 23, 1) {
+        Err(error) => Ok(error.to_string()),
+        Ok(()) => Err("a kernel was launched on a simulated address".into()),
+    }
 }
 
 /// Random allocations and frees; every block is filled when it is allocated and checked when it is freed.

@@ -209,25 +209,25 @@ fn request_again(
         }
         None => stage.lab.request(sizes.request)?,
     };
-    let (title, detail, oom, large) = match request {
-        Request::Served(block) if fix == Fix::Workspace => (
+    let (title, detail) = match (&request, fix) {
+        (Request::Failed(_), _) => ("it fails again", "The fix did not help."),
+        (_, Fix::Workspace) => (
             "it is in the workspace already",
-            "It needed no allocation at all.",
-            None,
-            Some(block),
+            "It needed no allocation at all. The workspace is filled with its own pattern again.",
         ),
-        Request::Served(block) => (
+        _ => (
             "it succeeds",
-            "The same request, with the same blocks alive.",
-            None,
-            Some(block),
+            "The same request, with the same blocks alive. The large block is filled with a pattern of its own.",
         ),
-        Request::Failed(oom) => ("it fails again", "The fix did not help.", Some(oom), None),
+    };
+    let (large, oom) = match request {
+        Request::Served(block) => (Some(block), None),
+        Request::Failed(oom) => (None, Some(oom)),
     };
     stage.done(Step {
         id: "request-again".into(),
         title: format!("Ask for {} again: {title}", format_bytes(sizes.request)),
-        detail: format!("{detail} The large block is filled with a pattern of its own."),
+        detail: detail.into(),
         oom,
         ..Step::default()
     })?;

@@ -90,8 +90,9 @@ impl Kernels {
     /// after the last whole word of 8 are left alone.
     ///
     /// # Errors
-    /// When the driver does not take the launch. A fault of the kernel shows at the next call that waits.
+    /// When the buffer is of another device, or the driver does not take the launch. A fault of the kernel shows at the next call that waits.
     pub fn fill<T: Element>(&self, buffer: &mut Buffer<T>, bytes: u64, seed: u64) -> Result<(), GpuError> {
+        self.own(buffer)?;
         let (mut words, mut count, mut seed) = (buffer.device_ptr(), bytes.min(buffer.bytes()) / 8, seed);
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed)];
         self.launch(self.fill, &mut args)
@@ -101,8 +102,9 @@ impl Kernels {
     /// Compares a buffer with the pattern of `seed`, and waits for the answer.
     ///
     /// # Errors
-    /// When the driver does not take the launch, or this or an earlier kernel faulted.
+    /// When the buffer is of another device, the driver does not take the launch, or this or an earlier kernel faulted.
     pub fn check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<Checked, GpuError> {
+        self.own(buffer)?;
         // SAFETY: `report` is two words of pinned memory of this object; no kernel that uses it is queued, since every
         // call waits for its own below.
         unsafe {
@@ -129,6 +131,8 @@ impl Kernels {
     /// # Errors
     /// As [`Kernels::fill`].
     pub fn work(&self, out: &Buffer<f32>, input: Option<&Buffer<f32>>, rounds: u32) -> Result<(), GpuError> {
+        self.own(out)?;
+        input.map_or(Ok(()), |input| self.own(input))?;
         let (mut out, mut out_count) = (out.device_ptr(), out.bytes() / 4);
         let (mut input, mut in_count) = input.map_or((0, 0), |input| (input.device_ptr(), input.bytes() / 4));
         let mut rounds = rounds;
@@ -141,6 +145,20 @@ impl Kernels {
         ];
         self.launch(self.work, &mut args)
             .map_err(while_doing("computing a layer"))
+    }
+
+    /// A buffer of another device, or of the simulated one, has an address that means nothing here.
+    fn own<T: Element>(&self, buffer: &Buffer<T>) -> Result<(), GpuError> {
+        let theirs = buffer
+            .allocator()
+            .device()
+            .cuda_context()
+            .map(|context| context.cu_ctx());
+        if theirs == Some(self.context.cu_ctx()) {
+            return Ok(());
+        }
+        let refused = DriverError(sys::CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        Err(while_doing("using a buffer of another device")(refused))
     }
 
     fn launch(&self, function: sys::CUfunction, args: &mut [*mut c_void]) -> Result<(), DriverError> {
