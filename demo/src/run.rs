@@ -12,6 +12,9 @@ use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
 use crate::{fragmentation, train};
 
+/// No clock reaches further than some centuries, and no pace needs more than this.
+pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
+
 /// Why a demo's body is left early. Everything it holds is freed on the way out.
 pub(crate) enum Stop {
     /// Told to end.
@@ -96,7 +99,7 @@ impl Stage<'_> {
 
     /// Does nothing for a while, listening.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<(), Stop> {
-        let deadline = Instant::now() + time;
+        let deadline = Instant::now() + time.min(LONGEST_REST);
         while let Some(heard) = self.control.wait_until(deadline) {
             self.answer(heard, "this runs by itself; say quit to end it")?;
         }

@@ -4,15 +4,13 @@
 //! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
 //! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
 
-use std::time::Duration;
-
 use crate::args::TRAIN_PACE;
 use crate::bytes::format_bytes;
 use crate::error::DemoError;
 use crate::lab::{Tensor, Want};
 use crate::model::{Model, objection};
 use crate::protocol::{Outcome, Phase, Step};
-use crate::run::{Stage, Stop};
+use crate::run::{LONGEST_REST, Stage, Stop};
 
 /// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
 const ROUNDS: u32 = 2048;
@@ -213,9 +211,7 @@ fn optimizer(
 
 /// Rests after one layer of a phase that takes `percent` of a step's time.
 fn pace(stage: &mut Stage<'_>, percent: u32, model: &Model) -> Result<(), Stop> {
-    let whole = stage.args.pace.unwrap_or(TRAIN_PACE);
+    let whole = stage.args.pace.unwrap_or(TRAIN_PACE).min(LONGEST_REST);
     let layers = u32::try_from(model.weights.len()).unwrap_or(u32::MAX).max(1);
-    stage.rest(Duration::from_nanos(
-        whole.as_nanos() as u64 / 100 * u64::from(percent) / u64::from(layers),
-    ))
+    stage.rest(whole * percent / 100 / layers)
 }
