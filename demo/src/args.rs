@@ -100,8 +100,9 @@ pub struct DemoArgs {
     pub seed: u64,
 }
 
-/// Time of one training step when no pace is given: its phases are then seen at a refresh of 1 s.
-pub const TRAIN_PACE: Duration = Duration::from_millis(1500);
+/// Time of one training step when no pace is given: at a refresh of 1 s a dashboard sees three moments of each, so that the
+/// sawtooth is not lost between samples.
+pub const TRAIN_PACE: Duration = Duration::from_secs(3);
 
 impl Default for DemoArgs {
     fn default() -> DemoArgs {

@@ -29,7 +29,7 @@ pub struct Kernels {
 
 /// A kernel call that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing} on the GPU failed: {source}")]
+#[error("{doing} failed: {source}")]
 pub struct GpuError {
     doing: &'static str,
     source: DriverError,
@@ -73,7 +73,7 @@ impl Kernels {
             // SAFETY: the module was loaded just now and lives until `drop`.
             unsafe { result::module::get_function(module, text(kernel.entry)?) }
         };
-        load().map_err(while_doing("loading a kernel"))
+        load().map_err(while_doing("loading a kernel (drivers from R525 on take it)"))
     }
 
     /// Waits for all work.
