@@ -8,7 +8,7 @@ use ratatui::style::Modifier;
 use super::Screen;
 use super::pen::{clip, split_bottom, split_right, split_top, width};
 use super::theme::Ink;
-use super::units::{plural, round_size};
+use super::units::{plural, program, round_size};
 use super::{bar, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
@@ -68,7 +68,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
     let title = process.map_or("Blocks".to_owned(), |p| {
-        format!("{} on {}: {}", p.pid, p.device_label, p.command)
+        format!("{} on {}: {}", p.pid, p.device_label, program(&p.command))
     });
     let simulated = process.is_some_and(|p| p.simulated);
     let room = area

@@ -89,3 +89,13 @@ pub(super) fn spark(pen: &mut Pen<'_>, area: Rect, ink: Ink, samples: &[Option<f
         pen.cell(area, (lead + i) as u16, 0, glyph, style);
     }
 }
+
+/// The smallest round figure that is not below `bytes`: 1, 1.5, 2, 3, 4, 6, 8, 12, ... of a unit.
+pub(super) fn ceiling(bytes: u64) -> u64 {
+    let power = bytes.max(1).checked_next_power_of_two().unwrap_or(u64::MAX);
+    if power >= 4 && power / 4 * 3 >= bytes {
+        power / 4 * 3
+    } else {
+        power
+    }
+}

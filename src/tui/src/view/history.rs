@@ -11,7 +11,7 @@ use crate::units;
 /// Columns of the axis.
 const AXIS: u16 = 7;
 
-/// Draws a second a step, with an axis up to the device's total.
+/// Draws a second a step, with an axis up to the device's total, or to a round figure when little is used.
 pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let dim = pen.theme.ink(Ink::Dim);
     let (axis, chart) = split_left(area, AXIS);
@@ -19,22 +19,28 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         return;
     }
     let (chart, foot) = split_bottom(chart, u16::from(chart.height >= 5));
-    if let Some(memory) = device.memory.value() {
-        pen.text_end(axis, AXIS - 1, 0, &units::bytes_short(memory.total), dim);
-        pen.text_end(axis, AXIS - 1, chart.height - 1, "0", dim);
-    }
+    let seconds = by_second(device);
+    let most = seconds.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
+    let total = seconds.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
+    // Little use of a large device would be a line on the floor.
+    let top = if most < total / 4 {
+        graph::ceiling(most.saturating_add(most / 4)).min(total)
+    } else {
+        total
+    };
+    pen.text_end(axis, AXIS - 1, 0, &units::bytes_short(top), dim);
+    pen.text_end(axis, AXIS - 1, chart.height - 1, "0", dim);
     for x in 0..chart.width {
         pen.cell(chart, x, 0, '┈', dim);
     }
     pen.text(foot, 0, 0, "60 s ago", dim);
     pen.text_end(foot, foot.width, 0, "now", dim);
-    let seconds = by_second(device);
     for x in 0..chart.width {
         let second = usize::from(x) * SECONDS / usize::from(chart.width);
-        let Some(memory) = seconds[second].filter(|m| m.total > 0) else {
+        let Some(memory) = seconds[second] else {
             continue;
         };
-        let share = |bytes: u64| bytes as f64 / memory.total as f64;
+        let share = |bytes: u64| bytes as f64 / top as f64;
         let tops = [share(memory.allocated), share(memory.reserved()), share(memory.used())];
         graph::stacked_column(pen, chart, x, &[Ink::Allocated, Ink::Cached, Ink::Other], &tops);
     }

@@ -30,6 +30,7 @@ const HELP: &[HelpLine] = &[
     ),
     Key("/", "filter processes by pid, user, command, job, device or state"),
     Key("s", "sort processes"),
+    Key("b", "list programs that ended before, too (their black boxes)"),
     Key("f", "choose a fix, when a demo offers some"),
     Key("Esc", "close, clear the filter, back to the Overview"),
     Key("?, F1", "this help"),
@@ -68,6 +69,9 @@ const HELP: &[HelpLine] = &[
     Text("other: used by programs that do not publish and by CUDA itself. driver: kept by driver and firmware."),
     Text(
         "FRAG: 1 - largest free block / all free memory of the process. A request larger than LARGEST FREE takes new memory from the driver, or fails.",
+    ),
+    Text(
+        "- : not told by the program or the driver. n/s: the driver does not offer this figure. > before a figure: at least.",
     ),
     Text("died, exited (black box): the program is gone; what it published last is still here, its memory is not."),
 ];

@@ -52,28 +52,23 @@ impl Layout {
     /// The finest layout that shows all segments in so many lines, then zoomed in by halving the cell.
     pub(super) fn fit(map: &BlockMap, columns: u16, lines: u16, zoom: u8) -> Layout {
         let folded = map.segments.len() > usize::from(lines);
-        let mut layout = Layout {
-            bytes_per_cell: LEAST_CELL,
+        let layout = |bytes_per_cell| Layout {
+            bytes_per_cell,
             columns: columns.max(1),
             folded,
         };
+        let fits = |bytes_per_cell| layout(bytes_per_cell).lines(map) <= u64::from(lines.max(1));
         let largest = map.largest_segment();
-        // 512, 768, 1024, 1536, ...: at most a third of the room is lost to rounding.
-        let mut power = LEAST_CELL;
-        while layout.lines(map) > u64::from(lines.max(1)) && layout.bytes_per_cell < largest {
-            if layout.bytes_per_cell == power {
-                layout.bytes_per_cell = power.saturating_add(power / 2);
-            } else {
-                power = power.saturating_mul(2);
-                layout.bytes_per_cell = power;
-            }
+        let mut cell = LEAST_CELL;
+        while !fits(cell) && cell < largest {
+            cell = cell.saturating_mul(2);
         }
-        layout.bytes_per_cell = layout
-            .bytes_per_cell
-            .checked_shr(u32::from(zoom))
-            .unwrap_or(0)
-            .max(LEAST_CELL);
-        layout
+        if cell > LEAST_CELL {
+            // Quarter steps between the powers of two: at most a fifth of the room is lost to rounding.
+            let finer = (1..4).map(|quarter| cell / 2 + cell / 8 * quarter);
+            cell = finer.into_iter().find(|&c| fits(c)).unwrap_or(cell);
+        }
+        layout((cell >> zoom.min(63)).max(LEAST_CELL))
     }
 
     /// Visits every segment with its first line and column and its number of cells; returns the number of lines.

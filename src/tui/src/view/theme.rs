@@ -101,7 +101,7 @@ impl Theme {
         } = swatch(ink)?;
         match self.depth {
             Depth::True => Some(rgb(base)),
-            Depth::Ansi256 => Some(Color::Indexed(indexed)),
+            Depth::Ansi256 => Some(Color::Indexed(indexed.0)),
             Depth::Ansi16 => basic,
             Depth::Mono => None,
         }
@@ -111,9 +111,9 @@ impl Theme {
     pub(super) fn tile(&self, ink: Ink) -> Tile {
         let glyph = self.glyph(ink);
         let style = self.ink(ink).remove_modifier(Modifier::BOLD);
-        let style = match (self.depth, swatch(ink).and_then(|s| s.texture)) {
-            (Depth::True, Some(texture)) => style.fg(rgb(texture.0)).bg(rgb(texture.1)),
-            _ => style,
+        let style = match self.texture(ink) {
+            Some((texture, ground)) => style.fg(texture).bg(ground),
+            None => style,
         };
         Tile { glyph, style }
     }
@@ -131,9 +131,23 @@ impl Theme {
             Ink::Other => 0.25,
             _ => 0.15,
         };
-        match (self.depth, swatch(ink).and_then(|s| s.texture)) {
-            (Depth::True, Some((texture, ground))) => Some(rgb(mix(ground, texture, cover))),
+        match (self.depth, swatch(ink).and_then(|s| s.texture), self.texture(ink)) {
+            (Depth::True, Some((texture, ground)), _) => Some(rgb(mix(ground, texture, cover))),
+            (_, _, Some((texture, ground))) => Some(if cover >= 0.5 { texture } else { ground }),
             _ => self.color(ink),
+        }
+    }
+
+    /// Texture and ground of a filled cell.
+    fn texture(&self, ink: Ink) -> Option<(Color, Color)> {
+        let swatch = swatch(ink)?;
+        match self.depth {
+            Depth::True => swatch.texture.map(|(texture, ground)| (rgb(texture), rgb(ground))),
+            Depth::Ansi256 => swatch
+                .indexed
+                .1
+                .map(|(texture, ground)| (Color::Indexed(texture), Color::Indexed(ground))),
+            Depth::Ansi16 | Depth::Mono => None,
         }
     }
 
@@ -168,7 +182,10 @@ impl Theme {
         };
         match self.depth {
             Depth::True => Style::new().fg(rgb(mix(deep, bright, height))),
-            _ => self.ink(ink).remove_modifier(Modifier::BOLD),
+            _ => match self.ground(ink) {
+                Some(color) => Style::new().fg(color),
+                None => self.ink(ink).remove_modifier(Modifier::BOLD),
+            },
         }
     }
 

@@ -11,9 +11,8 @@ use ratatui::style::{Modifier, Style};
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::units::gib;
 use super::{bar, graph};
-use crate::model::{Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
+use crate::model::{Basis, Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
 use crate::units;
 
 /// Columns of the axis: `79.6G` and a tick.
@@ -101,7 +100,9 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         rest = below;
     }
     legend(screen, rest, device);
-    events::legend(screen, split_top(rest, 1).1, device, window);
+    let (_, rest) = split_top(rest, 1);
+    let (x, end) = events::legend(screen, rest, device, window);
+    phases::legend(screen, split_left(rest, end).0, x, device);
     events::list(screen, list, device, window);
 }
 
@@ -177,22 +178,12 @@ fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Part
     columns
 }
 
-/// The smallest round figure that is not below `bytes`: 1, 1.5, 2, 3, 4, 6, 8, 12, ... of a unit.
-fn ceiling(bytes: u64) -> u64 {
-    let power = bytes.max(1).checked_next_power_of_two().unwrap_or(u64::MAX);
-    if power >= 4 && power / 4 * 3 >= bytes {
-        power / 4 * 3
-    } else {
-        power
-    }
-}
-
 fn stack(screen: &mut Screen<'_>, axis: Rect, plot: Rect, device: &Device, window: Window) {
     let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
     let columns = columns(device, window, patience);
     let total = device.memory.value().map_or(0, |m| m.total);
     let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
-    let top = ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1);
+    let top = graph::ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1);
     grid(screen, axis, plot, top);
     for (x, memory) in columns.into_iter().enumerate() {
         let Some(memory) = memory else { continue };
@@ -251,26 +242,23 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
     };
-    let total = units::bytes(memory.total);
-    let unit = |bytes| {
-        if total.ends_with("GiB") && memory.total >= 16 << 30 {
-            gib(bytes)
-        } else {
-            units::bytes_short(bytes)
-        }
-    };
     let mut x = 0;
-    let parts = [
+    let mut parts = vec![
         (Ink::Allocated, "allocated", memory.allocated),
         (Ink::Cached, "cached", memory.cached),
-        (Ink::Other, "other", memory.other),
     ];
+    if memory.basis == Basis::Driver {
+        parts.push((Ink::Other, "other", memory.other));
+    }
     for (ink, label, bytes) in parts {
         bar::swatch(&mut screen.pen, area, x, 0, ink);
         x = screen.pen.text(area, x + 2, 0, label, theme.ink(Ink::Dim));
-        x = screen.pen.text(area, x + 1, 0, &unit(bytes), Style::new()) + 3;
+        x = screen
+            .pen
+            .text(area, x + 1, 0, &units::bytes_short(bytes), Style::new())
+            + 3;
     }
-    let used = format!("{} of {total} now", unit(memory.used()));
+    let used = format!("{} of {} now", units::bytes(memory.used()), units::bytes(memory.total));
     if x + width(&used) <= area.width {
         screen.pen.text_end(area, area.width, 0, &used, theme.ink(Ink::Dim));
     }

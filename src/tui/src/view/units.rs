@@ -13,11 +13,14 @@ pub(super) fn gib(bytes: u64) -> String {
     }
 }
 
-/// A size that is a round number of units, without decimals: `256 KiB`, `2 MiB`; else with one.
+/// A size that is a round number of units without needless decimals: `256 KiB`, `1.25 MiB`; else with one.
 pub(super) fn round_size(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|&(_, shift)| bytes >> shift > 0) {
-        Some((unit, shift)) if bytes & ((1 << shift) - 1) == 0 => format!("{} {unit}", bytes >> shift),
+        // Quarters of a unit are exact in two decimals.
+        Some((unit, shift)) if bytes & ((1 << (shift - 2)) - 1) == 0 => {
+            format!("{} {unit}", bytes as f64 / (1u64 << shift) as f64)
+        }
         _ => crate::units::bytes(bytes),
     }
 }
@@ -43,6 +46,13 @@ pub(super) fn count(n: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A command line without the folder of its program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
+pub(super) fn program(command: &str) -> &str {
+    let first = command.split(' ').next().unwrap_or("");
+    let name = first.rfind('/').map_or(0, |slash| slash + 1);
+    if name < first.len() { &command[name..] } else { command }
 }
 
 /// `1 block`, `2 blocks`.

@@ -59,7 +59,8 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
         }
         let state = index(block.state);
         let (head, tail) = ((from / bytes_per_cell) as usize, ((to - 1) / bytes_per_cell) as usize);
-        let long = block.size >= 2 * bytes_per_cell && block.addr >= begin;
+        // The first block of a line needs no seam.
+        let long = block.size / 2 >= bytes_per_cell && block.addr > begin;
         for n in head..=tail.min(cells.len() - 1) {
             let start = n as u64 * bytes_per_cell;
             let cell = &mut cells[n];

@@ -86,9 +86,9 @@ fn a_cell_shows_the_state_of_its_bytes_at_every_width() {
         (0, ""),
         (1, "*"),
         (2, "#*"),
-        (4, "[#=#"),
-        (8, "[###==[#"),
-        (12, "[####*==[##"),
+        (4, "##=#"),
+        (8, "####==[#"),
+        (12, "#####*==[##"),
     ] {
         let area = Rect::new(0, 0, w, 1);
         let mut buffer = Buffer::empty(area);
@@ -164,7 +164,7 @@ fn short_segments_share_a_line_only_when_lines_are_few() {
     assert!(!Layout::fit(&map, 20, 3, 0).folded);
     let layout = Layout::fit(&map, 20, 2, 0);
     assert!(layout.folded);
-    assert_eq!(lines(&map, 20, 1, 0, Some(0x30_0000), ASCII), ["[### ==== @###      "]);
+    assert_eq!(lines(&map, 20, 1, 0, Some(0x30_0000), ASCII), ["#### ==== @###      "]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub(super) struct Swatch {
     pub(super) bright: Rgb,
     /// Texture and ground of a filled cell; `None` draws the glyph in `base` on the terminal's own background.
     pub(super) texture: Option<(Rgb, Rgb)>,
-    /// The nearest of xterm's 256.
-    pub(super) indexed: u8,
+    /// The nearest of xterm's 256: text and flat areas, and texture and ground of a filled cell.
+    pub(super) indexed: (u8, Option<(u8, u8)>),
     /// One of the 16; `None` where the terminal's own foreground, dimmed, serves better.
     pub(super) basic: Option<Color>,
 }
@@ -48,7 +48,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (36, 78, 138),
             (128, 190, 250),
             Some(((70, 132, 208), (70, 132, 208))),
-            75,
+            (75, Some((68, 68))),
             Some(Color::LightBlue),
         ),
         Ink::Cached => swatch(
@@ -56,7 +56,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (128, 88, 24),
             (244, 197, 104),
             Some(((212, 158, 66), (178, 128, 46))),
-            179,
+            (179, Some((179, 136))),
             Some(Color::Yellow),
         ),
         Ink::Pending => swatch(
@@ -64,7 +64,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (110, 62, 112),
             (226, 164, 226),
             Some(((206, 140, 206), (150, 90, 152))),
-            176,
+            (176, Some((176, 96))),
             Some(Color::Magenta),
         ),
         Ink::Other => swatch(
@@ -72,7 +72,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (70, 80, 98),
             (170, 182, 202),
             Some(((140, 152, 172), (88, 99, 119))),
-            103,
+            (103, Some((103, 60))),
             None,
         ),
         Ink::Driver => swatch(
@@ -80,16 +80,16 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (60, 64, 72),
             (140, 146, 158),
             Some(((104, 110, 122), (58, 62, 71))),
-            241,
+            (243, Some((245, 238))),
             None,
         ),
-        Ink::Free | Ink::Unmapped => swatch((104, 112, 126), (70, 76, 88), (140, 148, 162), None, 242, None),
+        Ink::Free | Ink::Unmapped => swatch((104, 112, 126), (70, 76, 88), (140, 148, 162), None, (242, None), None),
         Ink::Warning => swatch(
             (228, 108, 60),
             (140, 60, 30),
             (255, 150, 100),
             None,
-            209,
+            (209, None),
             Some(Color::LightRed),
         ),
         Ink::Good => swatch(
@@ -97,7 +97,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (30, 100, 92),
             (110, 208, 192),
             None,
-            73,
+            (73, None),
             Some(Color::Green),
         ),
         Ink::Accent => swatch(
@@ -105,10 +105,10 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             (24, 96, 112),
             (120, 214, 232),
             None,
-            80,
+            (80, None),
             Some(Color::Cyan),
         ),
-        Ink::Dim => swatch((124, 132, 146), (70, 76, 88), (160, 168, 182), None, 245, None),
+        Ink::Dim => swatch((124, 132, 146), (70, 76, 88), (160, 168, 182), None, (245, None), None),
         Ink::Strong | Ink::Plain => None,
     }
 }

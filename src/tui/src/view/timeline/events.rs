@@ -51,8 +51,8 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Dev
     }
 }
 
-/// The kinds that are in the window, with their glyphs.
-pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+/// The kinds that are in the window, with their glyphs; returns the columns that are left.
+pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) -> (u16, u16) {
     let mut kinds: Vec<MarkKind> = vec![];
     for (_, mark) in shown(device, window) {
         if !kinds.contains(&mark.kind) {
@@ -74,9 +74,11 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, windo
     if device.history.marks_lost > 0 {
         let text = format!("{} events lost", device.history.marks_lost);
         if x + width(&text) <= area.width {
-            screen.pen.text_end(area, area.width, 0, &text, dim);
+            let left = screen.pen.text_end(area, area.width, 0, &text, dim);
+            return (x, left.saturating_sub(2));
         }
     }
+    (x, area.width)
 }
 
 /// The newest events in words, the newest first.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 
 use super::super::Screen;
+use super::super::pen::width;
 use super::super::theme::Ink;
 use super::Window;
 use crate::model::{Device, MarkKind};
@@ -40,10 +41,23 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
                 .cell(area, x, 0, if x == band.from { '╾' } else { '─' }, style);
         }
         let room = band.to - band.from;
-        if room >= 3 {
-            let name: String = band.name.chars().take(usize::from(room - 2)).collect();
+        if room >= 2 {
+            let name: String = band.name.chars().take(usize::from(room - 1)).collect();
             screen.pen.text(area, band.from + 1, 0, &name, style);
         }
+    }
+}
+
+/// The names of the phases in their colours, for bands too short to hold them.
+pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, mut x: u16, device: &Device) {
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    for (i, name) in names(device).iter().enumerate().take(INKS.len()) {
+        if x + 2 + width(name) > area.width {
+            return;
+        }
+        let style = screen.pen.theme.ink(INKS[i]);
+        screen.pen.cell(area, x, 0, '━', style);
+        x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
     }
 }
 

@@ -93,21 +93,3 @@ fn windows_of_any_shape_are_sound() {
         assert!((0..columns.min(300)).all(|c| window.start(c) >= window.first));
     }
 }
-
-#[test]
-fn the_top_of_the_scale_is_round_and_not_below_the_figure() {
-    for (bytes, top) in [
-        (0, 1),
-        (1, 1),
-        (3, 3),
-        (5, 6),
-        (7, 8),
-        (9, 12),
-        (13, 16),
-        (48 << 30, 48 << 30),
-        (49 << 30, 64 << 30),
-    ] {
-        assert_eq!(ceiling(bytes), top);
-    }
-    assert!(ceiling(u64::MAX) >= u64::MAX / 4 * 3);
-}

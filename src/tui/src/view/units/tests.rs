@@ -16,10 +16,23 @@ fn round_sizes_have_no_decimals() {
         (256 << 10, "256 KiB"),
         (2 * M, "2 MiB"),
         (3 * M / 2, "1.5 MiB"),
+        (5 * M / 4, "1.25 MiB"),
         (512, "512 B"),
         (M + 1, "1.0 MiB"),
     ] {
         assert_eq!(round_size(bytes), text);
+    }
+}
+
+#[test]
+fn a_command_loses_the_folder_of_its_program_and_nothing_else() {
+    for (command, shown) in [
+        ("/usr/bin/python3 /data/train.py", "python3 /data/train.py"),
+        ("python train.py", "python train.py"),
+        ("/bin/", "/bin/"),
+        ("", ""),
+    ] {
+        assert_eq!(program(command), shown);
     }
 }
 

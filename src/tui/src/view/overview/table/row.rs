@@ -3,6 +3,7 @@
 use gpumem_probe::Reading;
 
 use super::super::super::theme::Ink;
+use super::super::super::units::program;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState};
 use crate::units;
@@ -23,11 +24,13 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
         Shown::Device => (process.device_label.clone(), Ink::Dim),
         Shown::Of(Column::User) => (process.user.clone(), Ink::Dim),
-        Shown::Of(Column::Command) => (process.command.clone(), Ink::Plain),
+        Shown::Of(Column::Command) => (program(&process.command).to_owned(), Ink::Plain),
         Shown::Job => match process.rank {
             Some(rank) => (format!("{}:{rank}", process.job), Ink::Dim),
             None => (process.job.clone(), Ink::Dim),
         },
+        // No driver counts what is simulated.
+        Shown::Of(Column::Nvml) if process.simulated => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
         Shown::Of(Column::Managed) => reading(&process.managed),
         Shown::Of(Column::Reserved) => bytes(|f| f.reserved),
