@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::fork::Process;
 use crate::heap::{Grant, Heap, JoinReport};
+use crate::lease::Lease;
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
@@ -21,11 +22,12 @@ use crate::tag::{self, Scope};
 ///
 /// Every method may be called from any thread. See the [crate docs](crate) for what they cost.
 #[derive(Clone, Debug)]
-pub struct Allocator(Arc<Shared>);
+pub struct Allocator(pub(crate) Arc<Shared>);
 
+/// What clones and buffers share.
 #[derive(Debug)]
-struct Shared {
-    device: Device,
+pub(crate) struct Shared {
+    pub(crate) device: Device,
     process: Process,
     /// `None` only in a forked child that drops the last clone: see [`Drop`].
     heap: Option<Mutex<Heap>>,
@@ -56,14 +58,16 @@ impl Allocator {
 
     /// A buffer of `len` elements for use on a stream. Its contents are whatever the memory held before.
     ///
-    /// A buffer of 0 bytes takes no memory, has address 0 and never fails.
+    /// A buffer of 0 bytes takes no memory and has address 0.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
+        let mut heap = self.heap()?;
         if bytes == 0 {
-            return Ok(Buffer::empty(self.clone(), len, stream));
+            return Ok(Buffer::new(Lease::take(&self.0, &mut heap, None), 0, 0, len, stream));
         }
-        let grant = self.heap()?.allocate(bytes, stream, tag::current())?;
-        Ok(Buffer::new(self.clone(), grant, len, stream))
+        let Grant { block, addr, size } = heap.allocate(bytes, stream, tag::current())?;
+        let lease = Lease::take(&self.0, &mut heap, Some(block));
+        Ok(Buffer::new(lease, addr, size, len, stream))
     }
 
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
@@ -174,21 +178,18 @@ impl Allocator {
         heap.outlet().path().map(PathBuf::from).map_err(|why| why.to_string())
     }
 
-    pub(crate) fn free_buffer(&self, block: u32) {
-        if let Ok(mut heap) = self.heap() {
-            heap.free(block);
-        }
-    }
-
-    pub(crate) fn record_use(&self, block: u32, stream: Stream) -> Result<(), Error> {
-        self.heap()?.record_use(block, stream)
-    }
-
-    /// The heap, unless this is a forked child: there its lock may be held for ever by a thread that does not exist.
     #[inline]
     fn heap(&self) -> Result<MutexGuard<'_, Heap>, Error> {
-        match &self.0.heap {
-            Some(heap) if self.0.process.is_current() => Ok(heap.lock().unwrap_or_else(PoisonError::into_inner)),
+        self.0.heap()
+    }
+}
+
+impl Shared {
+    /// The heap, unless this is a forked child: there its lock may be held for ever by a thread that does not exist.
+    #[inline]
+    pub(crate) fn heap(&self) -> Result<MutexGuard<'_, Heap>, Error> {
+        match &self.heap {
+            Some(heap) if self.process.is_current() => Ok(heap.lock().unwrap_or_else(PoisonError::into_inner)),
             _ => Err(Error::Forked),
         }
     }
@@ -201,13 +202,4 @@ impl Drop for Shared {
             std::mem::forget(self.heap.take());
         }
     }
-}
-
-/// What a buffer needs to know of its block.
-impl Grant {
-    pub(crate) const NONE: Grant = Grant {
-        block: u32::MAX,
-        addr: 0,
-        size: 0,
-    };
 }

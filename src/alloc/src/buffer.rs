@@ -6,7 +6,7 @@ use cudarc::driver::{DeviceRepr, LaunchArgs, PushKernelArg};
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::Grant;
+use crate::lease::Lease;
 use crate::stream::Stream;
 
 /// A type whose values can be copied between host and device byte by byte.
@@ -46,32 +46,24 @@ fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
 pub struct Buffer<T: Element> {
     /// The pointer as kernels take it; kernel arguments point here.
     addr: u64,
-    /// Slot of the block; meaningless when the buffer is empty.
-    block: u32,
     size: u64,
     len: usize,
     stream: Stream,
-    allocator: Allocator,
+    lease: Lease,
     elements: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
     #[inline]
-    pub(crate) fn new(allocator: Allocator, grant: Grant, len: usize, stream: Stream) -> Buffer<T> {
-        let Grant { block, addr, size } = grant;
+    pub(crate) fn new(lease: Lease, addr: u64, size: u64, len: usize, stream: Stream) -> Buffer<T> {
         Buffer {
             addr,
-            block,
             size,
             len,
             stream,
-            allocator,
+            lease,
             elements: PhantomData,
         }
-    }
-
-    pub(crate) fn empty(allocator: Allocator, len: usize, stream: Stream) -> Buffer<T> {
-        Buffer::new(allocator, Grant::NONE, len, stream)
     }
 
     /// Number of elements.
@@ -105,16 +97,16 @@ impl<T: Element> Buffer<T> {
     }
 
     /// The allocator it came from.
-    pub fn allocator(&self) -> &Allocator {
-        &self.allocator
+    pub fn allocator(&self) -> Allocator {
+        self.lease.allocator()
     }
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
-        if self.size == 0 {
-            return Ok(());
+        match self.lease.block() {
+            Some(block) => self.lease.heap()?.record_use(block, stream.into()),
+            None => Ok(()),
         }
-        self.allocator.record_use(self.block, stream.into())
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.
@@ -124,8 +116,8 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .allocator
-            .device()
+            .lease
+            .device
             .driver
             .write(self.addr, bytes_of(values), self.stream)?)
     }
@@ -137,8 +129,8 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .allocator
-            .device()
+            .lease
+            .device
             .driver
             .read(self.addr, bytes_of_mut(values), self.stream)?)
     }
@@ -149,8 +141,8 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .allocator
-            .device()
+            .lease
+            .device
             .driver
             .fill(self.addr, word, self.bytes() / 4, self.stream)?)
     }
@@ -160,15 +152,6 @@ impl<T: Element> Buffer<T> {
             return Err(Error::LengthMismatch { host, buffer: self.len });
         }
         Ok(())
-    }
-}
-
-impl<T: Element> Drop for Buffer<T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.size > 0 {
-            self.allocator.free_buffer(self.block);
-        }
     }
 }
 

@@ -66,6 +66,7 @@ mod error;
 mod fork;
 mod free;
 mod heap;
+mod lease;
 mod publish;
 mod report;
 mod size;
