@@ -22,6 +22,7 @@
 
 mod device;
 mod memory;
+mod settings;
 mod state;
 mod stream;
 

@@ -1,47 +1,16 @@
 //! The devices, their memory, and who uses what. One lock around everything: this is for tests.
 
+mod queues;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::result;
+use crate::settings::Settings;
 
 /// Pages of device memory.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 const FIRST_ADDR: u64 = 0x7f00_0000_0000;
-
-/// What the environment says.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) total: u64,
-    pub(crate) used: u64,
-    pub(crate) devices: i32,
-    pub(crate) init: i32,
-    pub(crate) vmm: bool,
-    event_queries: u64,
-    fail: Option<(String, u64)>,
-}
-
-impl Settings {
-    fn read() -> Settings {
-        let number = |name: &str, default: u64| {
-            let value = std::env::var(name).ok();
-            value.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
-        };
-        let fail = std::env::var("FAKE_CUDA_FAIL").ok();
-        Settings {
-            total: number("FAKE_CUDA_TOTAL", 8 << 30),
-            used: number("FAKE_CUDA_USED", 0),
-            devices: number("FAKE_CUDA_DEVICES", 1) as i32,
-            init: number("FAKE_CUDA_INIT", 0) as i32,
-            vmm: number("FAKE_CUDA_VMM", 1) != 0,
-            event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
-            fail: fail.and_then(|text| {
-                let (call, count) = text.split_once(':')?;
-                Some((call.to_owned(), count.parse().ok()?))
-            }),
-        }
-    }
-}
 
 #[derive(Debug)]
 struct Physical {
@@ -331,64 +300,5 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    // Streams and events
-
-    pub(crate) fn new_stream(&mut self) -> u64 {
-        let id = self.id();
-        self.streams.insert(id, ());
-        id
-    }
-
-    /// The default streams (0, 1, 2) are always there.
-    pub(crate) fn stream(&self, stream: u64) -> Result<(), i32> {
-        if stream <= 2 || self.streams.contains_key(&stream) {
-            Ok(())
-        } else {
-            Err(result::INVALID_HANDLE)
-        }
-    }
-
-    pub(crate) fn drop_stream(&mut self, stream: u64) -> Result<(), i32> {
-        self.streams.remove(&stream).ok_or(result::INVALID_HANDLE)
-    }
-
-    pub(crate) fn new_event(&mut self) -> u64 {
-        let id = self.id();
-        self.events.insert(id, 0);
-        id
-    }
-
-    pub(crate) fn record(&mut self, event: u64) -> Result<(), i32> {
-        let queries = self.settings.event_queries;
-        self.events
-            .get_mut(&event)
-            .map(|left| *left = queries)
-            .ok_or(result::INVALID_HANDLE)
-    }
-
-    pub(crate) fn query(&mut self, event: u64) -> Result<(), i32> {
-        let left = self.events.get_mut(&event).ok_or(result::INVALID_HANDLE)?;
-        if *left == 0 {
-            return Ok(());
-        }
-        *left -= 1;
-        Err(result::NOT_READY)
-    }
-
-    pub(crate) fn wait(&mut self, event: u64) -> Result<(), i32> {
-        self.events
-            .get_mut(&event)
-            .map(|left| *left = 0)
-            .ok_or(result::INVALID_HANDLE)
-    }
-
-    pub(crate) fn drop_event(&mut self, event: u64) -> Result<(), i32> {
-        self.events.remove(&event).map(|_| ()).ok_or(result::INVALID_HANDLE)
-    }
-
-    pub(crate) fn finish_all(&mut self) {
-        self.events.values_mut().for_each(|left| *left = 0);
     }
 }

@@ -1,26 +1,14 @@
 //! Memory from the driver.
 
-use std::collections::BTreeMap;
+use gpumem_channel::{BlockState, EventKind, StringId};
 
-use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
-
+use super::Heap;
 use super::allocate::Request;
 use super::block::{Block, NIL};
+use super::place::{Place, empty};
 use super::segment::{Chunk, Segment};
-use super::{Heap, narrate};
 use crate::error::DeviceError;
 use crate::size::Class;
-
-/// Where a virtual segment gets new memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) segment: u32,
-    pub(super) addr: u64,
-    /// Bytes that are missing there for the request, together with free neighbours.
-    pub(super) missing: u64,
-    /// Bytes of address space there.
-    pub(super) room: u64,
-}
 
 impl Heap {
     /// Takes memory so that the request fits on its stream. `false`: the budget or the device does not allow it.
@@ -82,7 +70,11 @@ impl Heap {
     fn grow_chunked(&mut self, request: &Request, want: u64) -> Result<bool, DeviceError> {
         let place = match self.best_place(request) {
             Some(place) => place,
-            None => self.reserve(request)?,
+            None => match self.reserve(request) {
+                Ok(place) => place,
+                Err(error) if error.is_out_of_memory() => return Ok(false),
+                Err(error) => return Err(error),
+            },
         };
         let want = want.max(place.missing).min(place.room.max(place.missing));
         let mut outcome = Ok(false);
@@ -104,78 +96,6 @@ impl Heap {
         }
         self.drop_if_empty(place.segment);
         outcome
-    }
-
-    /// The place on the request's stream that needs the least new memory: the end of a virtual segment or a hole in it,
-    /// with the free blocks beside it.
-    fn best_place(&self, request: &Request) -> Option<Place> {
-        let size = request.size;
-        let mut best: Option<Place> = None;
-        let mut offer = |place: Place| {
-            if best.is_none_or(|b| (place.missing, place.addr) < (b.missing, b.addr)) {
-                best = Some(place);
-            }
-        };
-        for (slot, segment) in self.segments.iter() {
-            if segment.kind != SegmentKind::Virtual || segment.stream != request.stream {
-                continue;
-            }
-            let room = segment.reservation - segment.size;
-            let missing = size.saturating_sub(self.free_bytes_of(segment.last, request.stream));
-            if missing > 0 && missing <= room && !segment.is_stale(segment.end(), room) {
-                offer(Place {
-                    segment: slot,
-                    addr: segment.end(),
-                    missing,
-                    room,
-                });
-            }
-            for (addr, hole) in &segment.holes {
-                let block = &self.blocks[*hole];
-                let left = self.free_bytes_of(block.prev, request.stream);
-                let right = self.free_bytes_of(block.next, request.stream);
-                if left < size && left + block.size + right >= size && !segment.is_stale(*addr, block.size) {
-                    offer(Place {
-                        segment: slot,
-                        addr: *addr,
-                        missing: (size - left).min(block.size),
-                        room: block.size,
-                    });
-                }
-            }
-        }
-        best
-    }
-
-    /// Bytes of a block if it is free on a stream.
-    pub(super) fn free_bytes_of(&self, b: u32, stream: u16) -> u64 {
-        if b == NIL || self.blocks[b].state != BlockState::Free || self.blocks[b].stream != stream {
-            return 0;
-        }
-        self.blocks[b].size
-    }
-
-    /// Reserves address space for a new virtual segment: twice the device, so that holes rarely run out of room.
-    pub(super) fn reserve(&mut self, request: &Request) -> Result<Place, DeviceError> {
-        let unit = self.sizes.granularity;
-        let bytes = self
-            .driver
-            .info()
-            .total
-            .saturating_mul(2)
-            .max(request.size * 2)
-            .next_multiple_of(unit);
-        let addr = self.driver.reserve(bytes)?;
-        let segment = self.segments.insert(Segment {
-            kind: SegmentKind::Virtual,
-            ..empty(request, addr, bytes)
-        });
-        Ok(Place {
-            segment,
-            addr,
-            missing: request.size,
-            room: bytes,
-        })
     }
 
     /// Maps new chunks at an address. All or nothing.
@@ -293,26 +213,6 @@ impl Heap {
             self.show(last);
         }
         b
-    }
-}
-
-/// A plain segment without blocks.
-fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
-    Segment {
-        addr,
-        size: 0,
-        reservation,
-        mapped: 0,
-        class: request.class,
-        kind: SegmentKind::Plain,
-        stream: request.stream,
-        tag: request.tag,
-        time: narrate::now(),
-        first: NIL,
-        last: NIL,
-        chunks: BTreeMap::new(),
-        holes: BTreeMap::new(),
-        stale: Vec::new(),
     }
 }
 

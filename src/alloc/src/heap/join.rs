@@ -12,7 +12,7 @@ use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
-use super::grow::Place;
+use super::place::Place;
 use super::segment::Chunk;
 use crate::config::SegmentMode;
 use crate::error::{DeviceError, Error};

@@ -7,7 +7,7 @@
 //! | `give_back` | free, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
-//! | `grow`, `release`, `join` | memory from and to the driver, remapping |
+//! | `place`, `grow`, `release`, `join` | memory from and to the driver, remapping |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
 //!
@@ -25,6 +25,7 @@ mod join;
 mod ledger;
 mod narrate;
 mod pending;
+mod place;
 mod release;
 mod segment;
 mod streams;

@@ -1,0 +1,234 @@
+//! The simulated driver itself: what is counted, plain allocations, physical memory. Beside it: address ranges
+//! (`ranges`), streams (`queues`) and what memory holds (`contents`).
+
+mod contents;
+mod queues;
+mod ranges;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::memory::Memory;
+use super::{SimConfig, Timeline};
+use crate::device::{Call, Result};
+use crate::error::DeviceError;
+use crate::stream::Stream;
+use queues::Queue;
+
+pub(in crate::device::sim) const GRANULARITY: u64 = 2 << 20;
+/// Where addresses begin: high, so that an offset never looks like an address.
+const FIRST_ADDR: u64 = 0x10_0000_0000;
+
+const OUT_OF_MEMORY: (i32, &str) = (DeviceError::OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+const INVALID_VALUE: (i32, &str) = (1, "CUDA_ERROR_INVALID_VALUE");
+const UNKNOWN: (i32, &str) = (999, "CUDA_ERROR_UNKNOWN");
+
+/// What is alive on a simulated device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Plain allocations.
+    pub allocations: usize,
+    /// Reserved address ranges.
+    pub ranges: usize,
+    /// Physical chunks that were not released.
+    pub chunks: usize,
+    /// Mappings of chunks.
+    pub mappings: usize,
+    /// Events.
+    pub events: usize,
+    /// Bytes of physical memory in use.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Physical {
+    size: u64,
+    /// Places it is mapped at; plain allocations count as one.
+    mappings: u32,
+    released: bool,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    size: u64,
+    physical: u64,
+    access: bool,
+}
+
+#[derive(Debug)]
+struct Failure {
+    skip: u64,
+    out_of_memory: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::device::sim) struct State {
+    total: u64,
+    pub(in crate::device::sim) used_by_others: u64,
+    timeline: Timeline,
+    next_addr: u64,
+    next_id: u64,
+    used: u64,
+    /// Plain allocations are mappings too, listed here by address.
+    plain: HashSet<u64>,
+    ranges: BTreeMap<u64, u64>,
+    physical: HashMap<u64, Physical>,
+    mappings: BTreeMap<u64, Mapping>,
+    queues: BTreeMap<Stream, Queue>,
+    events: HashMap<u64, (Stream, u64)>,
+    failure: Option<Failure>,
+    pub(in crate::device::sim) calls: [u64; Call::COUNT],
+    clock: u64,
+    pub(in crate::device::sim) modelled_ns: u64,
+    pub(in crate::device::sim) violations: Vec<String>,
+}
+
+fn error(call: Call, (code, name): (i32, &str)) -> DeviceError {
+    DeviceError {
+        call: call.name(),
+        code,
+        name: name.to_owned(),
+    }
+}
+
+impl State {
+    pub(in crate::device::sim) fn new(config: &SimConfig) -> State {
+        State {
+            total: config.total,
+            used_by_others: config.used_by_others,
+            timeline: config.timeline,
+            next_addr: FIRST_ADDR,
+            next_id: 1,
+            used: 0,
+            plain: HashSet::new(),
+            ranges: BTreeMap::new(),
+            physical: HashMap::new(),
+            mappings: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            events: HashMap::new(),
+            failure: None,
+            calls: [0; Call::COUNT],
+            clock: 0,
+            modelled_ns: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Counts a call and fails it if a failure is due.
+    pub(in crate::device::sim) fn begin(&mut self, call: Call, bytes: u64, chunks: u64) -> Result<()> {
+        self.calls[call as usize] += 1;
+        self.clock += 1;
+        self.modelled_ns += call.nanoseconds(bytes, chunks);
+        self.settle();
+        match &mut self.failure {
+            Some(failure) if failure.skip == 0 => {
+                let kind = if failure.out_of_memory { OUT_OF_MEMORY } else { UNKNOWN };
+                self.failure = None;
+                Err(error(call, kind))
+            }
+            Some(failure) => {
+                failure.skip -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(in crate::device::sim) fn fail_after(&mut self, skip: u64, out_of_memory: bool) {
+        self.failure = Some(Failure { skip, out_of_memory });
+    }
+
+    pub(in crate::device::sim) fn clear_failure(&mut self) -> bool {
+        self.failure.take().is_some()
+    }
+
+    pub(in crate::device::sim) fn free_bytes(&self) -> u64 {
+        self.total.saturating_sub(self.used).saturating_sub(self.used_by_others)
+    }
+
+    pub(in crate::device::sim) fn live(&self) -> Live {
+        Live {
+            allocations: self.plain.len(),
+            ranges: self.ranges.len(),
+            chunks: self.physical.values().filter(|p| !p.released).count() - self.plain.len(),
+            mappings: self.mappings.len() - self.plain.len(),
+            events: self.events.len(),
+            bytes: self.used,
+        }
+    }
+
+    fn violation<T>(&mut self, call: Call, what: String) -> Result<T> {
+        self.violations.push(format!("{}: {what}", call.name()));
+        Err(error(call, INVALID_VALUE))
+    }
+
+    fn new_physical(&mut self, call: Call, bytes: u64) -> Result<u64> {
+        if bytes > self.free_bytes() {
+            return Err(error(call, OUT_OF_MEMORY));
+        }
+        self.used += bytes;
+        let id = self.next_id;
+        self.next_id += 1;
+        let physical = Physical {
+            size: bytes,
+            mappings: 0,
+            released: false,
+            memory: Memory::default(),
+        };
+        self.physical.insert(id, physical);
+        Ok(id)
+    }
+
+    fn drop_if_unused(&mut self, id: u64) {
+        if let Some(physical) = self.physical.get(&id)
+            && physical.released
+            && physical.mappings == 0
+        {
+            self.used -= physical.size;
+            self.physical.remove(&id);
+        }
+    }
+
+    fn new_range(&mut self, bytes: u64) -> u64 {
+        let addr = self.next_addr;
+        // A gap between ranges, so that neighbours in address space are never neighbours by accident.
+        self.next_addr += bytes.next_multiple_of(GRANULARITY) + GRANULARITY;
+        addr
+    }
+
+    pub(in crate::device::sim) fn alloc(&mut self, bytes: u64) -> Result<u64> {
+        self.begin(Call::Alloc, bytes, 0)?;
+        // The driver hands out memory in 2 MiB pages.
+        let physical = self.new_physical(Call::Alloc, bytes.next_multiple_of(GRANULARITY))?;
+        let addr = self.new_range(bytes);
+        self.plain.insert(addr);
+        self.mappings.insert(
+            addr,
+            Mapping {
+                size: bytes,
+                physical,
+                access: true,
+            },
+        );
+        self.physical.entry(physical).and_modify(|p| p.mappings = 1);
+        Ok(addr)
+    }
+
+    pub(in crate::device::sim) fn free(&mut self, addr: u64) -> Result<()> {
+        let bytes = self.mappings.get(&addr).map_or(0, |m| m.size);
+        self.begin(Call::Free, bytes, 0)?;
+        if !self.plain.remove(&addr) {
+            return self.violation(Call::Free, format!("0x{addr:x} is not allocated"));
+        }
+        // cuMemFree waits for the device.
+        self.finish_all();
+        if let Some(mapping) = self.mappings.remove(&addr) {
+            self.physical.entry(mapping.physical).and_modify(|p| {
+                p.mappings = 0;
+                p.released = true;
+            });
+            self.drop_if_unused(mapping.physical);
+        }
+        Ok(())
+    }
+}

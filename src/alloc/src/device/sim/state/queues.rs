@@ -1,0 +1,105 @@
+//! Streams and events: work that is done when the timeline says so.
+
+use super::{State, Timeline};
+use crate::device::{Call, Result};
+use crate::stream::Stream;
+
+#[derive(Debug)]
+pub(super) struct Work {
+    number: u64,
+    addr: u64,
+    bytes: u64,
+    due: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    submitted: u64,
+    completed: u64,
+    work: Vec<Work>,
+}
+
+impl State {
+    pub(super) fn settle(&mut self) {
+        let clock = self.clock;
+        for queue in self.queues.values_mut() {
+            while let Some(first) = queue.work.first()
+                && first.due <= clock
+            {
+                queue.completed = first.number;
+                queue.work.remove(0);
+            }
+        }
+    }
+
+    pub(in crate::device::sim) fn enqueue(&mut self, stream: Stream, addr: u64, bytes: u64) -> u64 {
+        let due = match self.timeline {
+            Timeline::Immediate => self.clock,
+            Timeline::Manual => u64::MAX,
+            Timeline::After(calls) => self.clock + calls,
+        };
+        let queue = self.queues.entry(stream).or_default();
+        queue.submitted += 1;
+        let number = queue.submitted;
+        queue.work.push(Work {
+            number,
+            addr,
+            bytes,
+            due,
+        });
+        self.settle();
+        number
+    }
+
+    pub(in crate::device::sim) fn advance(&mut self, stream: Stream, steps: u64) {
+        if let Some(queue) = self.queues.get_mut(&stream) {
+            queue.completed = queue.completed.saturating_add(steps).min(queue.submitted);
+            queue.work.retain(|work| work.number > queue.completed);
+        }
+    }
+
+    pub(super) fn finish_all(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.completed = queue.submitted;
+            queue.work.clear();
+        }
+    }
+
+    /// Whether unfinished work, of streams other than `except`, uses any of these bytes.
+    pub(in crate::device::sim) fn busy(&self, addr: u64, bytes: u64, except: Option<Stream>) -> bool {
+        self.queues
+            .iter()
+            .filter(|(stream, _)| Some(**stream) != except)
+            .flat_map(|(_, queue)| &queue.work)
+            .any(|work| work.addr < addr + bytes && addr < work.addr + work.bytes)
+    }
+
+    pub(in crate::device::sim) fn record(&mut self, stream: Stream) -> Result<u64> {
+        self.begin(Call::Record, 0, 0)?;
+        let number = self.enqueue(stream, 0, 0);
+        let id = self.next_id;
+        self.next_id += 1;
+        self.events.insert(id, (stream, number));
+        Ok(id)
+    }
+
+    pub(in crate::device::sim) fn query(&mut self, id: u64) -> Result<bool> {
+        self.begin(Call::Query, 0, 0)?;
+        let Some((stream, number)) = self.events.get(&id).copied() else {
+            return self.violation(Call::Query, format!("event {id} is not alive"));
+        };
+        Ok(self.queues.get(&stream).is_none_or(|queue| queue.completed >= number))
+    }
+
+    pub(in crate::device::sim) fn retire(&mut self, id: u64) {
+        if self.events.remove(&id).is_none() {
+            self.violations.push(format!("cuEventDestroy: event {id} is not alive"));
+        }
+    }
+
+    pub(in crate::device::sim) fn synchronize(&mut self) -> Result<()> {
+        self.begin(Call::Synchronize, 0, 0)?;
+        self.finish_all();
+        Ok(())
+    }
+}

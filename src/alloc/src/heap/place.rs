@@ -1,0 +1,116 @@
+//! Where new memory goes.
+
+use std::collections::BTreeMap;
+
+use gpumem_channel::{BlockState, SegmentKind};
+
+use super::allocate::Request;
+use super::block::NIL;
+use super::segment::Segment;
+use super::{Heap, narrate};
+use crate::error::DeviceError;
+
+/// Where a virtual segment gets new memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) segment: u32,
+    pub(super) addr: u64,
+    /// Bytes that are missing there for the request, together with free neighbours.
+    pub(super) missing: u64,
+    /// Bytes of address space there.
+    pub(super) room: u64,
+}
+
+impl Heap {
+    /// The place on the request's stream that needs the least new memory: the end of a virtual segment or a hole in it,
+    /// with the free blocks beside it.
+    pub(super) fn best_place(&self, request: &Request) -> Option<Place> {
+        let size = request.size;
+        let mut best: Option<Place> = None;
+        let mut offer = |place: Place| {
+            if best.is_none_or(|b| (place.missing, place.addr) < (b.missing, b.addr)) {
+                best = Some(place);
+            }
+        };
+        for (slot, segment) in self.segments.iter() {
+            if segment.kind != SegmentKind::Virtual || segment.stream != request.stream {
+                continue;
+            }
+            let room = segment.reservation - segment.size;
+            let missing = size.saturating_sub(self.free_bytes_of(segment.last, request.stream));
+            if missing > 0 && missing <= room && !segment.is_stale(segment.end(), room) {
+                offer(Place {
+                    segment: slot,
+                    addr: segment.end(),
+                    missing,
+                    room,
+                });
+            }
+            for (addr, hole) in &segment.holes {
+                let block = &self.blocks[*hole];
+                let left = self.free_bytes_of(block.prev, request.stream);
+                let right = self.free_bytes_of(block.next, request.stream);
+                if left < size && left + block.size + right >= size && !segment.is_stale(*addr, block.size) {
+                    offer(Place {
+                        segment: slot,
+                        addr: *addr,
+                        missing: (size - left).min(block.size),
+                        room: block.size,
+                    });
+                }
+            }
+        }
+        best
+    }
+
+    /// Bytes of a block if it is free on a stream.
+    pub(super) fn free_bytes_of(&self, b: u32, stream: u16) -> u64 {
+        if b == NIL || self.blocks[b].state != BlockState::Free || self.blocks[b].stream != stream {
+            return 0;
+        }
+        self.blocks[b].size
+    }
+
+    /// Reserves address space for a new virtual segment: twice the device, so that holes rarely run out of room.
+    pub(super) fn reserve(&mut self, request: &Request) -> Result<Place, DeviceError> {
+        let unit = self.sizes.granularity;
+        let bytes = self
+            .driver
+            .info()
+            .total
+            .saturating_mul(2)
+            .max(request.size * 2)
+            .next_multiple_of(unit);
+        let addr = self.driver.reserve(bytes)?;
+        let segment = self.segments.insert(Segment {
+            kind: SegmentKind::Virtual,
+            ..empty(request, addr, bytes)
+        });
+        Ok(Place {
+            segment,
+            addr,
+            missing: request.size,
+            room: bytes,
+        })
+    }
+}
+
+/// A plain segment without blocks.
+pub(super) fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
+    Segment {
+        addr,
+        size: 0,
+        reservation,
+        mapped: 0,
+        class: request.class,
+        kind: SegmentKind::Plain,
+        stream: request.stream,
+        tag: request.tag,
+        time: narrate::now(),
+        first: NIL,
+        last: NIL,
+        chunks: BTreeMap::new(),
+        holes: BTreeMap::new(),
+        stale: Vec::new(),
+    }
+}

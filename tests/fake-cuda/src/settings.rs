@@ -1,0 +1,35 @@
+//! What the environment asks for; see the crate's documentation.
+
+/// What the environment says.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+    pub(crate) devices: i32,
+    pub(crate) init: i32,
+    pub(crate) vmm: bool,
+    pub(crate) event_queries: u64,
+    pub(crate) fail: Option<(String, u64)>,
+}
+
+impl Settings {
+    pub(crate) fn read() -> Settings {
+        let number = |name: &str, default: u64| {
+            let value = std::env::var(name).ok();
+            value.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+        };
+        let fail = std::env::var("FAKE_CUDA_FAIL").ok();
+        Settings {
+            total: number("FAKE_CUDA_TOTAL", 8 << 30),
+            used: number("FAKE_CUDA_USED", 0),
+            devices: number("FAKE_CUDA_DEVICES", 1) as i32,
+            init: number("FAKE_CUDA_INIT", 0) as i32,
+            vmm: number("FAKE_CUDA_VMM", 1) != 0,
+            event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
+            fail: fail.and_then(|text| {
+                let (call, count) = text.split_once(':')?;
+                Some((call.to_owned(), count.parse().ok()?))
+            }),
+        }
+    }
+}
