@@ -102,6 +102,31 @@ fn every_call_fails_once_on_virtual_segments() {
     fail_everywhere(SegmentMode::Virtual, true);
 }
 
+/// A growth that runs out of memory half-way and cannot undo itself: the next attempt must go elsewhere.
+#[test]
+fn what_could_not_be_undone_is_not_mapped_over() {
+    let sim = Sim::new(SimConfig {
+        total: 10 * MIB,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        segments: SegmentMode::Virtual,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+    // 20 MiB are wanted: a reservation, five chunks of 2 MiB created and mapped, a sixth that does not fit. What follows is
+    // the first unmap.
+    sim.fail_after(12, false);
+    let grant = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
+    assert!(!sim.clear_failure(), "the failure happened");
+    assert_eq!(sim.violations(), Vec::<String>::new());
+    heap.check();
+    heap.free(grant.block);
+    drop(heap);
+    assert_eq!(sim.live(), Live::default());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -113,6 +138,7 @@ proptest! {
         faults in prop::collection::vec((0usize..80, 0u64..12, any::<bool>()), 1..6),
     ) {
         let mut world = World::new(&config, Timeline::Manual);
+        world.faulty = true;
         for (i, op) in ops.iter().enumerate() {
             for (_, skip, oom) in faults.iter().filter(|fault| fault.0 == i) {
                 world.sim.fail_after(*skip, *oom);

@@ -79,7 +79,12 @@ impl Heap {
         let want = want.max(place.missing).min(place.room.max(place.missing));
         let mut outcome = Ok(false);
         for bytes in [want, place.missing] {
-            if !self.within_budget(bytes) {
+            // The first attempt may have left something behind that it could not unmap.
+            let blocked = self
+                .segments
+                .get(place.segment)
+                .is_none_or(|s| s.is_stale(place.addr, bytes));
+            if blocked || !self.within_budget(bytes) {
                 continue;
             }
             match self.map_new(place.segment, place.addr, bytes) {

@@ -91,6 +91,8 @@ pub(super) struct World {
     held: Vec<Held>,
     stamps: u32,
     budget: Option<u64>,
+    /// Whether driver calls fail in this world.
+    pub(super) faulty: bool,
 }
 
 impl World {
@@ -107,6 +109,7 @@ impl World {
             held: Vec::new(),
             stamps: 0,
             budget: config.budget,
+            faulty: false,
         }
     }
 
@@ -210,10 +213,11 @@ impl World {
     fn release(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
         let freed = self.heap.release_cached()?;
-        assert_eq!(
-            self.sim.live().bytes,
-            before - freed,
-            "what came free is what the device got back"
+        let back = before - self.sim.live().bytes;
+        // What an earlier failure left behind comes back too; it was no longer counted as reserved.
+        assert!(
+            back == freed || self.faulty && back > freed,
+            "{freed} came free, the device got {back}"
         );
         Ok(())
     }
