@@ -25,12 +25,21 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a block. Size 0 is nothing.
+    /// Counts a block. Size 0 is nothing. Wraps rather than saturates, so that [`Histogram::remove`] undoes it exactly.
     pub fn add(&mut self, size: u64) {
         if let Some(bucket) = size.checked_ilog2() {
             let bucket = bucket as usize;
-            self.count[bucket] = self.count[bucket].saturating_add(1);
-            self.bytes[bucket] = self.bytes[bucket].saturating_add(size);
+            self.count[bucket] = self.count[bucket].wrapping_add(1);
+            self.bytes[bucket] = self.bytes[bucket].wrapping_add(size);
+        }
+    }
+
+    /// Takes back a block that was added.
+    pub fn remove(&mut self, size: u64) {
+        if let Some(bucket) = size.checked_ilog2() {
+            let bucket = bucket as usize;
+            self.count[bucket] = self.count[bucket].wrapping_sub(1);
+            self.bytes[bucket] = self.bytes[bucket].wrapping_sub(size);
         }
     }
 

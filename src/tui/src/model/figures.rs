@@ -1,8 +1,9 @@
 //! One publisher's figures on one device, computed once per sample.
 
-use gpumem_channel::{BlockState, DeviceMap};
+use gpumem_channel::DeviceMap;
 
 use super::blocks::Histogram;
+use super::free_blocks::FreeBlocks;
 
 /// What a publisher says about its memory on one device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,11 +43,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Figures of a published device; `None` when its scalars could not be read consistently.
-    pub fn of(map: &DeviceMap) -> Option<Figures> {
+    /// Figures of a published device; `None` when its scalars could not be read consistently. `free` is what was kept
+    /// of the pass before over the same device.
+    pub fn of(map: &DeviceMap, free: &mut FreeBlocks) -> Option<Figures> {
+        let sums = free.update(map);
         let stats = map.stats.as_ref()?;
         let all = stats.all();
-        let mut figures = Figures {
+        Some(Figures {
             reserved: all.reserved_bytes.current,
             allocated: all.allocated_bytes.current,
             requested: all.requested_bytes.current,
@@ -54,20 +57,16 @@ impl Figures {
             peak_allocated: all.allocated_bytes.peak,
             peak_reserved: all.reserved_bytes.peak,
             inactive_split: all.inactive_split_bytes.current,
-            segments: all.segment.current,
+            free: sums.bytes,
+            largest_free: sums.largest,
+            free_blocks: sums.count,
             active_blocks: all.active.current,
+            segments: all.segment.current,
+            free_sizes: free.sizes().clone(),
             ooms: stats.num_ooms,
             retries: stats.num_alloc_retries,
             complete: map.segments.iter().all(|s| s.complete),
-            ..Figures::default()
-        };
-        for block in map.blocks().filter(|b| b.state == BlockState::Free) {
-            figures.free = figures.free.saturating_add(block.size);
-            figures.largest_free = figures.largest_free.max(block.size);
-            figures.free_blocks += 1;
-            figures.free_sizes.add(block.size);
-        }
-        Some(figures)
+        })
     }
 
     /// External fragmentation: 1 - largest free block / all free. `None` when nothing is free.

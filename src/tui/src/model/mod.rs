@@ -9,6 +9,7 @@ mod demo;
 mod device;
 mod figures;
 mod finding;
+mod free_blocks;
 mod history;
 mod inputs;
 mod partition;
@@ -23,6 +24,7 @@ pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStat
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
+pub use free_blocks::{FreeBlocks, FreeSums};
 pub use history::{History, LONG_SAMPLES, MAX_MARKS, Mark, MarkKind, Point, SECONDS};
 pub use inputs::{ChannelSample, Inputs};
 pub use partition::{Basis, Partition};

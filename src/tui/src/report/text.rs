@@ -57,6 +57,13 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
             writeln!(out, "{line}")?;
         }
     }
+    if !world.past.is_empty() && !model.ui.black_boxes {
+        let count = world.past.len();
+        writeln!(
+            out,
+            "\nblack boxes of programs that ended: {count} (--json and the dashboard's b list them)"
+        )?;
+    }
     let worth = world
         .findings
         .iter()

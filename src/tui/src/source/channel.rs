@@ -10,7 +10,7 @@ use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::{NvmlPids, Slot, marks, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, Figures, MAX_MARKS, Problem};
+use crate::model::{Channel, ChannelKey, ChannelSample, Figures, FreeBlocks, MAX_MARKS, Problem};
 
 /// How often new channels are looked for.
 const DISCOVER: Duration = Duration::from_secs(2);
@@ -57,6 +57,8 @@ struct Open {
     reader: Option<Reader>,
     /// The newest good state. `None` only before the first good pass.
     newest: Option<Channel>,
+    /// Sums over free blocks of each device, kept from pass to pass.
+    free: Vec<FreeBlocks>,
 }
 
 impl Channels {
@@ -100,6 +102,7 @@ impl Channels {
                     Open {
                         reader: Some(reader),
                         newest: None,
+                        free: Vec::new(),
                     },
                 )),
                 Err(error) => self.refused.push((key, problem(&found.path, &error))),
@@ -151,7 +154,10 @@ impl Open {
                     if snapshot.life != Life::Alive {
                         self.reader = None;
                     }
-                    self.newest = Some(channel(key, snapshot));
+                    self.newest = Some(channel(key, snapshot, &mut self.free));
+                    if self.reader.is_none() {
+                        self.free = Vec::new();
+                    }
                 }
                 Err(error) => match &mut self.newest {
                     Some(channel) => channel.error = Some(error.to_string()),
@@ -166,8 +172,14 @@ impl Open {
     }
 }
 
-fn channel(key: ChannelKey, snapshot: Snapshot) -> Channel {
-    let figures: Vec<_> = snapshot.devices.iter().map(Figures::of).collect();
+fn channel(key: ChannelKey, snapshot: Snapshot, free: &mut Vec<FreeBlocks>) -> Channel {
+    free.resize_with(snapshot.devices.len(), FreeBlocks::default);
+    let figures: Vec<_> = snapshot
+        .devices
+        .iter()
+        .zip(free)
+        .map(|(map, free)| Figures::of(map, free))
+        .collect();
     let read_at = snapshot.read_at;
     Channel {
         key,

@@ -40,15 +40,6 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
         );
         findings.push(finding(Severity::Info, None, text));
     }
-    let past = world.past.len();
-    if past > 0 {
-        let text = if past == 1 {
-            "1 program that ended left its black box".into()
-        } else {
-            format!("{past} programs that ended left their black boxes")
-        };
-        findings.push(finding(Severity::Info, None, format!("{text}: b lists them")));
-    }
     if !world.problems.is_empty() {
         let text = match world.problems.as_slice() {
             [one] => format!("channel {} cannot be read: {}", one.file, one.text),

@@ -4,7 +4,21 @@ use crate::model::{BlockMap, DeviceKey, Model, Owner};
 
 /// Builds the map of the selected process from what is shown (frozen or live).
 pub(super) fn refresh(model: &mut Model) {
-    model.map = build(model);
+    if !current(model) {
+        model.map = build(model);
+    }
+}
+
+/// Whether the map is the newest already: it is of thousands of segments, and NVML's samples do not change it.
+fn current(model: &Model) -> bool {
+    let (Some(map), Some(id)) = (&model.map, model.ui.process) else {
+        return false;
+    };
+    let published = &model.world().published;
+    map.process == id
+        && published
+            .iter()
+            .any(|c| id.owner == Owner::Channel(c.key) && c.read_at == map.read_at)
 }
 
 fn build(model: &Model) -> Option<BlockMap> {

@@ -48,10 +48,13 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
             let marks = std::mem::take(&mut sample.marks);
             let lost = std::mem::take(&mut sample.lost);
             remember_living(&mut model.inputs, &sample);
-            model.inputs.channels_at = Some(sample.at);
+            let first = model.inputs.channels_at.replace(sample.at).is_none();
             model.inputs.channels = *sample;
-            let effects = sampled(model, Fresh::Channels);
+            let mut effects = sampled(model, Fresh::Channels);
             file_marks(model, marks, &lost);
+            if first && model.ui.toast.is_none() {
+                effects.extend(tell_of_the_past(model));
+            }
             effects
         }
         Event::Demo(news) => demo::hear(model, news),
@@ -74,6 +77,16 @@ fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
         .retain(|key| sample.channels.iter().any(|c| c.key == *key));
     let living = sample.channels.iter().filter(|c| c.snapshot.life == Life::Alive);
     inputs.seen_alive.extend(living.map(|c| c.key));
+}
+
+/// Says once that there are black boxes that are not listed.
+fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
+    let text = match model.live.past.len() {
+        0 => return Vec::new(),
+        1 => "1 program that ended left its black box: b lists it".to_owned(),
+        n => format!("{n} programs that ended left their black boxes: b lists them"),
+    };
+    toast(model, Severity::Info, text)
 }
 
 /// A sample came: derives everything from it once, and draws unless what is shown is frozen.

@@ -139,15 +139,18 @@ fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
     list.push(channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed));
     feed(&mut model, [channels(2 * SECOND, list)]);
     assert!(!pids(&model).contains(&5));
-    assert!(
-        model
-            .world()
-            .findings
-            .iter()
-            .any(|f| f.text.contains("1 program that ended"))
-    );
     press(&mut model, &[Key::Char('b')]);
     assert_eq!(pids(&model).last(), Some(&5));
+}
+
+#[test]
+fn black_boxes_that_are_not_listed_are_told_of_once() {
+    let mut model = model();
+    let list = || vec![channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died)];
+    feed(&mut model, [channels(SECOND, list())]);
+    assert!(model.ui.toast.take().unwrap().text.contains("1 program that ended"));
+    feed(&mut model, [channels(2 * SECOND, list())]);
+    assert!(model.ui.toast.is_none());
 }
 
 #[test]

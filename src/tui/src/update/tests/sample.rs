@@ -8,7 +8,7 @@ use gpumem_channel::{
 use gpumem_probe::{Gpu, GpuProcess, Memory, NvmlSample, NvmlState, Process, ProcessKind, Reading};
 
 use crate::event::{Effect, Event, Key};
-use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, Model, Nanos, SECOND, Setup};
+use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, FreeBlocks, Model, Nanos, SECOND, Setup};
 use crate::update::update;
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -99,7 +99,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
         segments: maps,
     };
     let key = ChannelKey(1, u64::from(pid));
-    let figures = [Figures::of(&map)];
+    let figures = [Figures::of(&map, &mut FreeBlocks::default())];
     let identity = Identity {
         pid,
         uid: 1000,
@@ -122,7 +122,8 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
     }
 }
 
-pub(super) fn channels(at: Nanos, channels: Vec<Channel>) -> Event {
+pub(super) fn channels(at: Nanos, mut channels: Vec<Channel>) -> Event {
+    channels.iter_mut().for_each(|c| c.read_at = at);
     Event::Channels(Box::new(ChannelSample {
         at,
         channels,
