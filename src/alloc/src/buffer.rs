@@ -42,6 +42,27 @@ fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
 /// It keeps its allocator alive, cannot be copied, and cannot be freed twice. Pass `&buffer` to cudarc's
 /// `launch_builder(..).arg(..)` as a pointer argument; a launch on another stream than the buffer's must be told with
 /// [`record_stream`](Buffer::record_stream), so that the memory is not reused too early.
+///
+/// ```no_run
+/// use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+/// use gpumem_alloc::Buffer;
+///
+/// fn scale(f: &CudaFunction, stream: &CudaStream, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<(), DriverError> {
+///     let mut launch = stream.launch_builder(f);
+///     launch.arg(x).arg(y);
+///     // SAFETY: `f` takes two pointers to f32.
+///     unsafe { launch.launch(LaunchConfig::for_num_elems(1024)) }.map(|_| ())
+/// }
+/// ```
+///
+/// Use after free does not compile:
+///
+/// ```compile_fail,E0382
+/// # fn f(buffer: gpumem_alloc::Buffer<f32>) {
+/// drop(buffer);
+/// buffer.device_ptr();
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Buffer<T: Element> {
     /// The pointer as kernels take it; kernel arguments point here.

@@ -62,6 +62,36 @@ fn the_last_buffer_keeps_the_allocator_alive_and_nothing_leaks() {
     assert_eq!(sim.violations(), Vec::<String>::new());
 }
 
+/// The last of everything may go on any thread: the allocator ends there, and gives all back.
+#[test]
+fn buffers_may_be_dropped_on_other_threads_after_the_allocator() {
+    for round in 0..50 {
+        let device = device::sim(SimConfig::default());
+        let sim = device.as_sim().unwrap().clone();
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(device, config).unwrap();
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let buffer = alloc
+                    .alloc::<u8>(if i == round % 4 { 0 } else { 1000 * i }, Stream::DEFAULT)
+                    .unwrap();
+                let again = buffer.allocator();
+                scope.spawn(move || {
+                    let other = again.alloc::<u8>(512, Stream::DEFAULT).unwrap();
+                    drop(again);
+                    drop(buffer);
+                    drop(other);
+                });
+            }
+            drop(alloc);
+        });
+        assert_eq!(sim.live(), device::Live::default());
+    }
+}
+
 #[test]
 fn zero_and_huge_sizes_are_defined() {
     let alloc = allocator(Config::default());
