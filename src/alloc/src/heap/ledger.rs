@@ -121,14 +121,14 @@ impl Ledger {
 
     #[inline]
     pub(crate) fn split_added(&mut self, class: Class, size: u64) {
-        self.touch_cold();
+        self.touched = self.touched.and(Touched::SPLIT);
         self.add(class, Figure::Split, 1);
         self.add(class, Figure::SplitBytes, size);
     }
 
     #[inline]
     pub(crate) fn split_removed(&mut self, class: Class, size: u64) {
-        self.touch_cold();
+        self.touched = self.touched.and(Touched::SPLIT);
         self.sub(class, Figure::Split, 1);
         self.sub(class, Figure::SplitBytes, size);
     }
