@@ -1,8 +1,8 @@
 //! A device's figures in two alternating cells, so that one of them is complete whenever the writer is stopped.
 //!
 //! Every write goes to the cell that was not written last. A cell must then receive what changed now and what changed the time
-//! before (which went to the other cell). What changes is tracked in three groups, so that a request that hits the cache stores
-//! about a dozen words and not all seventy.
+//! before (which went to the other cell). What changes is tracked in groups, so that a request that hits the cache stores a dozen
+//! words, or two dozen if it splits a block, and not all seventy.
 
 use crate::layout::words::STATS_CELL;
 use crate::seqlock;
@@ -18,10 +18,12 @@ impl Touched {
     pub const SMALL: Touched = Touched(1);
     /// The same of the large pool.
     pub const LARGE: Touched = Touched(2);
-    /// Anything else: peaks, segments, reserved bytes, inactive splits, scalars.
-    pub const COLD: Touched = Touched(4);
+    /// Inactive splits and their bytes, of both pools.
+    pub const SPLIT: Touched = Touched(4);
+    /// Anything else: peaks of the hot figures, segments, reserved bytes, scalars.
+    pub const COLD: Touched = Touched(8);
     /// Everything.
-    pub const ALL: Touched = Touched(7);
+    pub const ALL: Touched = Touched(15);
 
     /// Both groups.
     #[inline(always)]
@@ -41,9 +43,10 @@ const EVENTS: usize = 1;
 const SMALL: usize = 2;
 const HOT_WORDS: usize = 2 * HOT_STATS;
 const LARGE: usize = SMALL + HOT_WORDS;
-const COLD: usize = LARGE + HOT_WORDS;
-const COLD_POOL: usize = HOT_STATS + 3 * (POOL_STATS - HOT_STATS);
-const COLD_WORDS: usize = 2 * COLD_POOL + POOL_STATS + 5;
+const SPLIT: usize = LARGE + HOT_WORDS;
+const SPLIT_WORDS: usize = 2 * 2 * 3 + 2;
+const COLD: usize = SPLIT + SPLIT_WORDS;
+const COLD_WORDS: usize = 2 * (HOT_STATS + 2 * 3) + (POOL_STATS - 2) + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
 /// The writer's private half: which cell is next, and what each cell still lacks.
@@ -78,8 +81,11 @@ impl CellWriter {
         if touched.has(Touched::LARGE) {
             store_hot(&cell[LARGE..][..HOT_WORDS], &stats.large);
         }
+        if touched.has(Touched::SPLIT) {
+            store(&cell[SPLIT..][..SPLIT_WORDS], split(stats));
+        }
         if touched.has(Touched::COLD) {
-            store_cold(&cell[COLD..][..COLD_WORDS], stats);
+            store(&cell[COLD..][..COLD_WORDS], cold(stats));
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
@@ -95,29 +101,73 @@ fn store_hot<W: Word>(words: &[W], pool: &PoolStats) {
     }
 }
 
-#[inline(never)]
-fn store_cold<W: Word>(words: &[W], stats: &DeviceStats) {
-    let scalars = [
-        stats.num_alloc_retries,
-        stats.num_ooms,
-        stats.num_sync_all_streams,
-        stats.num_device_alloc,
-        stats.num_device_free,
-    ];
-    let values = cold_pool(&stats.small)
-        .chain(cold_pool(&stats.large))
-        .chain(stats.all_peaks)
-        .chain(scalars);
+#[inline(always)]
+fn store<W: Word, const N: usize>(words: &[W], values: [u64; N]) {
     for (word, value) in words.iter().zip(values) {
         word.put(value);
     }
 }
 
-fn cold_pool(pool: &PoolStats) -> impl Iterator<Item = u64> {
-    let array = pool.array();
-    (0..HOT_STATS)
-        .map(move |i| array[i].peak)
-        .chain((HOT_STATS..POOL_STATS).flat_map(move |i| [array[i].current, array[i].peak, array[i].allocated]))
+/// The words of the split group.
+#[inline(always)]
+fn split(stats: &DeviceStats) -> [u64; SPLIT_WORDS] {
+    let mut out = Values::default();
+    for pool in [&stats.small, &stats.large] {
+        out.stat(&pool.inactive_split);
+        out.stat(&pool.inactive_split_bytes);
+    }
+    out.each(&stats.all_peaks[POOL_STATS - 2..]);
+    out.words
+}
+
+/// The words of the cold group.
+#[inline(always)]
+fn cold(stats: &DeviceStats) -> [u64; COLD_WORDS] {
+    let mut out = Values::default();
+    for pool in [&stats.small, &stats.large] {
+        for stat in &pool.array()[..HOT_STATS] {
+            out.each(&[stat.peak]);
+        }
+        out.stat(&pool.segment);
+        out.stat(&pool.reserved_bytes);
+    }
+    out.each(&stats.all_peaks[..POOL_STATS - 2]);
+    out.each(&[
+        stats.num_alloc_retries,
+        stats.num_ooms,
+        stats.num_sync_all_streams,
+        stats.num_device_alloc,
+        stats.num_device_free,
+    ]);
+    out.words
+}
+
+/// Collects words in order; the compiler sees through it to plain stores.
+struct Values<const N: usize> {
+    words: [u64; N],
+    len: usize,
+}
+
+impl<const N: usize> Default for Values<N> {
+    #[inline(always)]
+    fn default() -> Self {
+        Values { words: [0; N], len: 0 }
+    }
+}
+
+impl<const N: usize> Values<N> {
+    #[inline(always)]
+    fn stat(&mut self, stat: &Stat) {
+        self.each(&[stat.current, stat.peak, stat.allocated]);
+    }
+
+    #[inline(always)]
+    fn each(&mut self, values: &[u64]) {
+        for value in values {
+            self.words[self.len] = *value;
+            self.len += 1;
+        }
+    }
 }
 
 /// One complete set of figures.
@@ -191,16 +241,29 @@ fn decode(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
     let mut stats = DeviceStats::default();
     load_hot(&words[SMALL - 1..], &mut stats.small);
     load_hot(&words[LARGE - 1..], &mut stats.large);
+    let mut split = words[SPLIT - 1..].iter().copied();
     let mut cold = words[COLD - 1..].iter().copied();
-    let mut next = || cold.next().unwrap_or(0);
-    load_cold(&mut next, &mut stats.small);
-    load_cold(&mut next, &mut stats.large);
-    stats.all_peaks = std::array::from_fn(|_| next());
-    stats.num_alloc_retries = next();
-    stats.num_ooms = next();
-    stats.num_sync_all_streams = next();
-    stats.num_device_alloc = next();
-    stats.num_device_free = next();
+    for pool in [&mut stats.small, &mut stats.large] {
+        load_stat(&mut split, &mut pool.inactive_split);
+        load_stat(&mut split, &mut pool.inactive_split_bytes);
+        for stat in &mut pool.array_mut()[..HOT_STATS] {
+            stat.peak = cold.next().unwrap_or(0);
+        }
+        load_stat(&mut cold, &mut pool.segment);
+        load_stat(&mut cold, &mut pool.reserved_bytes);
+    }
+    let (rest, splits) = stats.all_peaks.split_at_mut(POOL_STATS - 2);
+    splits.fill_with(|| split.next().unwrap_or(0));
+    rest.fill_with(|| cold.next().unwrap_or(0));
+    for scalar in [
+        &mut stats.num_alloc_retries,
+        &mut stats.num_ooms,
+        &mut stats.num_sync_all_streams,
+        &mut stats.num_device_alloc,
+        &mut stats.num_device_free,
+    ] {
+        *scalar = cold.next().unwrap_or(0);
+    }
     stats
 }
 
@@ -211,16 +274,11 @@ fn load_hot(words: &[u64], pool: &mut PoolStats) {
     }
 }
 
-fn load_cold(next: &mut impl FnMut() -> u64, pool: &mut PoolStats) {
-    for (i, stat) in pool.array_mut().into_iter().enumerate() {
-        *stat = if i < HOT_STATS {
-            Stat { peak: next(), ..*stat }
-        } else {
-            Stat {
-                current: next(),
-                peak: next(),
-                allocated: next(),
-            }
-        };
-    }
+fn load_stat(words: &mut impl Iterator<Item = u64>, stat: &mut Stat) {
+    let mut next = || words.next().unwrap_or(0);
+    *stat = Stat {
+        current: next(),
+        peak: next(),
+        allocated: next(),
+    };
 }
