@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use super::Screen;
-use super::pen::{clip, split_bottom, split_right, split_top, width};
+use super::pen::{clip, split_bottom, split_right, split_top, width, wrap};
 use super::theme::Ink;
 use super::units::{plural, program, round_size};
 use super::{bar, strips};
@@ -176,12 +176,13 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
             ),
         },
     };
-    let y = area.height / 3;
     let theme = screen.pen.theme;
-    screen
-        .pen
-        .clipped(area, 1, y, &what, area.width.saturating_sub(2), theme.ink(Ink::Strong));
-    screen
-        .pen
-        .clipped(area, 1, y + 1, then, area.width.saturating_sub(2), theme.ink(Ink::Dim));
+    let room = area.width.saturating_sub(2);
+    let what = wrap(&what, room).into_iter().map(|line| (line, Ink::Strong));
+    let then = wrap(then, room).into_iter().map(|line| (line, Ink::Dim));
+    for (y, (line, ink)) in what.chain(then).enumerate() {
+        screen
+            .pen
+            .text(area, 1, area.height / 3 + y as u16, &line, theme.ink(ink));
+    }
 }

@@ -1,8 +1,8 @@
 //! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
 //!
 //! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
-//! view has a room of its own; what they share are the widgets ([`bar`], [`graph`], [`strips`], [`panel`](pen)) and the
-//! [`theme`], which alone knows colours and glyphs.
+//! view has a room of its own; what they share are the widgets (`bar`, `graph`, `strips`, `pen`) and the
+//! `theme`, which alone knows colours and glyphs.
 
 mod bar;
 mod blocks;

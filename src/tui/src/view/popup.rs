@@ -1,85 +1,18 @@
 //! What lies over a view: help, the sort menu, the fix menu.
 
+mod help;
+
 use ratatui::layout::Rect;
 
 use super::Screen;
-use super::pen::{split_top, width, wrap};
+use super::pen::{split_top, width};
 use super::theme::Ink;
 use crate::model::{Column, Popup, Target};
-
-/// What a line of help is.
-enum HelpLine {
-    /// A heading.
-    Head(&'static str),
-    /// A key and what it does.
-    Key(&'static str, &'static str),
-    /// A sentence.
-    Text(&'static str),
-    /// Air.
-    Blank,
-}
-
-use HelpLine::{Blank, Head, Key, Text};
-
-const HELP: &[HelpLine] = &[
-    Head("Everywhere"),
-    Key("1 2 3 7, Tab", "Overview, Blocks, Timeline, Demo; the next one"),
-    Key(
-        "Space, p",
-        "pause and resume (in a stepped demo Space is the next step)",
-    ),
-    Key("/", "filter processes by pid, user, command, job, device or state"),
-    Key("s", "sort processes"),
-    Key("b", "list programs that ended before, too (their black boxes)"),
-    Key("f", "choose a fix, when a demo offers some"),
-    Key("Esc", "close, clear the filter, back to the Overview"),
-    Key("?, F1", "this help"),
-    Key("q, Ctrl-C", "quit"),
-    Blank,
-    Head("Overview"),
-    Key("↑ ↓, PgUp PgDn", "select a process (also j k)"),
-    Key("← →", "select a device"),
-    Key("Enter", "its blocks"),
-    Blank,
-    Head("Blocks"),
-    Key("← →", "the next block"),
-    Key("↑ ↓, PgUp PgDn", "lines of the map"),
-    Key("+ -, 0", "zoom in, out, everything"),
-    Key("n N", "next, previous process"),
-    Blank,
-    Head("Timeline"),
-    Key("← →, Home End", "back and forth in time"),
-    Key("+ -", "less, more time"),
-    Key("↑ ↓", "another device"),
-    Blank,
-    Head("Demo"),
-    Key("Enter", "start the chosen demo"),
-    Key("Space, Enter", "next step"),
-    Key("x", "stop it"),
-    Blank,
-    Head("The mouse"),
-    Text(
-        "selects what is clicked: a tab, a device, a process (twice: its blocks), a heading, a block. The wheel moves or zooms.",
-    ),
-    Blank,
-    Head("The words"),
-    Text(
-        "allocated: held by the program. cached: taken from the driver, held by nobody, ready for reuse. reserved: both together.",
-    ),
-    Text("other: used by programs that do not publish and by CUDA itself. driver: kept by driver and firmware."),
-    Text(
-        "FRAG: 1 - largest free block / all free memory of the process. A request larger than LARGEST FREE takes new memory from the driver, or fails.",
-    ),
-    Text(
-        "- : not told by the program or the driver. n/s: the driver does not offer this figure. > before a figure: at least.",
-    ),
-    Text("died, exited (black box): the program is gone; what it published last is still here, its memory is not."),
-];
 
 /// Draws the popup over the whole screen.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
     match popup {
-        Popup::Help { scroll } => help(screen, area, *scroll),
+        Popup::Help { scroll } => help::draw(screen, area, *scroll),
         Popup::Sort { selected } => {
             let model = screen.model;
             let entries: Vec<(String, String)> = Column::ALL
@@ -112,7 +45,13 @@ fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &
         width,
         height,
     };
-    screen.pen.clear(window);
+    // A column of air at each side sets it off from what lies under it.
+    let air = Rect {
+        x: window.x.saturating_sub(1),
+        width: window.width.saturating_add(2),
+        ..window
+    };
+    screen.pen.clear(air.intersection(area));
     screen.pen.panel(window, title, note)
 }
 
@@ -139,59 +78,5 @@ fn menu(screen: &mut Screen<'_>, area: Rect, title: &str, entries: &[(String, St
             screen.pen.restyle(line, theme.selected());
         }
         screen.hit(line, Target::Entry(i));
-    }
-}
-
-fn help(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
-    let wide = area.width.min(84);
-    // One column of help: keys at the left, words at the right.
-    let keys = HELP
-        .iter()
-        .map(|l| if let Key(k, _) = l { width(k) } else { 0 })
-        .max()
-        .unwrap_or(0)
-        + 4;
-    let room = wide.saturating_sub(4);
-    let mut lines: Vec<(String, String, Ink)> = vec![];
-    for line in HELP {
-        match line {
-            Blank => lines.push((String::new(), String::new(), Ink::Plain)),
-            Head(text) => lines.push(((*text).to_owned(), String::new(), Ink::Strong)),
-            Key(key, text) => {
-                for (i, part) in wrap(text, room.saturating_sub(keys)).into_iter().enumerate() {
-                    let key = if i == 0 { format!("  {key}") } else { String::new() };
-                    lines.push((key, part, Ink::Accent));
-                }
-            }
-            Text(text) => {
-                let wrapped = wrap(text, room.saturating_sub(2));
-                lines.extend(
-                    wrapped
-                        .into_iter()
-                        .map(|part| (format!("  {part}"), String::new(), Ink::Plain)),
-                );
-            }
-        }
-    }
-    let tall = (lines.len() as u16).saturating_add(2).min(area.height);
-    let fits = tall.saturating_sub(2);
-    let most = (lines.len() as u16).saturating_sub(fits);
-    screen.hits.help_lines = most + 1;
-    let scroll = scroll.min(most);
-    let note = if most > 0 {
-        format!("↑↓ {}-{} of {}", scroll + 1, scroll + fits, lines.len())
-    } else {
-        String::new()
-    };
-    let inside = window(screen, area, wide, tall, "Help", &note);
-    let theme = screen.pen.theme;
-    for (y, (left, right, ink)) in lines
-        .into_iter()
-        .skip(usize::from(scroll))
-        .take(usize::from(inside.height))
-        .enumerate()
-    {
-        screen.pen.text(inside, 0, y as u16, &left, theme.ink(ink));
-        screen.pen.text(inside, keys, y as u16, &right, theme.ink(Ink::Plain));
     }
 }

@@ -14,21 +14,15 @@ type Line = Vec<(String, Style)>;
 
 /// Draws the steps; when there are too many lines the oldest leave.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
-    let mut past = vec![];
-    let mut now = vec![];
-    if let Some((current, before)) = demo.steps.split_last() {
-        past.extend(before.iter().map(|step| past_line(screen, step)));
-        current_lines(screen, &mut now, demo, current, area.width);
-    } else if matches!(demo.phase, DemoPhase::Starting) {
-        now.push(vec![(
-            format!("{} is starting ...", demo.name),
-            screen.pen.theme.ink(Ink::Dim),
-        )]);
+    let mut now = present(screen, demo, area.width, false);
+    if now.len() > usize::from(area.height) {
+        now = present(screen, demo, area.width, true);
     }
-    closing_lines(screen, &mut now, demo, area.width);
+    let before = demo.steps.split_last().map_or(&[][..], |(_, before)| before);
+    let past: Vec<Line> = before.iter().map(|step| past_line(screen, step)).collect();
     let room = usize::from(area.height).saturating_sub(now.len());
-    let past = past.split_off(past.len().saturating_sub(room));
-    for (y, line) in past.into_iter().chain(now).enumerate() {
+    let past = &past[past.len().saturating_sub(room)..];
+    for (y, line) in past.iter().cloned().chain(now).enumerate() {
         if y >= usize::from(area.height) {
             break;
         }
@@ -41,6 +35,22 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     if demo.stepped() && demo.phase == DemoPhase::Waiting && demo.choices.is_empty() {
         screen.hit(split_top(area, area.height).0, Target::Next);
     }
+}
+
+/// The current step and what follows from it. In brief: without air and without the long report of a failure.
+fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: bool) -> Vec<Line> {
+    let mut lines = vec![];
+    if let Some(current) = demo.steps.last() {
+        current_lines(screen, &mut lines, demo, current, width, brief);
+    } else if demo.phase == DemoPhase::Starting {
+        let text = format!("{} is starting ...", demo.name);
+        lines.push(vec![(text, screen.pen.theme.ink(Ink::Dim))]);
+    }
+    closing_lines(screen, &mut lines, demo, width);
+    if brief {
+        lines.retain(|line| !line.is_empty());
+    }
+    lines
 }
 
 fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line {
@@ -56,7 +66,7 @@ fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line {
     ]
 }
 
-fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &DemoStep, width: u16) {
+fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &DemoStep, width: u16, brief: bool) {
     let theme = screen.pen.theme;
     let (dim, plain, strong) = (theme.ink(Ink::Dim), Style::new(), theme.ink(Ink::Strong));
     let of = if demo.total_steps > 0 {
@@ -90,7 +100,9 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
             units::bytes(oom.largest_free)
         );
         out.extend(indent(&text, theme.ink(Ink::Warning)));
-        out.extend(indent(&oom.report, dim));
+        if !brief {
+            out.extend(indent(&oom.report, dim));
+        }
         out.push(vec![]);
     }
     match step.verified {
@@ -143,10 +155,12 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u
             (" chooses a fix:".into(), plain),
         ]);
         for choice in &demo.choices {
-            out.push(vec![
-                (format!("  {:<10}", choice.name), theme.ink(Ink::Strong)),
-                (choice.title.clone(), dim),
-            ]);
+            let name = format!("  {:<10}", choice.name);
+            let room = width.saturating_sub(name.len() as u16);
+            for (i, part) in wrap(&choice.title, room).into_iter().enumerate() {
+                let lead = if i == 0 { name.clone() } else { " ".repeat(name.len()) };
+                out.push(vec![(lead, theme.ink(Ink::Strong)), (part, dim)]);
+            }
         }
     }
     if let Some(notice) = &demo.notice {

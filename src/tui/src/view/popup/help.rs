@@ -1,0 +1,166 @@
+//! Help: every key, and what the words mean.
+
+use ratatui::layout::Rect;
+
+use super::super::Screen;
+use super::super::pen::{split_left, wrap};
+use super::super::theme::Ink;
+
+/// What a line of help is.
+enum HelpLine {
+    /// A heading.
+    Head(&'static str),
+    /// A key and what it does.
+    Key(&'static str, &'static str),
+    /// A sentence.
+    Text(&'static str),
+    /// Air.
+    Blank,
+}
+
+use HelpLine::{Blank, Head, Key, Text};
+
+/// The keys.
+const KEYS: &[HelpLine] = &[
+    Head("Everywhere"),
+    Key("1 2 3 7, Tab", "Overview, Blocks, Timeline, Demo; the next one"),
+    Key(
+        "Space, p",
+        "pause and resume (in a stepped demo Space is the next step)",
+    ),
+    Key("/", "filter processes by pid, user, command, job, device or state"),
+    Key("s", "sort processes"),
+    Key("b", "list programs that ended before, too (their black boxes)"),
+    Key("f", "choose a fix, when a demo offers some"),
+    Key("Esc", "close, clear the filter, back to the Overview"),
+    Key("?, F1", "this help"),
+    Key("q, Ctrl-C", "quit"),
+    Blank,
+    Head("Overview"),
+    Key("↑ ↓, PgUp PgDn", "select a process (also j k)"),
+    Key("← →", "select a device"),
+    Key("Enter", "its blocks"),
+    Blank,
+    Head("Blocks"),
+    Key("← →", "the next block"),
+    Key("↑ ↓, PgUp PgDn", "lines of the map"),
+    Key("+ -, 0", "zoom in, out, everything"),
+    Key("n N", "next, previous process"),
+    Blank,
+    Head("Timeline"),
+    Key("← →, Home End", "back and forth in time"),
+    Key("+ -", "less, more time"),
+    Key("↑ ↓", "another device"),
+    Blank,
+    Head("Demo"),
+    Key("Enter", "start the chosen demo"),
+    Key("Space, Enter", "next step"),
+    Key("x", "stop it"),
+];
+
+/// The rest.
+const WORDS: &[HelpLine] = &[
+    Head("The mouse"),
+    Text(
+        "selects what is clicked: a tab, a device, a process (twice: its blocks), a heading, a block. The wheel moves or zooms.",
+    ),
+    Blank,
+    Head("The words"),
+    Key("allocated", "held by the program"),
+    Key("cached", "taken from the driver, held by nobody, ready for reuse"),
+    Key("reserved", "allocated and cached"),
+    Key("pending", "freed by the program, still used by queued GPU work"),
+    Key("other", "used by programs that do not publish, and by CUDA itself"),
+    Key("driver", "kept by driver and firmware"),
+    Key("frag", "1 - largest free block / all free memory of the process"),
+    Key(
+        "largest free",
+        "a larger request takes new memory from the driver, or fails",
+    ),
+    Key(
+        "black box",
+        "the program is gone; what it published last is kept, its memory is not",
+    ),
+    Key("-", "not told by the program or the driver"),
+    Key("n/s", "the driver does not offer this figure"),
+    Key(">", "before a figure: at least"),
+];
+
+/// From this width on the words stand beside the keys.
+const TWO_COLUMNS: u16 = 118;
+/// Columns of the keys then.
+const LEFT: u16 = 66;
+
+/// A line as it is drawn: left part, right part, look of the left.
+type Line = (String, String, Ink);
+/// Columns of the longest key, with indent and air.
+const KEY: u16 = 17;
+
+/// Draws help, scrolled by some lines when it does not fit.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
+    let beside = area.width >= TWO_COLUMNS;
+    let wide = if beside {
+        TWO_COLUMNS.max(area.width.min(140))
+    } else {
+        area.width.min(84)
+    };
+    let room = wide.saturating_sub(4);
+    let (left, right) = if beside { (LEFT, room - LEFT - 3) } else { (room, room) };
+    let mut keys = lines(KEYS, left);
+    let mut words = lines(WORDS, right);
+    if !beside {
+        keys.push((String::new(), String::new(), Ink::Plain));
+        keys.append(&mut words);
+    }
+    let all = keys.len().max(words.len()) as u16;
+    let tall = all.saturating_add(2).min(area.height);
+    let fits = tall.saturating_sub(2);
+    let most = all.saturating_sub(fits);
+    screen.hits.help_lines = most + 1;
+    let scroll = scroll.min(most);
+    let note = if most > 0 {
+        format!("↑↓ {}-{} of {all}", scroll + 1, scroll + fits)
+    } else {
+        "Esc".to_owned()
+    };
+    let inside = super::window(screen, area, wide, tall, "Help", &note);
+    column(screen, inside, keys, scroll);
+    column(screen, split_left(inside, LEFT + 3).1, words, scroll);
+}
+
+fn column(screen: &mut Screen<'_>, area: Rect, lines: Vec<Line>, scroll: u16) {
+    let theme = screen.pen.theme;
+    let shown = lines
+        .into_iter()
+        .skip(usize::from(scroll))
+        .take(usize::from(area.height));
+    for (y, (left, right, ink)) in shown.enumerate() {
+        screen.pen.text(area, 0, y as u16, &left, theme.ink(ink));
+        screen.pen.text(area, KEY, y as u16, &right, theme.ink(Ink::Plain));
+    }
+}
+
+fn lines(help: &[HelpLine], room: u16) -> Vec<Line> {
+    let mut lines: Vec<Line> = vec![];
+    for line in help {
+        match line {
+            Blank => lines.push((String::new(), String::new(), Ink::Plain)),
+            Head(text) => lines.push(((*text).to_owned(), String::new(), Ink::Strong)),
+            Key(key, text) => {
+                for (i, part) in wrap(text, room.saturating_sub(KEY)).into_iter().enumerate() {
+                    let key = if i == 0 { format!("  {key}") } else { String::new() };
+                    lines.push((key, part, Ink::Accent));
+                }
+            }
+            Text(text) => {
+                let wrapped = wrap(text, room.saturating_sub(2));
+                lines.extend(
+                    wrapped
+                        .into_iter()
+                        .map(|part| (format!("  {part}"), String::new(), Ink::Plain)),
+                );
+            }
+        }
+    }
+    lines
+}
