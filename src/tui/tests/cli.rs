@@ -145,6 +145,41 @@ fn a_simulated_report_is_labelled_and_adds_up() {
 }
 
 #[test]
+fn a_file_that_is_no_channel_is_named_and_hinders_nothing() {
+    let place = Place::new("garbage");
+    for (name, bytes) in [
+        ("1-1-0.gpumem", &b""[..]),
+        ("2-2-0.gpumem", &[0xa5; 8192]),
+        ("not-one.txt", b"hello"),
+    ] {
+        std::fs::write(place.0.join(name), bytes).unwrap();
+    }
+    let output = place.run(&["--json", "--device", "sim"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let unreadable = document["unreadable_channels"].as_array().unwrap();
+    let mut names: Vec<_> = unreadable
+        .iter()
+        .map(|u| u["file"].as_str().unwrap().rsplit('/').next().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["1-1-0.gpumem", "2-2-0.gpumem"]);
+    assert!(unreadable.iter().all(|u| !u["reason"].as_str().unwrap().is_empty()));
+    assert_eq!(
+        document["devices"].as_array().unwrap().len(),
+        1,
+        "the good one is reported all the same"
+    );
+    let output = place.run(&["doctor"]);
+    assert_eq!(code(&output), 1);
+    assert!(
+        text(&output.stdout).contains("2-2-0.gpumem"),
+        "{}",
+        text(&output.stdout)
+    );
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let place = Place::new("head");
     let mut child = place

@@ -3,11 +3,11 @@
 //! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
 //! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
 
-use std::collections::BTreeMap;
-
 use gpumem_probe::Reading;
-use serde::Serialize;
 
+use super::shape::{
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonMemory, JsonMig, JsonProblem, JsonProcess, Nvml, Reasons,
+};
 use super::{reason, source_words};
 use crate::model::{
     Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, Problem, Process, ProcessState,
@@ -16,130 +16,6 @@ use crate::model::{
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "gpumem/1";
-
-/// Why figures are null, by field.
-type Reasons = BTreeMap<&'static str, String>;
-
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    version: &'static str,
-    time_unix_ms: u64,
-    host: &'a str,
-    simulated: bool,
-    nvml: Nvml<'a>,
-    devices: Vec<JsonDevice<'a>>,
-    processes: Vec<JsonProcess<'a>>,
-    findings: Vec<JsonFinding<'a>>,
-    unreadable_channels: Vec<JsonProblem<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Nvml<'a> {
-    state: &'static str,
-    error: Option<&'a str>,
-    hint: Option<&'a str>,
-    driver: Option<&'a str>,
-    cuda: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonDevice<'a> {
-    label: &'a str,
-    kind: &'static str,
-    simulated: bool,
-    name: &'a str,
-    uuid: Option<String>,
-    pci: Option<&'a str>,
-    state: &'static str,
-    publishers: usize,
-    memory_is_host_memory: bool,
-    memory: Option<JsonMemory>,
-    utilization: Option<f64>,
-    memory_utilization: Option<f64>,
-    temperature_celsius: Option<u32>,
-    power_watts: Option<f64>,
-    power_limit_watts: Option<f64>,
-    pcie_host_to_device_bytes_per_second: Option<u64>,
-    pcie_device_to_host_bytes_per_second: Option<u64>,
-    mig: Vec<JsonMig<'a>>,
-    unavailable: Reasons,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonMemory {
-    total: u64,
-    allocated: u64,
-    cached: u64,
-    other: Option<u64>,
-    driver_reserved: Option<u64>,
-    free: Option<u64>,
-    not_published: Option<u64>,
-    source: &'static str,
-    skewed: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonMig<'a> {
-    index: u32,
-    name: &'a str,
-    uuid: &'a str,
-    total: Option<u64>,
-    used: Option<u64>,
-    free: Option<u64>,
-    unavailable: Reasons,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonProcess<'a> {
-    pid: u32,
-    device: &'a str,
-    simulated: bool,
-    user: Option<&'a str>,
-    command: Option<&'a str>,
-    job: Option<&'a str>,
-    rank: Option<u32>,
-    state: &'static str,
-    nvml: Option<u64>,
-    managed: Option<u64>,
-    allocator: Option<JsonFigures>,
-    unavailable: Reasons,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonFigures {
-    reserved: u64,
-    allocated: u64,
-    requested: u64,
-    cached: u64,
-    peak_reserved: u64,
-    peak_allocated: u64,
-    inactive_split: u64,
-    free_total: u64,
-    largest_free: u64,
-    free_blocks: u64,
-    active_blocks: u64,
-    segments: u64,
-    ooms: u64,
-    retries: u64,
-    external_fragmentation: Option<f64>,
-    internal_fragmentation: Option<f64>,
-    inactive_split_ratio: Option<f64>,
-    map_complete: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonFinding<'a> {
-    severity: &'static str,
-    pid: Option<u32>,
-    text: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonProblem<'a> {
-    file: &'a str,
-    reason: &'a str,
-}
 
 /// The document, in one line without its end.
 ///

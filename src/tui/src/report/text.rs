@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use gpumem_probe::Reading;
 
+use super::reason;
 use super::table::{Align, lines};
-use super::{reason, source_words};
-use crate::model::{Basis, Column, Device, DeviceKind, DeviceState, Model, Partition, Process, Severity};
+use crate::model::{Basis, Column, Device, DeviceKind, DeviceState, Model, Partition, Process, Severity, SourceState};
 use crate::units;
 
 /// Longest command shown.
@@ -30,11 +30,8 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
         write!(out, "  CUDA {major}.{minor}")?;
     }
     writeln!(out)?;
-    let (state, error, hint) = source_words(&world.nvml.state);
-    if let (Some(error), Some(hint)) = (error, hint) {
-        writeln!(out, "NVML {state}: {error}. {hint}")?;
-    } else if state == "missing" && !model.simulated() {
-        writeln!(out, "NVML missing: figures are the publishers' alone")?;
+    if world.nvml.state == SourceState::Missing {
+        writeln!(out, "no NVML: figures are the publishers' alone")?;
     }
     for device in &world.devices {
         writeln!(out)?;

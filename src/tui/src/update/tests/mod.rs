@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod demo;
+mod findings;
 mod join;
 mod keys;
 mod list;

@@ -1,0 +1,85 @@
+//! What is said in words, and when it is not.
+
+use gpumem_channel::{BlockState, DeviceKind, Life};
+
+use super::sample::*;
+use crate::model::*;
+
+use BlockState::{Allocated, Free};
+
+fn said(model: &Model) -> Vec<(Severity, String)> {
+    model
+        .world()
+        .findings
+        .iter()
+        .map(|f| (f.severity, f.text.clone()))
+        .collect()
+}
+
+#[test]
+fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let mut model = model();
+    feed(&mut model, [channels(SECOND, vec![channel(4, &[&holes])])]);
+    let text = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
+    assert_eq!(said(&model), [(Severity::Warning, text.into())]);
+    assert_eq!(model.world().findings[0].process, Some(model.world().processes[0].id));
+    feed(
+        &mut model,
+        [channels(
+            2 * SECOND,
+            vec![channel(4, &[&[(8 * GIB, Free), (8 * GIB, Allocated)]])],
+        )],
+    );
+    assert_eq!(said(&model), []);
+    let small: Vec<_> = (0..8).flat_map(|_| [(MIB, Free), (MIB, Allocated)]).collect();
+    feed(&mut model, [channels(3 * SECOND, vec![channel(4, &[&small])])]);
+    assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
+}
+
+#[test]
+fn a_full_card_and_a_death_are_told_worst_first() {
+    let mut model = model();
+    let list = |life| vec![channel_on(4, &[&[(79 * GIB, Allocated)]], DeviceKind::Cuda, life)];
+    feed(
+        &mut model,
+        [
+            nvml(SECOND, 79 * GIB, &[(4, 79 * GIB)]),
+            channels(SECOND, list(Life::Alive)),
+        ],
+    );
+    assert_eq!(
+        said(&model),
+        [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into())]
+    );
+    feed(&mut model, [channels(2 * SECOND, list(Life::Died))]);
+    let died = (Severity::Info, "4 died holding 79.0 GiB".into());
+    assert_eq!(
+        said(&model),
+        [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into()), died]
+    );
+}
+
+#[test]
+fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
+    let mut model = model();
+    let mut broken = channel(4, &[&[(GIB, Allocated)]]);
+    broken.error = Some("the file was cut short while it was open".into());
+    feed(&mut model, [channels(SECOND, vec![broken])]);
+    assert_eq!(
+        said(&model),
+        [(Severity::Warning, "4: the file was cut short while it was open".into())]
+    );
+    let problem = Problem {
+        file: "1-2-0.gpumem".into(),
+        text: "not a gpumem channel".into(),
+    };
+    let sample = ChannelSample {
+        at: 2 * SECOND,
+        problems: vec![problem],
+        ..ChannelSample::default()
+    };
+    feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
+    let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
+    assert_eq!(said(&model), [(Severity::Info, text.into())]);
+}
