@@ -83,6 +83,7 @@ mod writer;
 pub use cells::Touched;
 pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
+pub use map::Process;
 pub use place::own_directories;
 pub use publisher::{Options, Publisher};
 pub use reader::Reader;

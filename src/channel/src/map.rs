@@ -20,8 +20,8 @@ use crate::word::Words;
 pub(crate) struct Map {
     ptr: NonNull<AtomicU64>,
     words: usize,
-    /// [`forks`] when it was made: in a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
-    born: u64,
+    /// In a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
+    process: Process,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and is only reached as `&[AtomicU64]`.
@@ -45,7 +45,7 @@ impl Map {
     }
 
     fn new(file: &File, words: usize, protection: ProtFlags) -> io::Result<Map> {
-        watch_forks();
+        let process = Process::current();
         // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours. The length is not zero (checked by the
         // kernel), and both sides touch the memory as atomics only.
         let ptr = unsafe {
@@ -59,17 +59,13 @@ impl Map {
             )?
         };
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Map {
-            ptr,
-            words,
-            born: forks(),
-        })
+        Ok(Map { ptr, words, process })
     }
 
     /// Whether this is a copy of the handle in a forked child, where there is nothing to touch.
     #[inline(always)]
     pub(crate) fn inherited(&self) -> bool {
-        self.born != forks()
+        !self.process.is_current()
     }
 }
 
@@ -96,12 +92,26 @@ impl Drop for Map {
     }
 }
 
-/// How often this process is a forked child. Publishers compare it with the value at their birth.
+/// The process something was made in. After a fork the child's copy can tell that it is one, at the cost of a load: in the child
+/// mappings and locks are gone or lie, and a mutex may be held by a thread that does not exist there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u64);
+
+/// How many forks lie between the first process that counted and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-#[inline(always)]
-pub(crate) fn forks() -> u64 {
-    FORKS.load(Ordering::Relaxed)
+impl Process {
+    /// The calling process.
+    pub fn current() -> Process {
+        watch_forks();
+        Process(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether the calling process is still the same.
+    #[inline(always)]
+    pub fn is_current(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.0
+    }
 }
 
 /// Descriptors of locked channel files. A forked child closes them, else it would hold its parent's lock, and a dead publisher
@@ -134,14 +144,14 @@ fn watch_forks() {
 pub(crate) struct LockedFile {
     place: &'static AtomicI32,
     fd: RawFd,
-    /// [`forks`] when it was registered: a forked child finds it closed.
-    born: u64,
+    /// A forked child finds it closed.
+    process: Process,
 }
 
 impl LockedFile {
     /// Takes `file` over. Gives it back when 64 are registered already.
     pub(crate) fn register(file: File) -> Result<LockedFile, File> {
-        watch_forks();
+        let process = Process::current();
         let fd = file.as_raw_fd();
         for place in &LOCKED {
             if place
@@ -151,7 +161,7 @@ impl LockedFile {
                 return Ok(LockedFile {
                     place,
                     fd: file.into_raw_fd(),
-                    born: forks(),
+                    process,
                 });
             }
         }
@@ -162,7 +172,7 @@ impl LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // In a forked child it is closed already, and place and number may be another file's by now.
-        if self.born == forks()
+        if self.process.is_current()
             && self
                 .place
                 .compare_exchange(self.fd, -1, Ordering::Relaxed, Ordering::Relaxed)
