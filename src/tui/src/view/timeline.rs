@@ -215,13 +215,23 @@ fn grid(screen: &mut Screen<'_>, axis: Rect, plot: Rect, top: u64) {
     }
 }
 
+/// Into how many steps a span is divided, so that each is a round time.
+fn time_steps(span: Nanos, columns: u16) -> u64 {
+    const ROUND: [u64; 9] = [1, 2, 3, 5, 10, 15, 30, 60, 120];
+    if columns < 60 {
+        return 2;
+    }
+    let round = |&steps: &u64| ROUND.iter().any(|seconds| seconds * steps * SECOND == span);
+    [4, 5].into_iter().find(round).unwrap_or(4)
+}
+
 fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos) {
     let dim = screen.pen.theme.ink(Ink::Dim);
     let columns = area.width;
     if columns < 20 {
         return;
     }
-    let steps = if columns >= 60 { 4 } else { 2 };
+    let steps = time_steps(span, columns);
     for step in 0..steps {
         let ago = back + span / steps * (steps - step);
         let text = format!("-{}", span_text(ago));

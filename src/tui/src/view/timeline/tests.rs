@@ -93,3 +93,13 @@ fn windows_of_any_shape_are_sound() {
         assert!((0..columns.min(300)).all(|c| window.start(c) >= window.first));
     }
 }
+
+#[test]
+fn every_span_is_divided_into_round_times() {
+    use crate::model::TimelineUi;
+    let steps: Vec<u64> = TimelineUi::SPANS
+        .iter()
+        .map(|&span| span / time_steps(span, 100) / SECOND)
+        .collect();
+    assert_eq!(steps, [3, 15, 30, 60, 120]);
+}
