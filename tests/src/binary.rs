@@ -1,0 +1,43 @@
+//! Where the program under test is.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The `gpumem-tui` built from this tree with the profile of the running test. Built on the first call, so that a test never runs
+/// against an old binary; beside a `cargo test --workspace` that built it already this takes a moment.
+pub fn gpumem_tui() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(build).clone()
+}
+
+fn build() -> PathBuf {
+    // <target>/<profile>/deps/<test>
+    let test = std::env::current_exe().expect("the test's own path");
+    let profile = test
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("a test lies in target/<profile>/deps");
+    let binary = profile.join("gpumem-tui");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "gpumem-tui",
+        "--target-dir",
+    ]);
+    cargo.arg(profile.parent().expect("a profile lies in the target folder"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let status = cargo.status().expect("cargo runs");
+    assert!(
+        status.success() && binary.is_file(),
+        "cannot build {}",
+        binary.display()
+    );
+    binary
+}

@@ -1,0 +1,219 @@
+//! A program in a pseudo-terminal, its screen read back as a person would see it.
+
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal};
+
+use crate::World;
+
+/// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Screen {
+    parser: vt100::Parser,
+    /// Everything the program wrote.
+    raw: Vec<u8>,
+    closed: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this exit code.
+    Code(u32),
+    /// Not within the time a test waits.
+    Never,
+}
+
+/// A running program and its terminal.
+pub struct Terminal {
+    master: Option<Box<dyn MasterPty + Send>>,
+    keys: Option<Box<dyn Write + Send>>,
+    child: Box<dyn Child + Send + Sync>,
+    screen: Arc<(Mutex<Screen>, Condvar)>,
+}
+
+impl Terminal {
+    /// Starts `gpumem-tui` with `args` in `world`, on a terminal of this size.
+    pub fn start(world: &World, args: &[&str], columns: u16, rows: u16) -> Terminal {
+        Terminal::start_with(world, args, columns, rows, &[])
+    }
+
+    /// The same with more environment; an empty value removes a variable.
+    pub fn start_with(world: &World, args: &[&str], columns: u16, rows: u16, environment: &[(&str, &str)]) -> Terminal {
+        let size = PtySize {
+            rows,
+            cols: columns,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(crate::gpumem_tui());
+        command.args(args);
+        command.env_remove("NO_COLOR");
+        for (name, value) in world.environment() {
+            command.env(name, value);
+        }
+        for (name, value) in environment {
+            if value.is_empty() {
+                command.env_remove(name);
+            } else {
+                command.env(name, value);
+            }
+        }
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let screen = Screen {
+            parser: vt100::Parser::new(cells(rows), cells(columns), 0),
+            raw: Vec::new(),
+            closed: false,
+        };
+        let screen = Arc::new((Mutex::new(screen), Condvar::new()));
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let seen = screen.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 16 * 1024];
+            loop {
+                let n = output.read(&mut buffer).unwrap_or(0);
+                let mut screen = seen.0.lock().unwrap();
+                screen.parser.process(&buffer[..n]);
+                screen.raw.extend_from_slice(&buffer[..n]);
+                screen.closed = n == 0;
+                seen.1.notify_all();
+                if n == 0 {
+                    return;
+                }
+            }
+        });
+        let keys = pair.master.take_writer().unwrap();
+        Terminal {
+            master: Some(pair.master),
+            keys: Some(keys),
+            child,
+            screen,
+        }
+    }
+
+    /// The program's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().expect("a started process")
+    }
+
+    /// What the screen shows, one line a row.
+    pub fn text(&self) -> String {
+        self.screen.0.lock().unwrap().parser.screen().contents()
+    }
+
+    /// Everything the program wrote so far.
+    pub fn raw(&self) -> Vec<u8> {
+        self.screen.0.lock().unwrap().raw.clone()
+    }
+
+    /// Whether the program is on the alternate screen, and whether it hides the cursor.
+    pub fn modes(&self) -> (bool, bool) {
+        let screen = self.screen.0.lock().unwrap();
+        (
+            screen.parser.screen().alternate_screen(),
+            screen.parser.screen().hide_cursor(),
+        )
+    }
+
+    /// Waits until the screen satisfies `wanted`; panics with the screen if it does not in time.
+    #[track_caller]
+    pub fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut screen = self.screen.0.lock().unwrap();
+        loop {
+            let text = screen.parser.screen().contents();
+            if wanted(&text) {
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero() && !screen.closed,
+                "never saw {what}; the screen:\n{text}"
+            );
+            screen = self.screen.1.wait_timeout(screen, left).unwrap().0;
+        }
+    }
+
+    /// Waits until the screen shows all of `texts`.
+    #[track_caller]
+    pub fn wait_for(&self, texts: &[&str]) {
+        self.wait(&format!("{texts:?}"), |screen| {
+            texts.iter().all(|text| screen.contains(text))
+        });
+    }
+
+    /// Types.
+    pub fn keys(&mut self, keys: &str) {
+        let writer = self.keys.as_mut().expect("an open terminal");
+        writer.write_all(keys.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// Changes the terminal's size.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.screen
+            .0
+            .lock()
+            .unwrap()
+            .parser
+            .screen_mut()
+            .set_size(cells(rows), cells(columns));
+        let size = PtySize {
+            rows,
+            cols: columns,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        self.master.as_ref().expect("an open terminal").resize(size).unwrap();
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).expect("a process id");
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Closes the terminal under the program, as a dropped connection does.
+    pub fn hang_up(&mut self) {
+        self.keys = None;
+        self.master = None;
+    }
+
+    /// Waits for the program to end.
+    pub fn ended(&mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Ended::Code(status.exit_code());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ended::Never
+    }
+
+    /// The program's children now.
+    pub fn children(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let list = std::fs::read_to_string(path).unwrap_or_default();
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+}
+
+/// A number of rows or columns; a terminal of none is played as one of one.
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap_or(NonZero::<u16>::MIN)
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

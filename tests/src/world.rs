@@ -1,0 +1,86 @@
+//! The world a program under test sees: its channel folder and its NVML.
+
+use std::path::{Path, PathBuf};
+
+use gpumem_fake_nvml::FakeNvml;
+
+/// A private channel folder on tmpfs, and optionally a fake NVML. Everything goes when it is dropped.
+pub struct World {
+    channels: tempfile::TempDir,
+    nvml: Option<FakeNvml>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// A machine without NVIDIA's library.
+    pub fn without_gpu() -> World {
+        use std::os::unix::fs::PermissionsExt;
+        let private = std::fs::Permissions::from_mode(0o700);
+        let channels = tempfile::Builder::new()
+            .prefix("gpumem-test-")
+            .permissions(private)
+            .tempdir_in("/dev/shm");
+        World {
+            channels: channels.unwrap(),
+            nvml: None,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A machine whose NVML plays `scenario` (see `gpumem-fake-nvml`).
+    pub fn with_nvml(scenario: &str) -> World {
+        let mut world = World::without_gpu();
+        world.nvml = Some(FakeNvml::install(world.folder.path(), scenario).unwrap());
+        world
+    }
+
+    /// Changes what NVML says from the next call on.
+    pub fn play(&self, scenario: &str) {
+        self.nvml.as_ref().expect("a world with NVML").play(scenario).unwrap();
+    }
+
+    /// The channel folder.
+    pub fn channels(&self) -> &Path {
+        self.channels.path()
+    }
+
+    /// The channel files in it.
+    pub fn channel_files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.channels())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path());
+        entries
+            .filter(|path| path.extension().is_some_and(|e| e == "gpumem"))
+            .collect()
+    }
+
+    /// What a program's environment must say to live in this world, and in a terminal with all colours.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let nvml = self
+            .nvml
+            .as_ref()
+            .map_or_else(|| self.folder.path().join("absent.so"), |nvml| nvml.path().to_owned());
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        [
+            ("GPUMEM_DIR", text(self.channels())),
+            ("GPUMEM_NVML", text(&nvml)),
+            ("TERM", "xterm-256color".into()),
+            ("COLORTERM", "truecolor".into()),
+            ("LC_ALL", "C.UTF-8".into()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// A command of the program under test in this world, without a terminal.
+    pub fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(crate::gpumem_tui());
+        command
+            .args(args)
+            .envs(self.environment())
+            .env_remove("NO_COLOR")
+            .stdin(std::process::Stdio::null());
+        command
+    }
+}

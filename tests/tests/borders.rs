@@ -1,0 +1,178 @@
+//! The dependency rules of the house: who may know whom.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// Every crate's normal dependencies, from `cargo metadata`.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let normal = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|d| d["kind"].is_null()).map(|d| text(&d["name"])).collect()
+    };
+    packages
+        .map(|package| (text(&package["name"]), normal(package)))
+        .collect()
+}
+
+#[test]
+fn no_crate_knows_what_is_above_it() {
+    let of = dependencies();
+    let forbidden: [(&str, &[&str]); 4] = [
+        (
+            "gpumem-channel",
+            &[
+                "gpumem-alloc",
+                "gpumem-probe",
+                "gpumem-demo",
+                "gpumem-tui",
+                "cudarc",
+                "ratatui",
+                "tokio",
+            ],
+        ),
+        (
+            "gpumem-alloc",
+            &["gpumem-probe", "gpumem-demo", "gpumem-tui", "ratatui", "tokio"],
+        ),
+        (
+            "gpumem-probe",
+            &[
+                "gpumem-channel",
+                "gpumem-alloc",
+                "gpumem-demo",
+                "gpumem-tui",
+                "cudarc",
+                "ratatui",
+                "tokio",
+            ],
+        ),
+        ("gpumem-demo", &["gpumem-probe", "gpumem-tui", "ratatui", "tokio"]),
+    ];
+    for (who, whom) in forbidden {
+        let known = &of[who];
+        let broken: Vec<_> = whom.iter().filter(|name| known.contains(**name)).collect();
+        assert!(broken.is_empty(), "{who} must not know {broken:?}");
+    }
+    let dashboard = &of["gpumem-tui"];
+    assert!(
+        !dashboard.contains("gpumem-alloc") && !dashboard.contains("cudarc"),
+        "the dashboard stays out of the GPU"
+    );
+}
+
+/// Rust files under `dir`, with their text.
+fn sources(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_dashboards_model_knows_no_terminal_no_clock_and_no_files_and_views_stay_downstream() {
+    let tui = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/tui/src");
+    let rules: [(&str, &[&str]); 4] = [
+        (
+            "model",
+            &[
+                "ratatui",
+                "crossterm",
+                "tokio",
+                "std::fs",
+                "std::io",
+                "Instant::now",
+                "SystemTime",
+                "crate::view",
+                "crate::source",
+                "crate::update",
+            ],
+        ),
+        (
+            "update",
+            &[
+                "ratatui",
+                "crossterm",
+                "tokio",
+                "std::fs",
+                "std::io",
+                "Instant::now",
+                "SystemTime",
+                "crate::view",
+                "crate::source",
+            ],
+        ),
+        (
+            "view",
+            &[
+                "crossterm",
+                "tokio",
+                "std::fs",
+                "Instant::now",
+                "SystemTime",
+                "crate::source",
+                "crate::update",
+                "gpumem_demo",
+            ],
+        ),
+        ("source", &["ratatui", "crossterm", "crate::view"]),
+    ];
+    for (room, words) in rules {
+        let files = sources(&tui.join(room));
+        assert!(files.len() > 2, "{room} has moved: this test looks at nothing");
+        for (path, text) in files.iter().filter(|(path, _)| !path.contains("test")) {
+            for word in words {
+                assert!(!text.contains(word), "{path} must not know {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stays_in_its_rooms() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let allowed = [
+        "src/channel/src/map.rs",
+        "src/channel/tests/common/mod.rs",
+        "src/alloc/src/device/cuda",
+        "src/alloc/src/fork.rs",
+        "src/alloc/src/lease.rs",
+        "src/alloc/src/buffer.rs",
+        "src/alloc/benches/",
+        "src/alloc/tests/",
+        "src/alloc/src/fork_tests.rs",
+        "demo/src/gpu.rs",
+        "src/probe/src/nvml/calls",
+        "src/probe/src/process/users",
+        "tests/fake-nvml/",
+        "tests/fake-cuda/",
+    ];
+    let mut rooms = 0;
+    for dir in ["src", "demo", "tests"] {
+        for (path, text) in sources(&root.join(dir)) {
+            // The word as the language has it, not as attributes and prose do.
+            let used = text
+                .lines()
+                .any(|line| line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn"));
+            let home = allowed.iter().any(|room| path.contains(room));
+            rooms += u32::from(used && home);
+            assert!(!used || home || path.ends_with("borders.rs"), "unsafe code in {path}");
+        }
+    }
+    assert!(rooms > 0, "this test looks at nothing");
+}
