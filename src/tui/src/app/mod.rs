@@ -17,7 +17,7 @@ use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Effect, Ending, Event};
 use crate::input::Input;
 use crate::model::{ChannelSample, Model, Nanos};
-use crate::source::{self, Slot};
+use crate::source::{self, Slot, Wishes};
 use crate::terminal;
 use crate::update::update;
 
@@ -74,6 +74,7 @@ struct App {
     signals: Signals,
     nvml: Arc<Slot<(Nanos, NvmlSample)>>,
     channels: Arc<Slot<ChannelSample>>,
+    wishes: Arc<Wishes>,
     demo: DemoOptions,
     child: Option<DemoChild>,
     first: Vec<Effect>,
@@ -97,6 +98,7 @@ impl App {
             model,
             nvml: Arc::default(),
             channels: Arc::default(),
+            wishes: Arc::default(),
             demo: start.demo,
             child: None,
             first: start.first,
@@ -106,10 +108,9 @@ impl App {
         // The first frame comes before anything that takes time.
         app.draw()?;
         let pace = Duration::from_nanos(app.model.setup.interval);
-        let pids = source::NvmlPids::default();
-        source::start_channels(pace, app.channels.clone(), pids.clone())?;
+        source::start_channels(pace, app.channels.clone(), app.wishes.clone())?;
         if start.nvml {
-            source::start_nvml(pace, app.nvml.clone(), pids)?;
+            source::start_nvml(pace, app.nvml.clone(), app.wishes.clone())?;
         }
         Ok(app)
     }
@@ -167,6 +168,7 @@ impl App {
                     }
                 }
             }
+            self.wishes.select(self.model.selected_channel());
         }
     }
 

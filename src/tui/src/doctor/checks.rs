@@ -21,11 +21,21 @@ pub(super) fn facts() -> Facts {
 }
 
 fn good(name: &'static str, seen: impl Into<String>) -> Check {
-    Check { name, verdict: Verdict::Good, seen: seen.into(), todo: String::new() }
+    Check {
+        name,
+        verdict: Verdict::Good,
+        seen: seen.into(),
+        todo: String::new(),
+    }
 }
 
 fn not(name: &'static str, verdict: Verdict, seen: impl Into<String>, todo: impl Into<String>) -> Check {
-    Check { name, verdict, seen: seen.into(), todo: todo.into() }
+    Check {
+        name,
+        verdict,
+        seen: seen.into(),
+        todo: todo.into(),
+    }
 }
 
 pub(super) fn driver(facts: &Facts) -> Check {
@@ -51,7 +61,11 @@ pub(super) fn device_files(facts: &Facts) -> Check {
         return good("device files", format!("{} can be opened", facts.device_nodes.len()));
     }
     // Without a driver there are none, which is no fault of theirs.
-    let verdict = if facts.driver_module.is_ok() { Verdict::Note } else { Verdict::NoGpu };
+    let verdict = if facts.driver_module.is_ok() {
+        Verdict::Note
+    } else {
+        Verdict::NoGpu
+    };
     let todo = match verdict {
         Verdict::Note => "join the group that owns them (often video or render), or run nvidia-modprobe -u -c=0",
         _ => "they appear with the driver",
@@ -71,11 +85,18 @@ pub(super) fn nvml() -> Check {
     let sample = nvml.sample();
     match sample.state {
         NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
-        _ if sample.gpus.is_empty() => {
-            not("NVML", Verdict::NoGpu, "works and lists no GPU", "check CUDA device rules of the container, or lspci")
-        }
+        _ if sample.gpus.is_empty() => not(
+            "NVML",
+            Verdict::NoGpu,
+            "works and lists no GPU",
+            "check CUDA device rules of the container, or lspci",
+        ),
         _ => {
-            let names: Vec<String> = sample.gpus.iter().map(|g| format!("GPU {} {}", g.index, g.name)).collect();
+            let names: Vec<String> = sample
+                .gpus
+                .iter()
+                .map(|g| format!("GPU {} {}", g.index, g.name))
+                .collect();
             let driver = sample.driver.map_or_else(String::new, |v| format!("driver {v}: "));
             good("NVML", format!("{driver}{}", names.join(", ")))
         }
@@ -86,7 +107,13 @@ pub(super) fn nvml() -> Check {
 pub(super) fn cuda() -> Check {
     const NAME: &str = "libcuda.so.1";
     let listed = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"];
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/wsl/lib",
+    ];
     let dirs = std::env::split_paths(&listed).chain(usual.iter().map(PathBuf::from));
     if let Some(path) = dirs.map(|dir| dir.join(NAME)).find(|path| path.exists()) {
         return good("CUDA", path.display().to_string());
@@ -101,8 +128,12 @@ pub(super) fn cuda() -> Check {
 
 pub(super) fn channels(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![place(facts)];
-    let sample = Channels::default().sample(&[]);
-    let living = sample.channels.iter().filter(|c| c.snapshot.life == Life::Alive).count();
+    let sample = Channels::default().sample(&[], None);
+    let living = sample
+        .channels
+        .iter()
+        .filter(|c| c.snapshot.life == Life::Alive)
+        .count();
     let dead = sample.channels.len() - living;
     let seen = format!("{living} live, {dead} of programs that ended");
     checks.push(match sample.problems.as_slice() {
@@ -126,7 +157,10 @@ fn place(facts: &Facts) -> Check {
     let dirs = own_directories();
     let Some(dir) = dirs.iter().find(|dir| usable(dir, facts)) else {
         let list: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
-        let why: Vec<&String> = [&facts.runtime_dir, &facts.shm].into_iter().filter_map(|p| p.as_ref().err()).collect();
+        let why: Vec<&String> = [&facts.runtime_dir, &facts.shm]
+            .into_iter()
+            .filter_map(|p| p.as_ref().err())
+            .collect();
         let seen = format!("none of {} can be used", list.join(", "));
         let mut todo = "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned();
         for why in why {
@@ -135,15 +169,22 @@ fn place(facts: &Facts) -> Check {
         return not(name, Verdict::Bad, seen, todo);
     };
     let at = |place: &&gpumem_probe::Place| dir.starts_with(&place.path);
-    let free = [&facts.runtime_dir, &facts.shm].into_iter().flatten().find(at).map(|place| place.free);
+    let free = [&facts.runtime_dir, &facts.shm]
+        .into_iter()
+        .flatten()
+        .find(at)
+        .map(|place| place.free);
     let seen = match free {
         Some(free) => format!("{}, {} free", dir.display(), units::bytes(free)),
         None => dir.display().to_string(),
     };
     match free {
-        Some(free) if free < CHANNEL => {
-            not(name, Verdict::Bad, seen, format!("a program needs up to {} there", units::bytes(CHANNEL)))
-        }
+        Some(free) if free < CHANNEL => not(
+            name,
+            Verdict::Bad,
+            seen,
+            format!("a program needs up to {} there", units::bytes(CHANNEL)),
+        ),
         _ => good(name, seen),
     }
 }
@@ -160,7 +201,14 @@ fn usable(dir: &Path, facts: &Facts) -> bool {
 pub(super) fn permissions(facts: &Facts) -> Check {
     let name = "permissions";
     let root = rustix::process::geteuid().is_root();
-    let mut seen = vec![if root { "root: every user's channels" } else { "our own channels only" }.to_owned()];
+    let mut seen = vec![
+        if root {
+            "root: every user's channels"
+        } else {
+            "our own channels only"
+        }
+        .to_owned(),
+    ];
     if let Ok(false) = facts.host_pids {
         seen.push("pids here are a container's own: NVML may list others".into());
     }
@@ -176,12 +224,19 @@ pub(super) fn permissions(facts: &Facts) -> Check {
         seen.push("CAP_SYS_PTRACE".into());
     }
     let seen = seen.join("; ");
-    if root { good(name, seen) } else { not(name, Verdict::Note, seen, "run as root to see other users' channels") }
+    if root {
+        good(name, seen)
+    } else {
+        not(name, Verdict::Note, seen, "run as root to see other users' channels")
+    }
 }
 
 pub(super) fn terminal(env: &Environment, colors: Colors, ascii: bool) -> Check {
     let name = "terminal";
-    let term = env.term.as_deref().map_or_else(|| "TERM is not set".to_owned(), |term| format!("TERM={term}"));
+    let term = env
+        .term
+        .as_deref()
+        .map_or_else(|| "TERM is not set".to_owned(), |term| format!("TERM={term}"));
     let colors = match colors {
         Colors::True => "24-bit colours",
         Colors::Ansi256 => "256 colours",
@@ -192,7 +247,12 @@ pub(super) fn terminal(env: &Environment, colors: Colors, ascii: bool) -> Check 
     let term: String = gpumem_channel::clean(&term).chars().take(60).collect();
     if !std::io::stdout().is_terminal() {
         let seen = format!("stdout is no terminal; {term}, {colors}, {letters}");
-        return not(name, Verdict::Note, seen, "the dashboard needs one; --once and --json do not");
+        return not(
+            name,
+            Verdict::Note,
+            seen,
+            "the dashboard needs one; --once and --json do not",
+        );
     }
     let (width, height) = terminal::size();
     let seen = format!("{width}x{height}, {term}, {colors}, {letters}");

@@ -110,6 +110,14 @@ impl Model {
         self.world().processes.iter().find(|p| p.id == *id)
     }
 
+    /// The channel of the selected process, if it has one.
+    pub fn selected_channel(&self) -> Option<ChannelKey> {
+        match self.ui.process?.owner {
+            Owner::Channel(key) => Some(key),
+            Owner::Pid(..) => None,
+        }
+    }
+
     /// Position of the selected process in [`Model::listed`].
     pub fn selected_row(&self) -> Option<usize> {
         let id = self.ui.process.as_ref()?;

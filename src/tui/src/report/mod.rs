@@ -88,7 +88,7 @@ fn sample_nvml() -> NvmlSample {
 fn look_at_channels(model: &mut Model) {
     let lists = model.inputs.nvml.gpus.iter().filter_map(|gpu| gpu.processes.value());
     let pids: Vec<u32> = lists.flatten().map(|process| process.pid).collect();
-    let sample = Channels::default().sample(&pids);
+    let sample = Channels::default().sample(&pids, None);
     update(model, sample.at, Event::Channels(Box::new(sample)));
 }
 

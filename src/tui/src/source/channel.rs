@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, Reader, Snapshot, clean, discover};
+use gpumem_channel::{Life, Reader, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
-use super::{NvmlPids, Slot, marks, sleep_to_beat, spawn};
+use super::open::Open;
+use super::{Slot, Wishes, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, Figures, FreeBlocks, MAX_MARKS, Problem};
+use crate::model::{Channel, ChannelKey, ChannelSample, MAX_MARKS, Problem};
 
 /// How often new channels are looked for.
 const DISCOVER: Duration = Duration::from_secs(2);
@@ -19,12 +20,11 @@ const DISCOVER: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the system allows no more threads.
-pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, pids: NvmlPids) -> std::io::Result<()> {
+pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, wishes: Arc<Wishes>) -> std::io::Result<()> {
     spawn("channels", move || {
         let mut channels = Channels::default();
         loop {
-            let also = pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            slot.put(channels.sample(&also), merge);
+            slot.put(channels.sample(&wishes.pids(), wishes.selected()), merge);
             sleep_to_beat(interval);
         }
     })
@@ -52,25 +52,17 @@ pub struct Channels {
     processes: Processes,
 }
 
-struct Open {
-    /// `None` once the publisher is dead and its black box was read: that does not change, and costs no mapping.
-    reader: Option<Reader>,
-    /// The newest good state. `None` only before the first good pass.
-    newest: Option<Channel>,
-    /// Sums over free blocks of each device, kept from pass to pass.
-    free: Vec<FreeBlocks>,
-}
-
 impl Channels {
-    /// Looks for channels when it is time to, and reads them all. `also` are pids to look up besides publishers'.
-    pub fn sample(&mut self, also: &[u32]) -> ChannelSample {
+    /// Looks for channels when it is time to, and reads them all. `also` are pids to look up besides publishers';
+    /// `selected` is the channel whose blocks are wanted even if it is a black box.
+    pub fn sample(&mut self, also: &[u32], selected: Option<ChannelKey>) -> ChannelSample {
         if self.looked.is_none_or(|at| at.elapsed() >= DISCOVER) {
             self.look();
             self.looked = Some(Instant::now());
         }
         let mut sample = ChannelSample::default();
         for (key, open) in &mut self.open {
-            open.pass(*key, &mut sample);
+            open.pass(*key, selected == Some(*key), &mut sample);
         }
         sample.channels.sort_by_key(|c| c.key);
         sample.marks.sort_by_key(|m| m.at);
@@ -97,14 +89,7 @@ impl Channels {
                 continue;
             }
             match Reader::open(&found.path) {
-                Ok(reader) => drop(self.open.insert(
-                    key,
-                    Open {
-                        reader: Some(reader),
-                        newest: None,
-                        free: Vec::new(),
-                    },
-                )),
+                Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
                 Err(error) => self.refused.push((key, problem(&found.path, &error))),
             }
         }
@@ -138,56 +123,6 @@ impl Channels {
         pids.sort_unstable();
         pids.dedup();
         self.processes.look_up(&pids).into_iter().flatten().collect()
-    }
-}
-
-impl Open {
-    /// Reads what changed; keeps what it had where that fails, and says so.
-    fn pass(&mut self, key: ChannelKey, sample: &mut ChannelSample) {
-        if let Some(reader) = &mut self.reader {
-            match reader.refresh() {
-                Ok(snapshot) => {
-                    if let Ok(events) = reader.events() {
-                        sample.marks.extend(marks::of(key, &snapshot, &events.events));
-                        sample.lost.extend((events.lost > 0).then_some((key, events.lost)));
-                    }
-                    if snapshot.life != Life::Alive {
-                        self.reader = None;
-                    }
-                    self.newest = Some(channel(key, snapshot, &mut self.free));
-                    if self.reader.is_none() {
-                        self.free = Vec::new();
-                    }
-                }
-                Err(error) => match &mut self.newest {
-                    Some(channel) => channel.error = Some(error.to_string()),
-                    None => sample.problems.push(Problem {
-                        file: format!("of {}", reader.identity().program),
-                        text: error.to_string(),
-                    }),
-                },
-            }
-        }
-        sample.channels.extend(self.newest.clone());
-    }
-}
-
-fn channel(key: ChannelKey, snapshot: Snapshot, free: &mut Vec<FreeBlocks>) -> Channel {
-    free.resize_with(snapshot.devices.len(), FreeBlocks::default);
-    let figures: Vec<_> = snapshot
-        .devices
-        .iter()
-        .zip(free)
-        .map(|(map, free)| Figures::of(map, free))
-        .collect();
-    let read_at = snapshot.read_at;
-    Channel {
-        key,
-        pid: None,
-        snapshot: Arc::new(snapshot),
-        figures: figures.into(),
-        error: None,
-        read_at,
     }
 }
 

@@ -6,9 +6,10 @@
 mod channel;
 mod marks;
 mod nvml;
+mod open;
 mod slot;
 
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use channel::{Channels, start as start_channels};
@@ -16,6 +17,7 @@ pub use nvml::start as start_nvml;
 pub use slot::Slot;
 
 use crate::clock;
+use crate::model::ChannelKey;
 
 /// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
 const STACK: usize = 512 << 10;
@@ -40,5 +42,29 @@ fn sleep_to_beat(interval: Duration) {
     std::thread::sleep(Duration::from_nanos(interval - now % interval));
 }
 
-/// Pids that NVML lists, told to the channel sampler, which looks processes up for everyone.
-pub type NvmlPids = Arc<std::sync::Mutex<Vec<u32>>>;
+/// What others want of the channel sampler.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    pids: Mutex<Vec<u32>>,
+    selected: Mutex<Option<ChannelKey>>,
+}
+
+impl Wishes {
+    /// Look these processes up, besides publishers: NVML lists them.
+    pub fn look_up(&self, pids: Vec<u32>) {
+        *self.pids.lock().unwrap_or_else(PoisonError::into_inner) = pids;
+    }
+
+    /// Somebody looks at the blocks of this channel.
+    pub fn select(&self, channel: Option<ChannelKey>) {
+        *self.selected.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn selected(&self) -> Option<ChannelKey> {
+        *self.selected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,11 +1,11 @@
 //! Samples NVML on a thread of its own: loading it takes 20 ms, and a driver in trouble can take for ever.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_probe::{Nvml, NvmlSample, NvmlState, Reading};
 
-use super::{NvmlPids, Slot, sleep_to_beat, spawn};
+use super::{Slot, Wishes, sleep_to_beat, spawn};
 use crate::clock;
 use crate::model::Nanos;
 
@@ -16,18 +16,18 @@ const RETRY: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When the system allows no more threads.
-pub fn start(interval: Duration, slot: Arc<Slot<(Nanos, NvmlSample)>>, pids: NvmlPids) -> std::io::Result<()> {
-    spawn("nvml", move || run(interval, &slot, &pids))
+pub fn start(interval: Duration, slot: Arc<Slot<(Nanos, NvmlSample)>>, wishes: Arc<Wishes>) -> std::io::Result<()> {
+    spawn("nvml", move || run(interval, &slot, &wishes))
 }
 
-fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, pids: &NvmlPids) {
+fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, wishes: &Wishes) {
     let newest = |_, new| new;
     loop {
         match Nvml::load(None) {
             Ok(mut nvml) => loop {
                 let sample = nvml.sample();
                 let broken = matches!(sample.state, NvmlState::Failed { .. });
-                *pids.lock().unwrap_or_else(PoisonError::into_inner) = listed(&sample);
+                wishes.look_up(listed(&sample));
                 slot.put((clock::now(), sample), newest);
                 if broken {
                     break;

@@ -1,5 +1,7 @@
 //! The block map of the selected process, and the cursor on it.
 
+use gpumem_channel::Life;
+
 use crate::model::{BlockMap, DeviceKey, Model, Owner};
 
 /// Builds the map of the selected process from what is shown (frozen or live).
@@ -29,6 +31,11 @@ fn build(model: &Model) -> Option<BlockMap> {
     let index =
         (0..snapshot.devices.len()).find(|&i| DeviceKey::of(key, i, &snapshot.devices[i].device) == id.device)?;
     let segments = snapshot.devices[index].segments.clone();
+    let figures = channel.figures.get(index).and_then(Option::as_ref);
+    if segments.is_empty() && snapshot.life != Life::Alive && figures.is_some_and(|f| f.segments > 0) {
+        // A black box whose blocks are read only once it is selected: they come with the next sample.
+        return None;
+    }
     Some(BlockMap {
         process: id,
         bytes: segments

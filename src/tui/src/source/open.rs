@@ -1,0 +1,189 @@
+//! One open channel, from its first pass to its black box.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gpumem_channel::{Life, Reader, Snapshot};
+
+use super::marks;
+use crate::model::{Channel, ChannelKey, ChannelSample, Figures, FreeBlocks, Problem};
+
+/// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
+/// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
+pub(super) struct Open {
+    path: PathBuf,
+    /// `None` once the publisher is dead.
+    reader: Option<Reader>,
+    /// The newest good state. `None` only before the first good pass.
+    newest: Option<Channel>,
+    /// Sums over free blocks of each device, kept from pass to pass.
+    free: Vec<FreeBlocks>,
+    /// `newest` has the blocks.
+    full: bool,
+}
+
+impl Open {
+    pub(super) fn new(path: PathBuf, reader: Reader) -> Open {
+        Open {
+            path,
+            reader: Some(reader),
+            newest: None,
+            free: Vec::new(),
+            full: false,
+        }
+    }
+
+    /// Reads what changed; keeps what it had where that fails, and says so. `selected`: its blocks are wanted.
+    pub(super) fn pass(&mut self, key: ChannelKey, selected: bool, sample: &mut ChannelSample) {
+        if self.reader.is_none() && selected && !self.full {
+            // A black box that was swept away meanwhile stays as it is known.
+            self.reader = Reader::open(&self.path).ok();
+        }
+        if let Some(reader) = &mut self.reader {
+            match reader.refresh() {
+                Ok(snapshot) => self.take(key, snapshot, sample),
+                Err(error) => match &mut self.newest {
+                    Some(channel) => channel.error = Some(error.to_string()),
+                    None => sample.problems.push(Problem {
+                        file: format!("of {}", reader.identity().program),
+                        text: error.to_string(),
+                    }),
+                },
+            }
+        }
+        if self.reader.is_none() && self.full && !selected {
+            self.newest = self.newest.take().map(without_blocks);
+            self.full = false;
+        }
+        sample.channels.extend(self.newest.clone());
+    }
+
+    fn take(&mut self, key: ChannelKey, snapshot: Snapshot, sample: &mut ChannelSample) {
+        let dead = snapshot.life != Life::Alive;
+        let known_dead = self.newest.as_ref().is_none_or(|c| c.snapshot.life != Life::Alive);
+        // What happened before anybody looked is no news.
+        if !(dead && known_dead)
+            && let Some(Ok(events)) = self.reader.as_mut().map(Reader::events)
+        {
+            sample.marks.extend(marks::of(key, &snapshot, &events.events));
+            sample.lost.extend((events.lost > 0).then_some((key, events.lost)));
+        }
+        self.free.resize_with(snapshot.devices.len(), FreeBlocks::default);
+        let devices = snapshot.devices.iter().zip(&mut self.free);
+        let figures = devices.map(|(map, free)| Figures::of(map, free)).collect();
+        let read_at = snapshot.read_at;
+        self.newest = Some(Channel {
+            key,
+            pid: None,
+            snapshot: Arc::new(snapshot),
+            figures,
+            error: None,
+            read_at,
+        });
+        self.full = true;
+        if dead {
+            self.reader = None;
+            self.free = Vec::new();
+        }
+    }
+}
+
+/// The same without its segments; the figures stay.
+fn without_blocks(channel: Channel) -> Channel {
+    let mut snapshot = (*channel.snapshot).clone();
+    snapshot
+        .devices
+        .iter_mut()
+        .for_each(|device| device.segments = Vec::new());
+    Channel {
+        snapshot: Arc::new(snapshot),
+        ..channel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::DirBuilderExt;
+
+    use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, Publisher, Segment, Touched};
+
+    use super::*;
+
+    /// A publisher with one segment of one free block, in a directory of its own.
+    fn publisher(name: &str) -> (PathBuf, Publisher) {
+        let dir = PathBuf::from(format!("/dev/shm/gpumem-open-test-{name}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let options = Options {
+            dir: Some(dir.clone()),
+            blocks: 1024,
+            segments: 64,
+            events: 64,
+            ..Options::default()
+        };
+        let mut publisher = Publisher::create(&options).unwrap();
+        publisher.set_device(
+            0,
+            &Device {
+                total: 1 << 30,
+                ..Device::default()
+            },
+        );
+        let segment = Segment {
+            addr: 1 << 21,
+            size: 1 << 21,
+            mapped: 1 << 21,
+            ..Segment::default()
+        };
+        let block = Block {
+            addr: 1 << 21,
+            size: 1 << 21,
+            state: BlockState::Free,
+            ..Block::default()
+        };
+        publisher.segment_begin(0);
+        publisher.block(0, &block, None);
+        publisher.segment_end(0, Some((&segment, Some(0))));
+        let mut stats = DeviceStats::default();
+        stats.large.segment.add(1);
+        stats.large.reserved_bytes.add(1 << 21);
+        publisher.stats(0, &stats, Touched::LARGE);
+        (dir, publisher)
+    }
+
+    fn pass(open: &mut Open, selected: bool) -> Channel {
+        let mut sample = ChannelSample::default();
+        open.pass(ChannelKey(1, 2), selected, &mut sample);
+        assert_eq!(sample.problems, []);
+        sample.channels.remove(0)
+    }
+
+    #[test]
+    fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
+        let (dir, publisher) = publisher("box");
+        let path = publisher.path().to_owned();
+        let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
+        let largest = |c: &Channel| c.figures[0].as_ref().unwrap().largest_free;
+        let segments = |c: &Channel| c.snapshot.devices[0].segments.len();
+        let living = pass(&mut open, false);
+        assert_eq!(
+            (living.snapshot.life, segments(&living), largest(&living)),
+            (Life::Alive, 1, 1 << 21)
+        );
+        drop(publisher);
+        for (selected, kept) in [(false, 0), (true, 1), (true, 1), (false, 0)] {
+            let dead = pass(&mut open, selected);
+            assert_eq!(
+                (dead.snapshot.life, segments(&dead), largest(&dead)),
+                (Life::Closed, kept, 1 << 21)
+            );
+            assert!(open.reader.is_none(), "nothing stays mapped");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+        assert_eq!(
+            segments(&pass(&mut open, true)),
+            0,
+            "swept away: known by its figures alone"
+        );
+    }
+}
