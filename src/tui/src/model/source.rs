@@ -31,9 +31,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source is stale when it has missed three samples and two seconds: its figures are then old, not wrong.
+    /// A source that delivered is stale when it has missed three samples and two seconds: its figures are then old, not
+    /// wrong. One that is missing has no figures that could age.
     pub fn stale(&self, now: Nanos, interval: Nanos) -> bool {
-        self.sampled_at
-            .is_some_and(|at| now.saturating_sub(at) > (3 * interval).max(2 * super::SECOND))
+        self.state == SourceState::Ok
+            && self
+                .sampled_at
+                .is_some_and(|at| now.saturating_sub(at) > (3 * interval).max(2 * super::SECOND))
     }
 }

@@ -177,6 +177,20 @@ fn a_click_means_what_lies_under_it() {
 }
 
 #[test]
+fn a_tick_draws_only_when_a_source_has_gone_stale() {
+    let mut model = busy();
+    assert!(feed(&mut model, [Event::Tick]).is_empty());
+    model.now += 10 * SECOND;
+    assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);
+    model.live.nvml.state = SourceState::Missing;
+    model.live.channels.sampled_at = Some(model.now);
+    assert!(
+        feed(&mut model, [Event::Tick]).is_empty(),
+        "what is missing does not age"
+    );
+}
+
+#[test]
 fn messages_go_after_their_time() {
     let mut model = model();
     press(&mut model, &[Key::Char('7'), Key::Esc, Key::Char('f')]);
