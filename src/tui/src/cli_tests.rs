@@ -15,10 +15,32 @@ fn clap_finds_no_fault() {
 
 #[test]
 fn times_have_units_and_bounds() {
-    for (text, millis) in [("500ms", 500), ("2s", 2000), ("1.5s", 1500), ("1", 1000), ("1m", 60_000)] {
-        assert_eq!(parse(&["--interval", text]).unwrap().view.interval.as_millis(), millis, "{text}");
+    for (text, millis) in [
+        ("500ms", 500),
+        ("2s", 2000),
+        ("1.5s", 1500),
+        ("1", 1000),
+        ("1m", 60_000),
+    ] {
+        assert_eq!(
+            parse(&["--interval", text]).unwrap().view.interval.as_millis(),
+            millis,
+            "{text}"
+        );
     }
-    for text in ["", "ms", "10ms", "2h", "1.2.3s", "-1s", "0", "1e9", "99999999999999999999s", "inf", "NaN"] {
+    for text in [
+        "",
+        "ms",
+        "10ms",
+        "2h",
+        "1.2.3s",
+        "-1s",
+        "0",
+        "1e9",
+        "99999999999999999999s",
+        "inf",
+        "NaN",
+    ] {
         assert!(parse(&[&format!("--interval={text}")]).is_err(), "{text:?}");
     }
 }
@@ -30,7 +52,10 @@ fn devices_are_chosen_by_index_or_uuid() {
     assert_eq!(device("sim").unwrap(), Device::Only(Only::Simulated));
     assert_eq!(device("12").unwrap(), Device::Only(Only::Index(12)));
     assert_eq!(device("GPU-6f5a").unwrap(), Device::Only(Only::Uuid("GPU-6f5a".into())));
-    assert_eq!(device("12345678-9").unwrap(), Device::Only(Only::Uuid("12345678-9".into())));
+    assert_eq!(
+        device("12345678-9").unwrap(),
+        Device::Only(Only::Uuid("12345678-9".into()))
+    );
     for text in ["", "gpu", "-1", "GPU-", "GPU-xyz0", "cuda:0"] {
         assert!(device(text).is_err(), "{text:?}");
     }
@@ -56,11 +81,23 @@ fn what_contradicts_itself_is_refused() {
 
 #[test]
 fn a_childs_flags_mean_what_the_users_meant() {
-    let args = ["demo", "train", "--budget", "1G", "--layers", "7", "--pace", "250ms", "--steps", "3", "--seed", "9"];
-    let Some(Command::Demo(demo)) = parse(&args).unwrap().command else { unreachable!() };
+    let args = [
+        "demo", "train", "--budget", "1G", "--layers", "7", "--pace", "250ms", "--steps", "3", "--seed", "9",
+    ];
+    let Some(Command::Demo(demo)) = parse(&args).unwrap().command else {
+        unreachable!()
+    };
     let flags = demo.child_flags();
-    let again: Vec<&str> = ["demo", "train"].into_iter().chain(flags.iter().map(String::as_str)).collect();
-    let Some(Command::Demo(child)) = parse(&again).unwrap().command else { unreachable!() };
-    assert_eq!(format!("{:?}", demo.to_args("train")), format!("{:?}", child.to_args("train")));
+    let again: Vec<&str> = ["demo", "train"]
+        .into_iter()
+        .chain(flags.iter().map(String::as_str))
+        .collect();
+    let Some(Command::Demo(child)) = parse(&again).unwrap().command else {
+        unreachable!()
+    };
+    assert_eq!(
+        format!("{:?}", demo.to_args("train")),
+        format!("{:?}", child.to_args("train"))
+    );
     assert_eq!((child.layers, child.steps), (Some(7), Some(3)));
 }

@@ -203,7 +203,11 @@ fn setup(interval: Duration) -> Setup {
 /// Our user's name as the process table shows it, so that the two can be compared.
 fn our_name() -> String {
     let found = gpumem_probe::Processes::default().look_up(&[std::process::id()]);
-    found.into_iter().flatten().next().map_or_else(String::new, |process| process.user)
+    found
+        .into_iter()
+        .flatten()
+        .next()
+        .map_or_else(String::new, |process| process.user)
 }
 
 fn term(look: &LookArgs) -> Term {
