@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpumem_channel::DeviceStats;
+use gpumem_channel::{DeviceStats, Process};
 
 use crate::buffer::{Buffer, Element};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
-use crate::fork::Process;
-use crate::heap::{Grant, Heap, JoinReport};
-use crate::lease::Lease;
+use crate::heap::{Heap, JoinReport};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
@@ -62,12 +60,12 @@ impl Allocator {
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
         let mut heap = self.heap()?;
-        if bytes == 0 {
-            return Ok(Buffer::new(Lease::take(&self.0, &mut heap, None), 0, 0, len, stream));
-        }
-        let Grant { block, addr, size } = heap.allocate(bytes, stream, tag::current())?;
-        let lease = Lease::take(&self.0, &mut heap, Some(block));
-        Ok(Buffer::new(lease, addr, size, len, stream))
+        let grant = match bytes {
+            0 => None,
+            bytes => Some(heap.allocate(bytes, stream, tag::current())?),
+        };
+        drop(heap);
+        Ok(Buffer::new(Arc::clone(&self.0), grant, len, stream))
     }
 
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back

@@ -1,59 +1,28 @@
 //! A typed piece of device memory that frees itself.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use cudarc::driver::{DeviceRepr, LaunchArgs, PushKernelArg};
+use bytemuck::Pod;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, Shared};
 use crate::error::Error;
-use crate::lease::Lease;
+use crate::heap::Grant;
 use crate::stream::Stream;
 
-/// A type whose values can be copied between host and device byte by byte.
-///
-/// # Safety
-///
-/// The type has no padding, no pointers, and every pattern of bits is a value of it.
-pub unsafe trait Element: DeviceRepr + Copy + Send + Sync + 'static {}
+/// A type whose values can be copied between host and device byte by byte: every [`Pod`] type that may go to another thread,
+/// so numbers, arrays of them, and structs that derive `bytemuck::Pod`.
+pub trait Element: Pod + Send + Sync {}
 
-macro_rules! elements {
-    ($($t:ty)*) => {
-        // SAFETY: plain numbers: no padding, and every pattern of bits is a value.
-        $(unsafe impl Element for $t {})*
-    };
-}
-elements!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
-
-// SAFETY: an array adds nothing to its elements, not even padding.
-unsafe impl<T: Element, const N: usize> Element for [T; N] {}
-
-fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: an Element has no padding, so all of its bytes are initialised; u8 has no alignment.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), std::mem::size_of_val(values)) }
-}
-
-fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and every pattern of bits written is a value of T.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), std::mem::size_of_val(values)) }
-}
+impl<T: Pod + Send + Sync> Element for T {}
 
 /// `len` values of `T` in device memory, given back to the allocator when dropped.
 ///
 /// It keeps its allocator alive, cannot be copied, and cannot be freed twice. Pass `&buffer` to cudarc's
 /// `launch_builder(..).arg(..)` as a pointer argument; a launch on another stream than the buffer's must be told with
-/// [`record_stream`](Buffer::record_stream), so that the memory is not reused too early.
-///
-/// ```no_run
-/// use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
-/// use gpumem_alloc::Buffer;
-///
-/// fn scale(f: &CudaFunction, stream: &CudaStream, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<(), DriverError> {
-///     let mut launch = stream.launch_builder(f);
-///     launch.arg(x).arg(y);
-///     // SAFETY: `f` takes two pointers to f32.
-///     unsafe { launch.launch(LaunchConfig::for_num_elems(1024)) }.map(|_| ())
-/// }
-/// ```
+/// [`record_stream`](Buffer::record_stream), so that the memory is not reused too early. Its implementation of
+/// `PushKernelArg`, below, has an example.
 ///
 /// Use after free does not compile:
 ///
@@ -63,26 +32,29 @@ fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
 /// buffer.device_ptr();
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Buffer<T: Element> {
     /// The pointer as kernels take it; kernel arguments point here.
-    addr: u64,
+    pub(crate) addr: u64,
     size: u64,
     len: usize,
     stream: Stream,
-    lease: Lease,
+    /// `None` for a buffer of 0 bytes.
+    block: Option<u32>,
+    shared: Arc<Shared>,
     elements: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
+    /// A buffer over a block just handed out by the allocator's heap; it frees it.
     #[inline]
-    pub(crate) fn new(lease: Lease, addr: u64, size: u64, len: usize, stream: Stream) -> Buffer<T> {
+    pub(crate) fn new(shared: Arc<Shared>, grant: Option<Grant>, len: usize, stream: Stream) -> Buffer<T> {
         Buffer {
-            addr,
-            size,
+            addr: grant.map_or(0, |grant| grant.addr),
+            size: grant.map_or(0, |grant| grant.size),
             len,
             stream,
-            lease,
+            block: grant.map(|grant| grant.block),
+            shared,
             elements: PhantomData,
         }
     }
@@ -119,13 +91,13 @@ impl<T: Element> Buffer<T> {
 
     /// The allocator it came from.
     pub fn allocator(&self) -> Allocator {
-        self.lease.allocator()
+        Allocator(Arc::clone(&self.shared))
     }
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
-        match self.lease.block() {
-            Some(block) => self.lease.heap()?.record_use(block, stream.into()),
+        match self.block {
+            Some(block) => self.shared.heap()?.record_use(block, stream.into()),
             None => Ok(()),
         }
     }
@@ -137,10 +109,10 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .lease
+            .shared
             .device
             .driver
-            .write(self.addr, bytes_of(values), self.stream)?)
+            .write(self.addr, bytemuck::cast_slice(values), self.stream)?)
     }
 
     /// Copies to the host, after the work queued on the buffer's stream so far. The lengths must be equal.
@@ -150,10 +122,10 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .lease
+            .shared
             .device
             .driver
-            .read(self.addr, bytes_of_mut(values), self.stream)?)
+            .read(self.addr, bytemuck::cast_slice_mut(values), self.stream)?)
     }
 
     /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were.
@@ -162,7 +134,7 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         Ok(self
-            .lease
+            .shared
             .device
             .driver
             .fill(self.addr, word, self.bytes() / 4, self.stream)?)
@@ -176,18 +148,25 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-// SAFETY: the argument is the device address, 8 bytes that live as long as the borrow of the buffer.
-unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Buffer<T>> for LaunchArgs<'a> {
-    #[inline(always)]
-    fn arg(&mut self, buffer: &'b Buffer<T>) -> &mut Self {
-        self.arg(&buffer.addr)
+impl<T: Element> Drop for Buffer<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // A forked child gives nothing back: the block is its parent's.
+        if let Some(block) = self.block
+            && let Ok(mut heap) = self.shared.heap()
+        {
+            heap.free(block);
+        }
     }
 }
 
-// SAFETY: as above.
-unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Buffer<T>> for LaunchArgs<'a> {
-    #[inline(always)]
-    fn arg(&mut self, buffer: &'b mut Buffer<T>) -> &mut Self {
-        self.arg(&buffer.addr)
+impl<T: Element> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("addr", &format_args!("{:#x}", self.addr))
+            .field("size", &self.size)
+            .field("len", &self.len)
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
     }
 }

@@ -84,8 +84,6 @@ pub(crate) struct Heap {
     orphans: Vec<Chunk>,
     /// Blocks handed out as raw pointers, by address.
     raw: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
-    /// Buffers alive; see [`crate::lease`].
-    pub(crate) leases: u64,
     outlet: Outlet,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
@@ -111,7 +109,6 @@ impl Heap {
             frees: 0,
             orphans: Vec::new(),
             raw: HashMap::default(),
-            leases: 0,
             outlet,
             tags: vec![Some(StringId(0))],
             driver,

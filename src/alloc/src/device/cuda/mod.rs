@@ -1,6 +1,7 @@
 //! CUDA devices, through the primary context, so that memory is shared with whatever else uses CUDA in the process.
 
 mod api;
+mod launch;
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
