@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{args, play, steered};
+use common::{args, play, play_into, steered};
 use gpumem_demo::{BudgetError, DemoArgs, DemoError, End, Ended, Fix, MIB, MIN_BUDGET, Sizes, exit_code};
 
 fn fixed_by(fix: Fix) -> DemoArgs {
@@ -231,7 +231,7 @@ impl std::io::Write for Gone {
 
 #[test]
 fn closed_output_ends_it_quietly() {
-    let ended = gpumem_demo::run(&args("fragmentation"), &mut Gone(2), None);
+    let ended = play_into(&mut Gone(2), &args("fragmentation"), None);
     assert!(matches!(ended, Err(DemoError::OutputClosed)));
     assert_eq!(exit_code(&ended), 0);
 }
@@ -239,13 +239,11 @@ fn closed_output_ends_it_quietly() {
 #[test]
 fn text_says_simulated_and_how_it_ended() {
     let mut out = Vec::new();
-    let channels = tempfile::tempdir_in("/dev/shm").unwrap();
     let text_args = DemoArgs {
         json: false,
-        channel_dir: Some(channels.path().join("channels")),
         ..args("fragmentation")
     };
-    let ended = gpumem_demo::run(&text_args, &mut out, None);
+    let ended = play_into(&mut out, &text_args, None);
     let text = String::from_utf8(out).unwrap();
     assert_eq!(exit_code(&ended), 0);
     assert!(text.starts_with("SIMULATED "), "{text}");

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use gpumem_demo::{DemoArgs, DeviceChoice, MIN_BUDGET};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "GPUMEM_DEMO_TEST_ROLE";
-const DIR: &str = "GPUMEM_DEMO_TEST_DIR";
+/// Names the one directory for channels: nothing shows up among the user's.
+const DIR: &str = "GPUMEM_DIR";
 
 /// Not a test by itself: what the tests below run.
 #[test]
@@ -23,7 +24,8 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     if role == "dashboard" {
         // Hands its own stdin and stdout on, and lives until it is killed.
-        let mut demo = this_program("steered", &channels())
+        let channels = std::env::var_os(DIR).unwrap();
+        let mut demo = this_program("steered", Path::new(&channels))
             .stdin(Stdio::inherit())
             .spawn()
             .unwrap();
@@ -39,14 +41,9 @@ fn child() {
         // Alone it would be done in no time: it takes its steps slowly.
         pace: Some(Duration::from_millis(200)),
         parent: (role == "orphan").then_some(u32::MAX),
-        channel_dir: Some(channels()),
         ..DemoArgs::default()
     };
     std::process::exit(i32::from(gpumem_demo::main(&args)));
-}
-
-fn channels() -> PathBuf {
-    std::env::var_os(DIR).unwrap().into()
 }
 
 fn this_program(role: &str, channels: &Path) -> Command {

@@ -1,7 +1,7 @@
 //! What the tests of whole demos share.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, Cursor};
+use std::io::{BufRead, Cursor, Write};
 use std::time::Duration;
 
 use gpumem_demo::protocol::{Body, Line, Outcome, Start, Step};
@@ -69,15 +69,24 @@ impl Ran {
     }
 }
 
-/// Runs and reads back every line.
-pub fn play(args: &DemoArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
-    let mut out = Vec::new();
+/// Runs with a channel directory of its own, so that nothing shows up among the user's channels.
+pub fn play_into(
+    out: &mut dyn Write,
+    args: &DemoArgs,
+    input: Option<Box<dyn BufRead + Send>>,
+) -> Result<Ended, DemoError> {
     let channels = tempfile::tempdir_in("/dev/shm").unwrap();
-    let args = &DemoArgs {
+    let args = DemoArgs {
         channel_dir: Some(channels.path().join("channels")),
         ..args.clone()
     };
-    let ended = run(args, &mut out, input);
+    run(&args, out, input)
+}
+
+/// Runs and reads back every line.
+pub fn play(args: &DemoArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
+    let mut out = Vec::new();
+    let ended = play_into(&mut out, args, input);
     let lines = String::from_utf8(out)
         .unwrap()
         .lines()

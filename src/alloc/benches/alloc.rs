@@ -9,16 +9,28 @@
     reason = "criterion's macros; a bench that cannot set up must stop"
 )]
 
+use std::fs::Permissions;
 use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gpumem_alloc::device::{self, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Options, Publish, SegmentMode, Stream};
+use tempfile::{Builder, TempDir};
 
 const MIB: usize = 1 << 20;
 
-fn allocator(publishing: bool, segments: SegmentMode) -> Allocator {
-    let publish = if publishing { Publish::default() } else { Publish::Off };
+/// An allocator and the directory it publishes in: a bench does not appear among the user's channels.
+fn allocator(publishing: bool, segments: SegmentMode) -> (Allocator, Option<TempDir>) {
+    let private = Permissions::from_mode(0o700);
+    let dir = publishing.then(|| Builder::new().permissions(private).tempdir_in("/dev/shm").unwrap());
+    let publish = match &dir {
+        Some(dir) => Publish::On(Options {
+            dir: Some(dir.path().to_owned()),
+            ..Options::default()
+        }),
+        None => Publish::Off,
+    };
     let alloc = Allocator::new(
         device::sim(SimConfig::default()),
         Config {
@@ -34,7 +46,7 @@ fn allocator(publishing: bool, segments: SegmentMode) -> Allocator {
         "a bench of publishing needs a channel: {:?}",
         alloc.channel()
     );
-    alloc
+    (alloc, dir)
 }
 
 fn modes() -> [(&'static str, bool); 2] {
@@ -46,7 +58,7 @@ fn cached(c: &mut Criterion) {
     for (name, bytes) in [("512B", 512), ("1MiB", MIB), ("64MiB", 64 * MIB)] {
         let mut group = c.benchmark_group(format!("cached/{name}"));
         for (mode, publish) in modes() {
-            let alloc = allocator(publish, SegmentMode::Plain);
+            let (alloc, _dir) = allocator(publish, SegmentMode::Plain);
             // Live neighbours keep the block from merging, as in a busy heap.
             let mut live: Vec<Buffer<u8>> = (0..3).map(|_| alloc.alloc(bytes, Stream::DEFAULT).unwrap()).collect();
             drop(live.remove(1));
@@ -62,7 +74,7 @@ fn cached(c: &mut Criterion) {
 fn split_and_join(c: &mut Criterion) {
     let mut group = c.benchmark_group("split_and_join/4KiB");
     for (mode, publish) in modes() {
-        let alloc = allocator(publish, SegmentMode::Plain);
+        let (alloc, _dir) = allocator(publish, SegmentMode::Plain);
         group.bench_function(format!("publish={mode}"), |b| {
             b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream::DEFAULT).unwrap())));
         });
@@ -93,7 +105,7 @@ fn random(c: &mut Criterion) {
     let mut group = c.benchmark_group("random_1000_live");
     for (mode, publish) in modes() {
         for (segments, kind) in [(SegmentMode::Plain, "plain"), (SegmentMode::Virtual, "virtual")] {
-            let alloc = allocator(publish, segments);
+            let (alloc, _dir) = allocator(publish, segments);
             let mut random = Random(88_172_645_463_325_252);
             let mut live: Vec<Option<Buffer<u8>>> = (0..1000)
                 .map(|_| Some(alloc.alloc(random.size(), Stream::DEFAULT).unwrap()))

@@ -5,7 +5,7 @@
 //! it uses, and nobody outside can see why: this allocator tells, through the [channel](gpumem_channel), who holds what, how
 //! it is cut, and what happened.
 //!
-//! ```
+//! ```no_run
 //! use gpumem_alloc::{Allocator, Config, Stream, device};
 //!
 //! # fn main() -> Result<(), gpumem_alloc::Error> {
