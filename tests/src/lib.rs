@@ -9,10 +9,34 @@
     reason = "test support: what cannot be set up fails the test"
 )]
 
+mod background;
 mod binary;
 mod terminal;
 mod world;
 
+use std::time::{Duration, Instant};
+
+pub use background::Background;
 pub use binary::gpumem_tui;
-pub use terminal::{Ended, Terminal};
+pub use terminal::{Ended, Modes, Terminal};
 pub use world::World;
+
+/// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until something holds that no screen shows.
+#[track_caller]
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process lives. One that ended and was not yet waited for does not.
+pub fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}

@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal};
 
-use crate::World;
-
-/// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{PATIENCE, World};
 
 struct Screen {
     parser: vt100::Parser,
     /// Everything the program wrote.
     raw: Vec<u8>,
+    /// When it first wrote something.
+    first: Option<Instant>,
     closed: bool,
+    /// The terminal is to be closed under the program.
+    hung_up: bool,
 }
 
 /// How a program ended.
@@ -25,8 +26,33 @@ struct Screen {
 pub enum Ended {
     /// By itself, with this exit code.
     Code(u32),
+    /// By a signal that it did not handle.
+    Signal,
     /// Not within the time a test waits.
     Never,
+}
+
+/// What a program may leave a terminal in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modes {
+    /// It shows the alternate screen.
+    pub alternate: bool,
+    /// Its cursor is hidden.
+    pub hidden_cursor: bool,
+    /// It reports the mouse.
+    pub mouse: bool,
+    /// It marks pasted text.
+    pub paste: bool,
+}
+
+impl Modes {
+    /// A terminal as a shell wants it.
+    pub const OF_A_SHELL: Modes = Modes {
+        alternate: false,
+        hidden_cursor: false,
+        mouse: false,
+        paste: false,
+    };
 }
 
 /// A running program and its terminal.
@@ -35,6 +61,8 @@ pub struct Terminal {
     keys: Option<Box<dyn Write + Send>>,
     child: Box<dyn Child + Send + Sync>,
     screen: Arc<(Mutex<Screen>, Condvar)>,
+    line_mode: String,
+    started: Instant,
 }
 
 impl Terminal {
@@ -65,12 +93,16 @@ impl Terminal {
                 command.env(name, value);
             }
         }
+        let line_mode = line_mode(&*pair.master);
+        let started = Instant::now();
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
         let screen = Screen {
             parser: vt100::Parser::new(cells(rows), cells(columns), 0),
             raw: Vec::new(),
+            first: None,
             closed: false,
+            hung_up: false,
         };
         let screen = Arc::new((Mutex::new(screen), Condvar::new()));
         let mut output = pair.master.try_clone_reader().unwrap();
@@ -82,9 +114,10 @@ impl Terminal {
                 let mut screen = seen.0.lock().unwrap();
                 screen.parser.process(&buffer[..n]);
                 screen.raw.extend_from_slice(&buffer[..n]);
-                screen.closed = n == 0;
+                screen.first.get_or_insert_with(Instant::now);
+                screen.closed = n == 0 || screen.hung_up;
                 seen.1.notify_all();
-                if n == 0 {
+                if screen.closed {
                     return;
                 }
             }
@@ -95,6 +128,8 @@ impl Terminal {
             keys: Some(keys),
             child,
             screen,
+            line_mode,
+            started,
         }
     }
 
@@ -113,13 +148,42 @@ impl Terminal {
         self.screen.0.lock().unwrap().raw.clone()
     }
 
-    /// Whether the program is on the alternate screen, and whether it hides the cursor.
-    pub fn modes(&self) -> (bool, bool) {
+    /// How the terminal stands now.
+    pub fn modes(&self) -> Modes {
         let screen = self.screen.0.lock().unwrap();
-        (
-            screen.parser.screen().alternate_screen(),
-            screen.parser.screen().hide_cursor(),
-        )
+        let screen = screen.parser.screen();
+        Modes {
+            alternate: screen.alternate_screen(),
+            hidden_cursor: screen.hide_cursor(),
+            mouse: screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None,
+            paste: screen.bracketed_paste(),
+        }
+    }
+
+    /// Whether lines are edited and echoed as they were before the program started.
+    pub fn line_mode_is_back(&self) -> bool {
+        line_mode(&**self.master.as_ref().expect("an open terminal")) == self.line_mode
+    }
+
+    /// Whether the first such text on the screen stands out as a selected line does.
+    pub fn selected(&self, text: &str) -> bool {
+        let screen = self.screen.0.lock().unwrap();
+        let screen = screen.parser.screen();
+        let columns = screen.size().1.get();
+        let rows = screen.rows(0, columns).collect::<Vec<_>>();
+        let Some((y, line)) = (0..).zip(&rows).find(|(_, line)| line.contains(text)) else {
+            return false;
+        };
+        let before = line.find(text).map_or("", |at| &line[..at]);
+        // Every character of the dashboard takes one cell.
+        let cell = screen.cell(y, before.chars().count() as u16);
+        cell.is_some_and(|cell| cell.inverse() || cell.bgcolor() != vt100::Color::Default)
+    }
+
+    /// How long the program took to write anything. It has to have.
+    pub fn first_output_after(&self) -> Duration {
+        let first = self.screen.0.lock().unwrap().first;
+        first.expect("some output") - self.started
     }
 
     /// Waits until the screen satisfies `wanted`; panics with the screen if it does not in time.
@@ -151,8 +215,13 @@ impl Terminal {
 
     /// Types.
     pub fn keys(&mut self, keys: &str) {
+        self.bytes(keys.as_bytes());
+    }
+
+    /// Sends bytes that need not be keys.
+    pub fn bytes(&mut self, bytes: &[u8]) {
         let writer = self.keys.as_mut().expect("an open terminal");
-        writer.write_all(keys.as_bytes()).unwrap();
+        writer.write_all(bytes).unwrap();
         writer.flush().unwrap();
     }
 
@@ -182,20 +251,41 @@ impl Terminal {
 
     /// Closes the terminal under the program, as a dropped connection does.
     pub fn hang_up(&mut self) {
+        let mut screen = self.screen.0.lock().unwrap();
+        screen.hung_up = true;
+        let (rows, columns) = screen.parser.screen().size();
+        drop(screen);
+        // Who reads the screen holds the terminal open until there is something to read: a new size is drawn.
+        self.resize(columns.get() + 1, rows.get());
         self.keys = None;
         self.master = None;
+        self.until_closed();
     }
 
-    /// Waits for the program to end.
+    /// Waits for the program to end, and for the last it wrote.
     pub fn ended(&mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return Ended::Code(status.exit_code());
+                self.until_closed();
+                return match status.signal() {
+                    Some(_) => Ended::Signal,
+                    None => Ended::Code(status.exit_code()),
+                };
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ended::Never
+    }
+
+    fn until_closed(&self) {
+        let screen = self.screen.0.lock().unwrap();
+        let (_screen, late) = self
+            .screen
+            .1
+            .wait_timeout_while(screen, PATIENCE, |screen| !screen.closed)
+            .unwrap();
+        assert!(!late.timed_out(), "somebody else holds the terminal open");
     }
 
     /// The program's children now.
@@ -204,6 +294,11 @@ impl Terminal {
         let list = std::fs::read_to_string(path).unwrap_or_default();
         list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
+}
+
+/// How the terminal treats lines, in words that can be compared.
+fn line_mode(master: &dyn MasterPty) -> String {
+    format!("{:?}", master.get_termios().expect("a terminal has modes"))
 }
 
 /// A number of rows or columns; a terminal of none is played as one of one.

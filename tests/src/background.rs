@@ -1,0 +1,98 @@
+//! A program without a terminal, such as a demo that publishes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::World;
+
+/// A running program whose output is read line by line. Killed when dropped.
+pub struct Background {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Background {
+    /// Starts `gpumem-tui` with `args` in `world`.
+    pub fn start(world: &World, args: &[&str]) -> Background {
+        let mut command = world.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Background { child, output }
+    }
+
+    /// A training run that publishes until it is ended; it has done its first step.
+    pub fn training(world: &World) -> Background {
+        let mut args = vec!["demo", "train", "--headless", "--json", "--device", "sim"];
+        args.extend(["--steps", "0", "--pace", "200ms"]);
+        let mut demo = Background::start(world, &args);
+        demo.step();
+        demo
+    }
+
+    /// A program whose memory stands still and is fragmented: every other block is free. With its figures.
+    pub fn fragmented(world: &World) -> (Background, Value) {
+        let args = [
+            "demo",
+            "fragmentation",
+            "--headless",
+            "--json",
+            "--steer",
+            "--device",
+            "sim",
+            "--budget",
+            "256M",
+        ];
+        let mut demo = Background::start(world, &args);
+        demo.step();
+        demo.tell("next");
+        let figures = demo.step()["stats"].clone();
+        (demo, figures)
+    }
+
+    /// Waits for its next step.
+    #[track_caller]
+    pub fn step(&mut self) -> Value {
+        loop {
+            let line = self.line();
+            assert!(!line.is_null(), "it ended before its next step");
+            if line["type"] == "step" {
+                return line;
+            }
+        }
+    }
+
+    /// Sends it a line.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its next line of output, which is JSON; null at the end.
+    #[track_caller]
+    pub fn line(&mut self) -> Value {
+        let mut line = String::new();
+        match self.output.read_line(&mut line).unwrap() {
+            0 => Value::Null,
+            _ => serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")),
+        }
+    }
+
+    /// Kills it as nobody can prevent, and waits for its end.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

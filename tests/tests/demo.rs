@@ -1,0 +1,186 @@
+//! The demos: a failure that is created and fixed, and a training run whose phases show.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use gpumem_tests::{Ended, Terminal, World};
+use serde_json::Value;
+
+/// Less than the default: unoptimised code fills and checks it quickly.
+const BUDGET: &str = "256M";
+
+/// Every line that a headless demo says.
+fn headless(world: &World, args: &[&str]) -> Vec<Value> {
+    let args = [
+        &["demo"],
+        args,
+        &["--headless", "--json", "--device", "sim", "--budget", BUDGET],
+    ]
+    .concat();
+    let output = world.command(&args).output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        assert_eq!(line["schema"], "gpumem-demo/1", "{line}");
+    }
+    assert_eq!(lines[0]["type"], "start");
+    assert_eq!(lines[0]["simulated"], true);
+    lines
+}
+
+fn bytes(step: &Value, figure: &str) -> u64 {
+    step["stats"][figure].as_u64().unwrap()
+}
+
+#[test]
+fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
+    let world = World::without_gpu();
+    let mut terminal = Terminal::start(
+        &world,
+        &["demo", "fragmentation", "--device", "sim", "--budget", BUDGET],
+        120,
+        40,
+    );
+    terminal.wait_for(&["1 of 6", "SIMULATED", "waits for you", "Space next step"]);
+    terminal.keys("f");
+    terminal.wait_for(&["nothing to fix at this step"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["2 of 6", "waits for you"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB asked for", "f chooses a fix"]);
+    terminal.keys("f");
+    terminal.wait_for(&["Choose a fix", "release", "remap", "workspace"]);
+    terminal.keys("j\r");
+    terminal.wait_for(&["4 of 6", "Join the holes by remapping", "waits for you"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["5 of 6", "it succeeds", "waits for you"]);
+    terminal.keys("1");
+    terminal.wait_for(&["ran out of memory once", "publishing"]);
+    terminal.keys("3");
+    terminal.wait_for(&["out of memory", "last 60 s"]);
+    terminal.keys("7");
+    terminal.wait_for(&["5 of 6"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["6 of 6", "all intact", "waits for you"]);
+    terminal.keys(" ");
+    terminal.wait_for(&[
+        "the large request failed before the fix",
+        "it succeeded after remap",
+        "every pattern was intact",
+    ]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+#[test]
+fn each_fix_turns_the_failure_into_success() {
+    for (fix, keeps_reserved) in [("release", false), ("remap", true), ("workspace", false)] {
+        let world = World::without_gpu();
+        let lines = headless(&world, &["fragmentation", "--fix", fix]);
+        let steps: Vec<&Value> = lines.iter().filter(|line| line["type"] == "step").collect();
+        let ids: Vec<&str> = steps.iter().map(|step| step["id"].as_str().unwrap()).collect();
+        let fixed = format!("fix-{fix}");
+        assert_eq!(
+            ids,
+            [
+                "fill",
+                "free-every-other",
+                "request-fails",
+                &fixed,
+                "request-again",
+                "verify"
+            ]
+        );
+        for step in &steps {
+            assert_eq!(
+                bytes(step, "reserved"),
+                bytes(step, "allocated") + bytes(step, "cached"),
+                "{step}"
+            );
+            assert!(bytes(step, "largest_free") <= bytes(step, "free_total"), "{step}");
+        }
+        let oom = &steps[2]["oom"];
+        let asked = oom["requested"].as_u64().unwrap();
+        assert!(
+            oom["largest_free"].as_u64().unwrap() < asked,
+            "larger than any hole: {oom}"
+        );
+        assert!(
+            oom["free_total"].as_u64().unwrap() > asked,
+            "smaller than their sum: {oom}"
+        );
+        let named: Vec<&str> = steps[2]["choices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(named, ["release", "remap", "workspace"]);
+        if keeps_reserved {
+            assert_eq!(
+                bytes(steps[3], "reserved"),
+                bytes(steps[2], "reserved"),
+                "nothing goes back to the driver"
+            );
+            assert!(bytes(steps[3], "largest_free") >= asked);
+        }
+        assert!(steps[4]["oom"].is_null(), "{}", steps[4]);
+        assert_eq!(steps[5]["verified"], true);
+        let last = lines.last().unwrap();
+        let result = &last["result"];
+        assert_eq!(
+            (&last["type"], &result["fix"]),
+            (&Value::from("result"), &Value::from(fix))
+        );
+        for promise in ["failed_before", "succeeded_after", "patterns_verified"] {
+            assert_eq!(result[promise], true, "{promise} with {fix}");
+        }
+        assert!(result["words_checked"].as_u64().unwrap() > 0);
+        assert_eq!(result["reserved_at_end"], 0);
+    }
+}
+
+#[test]
+fn a_training_runs_phases_rise_and_fall_in_its_lines() {
+    let world = World::without_gpu();
+    let lines = headless(
+        &world,
+        &[
+            "train", "--steps", "3", "--layers", "6", "--batch", "16", "--pace", "1ms",
+        ],
+    );
+    let steps: Vec<&Value> = lines.iter().filter(|line| line["type"] == "step").collect();
+    assert_eq!(steps.len(), 3);
+    for step in steps {
+        let phases = step["phases"].as_array().unwrap();
+        let told: Vec<_> = phases
+            .iter()
+            .map(|p| (p["name"].as_str().unwrap(), p["allocated"].as_u64().unwrap()))
+            .collect();
+        let [("forward", forward), ("backward", backward), ("optimizer", optimizer)] = told[..] else {
+            unreachable!("{told:?}")
+        };
+        assert!(
+            forward > backward && forward > optimizer,
+            "activations pile up and go: {told:?}"
+        );
+    }
+    assert_eq!(lines.last().unwrap()["result"]["reserved_at_end"], 0);
+}
+
+#[test]
+fn a_training_runs_phases_show_on_the_timeline() {
+    let world = World::without_gpu();
+    let args = ["demo", "train", "--device", "sim", "--pace", "300ms"];
+    let mut terminal = Terminal::start(&world, &args, 120, 40);
+    terminal.wait_for(&["Training step 2", "forward", "backward", "optimizer"]);
+    terminal.keys("3");
+    terminal.wait_for(&["last 60 s", "SIMULATED", "allocated", "cached"]);
+    terminal.wait_for(&["━ forward", "━ backward", "━ optimizer"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
