@@ -1,79 +1,81 @@
-//! The host's memory, from `/proc/meminfo`.
+//! The host's memory and the limit of our control group, through `sysinfo`.
 
-use crate::{HostMemory, Reading, Root};
+use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
-/// A real file has about 1.5 KiB.
-const LIMIT: u64 = 16 << 10;
+use crate::{HostMemory, MemoryLimit, Reading};
 
-/// How much memory the host has and how much a new program could have.
-pub fn host_memory(root: &Root) -> Reading<HostMemory> {
-    match root.read("proc/meminfo", LIMIT) {
-        Ok(bytes) => parse(&bytes).map_or_else(
-            || Reading::Failed("/proc/meminfo has no usable MemTotal and MemAvailable".into()),
-            Reading::Value,
-        ),
-        Err(e) => Reading::Failed(format!("reading /proc/meminfo: {e}")),
+/// How much memory the host has, how much a new program could have, and what our control group is limited to.
+pub fn host_memory() -> Reading<HostMemory> {
+    let memory = without_limit();
+    match memory {
+        Reading::Value(host) => Reading::Value(HostMemory { limit: limit(), ..host }),
+        other => other,
     }
 }
 
-/// Lines are `Name:   123 kB`, where kB means 1024 bytes.
-fn parse(bytes: &[u8]) -> Option<HostMemory> {
-    let text = String::from_utf8_lossy(bytes);
-    let field = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        value
-            .trim()
-            .strip_suffix("kB")?
-            .trim_end()
-            .parse::<u64>()
-            .ok()?
-            .checked_mul(1024)
-    };
-    let (total, available) = (field("MemTotal")?, field("MemAvailable")?);
-    (available <= total).then_some(HostMemory { total, available })
+/// What is there for everyone, a GPU that takes its memory from the host included.
+pub(crate) fn without_limit() -> Reading<HostMemory> {
+    let only_memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    // A new one each time: a used one would go on giving its last figures once `/proc/meminfo` cannot be read.
+    match System::new_with_specifics(only_memory) {
+        Ok(system) => checked(system.total_memory(), system.available_memory()),
+        Err(e) => Reading::Failed(format!("reading the host's memory: {e}")),
+    }
+}
+
+/// `sysinfo` leaves 0 where it could not read.
+fn checked(total: u64, available: u64) -> Reading<HostMemory> {
+    if total == 0 || available > total {
+        return Reading::Failed("/proc/meminfo cannot be read or has no usable MemTotal and MemAvailable".into());
+    }
+    Reading::Value(HostMemory {
+        total,
+        available,
+        limit: None,
+    })
+}
+
+/// The tightest limit from our control group up to the one that is the root here.
+fn limit() -> Option<MemoryLimit> {
+    let mut system = System::new().ok()?;
+    let own = Pid::from_u32(std::process::id());
+    system.refresh_processes_specifics(
+        ProcessesToUpdate::Some(&[own]),
+        true,
+        ProcessRefreshKind::nothing().without_tasks(),
+    );
+    let limits = system.process(own)?.cgroup_limits()?;
+    Some(MemoryLimit {
+        total: limits.total_memory,
+        free: limits.free_memory,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn kib_become_bytes() {
-        let text = b"MemTotal:       2048 kB\nMemFree:  1 kB\nMemAvailable:   1024 kB\n";
-        assert_eq!(
-            parse(text),
-            Some(HostMemory {
-                total: 2 << 20,
-                available: 1 << 20
-            })
-        );
-    }
-
-    #[test]
-    fn nonsense_is_no_figure() {
-        for text in [
-            &b""[..],
-            b"MemTotal: 5 kB\n",
-            b"MemTotal: 5 kB\nMemAvailable: 6 kB\n",
-            b"MemTotal: 18446744073709551615 kB\nMemAvailable: 6 kB\n",
-            b"MemTotal: -5 kB\nMemAvailable: 1 kB\n",
-            b"\xff\xfe\0\0MemTotal",
-        ] {
-            assert_eq!(parse(text), None, "{}", String::from_utf8_lossy(text));
+    fn zero_and_nonsense_are_no_figures() {
+        for (total, available) in [(0, 0), (0, 5), (5, 6)] {
+            assert!(matches!(checked(total, available), Reading::Failed(why) if why.contains("/proc/meminfo")));
         }
+        assert!(checked(5, 0).value().is_some());
     }
 
     #[test]
-    fn a_missing_file_says_so() {
-        let root = Root::at("/nonexistent-root");
-        assert!(matches!(host_memory(&root), Reading::Failed(why) if why.contains("/proc/meminfo")));
-    }
-
-    #[test]
-    fn this_machine_has_memory() {
-        let memory = host_memory(&Root::default());
-        assert!(memory.value().is_some_and(|m| m.total > 1 << 20), "{memory:?}");
+    fn this_machines_memory_is_the_kernels_in_bytes() {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+        let kib: u64 = total.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        let memory = *host_memory().value().unwrap();
+        assert_eq!(memory.total, kib << 10);
+        assert!(memory.available > 0);
+        assert!(
+            memory
+                .limit
+                .is_none_or(|limit| limit.free <= limit.total && limit.total <= memory.total)
+        );
     }
 }

@@ -5,6 +5,9 @@
 //!   gave.
 //! - [`host_memory`] is the host's memory, [`Facts`] are what decides how much can be seen here.
 //!
+//! Processes and host memory come through `sysinfo`, except what it does not give: starts in clock ticks, pids of other
+//! namespaces, command lines of bounded length and the names of all users.
+//!
 //! The values are in one place, as plain data: [`Reading`] is a figure or the reason why there is none. Texts from
 //! outside are free of control characters. Nothing here knows a clock's time of day, a channel or a screen; every call
 //! returns within microseconds to milliseconds except [`Nvml::load`], and what is slow by nature runs on threads of its

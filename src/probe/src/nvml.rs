@@ -113,7 +113,7 @@ impl Nvml {
             let found = Row::identify(&self.calls, index, device);
             self.place(at, found);
         }
-        self.rows[at].read(&self.calls, device, &self.root);
+        self.rows[at].read(&self.calls, device);
     }
 
     /// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A

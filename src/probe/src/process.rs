@@ -1,9 +1,10 @@
 //! Processes by pid: who, what, since when, how much host memory.
 //!
-//! Read from `/proc` directly: the start time in ticks, the namespace's pids and the command must be of one and the
-//! same process, and of a tree that tests can bring; no crate gives these together.
+//! A pid may be given to another process at any moment, so the start time in ticks, which we read ourselves, is the
+//! same before and after everything else is read; see [`details`] for what comes from `sysinfo`.
 
 mod command;
+mod details;
 mod users;
 
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::io;
 
 use users::Users;
 
-use crate::stat::{Stat, Status};
+use crate::stat::Stat;
 use crate::{Process, Root};
 
 /// Why there is nothing to say about a pid.
@@ -42,8 +43,8 @@ impl From<io::Error> for NoProcess {
 /// Looks processes up and remembers what does not change.
 pub struct Processes {
     root: Root,
-    page: u64,
     users: Users,
+    details: details::Reader,
     known: HashMap<u32, Known>,
 }
 
@@ -52,35 +53,36 @@ struct Known {
     start_time: u64,
     comm: String,
     uid: Option<u32>,
+    rss: u64,
     command: String,
-    /// Look-ups since the command was read.
+    /// Look-ups since all this was read.
     age: u32,
 }
 
-/// A program may rename itself or start another in its place; its command line is read again after this many look-ups.
-const COMMAND_AGE: u32 = 10;
+/// A program may rename itself, change its user or grow; all but its start is read again after this many look-ups: for
+/// 20 processes that takes 1 ms.
+const MAX_AGE: u32 = 10;
+/// Processes that are no longer asked for and may stay in `sysinfo`'s memory, some 600 bytes each.
+const MAX_FORGOTTEN: usize = 64;
 
 impl Default for Processes {
     fn default() -> Self {
-        Self::new(Root::default())
+        let root = Root::default();
+        Processes {
+            users: Users::new(root.clone()),
+            root,
+            details: details::Reader::default(),
+            known: HashMap::new(),
+        }
     }
 }
 
 impl Processes {
-    /// Looks below `root`.
-    pub fn new(root: Root) -> Self {
-        Processes {
-            users: Users::new(root.clone()),
-            page: rustix::param::page_size() as u64,
-            known: HashMap::new(),
-            root,
-        }
-    }
-
     /// The processes with these pids, in this order. What is remembered of other pids is forgotten.
     pub fn look_up(&mut self, pids: &[u32]) -> Vec<Result<Process, NoProcess>> {
         let found = pids.iter().map(|&pid| self.one(pid)).collect();
         self.known.retain(|pid, _| pids.contains(pid));
+        self.details.trim(pids.len() + MAX_FORGOTTEN);
         found
     }
 
@@ -88,7 +90,7 @@ impl Processes {
         let stat = Stat::read(&self.root, pid).inspect_err(|_| {
             self.known.remove(&pid);
         })?;
-        let fresh = |k: &&mut Known| k.start_time == stat.start_time && k.comm == stat.comm && k.age < COMMAND_AGE;
+        let fresh = |k: &&mut Known| k.start_time == stat.start_time && k.comm == stat.comm && k.age < MAX_AGE;
         let known = match self.known.get_mut(&pid).filter(fresh) {
             Some(known) => {
                 known.age += 1;
@@ -104,13 +106,13 @@ impl Processes {
             user: known.uid.map_or_else(|| "?".into(), |uid| self.users.name(uid)),
             command: known.command.clone(),
             start_time: stat.start_time,
-            rss: stat.rss_pages.saturating_mul(self.page),
+            rss: known.rss,
         })
     }
 
     /// Reads what is kept, and makes sure that the pid was not given to another process meanwhile.
-    fn learn(&self, pid: u32, stat: &Stat) -> Result<Known, NoProcess> {
-        let uid = Status::read(&self.root, pid)?.uid;
+    fn learn(&mut self, pid: u32, stat: &Stat) -> Result<Known, NoProcess> {
+        let details = self.details.read(pid)?;
         let command = command::read(&self.root, pid, stat)?;
         if Stat::read(&self.root, pid)?.start_time != stat.start_time {
             return Err(NoProcess::NotHere);
@@ -118,7 +120,8 @@ impl Processes {
         Ok(Known {
             start_time: stat.start_time,
             comm: stat.comm.clone(),
-            uid,
+            uid: details.uid,
+            rss: details.rss,
             command,
             age: 0,
         })

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where `/` is. Everything the probe reads from files is read below it.
+/// Where `/` is. Every file that the probe reads itself is read below it.
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
 

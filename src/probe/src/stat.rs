@@ -16,8 +16,6 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     /// Clock ticks from boot to the process's start.
     pub(crate) start_time: u64,
-    /// Resident pages.
-    pub(crate) rss_pages: u64,
 }
 
 impl Stat {
@@ -37,13 +35,10 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let start_time = fields.nth(22 - 4)?.parse().ok()?;
-        // Field 24; a kernel thread's may be negative in odd kernels.
-        let rss_pages = fields.nth(1)?.parse().unwrap_or(0);
         Some(Stat {
             comm,
             state,
             start_time,
-            rss_pages,
         })
     }
 }
@@ -51,8 +46,6 @@ impl Stat {
 /// From `/proc/PID/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// Real user id.
-    pub(crate) uid: Option<u32>,
     /// The process's pid in each pid namespace, from ours to its own.
     pub(crate) ns_pids: Vec<u32>,
     /// Effective capabilities.
@@ -75,7 +68,6 @@ impl Status {
             };
             let mut words = value.split_ascii_whitespace();
             match key {
-                "Uid" => status.uid = words.next().and_then(|w| w.parse().ok()),
                 "NSpid" => status.ns_pids = words.take(DEEPEST).map_while(|w| w.parse().ok()).collect(),
                 "CapEff" => status.capabilities = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
                 _ => {}
@@ -92,9 +84,9 @@ mod tests {
 
     use super::*;
 
-    fn stat(comm: &str, start: &str, rss: &str) -> Vec<u8> {
+    fn stat(comm: &str, start: &str) -> Vec<u8> {
         format!(
-            "12 ({comm}) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {start} 1000 {rss} 18446744073709551615 1 1\n"
+            "12 ({comm}) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {start} 1000 42 18446744073709551615 1 1\n"
         )
         .into_bytes()
     }
@@ -102,10 +94,10 @@ mod tests {
     #[test]
     fn the_name_may_hold_anything() {
         for comm in ["python", "a b", "tmux: server", ") S 1 (", "((", "))", "a\nb"] {
-            let stat = Stat::parse(&stat(comm, "777", "42")).unwrap();
-            assert_eq!((stat.start_time, stat.rss_pages, stat.state), (777, 42, 'S'), "{comm}");
+            let stat = Stat::parse(&stat(comm, "777")).unwrap();
+            assert_eq!((stat.start_time, stat.state), (777, 'S'), "{comm}");
         }
-        assert_eq!(Stat::parse(&stat("\x1b[2J", "1", "1")).unwrap().comm, "\u{fffd}[2J");
+        assert_eq!(Stat::parse(&stat("\x1b[2J", "1")).unwrap().comm, "\u{fffd}[2J");
     }
 
     #[test]
@@ -118,34 +110,49 @@ mod tests {
             b"12 (a) S 1 2 3",
             b")(",
             b"\xff(\xff)\xff \xff",
-            &stat("a", "-1", "1"),
+            &stat("a", "-1"),
         ] {
             assert_eq!(Stat::parse(bytes), None, "{}", String::from_utf8_lossy(bytes));
         }
     }
 
     #[test]
-    fn status_takes_the_real_user_and_all_pids() {
+    fn status_takes_all_pids_and_the_effective_capabilities() {
         let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
         assert_eq!(
             status,
             Status {
-                uid: Some(1000),
                 ns_pids: vec![4121, 7],
                 capabilities: Some(0x28_0000)
             }
         );
-        assert_eq!(Status::parse(b"Uid:\tx\nNSpid:\nCapEff:\tq\n"), Status::default());
+        assert_eq!(Status::parse(b"NSpid:\nCapEff:\tq\n"), Status::default());
     }
 
     #[test]
     fn this_process_reads_itself() {
         let pid = std::process::id();
         let stat = Stat::read(&Root::default(), pid).unwrap();
-        assert!(stat.start_time > 0 && stat.rss_pages > 0);
+        assert!(stat.start_time > 0);
         let status = Status::read(&Root::default(), "self").unwrap();
         assert_eq!(status.ns_pids.last(), Some(&pid));
-        assert_eq!(status.uid, Some(rustix::process::getuid().as_raw()));
+    }
+
+    #[test]
+    fn hostile_files_are_errors() {
+        use rustix::fs::{CWD, Mode, mkfifoat, symlinkat};
+        let dir = tempfile::tempdir().unwrap();
+        let file = |pid: u32| dir.path().join(format!("proc/{pid}/stat"));
+        for pid in 1..=4 {
+            std::fs::create_dir_all(file(pid).parent().unwrap()).unwrap();
+        }
+        symlinkat("stat", CWD, file(1)).unwrap();
+        std::fs::write(file(2), vec![b'('; 10 << 20]).unwrap();
+        mkfifoat(CWD, file(3), Mode::RUSR).unwrap();
+        std::fs::write(file(4), b"").unwrap();
+        for pid in 1..=5 {
+            assert!(Stat::read(&Root::at(dir.path()), pid).is_err(), "{pid}");
+        }
     }
 
     proptest! {

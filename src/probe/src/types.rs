@@ -175,7 +175,7 @@ pub struct Process {
     pub command: String,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Host memory resident, bytes.
+    /// Host memory resident, bytes; as of at most ten look-ups ago.
     pub rss: u64,
 }
 
@@ -186,4 +186,17 @@ pub struct HostMemory {
     pub total: u64,
     /// What a new program could have (`MemAvailable`).
     pub available: u64,
+    /// What the control group of this process may have, a container's or a batch job's; `None` where none is set or it
+    /// cannot be read.
+    pub limit: Option<MemoryLimit>,
+}
+
+/// The memory limit of a control group, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// All that the group's processes may have together; never more than the host has.
+    pub total: u64,
+    /// What is not charged to the group. Cached files are charged and the kernel drops them when memory is wanted, so
+    /// that a program may get more than this.
+    pub free: u64,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpumem_fake_nvml::FakeNvml;
-use gpumem_probe::{GpuState, Memory, Nvml, NvmlState, ProcessKind, Reading, Root, host_memory};
+use gpumem_probe::{GpuState, Memory, Nvml, NvmlState, ProcessKind, Reading, host_memory};
 
 const MIB: u64 = 1 << 20;
 
@@ -180,7 +180,7 @@ fn memory_that_is_the_hosts() {
         .sample()
         .gpus
         .remove(0);
-    let host = host_memory(&Root::default());
+    let host = host_memory();
     let memory = gpu.memory.value().unwrap();
     assert!(gpu.shared_with_host);
     assert_eq!(memory.total, host.value().unwrap().total);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::{Calls, Code, Device};
 use super::slow::Latest;
 use super::{mig, processes};
-use crate::{Gpu, GpuState, Memory, Reading, Root, host_memory, text};
+use crate::{Gpu, GpuState, Memory, Reading, host, text};
 
 /// A GPU and what has to be known between samples.
 pub(super) struct Row {
@@ -100,7 +100,7 @@ impl Row {
     }
 
     /// Reads every quick figure. A GPU that turns out to be lost keeps the figures it had.
-    pub(super) fn read(&mut self, calls: &Calls, device: Device, root: &Root) {
+    pub(super) fn read(&mut self, calls: &Calls, device: Device) {
         let memory = device_memory(calls, device);
         if let Err(code) = memory
             && code.is_lost()
@@ -108,7 +108,7 @@ impl Row {
             return self.lose(&calls.text(code));
         }
         self.gpu.state = GpuState::Present;
-        self.set_memory(calls, memory, root);
+        self.set_memory(calls, memory);
         let gpu = &mut self.gpu;
         (gpu.utilization, gpu.memory_utilization) = match calls.utilization(device) {
             Ok((kernels, memory)) => (Reading::Value(kernels), Reading::Value(memory)),
@@ -138,14 +138,14 @@ impl Row {
         gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
     }
 
-    fn set_memory(&mut self, calls: &Calls, memory: Result<(Reading<Memory>, bool), Code>, root: &Root) {
+    fn set_memory(&mut self, calls: &Calls, memory: Result<(Reading<Memory>, bool), Code>) {
         let gpu = &mut self.gpu;
         gpu.shared_with_host = false;
         (gpu.memory, gpu.reserved_in_used) = match memory {
             Ok(known) => known,
             Err(Code::NOT_SUPPORTED) => {
                 gpu.shared_with_host = true;
-                (shared_memory(root), false)
+                (shared_memory(), false)
             }
             Err(code) => (reading(calls, Err(code)), false),
         };
@@ -191,8 +191,8 @@ fn adds_up(total: u64, used: u64, reserved: u64) -> Reading<Memory> {
 }
 
 /// GB10 and the like have no memory of their own.
-fn shared_memory(root: &Root) -> Reading<Memory> {
-    match host_memory(root) {
+fn shared_memory() -> Reading<Memory> {
+    match host::without_limit() {
         Reading::Value(host) => adds_up(host.total, host.total.saturating_sub(host.available), 0),
         Reading::Failed(why) => Reading::Failed(why),
         _ => Reading::NotSupported,

@@ -1,116 +1,156 @@
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A process in a fake `/proc`.
-fn put(root: &Path, pid: u32, comm: &str, start: u64, cmdline: &[u8]) {
-    let dir = root.join(format!("proc/{pid}"));
-    fs::create_dir_all(&dir).unwrap();
-    let stat = format!("{pid} ({comm}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 3 0\n");
-    fs::write(dir.join("stat"), stat).unwrap();
-    fs::write(dir.join("status"), "Uid:\t1000\t1000\t1000\t1000\n").unwrap();
-    fs::write(dir.join("cmdline"), cmdline).unwrap();
+/// A child that ends with the test.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-fn tree() -> (tempfile::TempDir, Processes) {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("etc")).unwrap();
-    fs::write(dir.path().join("etc/passwd"), "ml:x:1000:1000::/:\n").unwrap();
-    let processes = Processes::new(Root::at(dir.path()));
-    (dir, processes)
+/// A shell that runs `script` with these arguments; its standard input is a pipe. Spawning returns while the kernel is
+/// still at work on the new program, so this waits for its command line, or its end.
+fn shell(script: &str, arguments: &[&[u8]]) -> Guard {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).stdin(Stdio::piped());
+    command.args(arguments.iter().map(|a| OsStr::from_bytes(a)));
+    let child = Guard(command.spawn().unwrap());
+    let cmdline = format!("/proc/{}/cmdline", child.0.id());
+    wait(child.0.id(), |stat| {
+        stat.state == 'Z' || (stat.comm == "sh" && !std::fs::read(&cmdline).unwrap().is_empty())
+    });
+    child
+}
+
+fn command_of(processes: &mut Processes, pid: u32) -> String {
+    processes.look_up(&[pid])[0].as_ref().unwrap().command.clone()
+}
+
+/// Waits until the kernel says so of a process.
+fn wait(pid: u32, what: impl Fn(&Stat) -> bool) {
+    let start = Instant::now();
+    while !what(&Stat::read(&Root::default(), pid).unwrap()) {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
 fn a_process_is_described() {
-    let (dir, mut processes) = tree();
-    put(dir.path(), 7, "py thon)", 99, b"python\0serve.py\0--x\0");
-    let page = rustix::param::page_size() as u64;
-    let expected = Process {
-        pid: 7,
-        user: "ml".into(),
-        command: "python serve.py --x".into(),
-        start_time: 99,
-        rss: 3 * page,
-    };
-    assert_eq!(processes.look_up(&[7, 8]), [Ok(expected), Err(NoProcess::NotHere)]);
+    let child = shell("read line", &[b"--x", b""]);
+    let pid = child.0.id();
+    let mut processes = Processes::default();
+    let found = processes.look_up(&[pid, u32::MAX]);
+    let process = found[0].as_ref().unwrap();
+    assert_eq!((process.pid, process.command.as_str()), (pid, "sh -c read line sh --x"));
+    assert_eq!(
+        process.start_time,
+        Stat::read(&Root::default(), pid).unwrap().start_time
+    );
+    assert_eq!(process.user, processes.users.name(rustix::process::getuid().as_raw()));
+    assert!(process.rss > 0);
+    assert_eq!(found[1], Err(NoProcess::NotHere));
 }
 
 #[test]
 fn a_reused_pid_never_shows_the_old_command() {
-    let (dir, mut processes) = tree();
-    put(dir.path(), 7, "python", 99, b"old\0");
-    processes.look_up(&[7]);
-    put(dir.path(), 7, "python", 100, b"new\0");
-    assert_eq!(processes.look_up(&[7])[0].as_ref().unwrap().command, "new");
+    let pid = std::process::id();
+    let mut processes = Processes::default();
+    processes.look_up(&[pid]);
+    let known = processes.known.get_mut(&pid).unwrap();
+    known.start_time -= 1;
+    known.command = "old".into();
+    assert!(command_of(&mut processes, pid).contains("gpumem_probe"));
 }
 
 #[test]
-fn a_program_that_starts_another_is_renamed_at_once_and_one_that_renames_itself_soon() {
-    let (dir, mut processes) = tree();
-    put(dir.path(), 7, "sh", 99, b"sh\0-c\0");
-    processes.look_up(&[7]);
-    put(dir.path(), 7, "python", 99, b"python\0");
-    assert_eq!(processes.look_up(&[7])[0].as_ref().unwrap().command, "python");
-    put(dir.path(), 7, "python", 99, b"VLLM::Worker\0");
-    let looks = (0..=COMMAND_AGE).find(|_| processes.look_up(&[7])[0].as_ref().unwrap().command == "VLLM::Worker");
-    assert!(looks.is_some());
+fn a_pid_that_is_reused_while_it_is_read_is_not_here() {
+    let pid = std::process::id();
+    let mut before = Stat::read(&Root::default(), pid).unwrap();
+    before.start_time -= 1;
+    assert_eq!(Processes::default().learn(pid, &before).err(), Some(NoProcess::NotHere));
 }
 
 #[test]
-fn what_is_not_asked_for_is_forgotten() {
-    let (dir, mut processes) = tree();
-    for pid in 1..=50 {
-        put(dir.path(), pid, "x", 1, b"x\0");
-    }
-    processes.look_up(&(1..=50).collect::<Vec<_>>());
-    processes.look_up(&[3]);
+fn a_program_that_starts_another_in_its_place_is_renamed_at_once() {
+    let mut child = shell("read line; exec cat -u", &[]);
+    let pid = child.0.id();
+    let mut processes = Processes::default();
+    assert_eq!(command_of(&mut processes, pid), "sh -c read line; exec cat -u sh");
+    std::io::Write::write_all(child.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    wait(pid, |stat| {
+        stat.comm == "cat" && !std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().is_empty()
+    });
+    assert_eq!(command_of(&mut processes, pid), "cat -u");
+}
+
+#[test]
+fn what_changes_without_a_new_name_is_read_again_soon() {
+    let pid = std::process::id();
+    let mut processes = Processes::default();
+    processes.look_up(&[pid]);
+    let known = processes.known.get_mut(&pid).unwrap();
+    (known.command, known.rss) = ("before".into(), 1);
+    assert_eq!(command_of(&mut processes, pid), "before");
+    let current = |p: &Process| p.command.contains("gpumem_probe") && p.rss > 1;
+    assert!((0..MAX_AGE).any(|_| current(processes.look_up(&[pid])[0].as_ref().unwrap())));
+}
+
+#[test]
+fn what_has_ended_or_is_not_asked_for_is_forgotten() {
+    let child = shell("read line", &[]);
+    let (pid, own) = (child.0.id(), std::process::id());
+    let mut processes = Processes::default();
+    processes.look_up(&[pid, own]);
+    drop(child);
+    assert_eq!(processes.look_up(&[pid, own])[0], Err(NoProcess::NotHere));
     assert_eq!(processes.known.len(), 1);
+    processes.look_up(&[]);
+    assert!(processes.known.is_empty());
 }
 
 #[test]
 fn a_command_is_cleaned_and_limited() {
-    let (dir, mut processes) = tree();
-    put(
-        dir.path(),
-        7,
-        "x",
-        1,
-        &[b"\x1b]0;owned\x07\xff\0".as_slice(), &vec![b'a'; 6 << 20]].concat(),
+    let child = shell(
+        "read line",
+        &[b"\x1b]0;owned\x07\xff", b"two\nlines", &vec![b'a'; 100_000]],
     );
-    let command = processes.look_up(&[7])[0].as_ref().unwrap().command.clone();
+    let command = command_of(&mut Processes::default(), child.0.id());
     assert_eq!(command.chars().count(), 512);
+    assert!(command.starts_with("sh -c read line sh \u{fffd}]0;owned\u{fffd}\u{fffd} two lines aaa"));
     assert!(!command.chars().any(char::is_control));
 }
 
 #[test]
-fn without_arguments_the_name_stands_in_brackets() {
-    let (dir, mut processes) = tree();
-    put(dir.path(), 7, "kworker/0", 1, b"");
-    assert_eq!(processes.look_up(&[7])[0].as_ref().unwrap().command, "[kworker/0]");
+fn a_zombie_is_its_name_which_may_hold_anything() {
+    let child = shell(r"printf ') Z 1 (\n\033[2J' > /proc/$$/comm", &[]);
+    wait(child.0.id(), |stat| stat.state == 'Z');
+    let found = Processes::default().look_up(&[child.0.id()]);
+    let process = found[0].as_ref().unwrap();
+    assert_eq!(process.command, "[) Z 1 ( \u{fffd}[2J] <defunct>");
+    assert_eq!(process.rss, 0);
 }
 
 #[test]
-fn hostile_trees_are_errors() {
-    let (dir, mut processes) = tree();
-    let proc = dir.path().join("proc");
-    for (pid, stat) in [(1, &b"\xff\0\x1b"[..]), (2, b""), (3, b"3 (x) S")] {
-        put(dir.path(), pid, "x", 1, b"");
-        fs::write(proc.join(pid.to_string()).join("stat"), stat).unwrap();
-    }
-    put(dir.path(), 4, "x", 1, b"");
-    fs::remove_file(proc.join("4/stat")).unwrap();
-    std::os::unix::fs::symlink("stat", proc.join("4/stat")).unwrap();
-    put(dir.path(), 5, "x", 1, b"");
-    fs::write(proc.join("5/stat"), vec![b'('; 10 << 20]).unwrap();
-    put(dir.path(), 6, "x", 1, b"");
-    fs::remove_file(proc.join("6/stat")).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, proc.join("6/stat"), rustix::fs::Mode::RUSR).unwrap();
-    for found in processes.look_up(&[1, 2, 3, 4, 5, 6]) {
-        assert!(matches!(found, Err(NoProcess::Failed(_))), "{found:?}");
-    }
+fn without_arguments_the_name_stands_in_brackets() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("proc/7")).unwrap();
+    std::fs::write(dir.path().join("proc/7/cmdline"), b"").unwrap();
+    let stat = Stat {
+        comm: "kworker/0".into(),
+        state: 'I',
+        start_time: 1,
+    };
+    assert_eq!(command::read(&Root::at(dir.path()), 7, &stat).unwrap(), "[kworker/0]");
 }
 
 #[test]

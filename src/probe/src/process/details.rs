@@ -1,0 +1,82 @@
+//! A process's owner and its host memory, through `sysinfo`.
+//!
+//! Its command line does not come from there: `sysinfo` takes the whole of it, which any user can make long: one
+//! process with 600,000 arguments made this program 33 MiB bigger. Nor do user names: `sysinfo` leaves out numbers from
+//! 65536 and everybody who is not in `/etc/passwd`.
+
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
+
+use super::NoProcess;
+
+#[derive(Debug)]
+pub(super) struct Details {
+    /// Real user id.
+    pub(super) uid: Option<u32>,
+    /// Resident bytes, from `statm`: proc(5) calls the figure in `stat` inaccurate.
+    pub(super) rss: u64,
+}
+
+/// Reads them. `sysinfo` remembers every process it was asked for until it finds it dead.
+#[derive(Default)]
+pub(super) struct Reader(Option<System>);
+
+impl Reader {
+    /// What `pid` means is for the caller to make sure, before and after: a start in seconds, as `sysinfo` gives it,
+    /// does not tell two processes apart.
+    pub(super) fn read(&mut self, pid: u32) -> Result<Details, NoProcess> {
+        let system = match &mut self.0 {
+            Some(system) => system,
+            none => none.insert(System::new().map_err(|e| NoProcess::Failed(e.to_string()))?),
+        };
+        let pid = Pid::from_u32(pid);
+        // Its "nothing" includes a list of all threads.
+        let wanted = ProcessRefreshKind::nothing()
+            .with_memory()
+            .with_user(UpdateKind::Always)
+            .without_tasks();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, wanted);
+        let process = system.process(pid).ok_or(NoProcess::NotHere)?;
+        Ok(Details {
+            uid: process.user_id().map(|uid| **uid),
+            rss: process.memory(),
+        })
+    }
+
+    /// Forgets all processes if they are more than `most`; there is no way to forget some.
+    pub(super) fn trim(&mut self, most: usize) {
+        if self.0.as_ref().is_some_and(|system| system.processes().len() > most) {
+            self.0 = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn this_process_has_an_owner_and_memory() {
+        let details = Reader::default().read(std::process::id()).unwrap();
+        assert_eq!(details.uid, Some(rustix::process::getuid().as_raw()));
+        assert!(details.rss > 100 << 10, "{details:?}");
+    }
+
+    #[test]
+    fn a_number_that_no_process_has_is_not_here() {
+        for pid in [0, 0x7fff_ffff, u32::MAX] {
+            assert_eq!(Reader::default().read(pid).unwrap_err(), NoProcess::NotHere);
+        }
+    }
+
+    #[test]
+    fn memory_of_other_processes_can_be_given_back() {
+        let mut reader = Reader::default();
+        reader.read(std::process::id()).unwrap();
+        reader.trim(1);
+        assert!(reader.0.is_some());
+        reader.trim(0);
+        assert!(reader.0.is_none());
+        reader.read(std::process::id()).unwrap();
+    }
+}
