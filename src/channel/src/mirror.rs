@@ -33,6 +33,10 @@ struct Entry {
     unsettled: bool,
     /// The last consistent state.
     map: Option<Arc<SegmentMap>>,
+    /// The slots of its blocks by address, and the sequence number under which they were put in order: while that stays, blocks
+    /// change their state but not their place.
+    order: Vec<u32>,
+    ordered: u64,
 }
 
 /// The copy.
@@ -193,44 +197,70 @@ impl Mirror {
                 continue;
             }
             changed = true;
-            let entry = &self.segments[slot as usize];
-            let map = match entry.record {
-                None => None,
-                Some((segment, first)) => match self.walk(slot, &segment, first) {
-                    Some(blocks) => Some(Arc::new(SegmentMap {
-                        slot,
-                        segment,
-                        blocks: blocks.into(),
-                        complete: true,
-                    })),
-                    None => {
-                        broken.push((slot, segment));
-                        None
-                    }
-                },
-            };
-            let entry = &mut self.segments[slot as usize];
+            let mut entry = std::mem::take(&mut self.segments[slot as usize]);
             entry.dirty = false;
-            entry.map = map;
+            entry.map = entry.record.and_then(|(segment, first)| {
+                let blocks = self.same_places(slot, &entry).or_else(|| {
+                    entry.ordered = entry.seq;
+                    self.walk(slot, &segment, first, &mut entry.order)
+                });
+                if blocks.is_none() {
+                    broken.push((slot, segment));
+                }
+                Some(Arc::new(SegmentMap {
+                    slot,
+                    segment,
+                    blocks: blocks?,
+                    complete: true,
+                }))
+            });
+            self.segments[slot as usize] = entry;
         }
         self.salvage(&broken);
         changed
     }
 
-    /// Follows a segment's list of blocks. `None` unless they tile it. Ends for any list: addresses strictly grow along it, so no
-    /// slot is met twice.
-    fn walk(&self, slot: u32, segment: &Segment, first: u32) -> Option<Vec<Block>> {
+    /// The blocks of a segment whose structure is the one its last map was built from. `None` if it is not, or if a block moved all
+    /// the same.
+    fn same_places(&self, slot: u32, entry: &Entry) -> Option<Arc<[Block]>> {
+        let old = entry
+            .map
+            .as_ref()
+            .filter(|map| map.complete && entry.ordered == entry.seq)?;
+        let mut moved = old.blocks.len() != entry.order.len();
+        // One pass, one allocation: this is most of what a reader does while a publisher is busy.
+        let blocks =
+            old.blocks
+                .iter()
+                .zip(&entry.order)
+                .map(|(old, &at)| match codec::to_block(&self.blocks[at as usize]) {
+                    Some((new, _)) if (new.addr, new.size, new.segment) == (old.addr, old.size, slot) => new,
+                    _ => {
+                        moved = true;
+                        *old
+                    }
+                });
+        let blocks = blocks.collect();
+        (!moved).then_some(blocks)
+    }
+
+    /// Follows a segment's list of blocks and notes their slots in `order`. `None` unless they tile it. Ends for any list:
+    /// addresses strictly grow along it, so no slot is met twice.
+    fn walk(&self, slot: u32, segment: &Segment, first: u32, order: &mut Vec<u32>) -> Option<Arc<[Block]>> {
         let end = segment.addr.checked_add(segment.size)?;
         let (mut at, mut addr) = (first, segment.addr);
-        let mut blocks = Vec::new();
+        order.clear();
         while at != NO_SLOT {
             let (block, next) = codec::to_block(self.blocks.get(at as usize)?)?;
             let fits = block.segment == slot && block.addr == addr && block.size > 0;
             addr = addr.checked_add(block.size).filter(|&addr| fits && addr <= end)?;
-            blocks.push(block);
+            order.push(at);
             at = next;
         }
-        (addr == end).then_some(blocks)
+        let blocks = order
+            .iter()
+            .map(|&at| codec::to_block(&self.blocks[at as usize]).map_or_else(Block::default, |b| b.0));
+        (addr == end).then(|| blocks.collect())
     }
 
     /// Shows of segments without a whole list what is known: their blocks by address, without overlap. One pass for all of them.

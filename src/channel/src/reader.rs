@@ -13,7 +13,7 @@ use crate::error::{OpenError, ReadError};
 use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
 use crate::map::Map;
 use crate::mirror::Mirror;
-use crate::record::Device;
+use crate::record::{Device, Event};
 use crate::snapshot::{DeviceMap, Events, Identity, Life, SegmentMap, Snapshot};
 use crate::source::Source;
 use crate::{identity, life, place, text};
@@ -22,6 +22,8 @@ use crate::{identity, life, place, text};
 pub struct Reader {
     pub(crate) file: File,
     pub(crate) source: Source,
+    /// The same by `pread`, for the event ring: mapped, all of it would come to be resident here.
+    copied: Source,
     pub(crate) layout: Layout,
     identity: Arc<Identity>,
     life: Life,
@@ -65,12 +67,13 @@ impl Reader {
         read(IDENTITY, &mut who)?;
         let source = match metadata.uid() == us.as_raw() {
             true => Source::Mapped(Map::read_only(&file, layout.len)?),
-            false => by_pread,
+            false => Source::Pread(file.try_clone()?),
         };
         let mut reader = Reader {
             identity: Arc::new(identity::unpack(&who, metadata.uid())),
             file,
             source,
+            copied: by_pread,
             layout,
             life: Life::Alive,
             mirror: Mirror::default(),
@@ -83,6 +86,15 @@ impl Reader {
         };
         reader.newest.identity = reader.identity.clone();
         Ok(reader)
+    }
+
+    /// Whether the publisher lives, at the price of a system call or two.
+    ///
+    /// # Errors
+    /// When the file itself fails.
+    pub fn life(&mut self) -> Result<Life, ReadError> {
+        self.refresh_life()?;
+        Ok(self.life)
     }
 
     /// Who publishes.
@@ -236,40 +248,46 @@ impl Reader {
     /// # Errors
     /// When the file itself fails.
     pub fn events(&mut self) -> Result<Events, ReadError> {
-        let mut new = Events::default();
+        let mut events = Vec::new();
+        let lost = self.each_event(|event| events.push(*event))?;
+        Ok(Events { events, lost })
+    }
+
+    /// Shows every event since the last call to `see`, oldest first, and returns how many were lost. For who wants few of many.
+    ///
+    /// # Errors
+    /// When the file itself fails.
+    pub fn each_event(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
         let head = self.live(live::EVENTS)?;
         self.source.fence();
         let ring = self.layout.events;
         let oldest = head.saturating_sub(ring.count as u64);
-        if self.next_event < oldest {
-            new.lost = oldest - self.next_event;
-            self.next_event = oldest;
-        }
-        let mut next = self.next_event;
+        let mut lost = oldest.saturating_sub(self.next_event);
+        let mut next = self.next_event.max(oldest);
         let mask = ring.count as u64 - 1;
         while next < head {
             // Up to the end of the ring, then once more from its start.
             let first = (next & mask) as usize;
             let count = (head - next).min((ring.count - first) as u64) as usize;
-            self.source.changed(
+            let events = first..first + count;
+            self.copied.changed(
                 &ring,
-                first..first + count,
+                events,
                 |_| 0,
                 |slot, record: Option<(u64, [u64; words::EVENT - 1])>| {
                     let index = next + (slot - first) as u64;
                     // A publisher that is faster than we are has put a later event there, or is about to.
                     match record.filter(|(seq, _)| *seq == crate::seqlock::finished(index)) {
-                        Some((_, words)) => new.events.push(codec::to_event(index, &words)),
-                        None => new.lost += 1,
+                        Some((_, words)) => see(&codec::to_event(index, &words)),
+                        None => lost += 1,
                     }
                 },
             )?;
             next += count as u64;
         }
-        // What was overwritten while we read is missing from the front; the rest is in order.
         self.next_event = head.max(self.next_event);
-        self.events_lost += new.lost;
-        Ok(new)
+        self.events_lost += lost;
+        Ok(lost)
     }
 
     /// When the last event happened: nanoseconds since 1970, as far as the file tells.

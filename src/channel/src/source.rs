@@ -13,8 +13,8 @@ use crate::map::Map;
 use crate::seqlock;
 use crate::word::{Word, Words};
 
-/// Bytes of a file that are read at a time when it is not mapped.
-const CHUNK_WORDS: usize = 8 * 1024;
+/// Words of a file that are read at a time when it is not mapped.
+const CHUNK_WORDS: usize = 4 * 1024;
 
 /// A channel's words.
 pub(crate) enum Source {

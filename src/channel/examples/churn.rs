@@ -1,0 +1,115 @@
+//! A publisher that keeps a dashboard busy: many blocks that change all the time.
+//!
+//! `cargo run --release -p gpumem-channel --example churn [BLOCKS] [CHANGES PER SECOND] [BLOCKS PER SEGMENT]`; ends with its stdin.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Options, PoolId, Publisher, Segment, Touched,
+};
+
+const SIZE: u64 = 64 << 10;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let argument = |n, default| std::env::args().nth(n).map_or(Ok(default), |text| text.parse());
+    let (blocks, rate, per_segment) = (argument(1, 100_000)?, argument(2, 100_000)?, argument(3, 1_000)?);
+    let options = Options {
+        blocks,
+        segments: blocks.div_ceil(per_segment.max(1)),
+        ..Options::default()
+    };
+    let mut publisher = Publisher::create(&options)?;
+    let total = u64::from(blocks) * SIZE * 2;
+    publisher.set_device(
+        0,
+        &Device {
+            kind: DeviceKind::Simulated,
+            total,
+            name: "Churn".into(),
+            ..Device::default()
+        },
+    );
+
+    let block = |i: u32, state| Block {
+        addr: (1 << 40) + u64::from(i) * SIZE,
+        size: SIZE,
+        requested: if state == BlockState::Free { 0 } else { SIZE - 24 },
+        segment: i / per_segment,
+        pool: PoolId::LARGE,
+        state,
+        ..Block::default()
+    };
+    let next = |i: u32| (i + 1 < blocks && !(i + 1).is_multiple_of(per_segment)).then_some(i + 1);
+    let mut stats = DeviceStats::default();
+    for segment in 0..blocks.div_ceil(per_segment) {
+        let first = segment * per_segment;
+        let count = per_segment.min(blocks - first);
+        publisher.segment_begin(segment);
+        for i in first..first + count {
+            publisher.block(i, &block(i, BlockState::Free), next(i));
+        }
+        let size = u64::from(count) * SIZE;
+        let addr = block(first, BlockState::Free).addr;
+        let record = Segment {
+            addr,
+            size,
+            mapped: size,
+            pool: PoolId::LARGE,
+            ..Segment::default()
+        };
+        publisher.segment_end(segment, Some((&record, Some(first))));
+        stats.large.segment.add(1);
+        stats.large.reserved_bytes.add(size);
+    }
+    stats.all_peaks[6] = stats.large.reserved_bytes.current;
+    publisher.stats(0, &stats, Touched::ALL);
+    println!(
+        "{blocks} blocks, {rate} changes a second: {}",
+        publisher.path().display()
+    );
+
+    std::thread::spawn(|| {
+        // Whatever comes, or does not: the end of stdin ends us.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let mut live = vec![false; blocks as usize];
+    let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
+    let start = Instant::now();
+    let mut done = 0;
+    loop {
+        // In steps of a hundredth of a second, so that a low rate costs this program next to nothing.
+        let due = (start.elapsed().as_secs_f64() * rate as f64) as u64;
+        for _ in done..due {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let i = (random % u64::from(blocks)) as u32;
+            let alive = &mut live[i as usize];
+            *alive = !*alive;
+            let kind = if *alive { EventKind::Alloc } else { EventKind::Free };
+            let state = if *alive {
+                BlockState::Allocated
+            } else {
+                BlockState::Free
+            };
+            for (stat, amount) in [
+                (&mut stats.large.allocated_bytes, SIZE),
+                (&mut stats.large.allocation, 1),
+            ] {
+                if *alive { stat.add(amount) } else { stat.sub(amount) }
+            }
+            publisher.operation(
+                kind,
+                i,
+                &block(i, state),
+                next(i),
+                &stats,
+                Touched::LARGE.and(Touched::COLD),
+            );
+        }
+        done = due;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
