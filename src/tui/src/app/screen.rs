@@ -1,20 +1,22 @@
-//! The screen: ratatui over [`Output`], with a size that is told rather than asked for.
+//! The screen: one buffer to draw into, and of what the terminal shows only what is needed to send what changed.
 
 use std::io;
 
 use crossterm::style::force_color_output;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::{Terminal, TerminalOptions, Viewport};
 
+use super::shown::Shown;
 use crate::model::{Colors, Hits, Model, Term};
 use crate::terminal::{Frame, Output};
 use crate::view;
 
 pub(super) struct Screen {
     output: Output,
-    terminal: Terminal<CrosstermBackend<Frame>>,
-    size: (u16, u16),
+    backend: CrosstermBackend<Frame>,
+    buffer: Buffer,
+    shown: Shown,
     /// What is on the terminal is not known: clear it and draw everything.
     forgotten: bool,
 }
@@ -25,25 +27,32 @@ impl Screen {
         // Our colour step already knows about NO_COLOR; crossterm would look again and drop what --color asked for.
         force_color_output(term.colors != Colors::Mono);
         let output = Output::new()?;
-        let size = (term.width, term.height);
+        let buffer = Buffer::empty(area(term));
         Ok(Screen {
-            terminal: blank(&output, size)?,
+            backend: CrosstermBackend::new(output.frame()),
             output,
-            size,
+            shown: Shown::blank(buffer.content.len()),
+            buffer,
             forgotten: false,
         })
     }
 
-    /// Draws the model; what the view found out.
+    /// Draws the model; what the view found out. Nothing is written when nothing changed.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<Hits> {
-        let size = (model.ui.term.width, model.ui.term.height);
-        if self.forgotten || size != self.size {
+        let area = area(model.ui.term);
+        if self.forgotten || area != self.buffer.area {
             self.output.clear();
-            self.terminal = blank(&self.output, size)?;
-            (self.size, self.forgotten) = (size, false);
+            self.buffer = Buffer::empty(area);
+            self.shown = Shown::blank(self.buffer.content.len());
+            self.forgotten = false;
+        } else {
+            self.buffer.reset();
         }
-        let mut hits = Hits::default();
-        self.terminal.draw(|frame| hits = view::draw(frame, model))?;
+        let hits = view::draw(&mut self.buffer, model);
+        let mut changes = self.shown.changes(&self.buffer).peekable();
+        if changes.peek().is_some() {
+            self.backend.draw(changes)?;
+        }
         self.output.send()?;
         Ok(hits)
     }
@@ -61,9 +70,6 @@ impl Screen {
     }
 }
 
-/// A terminal of this size that takes the screen for blank. Its viewport is fixed: a full-screen one asks for the size
-/// with every frame, in the worst case by starting `tput`.
-fn blank(output: &Output, (width, height): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<Frame>>> {
-    let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
-    Terminal::with_options(CrosstermBackend::new(output.frame()), TerminalOptions { viewport })
+fn area(term: Term) -> Rect {
+    Rect::new(0, 0, term.width, term.height)
 }

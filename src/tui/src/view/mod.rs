@@ -21,19 +21,12 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::model::{Area, Hit, Hits, Model, Target, View};
 use pen::Pen;
 use theme::Theme;
-
-/// Draws `model` and tells which areas answer a click.
-pub fn draw(frame: &mut Frame<'_>, model: &Model) -> Hits {
-    let area = frame.area();
-    draw_on(frame.buffer_mut(), area, model)
-}
 
 /// What every part of a screen draws with.
 struct Screen<'a> {
@@ -58,7 +51,9 @@ impl Screen<'_> {
     }
 }
 
-fn draw_on(buffer: &mut Buffer, area: Rect, model: &Model) -> Hits {
+/// Draws `model` over all of a blank buffer and tells which areas answer a click.
+pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
+    let area = buffer.area;
     let mut screen = Screen {
         pen: Pen::new(buffer, Theme::of(&model.ui.term)),
         model,

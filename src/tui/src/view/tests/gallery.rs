@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::fixture;
 use crate::model::*;
-use crate::view::draw_on;
+use crate::view::draw;
 
 /// Draws a model on a terminal of this size.
 pub(super) fn drawn(mut model: Model, width: u16, height: u16, colors: Colors, ascii: bool) -> (Buffer, Hits) {
@@ -20,7 +20,7 @@ pub(super) fn drawn(mut model: Model, width: u16, height: u16, colors: Colors, a
     };
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
-    let hits = draw_on(&mut buffer, area, &model);
+    let hits = draw(&mut buffer, &model);
     (buffer, hits)
 }
 
