@@ -7,8 +7,7 @@ use std::time::Duration;
 use gpumem_demo::protocol::{Body, Line, Outcome, Start, Step};
 use gpumem_demo::{DemoArgs, DemoError, DeviceChoice, Ended, MIN_BUDGET, run};
 
-/// A run on the simulated device, as JSON, as fast as it goes, with the smallest budget: simulated memory is compared
-/// byte by byte.
+/// A run on the simulated device, as JSON, as fast as it goes, with the smallest budget.
 pub fn args(demo: &str) -> DemoArgs {
     DemoArgs {
         demo: demo.to_owned(),

@@ -71,7 +71,7 @@ impl<T: Element> Buffer<T> {
 
     /// Bytes asked for.
     pub fn bytes(&self) -> u64 {
-        (self.len * std::mem::size_of::<T>()) as u64
+        (self.len * size_of::<T>()) as u64
     }
 
     /// Bytes taken from the cache: after rounding.
@@ -105,27 +105,32 @@ impl<T: Element> Buffer<T> {
     /// Copies from the host and waits for the copy. The lengths must be equal.
     pub fn write(&mut self, values: &[T]) -> Result<(), Error> {
         self.check_len(values.len())?;
-        if self.size == 0 {
-            return Ok(());
+        self.write_at(0, values)
+    }
+
+    /// Copies from the host over the elements from `offset` on, and waits for the copy. The part must lie within the buffer.
+    pub fn write_at(&mut self, offset: usize, values: &[T]) -> Result<(), Error> {
+        let addr = self.part(offset, values.len())?;
+        match bytemuck::cast_slice(values) {
+            [] => Ok(()),
+            bytes => Ok(self.shared.device.driver.write(addr, bytes, self.stream)?),
         }
-        Ok(self
-            .shared
-            .device
-            .driver
-            .write(self.addr, bytemuck::cast_slice(values), self.stream)?)
     }
 
     /// Copies to the host, after the work queued on the buffer's stream so far. The lengths must be equal.
     pub fn read(&self, values: &mut [T]) -> Result<(), Error> {
         self.check_len(values.len())?;
-        if self.size == 0 {
-            return Ok(());
+        self.read_at(0, values)
+    }
+
+    /// Copies the elements from `offset` on to the host, after the work queued on the buffer's stream so far. The part must
+    /// lie within the buffer.
+    pub fn read_at(&self, offset: usize, values: &mut [T]) -> Result<(), Error> {
+        let addr = self.part(offset, values.len())?;
+        match bytemuck::cast_slice_mut(values) {
+            [] => Ok(()),
+            bytes => Ok(self.shared.device.driver.read(addr, bytes, self.stream)?),
         }
-        Ok(self
-            .shared
-            .device
-            .driver
-            .read(self.addr, bytemuck::cast_slice_mut(values), self.stream)?)
     }
 
     /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were.
@@ -138,6 +143,19 @@ impl<T: Element> Buffer<T> {
             .device
             .driver
             .fill(self.addr, word, self.bytes() / 4, self.stream)?)
+    }
+
+    /// The address of a part of the buffer, if it is one.
+    fn part(&self, offset: usize, host: usize) -> Result<u64, Error> {
+        let end = offset.checked_add(host);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(Error::OutOfBounds {
+                offset,
+                host,
+                buffer: self.len,
+            });
+        }
+        Ok(self.addr + (offset * size_of::<T>()) as u64)
     }
 
     fn check_len(&self, host: usize) -> Result<(), Error> {

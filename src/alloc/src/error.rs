@@ -61,6 +61,16 @@ pub enum Error {
         /// Elements of the buffer.
         buffer: usize,
     },
+    /// A copy to or from a part of a buffer that does not lie within it.
+    #[error("copy of {host} elements at {offset} of a buffer of {buffer}: the part must lie within the buffer")]
+    OutOfBounds {
+        /// First element of the part.
+        offset: usize,
+        /// Elements of the host slice.
+        host: usize,
+        /// Elements of the buffer.
+        buffer: usize,
+    },
     /// The holes cannot be joined: there are no virtual segments.
     #[error("holes can only be joined in virtual segments: create the allocator with SegmentMode::Virtual")]
     NotVirtual,

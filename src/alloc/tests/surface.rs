@@ -157,6 +157,23 @@ fn contents_come_back_and_lengths_are_checked() {
     assert!(buffer.write(&values[1..]).is_err());
 }
 
+#[test]
+fn parts_are_copied_and_parts_outside_are_errors() {
+    let alloc = allocator(Config::default());
+    let mut buffer = alloc.alloc::<[u16; 3]>(1000, Stream::DEFAULT).unwrap();
+    buffer.fill_words(0).unwrap();
+    buffer.write_at(998, &[[1, 2, 3], [4, 5, 6]]).unwrap();
+    let mut back = [[9; 3]; 3];
+    buffer.read_at(997, &mut back).unwrap();
+    assert_eq!(back, [[0; 3], [1, 2, 3], [4, 5, 6]]);
+    for (offset, len) in [(999, 2), (1001, 0), (usize::MAX, 2)] {
+        let refused = buffer.write_at(offset, &back[..len]).unwrap_err();
+        assert!(matches!(refused, Error::OutOfBounds { buffer: 1000, .. }), "{refused}");
+        assert!(buffer.read_at(offset, &mut back[..len]).is_err());
+    }
+    buffer.write_at(1000, &[]).unwrap();
+}
+
 /// The demo in small: every other block is freed, a request larger than any hole fails, the holes are joined.
 #[test]
 fn holes_are_joined_without_touching_live_blocks() {

@@ -20,10 +20,11 @@ impl Content {
         }
     }
 
-    fn byte(&self, at: u64) -> u8 {
+    /// Copies what begins at `from` to `out`.
+    fn copy_to(&self, from: u64, out: &mut [u8]) {
         match self {
-            Content::Bytes(bytes) => bytes[at as usize],
-            Content::Word { value, .. } => value.to_le_bytes()[(at % 4) as usize],
+            Content::Bytes(bytes) => out.copy_from_slice(&bytes[from as usize..][..out.len()]),
+            Content::Word { value, .. } => repeat(rotated(*value, from), out),
         }
     }
 
@@ -32,10 +33,27 @@ impl Content {
         match self {
             Content::Bytes(bytes) => Content::Bytes(bytes[from as usize..to as usize].to_vec()),
             Content::Word { value, .. } => Content::Word {
-                value: value.rotate_right(8 * (from % 4) as u32),
+                value: rotated(*value, from),
                 len: to - from,
             },
         }
+    }
+}
+
+/// The word that repeats `value` when it is begun `from` bytes later.
+fn rotated(value: u32, from: u64) -> u32 {
+    value.rotate_right(8 * (from % 4) as u32)
+}
+
+/// Fills `out` with a word, in copies that double: memory speed, in builds without optimisation too.
+fn repeat(value: u32, out: &mut [u8]) {
+    let word = value.to_le_bytes();
+    let mut done = word.len().min(out.len());
+    out[..done].copy_from_slice(&word[..done]);
+    while done < out.len() {
+        let more = done.min(out.len() - done);
+        out.copy_within(..more, done);
+        done += more;
     }
 }
 
@@ -55,14 +73,19 @@ impl Memory {
     }
 
     pub(super) fn read(&self, at: u64, out: &mut [u8]) {
-        out.fill(0);
         let end = at + out.len() as u64;
         let first = self.extents.range(..=at).next_back().map_or(at, |(start, _)| *start);
+        let mut done = at;
         for (start, content) in self.extents.range(first..end) {
-            for offset in at.max(*start)..end.min(start + content.len()) {
-                out[(offset - at) as usize] = content.byte(offset - start);
+            let (from, to) = (at.max(*start), end.min(start + content.len()));
+            if from >= to {
+                continue;
             }
+            out[(done - at) as usize..(from - at) as usize].fill(0);
+            content.copy_to(from - start, &mut out[(from - at) as usize..(to - at) as usize]);
+            done = to;
         }
+        out[(done - at) as usize..].fill(0);
     }
 
     fn put(&mut self, at: u64, content: Content) {
@@ -114,6 +137,9 @@ mod tests {
                 let mut out = [9u8; 300];
                 memory.read(0, &mut out);
                 prop_assert_eq!(out, array);
+                let (from, to) = (at as usize / 2, at as usize + 30);
+                memory.read(from as u64, &mut out[from..to]);
+                prop_assert_eq!(&out[from..to], &array[from..to]);
             }
         }
     }
