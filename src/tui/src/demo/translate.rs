@@ -77,7 +77,7 @@ fn figures(stats: &Stats) -> DemoStats {
         reserved: stats.reserved,
         cached: stats.cached,
         free_total: stats.free_total,
-        largest_free: stats.largest_free.unwrap_or(0),
+        largest_free: stats.largest_free,
         fragmentation: stats.external_fragmentation,
         ooms: stats.ooms,
     }

@@ -2,6 +2,7 @@
 
 use super::device::DeviceKey;
 use super::finding::Severity;
+use super::map_layout::MapLayout;
 use super::process::{Column, ProcessId, Sort};
 use super::{Nanos, SECOND};
 
@@ -111,10 +112,10 @@ pub struct Filter {
 /// How the view drew the block map, told back so that keys can move the cursor by what is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapGeometry {
-    /// Bytes one cell stands for; 0 when no map was drawn.
-    pub bytes_per_cell: u64,
-    /// Cells per line.
-    pub columns: u16,
+    /// The layout.
+    pub layout: MapLayout,
+    /// The layout without zoom.
+    pub whole: MapLayout,
     /// Lines on screen.
     pub lines: u16,
 }
@@ -124,13 +125,8 @@ pub struct MapGeometry {
 pub struct BlocksUi {
     /// Address under the cursor; `None` is the first block. It stays when the block under it changes.
     pub cursor: Option<u64>,
-    /// 0 shows everything; each step halves the bytes per cell.
+    /// 0 shows everything; each step halves the bytes per cell, see [`MapLayout::deepest`].
     pub zoom: u8,
-}
-
-impl BlocksUi {
-    /// The deepest zoom: from 2^47 bytes of address range to one byte.
-    pub const MAX_ZOOM: u8 = 40;
 }
 
 /// State of the Timeline view.

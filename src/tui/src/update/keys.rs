@@ -200,7 +200,9 @@ fn blocks(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
 }
 
 pub(super) fn zoom(model: &mut Model, by: i8) -> Option<Vec<Effect>> {
-    model.ui.blocks.zoom = model.ui.blocks.zoom.saturating_add_signed(by).min(BlocksUi::MAX_ZOOM);
+    let deepest = model.ui.hits.map.whole.deepest();
+    let zoom = model.ui.blocks.zoom.min(deepest);
+    model.ui.blocks.zoom = zoom.saturating_add_signed(by).min(deepest);
     Some(vec![Effect::Draw])
 }
 

@@ -1,8 +1,8 @@
 //! The block map of the selected process, and the cursor on it.
 
-use gpumem_channel::Life;
+use gpumem_channel::{Block, Life};
 
-use crate::model::{BlockMap, DeviceKey, Model, Owner};
+use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Owner};
 
 /// Builds the map of the selected process from what is shown (frozen or live).
 pub(super) fn refresh(model: &mut Model) {
@@ -68,36 +68,59 @@ pub(super) enum Step {
 /// Moves the cursor by what is seen on screen. Always ends on a block, if there is one.
 pub(super) fn step(model: &mut Model, step: Step) {
     let Some(map) = &model.map else { return };
-    let geometry = model.ui.hits.map;
-    let line = geometry
-        .bytes_per_cell
-        .saturating_mul(u64::from(geometry.columns))
-        .max(1);
-    let cell = geometry.bytes_per_cell.max(1);
-    let page = u64::from(geometry.lines.max(2) - 1);
     let Some((segment, block)) = model.cursor_block() else {
         return;
     };
-    let position = position_of(
-        map,
-        segment,
-        model.ui.blocks.cursor.map_or(block.addr, |c| c.max(block.addr)),
-    );
+    let here = model.ui.blocks.cursor.map_or(block.addr, |c| c.max(block.addr));
+    let MapGeometry { layout, lines, .. } = model.ui.hits.map;
+    let page = u64::from(lines.max(2) - 1);
+    let target = match step {
+        Step::Up => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(1)),
+        Step::Down => up_or_down(map, layout, (segment, here), |line, last| (line + 1).min(last)),
+        Step::PageUp => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(page)),
+        Step::PageDown => up_or_down(map, layout, (segment, here), |line, last| (line + page).min(last)),
+        Step::Left => sideways(map, segment, block, here, layout.bytes_per_cell, false),
+        Step::Right => sideways(map, segment, block, here, layout.bytes_per_cell, true),
+        Step::First => map.first().map(|(_, first)| first.addr),
+        Step::Last => map
+            .last()
+            .map(|(_, last)| last.addr.saturating_add(last.size.saturating_sub(1))),
+    };
+    if let Some(addr) = target {
+        model.ui.blocks.cursor = Some(addr);
+    }
+}
+
+/// To another line, in the same column as far as that line has one. `to` says which line, given the cursor's and the
+/// last. `None`: the cursor is there already.
+fn up_or_down(
+    map: &BlockMap,
+    layout: MapLayout,
+    (segment, here): (usize, u64),
+    to: impl Fn(u64, u64) -> u64,
+) -> Option<u64> {
+    let last = layout.lines(map).checked_sub(1)?;
+    let (line, column) = layout.place(map, segment, here);
+    let target = Some(to(line, last)).filter(|&target| target != line)?;
+    let addr = layout.address(map, target, column)?;
+    // The cursor keeps its column: it stands on a cell of a block rather than on the block's first byte.
+    map.nearest(addr).map(|(_, block)| addr.max(block.addr))
+}
+
+/// To the next block, or the next cell where blocks are smaller than cells; to a block's first byte.
+fn sideways(map: &BlockMap, segment: usize, block: &Block, here: u64, cell: u64, right: bool) -> Option<u64> {
+    let cell = cell.max(1);
+    let position = position_of(map, segment, here);
     let last = map.bytes.saturating_sub(1);
     let start = position_of(map, segment, block.addr);
     let end = start.saturating_add(block.size);
-    let target = match step {
-        Step::Right if end <= last => end.max(position.saturating_add(cell)),
-        Step::Right => start,
-        Step::Left => start.saturating_sub(1).min(position.saturating_sub(cell)),
-        Step::Down => position.saturating_add(line),
-        Step::Up => position.saturating_sub(line),
-        Step::PageDown => position.saturating_add(line.saturating_mul(page)),
-        Step::PageUp => position.saturating_sub(line.saturating_mul(page)),
-        Step::First => 0,
-        Step::Last => last,
+    let target = match right {
+        true if end <= last => end.max(position.saturating_add(cell)),
+        true => start,
+        false => start.saturating_sub(1).min(position.saturating_sub(cell)),
     };
-    set(model, target.min(last), matches!(step, Step::Left | Step::Right));
+    let addr = address_of(map, target.min(last))?;
+    map.nearest(addr).map(|(_, block)| block.addr)
 }
 
 /// Puts the cursor on the block at an address (a click); on no block it stays.
@@ -115,20 +138,14 @@ fn position_of(map: &BlockMap, segment: usize, addr: u64) -> u64 {
     before.saturating_add(addr.saturating_sub(map.segments[segment].segment.addr))
 }
 
-fn set(model: &mut Model, position: u64, snap: bool) {
-    let Some(map) = &model.map else { return };
+/// The address at a place on that line.
+fn address_of(map: &BlockMap, position: u64) -> Option<u64> {
     let mut rest = position;
     for segment in &map.segments {
         if rest < segment.segment.size {
-            let addr = segment.segment.addr.saturating_add(rest);
-            // Sideways the cursor goes from block to block, so it stands on a block's first byte; up and down it
-            // keeps its column.
-            let place = map
-                .nearest(addr)
-                .map(|(_, block)| if snap { block.addr } else { addr.max(block.addr) });
-            model.ui.blocks.cursor = place;
-            return;
+            return Some(segment.segment.addr.saturating_add(rest));
         }
         rest -= segment.segment.size;
     }
+    None
 }

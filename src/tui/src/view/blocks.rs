@@ -58,8 +58,8 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
         );
     }
     screen.hits.map = MapGeometry {
-        bytes_per_cell: drawn.layout.bytes_per_cell,
-        columns: drawn.layout.columns,
+        layout: drawn.layout,
+        whole: drawn.whole,
         lines: cells.height,
     };
     legend(screen, foot, &drawn, map);

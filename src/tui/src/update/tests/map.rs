@@ -14,10 +14,15 @@ fn mapped() -> Model {
         &[(4 * MIB, Free), (4 * MIB, Allocated)],
     ];
     feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
-    let map = MapGeometry {
+    let layout = MapLayout {
         bytes_per_cell: MIB,
         columns: 4,
-        lines: 4,
+        folded: false,
+    };
+    let map = MapGeometry {
+        layout,
+        whole: layout,
+        lines: 3,
     };
     feed(
         &mut model,
@@ -38,7 +43,7 @@ fn place(model: &Model) -> (usize, u64) {
 
 #[test]
 fn moves_by_what_is_seen() {
-    use Key::{Char, Down, End, Home, Left, Right, Up};
+    use Key::{Char, Down, End, Home, Left, PageDown, PageUp, Right, Up};
     let cases: &[(&[Key], (usize, u64))] = &[
         (&[Left], (0, 0)),
         (&[Right], (0, 1)),
@@ -50,7 +55,12 @@ fn moves_by_what_is_seen() {
         (&[End, Home], (0, 0)),
         (&[Down], (0, 4)),
         (&[Down, Down], (1, 0)),
-        (&[Right, Down, Down, Down, Down, Down], (1, 7)),
+        (&[Right, Down, Down, Down, Down, Down], (1, 5)),
+        (&[Up], (0, 0)),
+        (&[PageDown], (1, 0)),
+        (&[PageDown, PageDown], (1, 4)),
+        (&[End, PageUp], (0, 7)),
+        (&[End, PageUp, PageUp], (0, 3)),
         (&[Right, Down, Up], (0, 1)),
         (&[Char('l'), Char('j'), Char('k'), Char('h')], (0, 0)),
     ];
@@ -112,16 +122,66 @@ fn a_click_puts_the_cursor_on_the_cell() {
 }
 
 #[test]
-fn zoom_is_bounded() {
+fn zoom_ends_where_there_is_no_more_to_see() {
     let mut model = mapped();
     press(&mut model, &[Key::Char('-')]);
     assert_eq!(model.ui.blocks.zoom, 0);
     for _ in 0..100 {
         press(&mut model, &[Key::Char('+')]);
     }
-    assert_eq!(model.ui.blocks.zoom, BlocksUi::MAX_ZOOM);
+    let whole = model.ui.hits.map.whole;
+    assert_eq!(model.ui.blocks.zoom, 11, "1 MiB is 2^11 cells of 512 bytes");
+    assert_eq!(whole.zoomed(11).bytes_per_cell, 512);
+    assert_eq!(whole.zoomed(10).bytes_per_cell, 1024);
+    press(&mut model, &[Key::Char('-')]);
+    assert_eq!(model.ui.blocks.zoom, 10, "one step back shows a change");
     press(&mut model, &[Key::Char('0')]);
     assert_eq!(model.ui.blocks.zoom, 0);
+}
+
+/// Rows break at segments: two segments of 6 cells in lines of 4 cells are 4 rows, and folded short ones share one.
+#[test]
+fn up_and_down_go_by_rows_as_drawn() {
+    let mut model = model();
+    let short: &[_] = &[(2 * MIB, Free)];
+    let blocks: &[&[_]] = &[&[(6 * MIB, Free)], &[(6 * MIB, Free)], short, short, short];
+    feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
+    let layout = |folded| MapLayout {
+        bytes_per_cell: MIB,
+        columns: 5,
+        folded,
+    };
+    let drawn = |folded| {
+        let map = MapGeometry {
+            layout: layout(folded),
+            whole: layout(folded),
+            lines: 9,
+        };
+        Event::Drawn(Hits { map, ..Hits::default() })
+    };
+    feed(&mut model, [drawn(false), Event::Key(Key::Char('2'))]);
+    let base = model.map.as_ref().unwrap().segments[0].segment.addr;
+    model.ui.blocks.cursor = Some(base + 4 * MIB);
+    let mut seen = Vec::new();
+    for _ in 0..7 {
+        press(&mut model, &[Key::Down]);
+        seen.push(place(&model));
+    }
+    assert_eq!(seen, [(0, 5), (1, 0), (1, 5), (2, 0), (3, 0), (4, 0), (4, 0)]);
+    feed(&mut model, [drawn(true)]);
+    model.ui.blocks.cursor = Some(base + 3 * MIB);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        press(&mut model, &[Key::Down]);
+        seen.push(place(&model));
+    }
+    assert_eq!(seen, [(0, 5), (1, 0), (1, 5), (2, 0)]);
+    // The fourth segment lies beside the third, from column 3 on.
+    model.ui.blocks.cursor = Some(model.map.as_ref().unwrap().segments[3].segment.addr);
+    press(&mut model, &[Key::Down]);
+    assert_eq!(place(&model), (4, 1), "the nearest cell of a shorter line");
+    press(&mut model, &[Key::Up]);
+    assert_eq!(place(&model), (2, 1), "and the segment above that cell");
 }
 
 #[test]

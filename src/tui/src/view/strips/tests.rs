@@ -92,7 +92,7 @@ fn a_cell_shows_the_state_of_its_bytes_at_every_width() {
     ] {
         let area = Rect::new(0, 0, w, 1);
         let mut buffer = Buffer::empty(area);
-        let layout = Layout::fit(&map, w, 1, 0);
+        let layout = MapLayout::fit(&map, w, 1);
         let mut scratch = vec![];
         let pen = Pen::new(&mut buffer, ASCII);
         cells::aggregate(&mut scratch, &map.segments[0], 1 << 20, w, layout.bytes_per_cell);
@@ -120,49 +120,10 @@ fn a_boundary_inside_a_cell_lies_where_the_bytes_are() {
 }
 
 #[test]
-fn all_segments_fit_and_none_is_finer_than_it_could_be() {
-    let many: Vec<Vec<(BlockState, u64)>> = (1..40).map(|i| vec![(A, i * 7 * K)]).collect();
-    let many: Vec<&[(BlockState, u64)]> = many.iter().map(Vec::as_slice).collect();
-    let map = map(&many);
-    for (w, h) in [(1, 1), (2, 5), (10, 40), (60, 12), (60, 39), (200, 60)] {
-        let layout = Layout::fit(&map, w, h, 0);
-        let shown = layout.strips(&map, 0..u64::from(h));
-        if layout.bytes_per_cell < map.largest_segment() {
-            assert!(layout.lines(&map) <= u64::from(h), "{w}x{h}");
-            let cells: u64 = shown.iter().map(|s| u64::from(s.cells)).sum();
-            assert!(cells * layout.bytes_per_cell >= map.bytes, "{w}x{h}: bytes are missing");
-        }
-        assert!(shown.iter().all(|s| s.x + s.cells <= w.max(1)), "{w}x{h}");
-    }
-}
-
-#[test]
-fn strips_tile_every_segment_in_order() {
-    let map = map(&[&[(A, 100 * K)], &[(F, 3 * K)], &[(A, 2 * K)], &[(F, 64 * K)]]);
-    for folded in [false, true] {
-        let layout = Layout {
-            bytes_per_cell: K,
-            columns: 16,
-            folded,
-        };
-        let strips = layout.strips(&map, 0..u64::MAX);
-        let mut expected = vec![0; map.segments.len()];
-        for strip in &strips {
-            assert_eq!(strip.offset, expected[strip.segment], "{strip:?}");
-            expected[strip.segment] += u64::from(strip.cells) * K;
-        }
-        for (i, s) in map.segments.iter().enumerate() {
-            assert!(expected[i] >= s.segment.size && expected[i] < s.segment.size + K);
-        }
-        assert_eq!(layout.lines(&map), if folded { 12 } else { 13 });
-    }
-}
-
-#[test]
 fn short_segments_share_a_line_only_when_lines_are_few() {
     let map = map(&[&[(A, 2 * K)], &[(F, 2 * K)], &[(A, 2 * K)]]);
-    assert!(!Layout::fit(&map, 20, 3, 0).folded);
-    let layout = Layout::fit(&map, 20, 2, 0);
+    assert!(!MapLayout::fit(&map, 20, 3).folded);
+    let layout = MapLayout::fit(&map, 20, 2);
     assert!(layout.folded);
     assert_eq!(lines(&map, 20, 1, 0, Some(0x30_0000), ASCII), ["#### ==== @###      "]);
 }

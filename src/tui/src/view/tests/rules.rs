@@ -136,13 +136,13 @@ fn every_line_of_the_map_answers_a_click_with_its_addresses() {
         .filter(|h| matches!(h.target, Target::Bytes { .. }))
         .collect();
     assert!(strips.len() >= map.segments.len());
-    assert!(hits.map.bytes_per_cell > 0 && hits.map.columns > 0);
+    assert!(hits.map.layout.bytes_per_cell > 0 && hits.map.layout.columns > 0);
     for hit in strips {
         let Target::Bytes { addr, bytes_per_cell } = hit.target else {
             unreachable!()
         };
         assert!(map.at(addr).is_some(), "{addr:#x}");
-        assert_eq!(bytes_per_cell, hits.map.bytes_per_cell);
+        assert_eq!(bytes_per_cell, hits.map.layout.bytes_per_cell);
     }
 }
 

@@ -1,0 +1,154 @@
+//! How segments are laid out as lines of cells, every cell a fixed number of bytes. The view draws by it and keys move
+//! by it, so that the cursor goes where the eye expects it.
+//!
+//! A segment begins a line and goes on over as many as it needs. When there are more segments than lines, neighbours
+//! that are shorter than a line share one (they are *folded*).
+
+#[cfg(test)]
+#[path = "map_layout_tests.rs"]
+mod tests;
+
+use super::blocks::BlockMap;
+
+/// The smallest cell: allocators round to 512 bytes.
+const LEAST_CELL: u64 = 512;
+
+/// How segments are laid out. The default is of no map at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapLayout {
+    /// Bytes per cell; 0 when there is no map.
+    pub bytes_per_cell: u64,
+    /// Cells per line.
+    pub columns: u16,
+    /// Short segments share lines.
+    pub folded: bool,
+}
+
+/// Part of a segment on one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// Line, from the first of the whole map.
+    pub line: u64,
+    /// First column.
+    pub x: u16,
+    /// Index of the segment.
+    pub segment: usize,
+    /// Bytes of the segment before this strip.
+    pub offset: u64,
+    /// Cells.
+    pub cells: u16,
+}
+
+impl MapLayout {
+    /// The finest layout that shows all segments in so many lines.
+    pub fn fit(map: &BlockMap, columns: u16, lines: u16) -> MapLayout {
+        let folded = map.segments.len() > usize::from(lines);
+        let layout = |bytes_per_cell| MapLayout {
+            bytes_per_cell,
+            columns: columns.max(1),
+            folded,
+        };
+        let fits = |bytes_per_cell| layout(bytes_per_cell).lines(map) <= u64::from(lines.max(1));
+        let largest = map.largest_segment();
+        let mut cell = LEAST_CELL;
+        while !fits(cell) && cell < largest {
+            cell = cell.saturating_mul(2);
+        }
+        if cell > LEAST_CELL {
+            // Quarter steps between the powers of two: at most a fifth of the room is lost to rounding.
+            let finer = (1..4).map(|quarter| cell / 2 + cell / 8 * quarter);
+            cell = finer.into_iter().find(|&c| fits(c)).unwrap_or(cell);
+        }
+        layout(cell)
+    }
+
+    /// The same with its cells halved so many times, as far as cells can be.
+    pub fn zoomed(self, zoom: u8) -> MapLayout {
+        MapLayout {
+            bytes_per_cell: (self.bytes_per_cell >> zoom.min(self.deepest())).max(LEAST_CELL),
+            ..self
+        }
+    }
+
+    /// How often the cells of this layout can be halved until there is no more to see.
+    pub fn deepest(self) -> u8 {
+        (0..64).find(|&n| self.bytes_per_cell >> n <= LEAST_CELL).unwrap_or(0)
+    }
+
+    /// Visits every segment with its first line and column and its number of cells; returns the number of lines.
+    fn walk(&self, map: &BlockMap, mut visit: impl FnMut(usize, u64, u64, u64)) -> u64 {
+        if self.bytes_per_cell == 0 || self.columns == 0 {
+            return 0;
+        }
+        let columns = u64::from(self.columns);
+        let (mut line, mut x) = (0u64, 0u64);
+        for (i, s) in map.segments.iter().enumerate() {
+            let cells = s.segment.size.div_ceil(self.bytes_per_cell).max(1);
+            if self.folded && x > 0 && x + 1 + cells <= columns {
+                x += 1;
+            } else if x > 0 {
+                line += 1;
+                x = 0;
+            }
+            visit(i, line, x, cells);
+            line += cells.div_ceil(columns) - 1;
+            x = if cells <= columns && self.folded {
+                x + cells
+            } else {
+                columns
+            };
+        }
+        line + u64::from(x > 0)
+    }
+
+    /// Lines of the whole map.
+    pub fn lines(&self, map: &BlockMap) -> u64 {
+        self.walk(map, |_, _, _, _| ())
+    }
+
+    /// The strips on the lines in `window`, in order. A deep zoom has millions of lines: only these are visited.
+    pub fn strips(&self, map: &BlockMap, window: std::ops::Range<u64>) -> Vec<Strip> {
+        let columns = u64::from(self.columns);
+        let mut strips = vec![];
+        self.walk(map, |segment, line, x, cells| {
+            let lines = cells.div_ceil(columns);
+            for n in window.start.max(line)..window.end.min(line + lines) {
+                let before = (n - line) * columns;
+                strips.push(Strip {
+                    line: n,
+                    // Both are at most `columns`, a u16.
+                    x: x as u16,
+                    segment,
+                    offset: before * self.bytes_per_cell,
+                    cells: (cells - before).min(columns) as u16,
+                });
+            }
+        });
+        strips
+    }
+
+    /// Line and column of an address of a segment.
+    pub fn place(&self, map: &BlockMap, segment: usize, addr: u64) -> (u64, u16) {
+        let mut at = (0, 0);
+        self.walk(map, |i, line, x, cells| {
+            if i == segment {
+                let offset = addr.saturating_sub(map.segments[i].segment.addr);
+                let cell = (offset / self.bytes_per_cell).min(cells - 1);
+                let columns = u64::from(self.columns);
+                at = (line + cell / columns, (x + cell % columns) as u16);
+            }
+        });
+        at
+    }
+
+    /// The first address of the cell at a line and column; where there is none, of the line's cell nearest to it.
+    /// `None` below the last line.
+    pub fn address(&self, map: &BlockMap, line: u64, column: u16) -> Option<u64> {
+        let strips = self.strips(map, line..line.saturating_add(1));
+        let strip = strips.iter().rev().find(|s| s.x <= column).or(strips.first())?;
+        let cell = u64::from(column.saturating_sub(strip.x).min(strip.cells - 1));
+        let segment = &map.segments[strip.segment].segment;
+        let offset = strip.offset.saturating_add(cell * self.bytes_per_cell);
+        Some(segment.addr.saturating_add(offset.min(segment.size.saturating_sub(1))))
+    }
+}
