@@ -1,11 +1,10 @@
 //! A device with an allocator on it, and memory whose contents can be told apart.
 
-use std::cell::RefCell;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, Options, Publish, SegmentMode, Stream};
-use gpumem_channel::{BlockState, DeviceKind, Reader};
+use gpumem_channel::DeviceKind;
 
 use crate::args::{DemoArgs, DeviceChoice};
 use crate::error::DemoError;
@@ -29,7 +28,6 @@ pub(crate) struct Lab {
     device: Device,
     allocator: Allocator,
     gpu: Option<Kernels>,
-    reader: Option<RefCell<Reader>>,
     budget: u64,
 }
 
@@ -95,17 +93,10 @@ impl Lab {
             },
         };
         let allocator = Allocator::new(device.clone(), config).map_err(while_doing("setting up the allocator"))?;
-        // A channel that cannot be read back only costs the figure that comes from it.
-        let reader = allocator
-            .channel()
-            .ok()
-            .and_then(|path| Reader::open(&path).ok())
-            .map(RefCell::new);
         Ok(Lab {
             device,
             allocator,
             gpu,
-            reader,
             budget,
         })
     }
@@ -258,35 +249,26 @@ impl Lab {
     pub(crate) fn stats(&self) -> Stats {
         let device = self.allocator.stats();
         let all = device.all();
-        let free_total = all.reserved_bytes.current.saturating_sub(all.active_bytes.current);
-        let largest_free = self.largest_free();
-        let one_minus = |part: u64, whole: u64| (whole != 0).then(|| 1.0 - part as f64 / whole as f64);
+        let free = self.allocator.free_blocks();
+        let (requested, allocated) = (all.requested_bytes.current, all.allocated_bytes.current);
         Stats {
-            requested: all.requested_bytes.current,
-            allocated: all.allocated_bytes.current,
+            requested,
+            allocated,
             active: all.active_bytes.current,
             reserved: all.reserved_bytes.current,
             cached: device.cached_bytes(),
             peak_allocated: all.allocated_bytes.peak,
             peak_reserved: all.reserved_bytes.peak,
-            largest_free,
-            free_total,
-            external_fragmentation: largest_free.and_then(|largest| one_minus(largest, free_total)),
-            internal_fragmentation: one_minus(all.requested_bytes.current, all.allocated_bytes.current),
+            largest_free: free.largest,
+            free_total: free.total,
+            external_fragmentation: free.fragmentation(),
+            internal_fragmentation: (allocated > 0).then(|| 1.0 - requested as f64 / allocated as f64),
             driver_free: self.device.memory().ok().map(|memory| memory.free),
             segments: all.segment.current,
             blocks: all.allocation.current,
             ooms: device.num_ooms,
             retries: device.num_alloc_retries,
         }
-    }
-
-    /// The largest free block, as whoever reads the channel sees it.
-    fn largest_free(&self) -> Option<u64> {
-        let snapshot = self.reader.as_ref()?.borrow_mut().refresh().ok()?;
-        let device = snapshot.devices.first().filter(|_| snapshot.untracked_blocks == 0)?;
-        let free = device.blocks().filter(|block| block.state == BlockState::Free);
-        Some(free.map(|block| block.size).max().unwrap_or(0))
     }
 }
 

@@ -70,14 +70,12 @@ fn step_text(step: &Step) -> String {
         wrap(&oom.report, &mut text);
     }
     let s = &step.stats;
-    let largest = s
-        .largest_free
-        .map_or("unknown (not publishing)".to_owned(), format_bytes);
     let mut figures = format!(
-        "allocated {}, reserved {}, free in cache {}, largest free block {largest}",
+        "allocated {}, reserved {}, free in cache {}, largest free block {}",
         format_bytes(s.allocated),
         format_bytes(s.reserved),
         format_bytes(s.free_total),
+        format_bytes(s.largest_free),
     );
     if let Some(fragmentation) = s.external_fragmentation {
         figures += &format!(", external fragmentation {:.0} %", fragmentation * 100.0);

@@ -116,12 +116,11 @@ pub struct Stats {
     pub peak_allocated: u64,
     /// Highest `reserved` so far.
     pub peak_reserved: u64,
-    /// Largest free block, 0 when nothing is free. Read from the demo's own channel, as the dashboard does: `None` when it
-    /// does not publish.
-    pub largest_free: Option<u64>,
+    /// Largest free block, 0 when nothing is free.
+    pub largest_free: u64,
     /// Sum of all free blocks.
     pub free_total: u64,
-    /// 1 - largest free block / all free, from 0 to 1; `None` when nothing is free or the largest block is not known.
+    /// 1 - largest free block / all free, from 0 to 1; `None` when nothing is free.
     pub external_fragmentation: Option<f64>,
     /// 1 - requested / allocated, from 0 to 1; `None` when nothing is allocated.
     pub internal_fragmentation: Option<f64>,

@@ -9,6 +9,7 @@ use crate::buffer::{Buffer, Element};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
+use crate::free::FreeBlocks;
 use crate::heap::{Heap, JoinReport};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
@@ -119,6 +120,15 @@ impl Allocator {
     /// In a forked child: all zero; there is nothing of this allocator's there.
     pub fn stats(&self) -> DeviceStats {
         self.heap().map_or_else(|_| DeviceStats::default(), |heap| heap.stats())
+    }
+
+    /// The free blocks now: how much is free, and in pieces of what size. Costs well below a microsecond for each stream that
+    /// was used.
+    ///
+    /// In a forked child: none.
+    pub fn free_blocks(&self) -> FreeBlocks {
+        self.heap()
+            .map_or_else(|_| FreeBlocks::default(), |heap| heap.free_blocks())
     }
 
     /// Waits for the device and gives all unused memory back to the driver: wholly free segments, and free chunks of

@@ -19,6 +19,24 @@ pub(crate) struct Key {
     pub(crate) block: u32,
 }
 
+/// The free blocks of an allocator, pending ones not among them. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeBlocks {
+    /// All of them together.
+    pub total: u64,
+    /// The largest.
+    pub largest: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl FreeBlocks {
+    /// External fragmentation, from 0 to 1: 1 - largest / total. `None` when nothing is free.
+    pub fn fragmentation(&self) -> Option<f64> {
+        (self.total > 0).then(|| 1.0 - self.largest as f64 / self.total as f64)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Bin {
     /// The smallest; always present when the bin is not empty.
@@ -124,6 +142,19 @@ impl FreeIndex {
             bits = *self.occupied.get(word)?;
         }
         Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// The size of the largest block (0: there is none) and the number of blocks. Looks at the occupied bins only.
+    pub(crate) fn largest_and_count(&self) -> (u64, u64) {
+        let (mut largest, mut count) = (0, 0);
+        let mut at = self.next_bin(0);
+        while let Some(bin) = at {
+            let Bin { first, rest } = &self.bins[bin];
+            largest = rest.last().or(first.as_ref()).map_or(0, |key| key.size);
+            count += u64::from(first.is_some()) + rest.len() as u64;
+            at = self.next_bin(bin + 1);
+        }
+        (largest, count)
     }
 
     /// All blocks of at least `size`, smallest first.

@@ -75,6 +75,7 @@ pub use allocator::Allocator;
 pub use buffer::{Buffer, Element};
 pub use config::{Config, SegmentMode};
 pub use error::{DeviceError, Error};
+pub use free::FreeBlocks;
 pub use gpumem_channel::{DeviceStats, Options, PoolStats, Stat};
 pub use heap::JoinReport;
 pub use publish::Publish;

@@ -5,6 +5,7 @@ use gpumem_channel::{BlockState, PoolId, PoolStats, SegmentKind};
 
 use super::Heap;
 use super::block::NIL;
+use crate::free::FreeBlocks;
 
 /// A block as tests see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,22 @@ impl Heap {
         self.check_stats(&small, &self.ledger.stats.small);
         self.check_stats(&large, &self.ledger.stats.large);
         self.check_peaks();
+        self.check_free_blocks();
+    }
+
+    fn check_free_blocks(&self) {
+        let sizes = || {
+            let blocks = self.all_blocks().into_iter();
+            blocks
+                .filter(|block| block.state == BlockState::Free)
+                .map(|block| block.size)
+        };
+        let counted = FreeBlocks {
+            total: sizes().sum(),
+            largest: sizes().max().unwrap_or(0),
+            count: sizes().count() as u64,
+        };
+        assert_eq!(self.free_blocks(), counted);
     }
 
     fn check_free(&self, b: u32, pool: &mut PoolStats) {

@@ -48,7 +48,7 @@ use gpumem_channel::{BlockState, DeviceStats, StringId};
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
-use crate::free::Key;
+use crate::free::{FreeBlocks, Key};
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use block::{Block, Blocks, NIL};
@@ -117,6 +117,24 @@ impl Heap {
 
     pub(crate) fn stats(&self) -> DeviceStats {
         self.ledger.stats
+    }
+
+    pub(crate) fn free_blocks(&self) -> FreeBlocks {
+        let all = self.ledger.stats.all();
+        let mut free = FreeBlocks {
+            total: all.reserved_bytes.current - all.active_bytes.current,
+            ..FreeBlocks::default()
+        };
+        for index in self
+            .streams
+            .indices()
+            .flat_map(|stream| &self.streams.line(stream).free)
+        {
+            let (largest, count) = index.largest_and_count();
+            free.largest = free.largest.max(largest);
+            free.count += count;
+        }
+        free
     }
 
     pub(crate) fn outlet(&self) -> &Outlet {

@@ -63,7 +63,7 @@ impl Heap {
     fn release_chunks(&mut self, slot: u32) -> Result<(), DeviceError> {
         self.retry_stale(slot);
         let mut outcome = Ok(());
-        for b in self.free_blocks(slot) {
+        for b in self.free_blocks_in(slot) {
             outcome = outcome.and(self.release_within(slot, b));
         }
         self.trim(slot);
@@ -71,7 +71,7 @@ impl Heap {
         outcome
     }
 
-    fn free_blocks(&self, slot: u32) -> Vec<u32> {
+    fn free_blocks_in(&self, slot: u32) -> Vec<u32> {
         let mut found = Vec::new();
         let mut b = self.segments.get(slot).map_or(NIL, |segment| segment.first);
         while b != NIL {
