@@ -75,7 +75,8 @@ pub struct DemoArgs {
     pub demo: String,
     /// Where.
     pub device: DeviceChoice,
-    /// Most bytes of device memory; `None`: 2 GiB or a tenth of the device's free memory, whichever is less.
+    /// Most bytes of device memory; `None`: 2 GiB or a tenth of the device's free memory, whichever is less, and for `train`
+    /// on the simulated device 15/16 of it.
     pub budget: Option<u64>,
     /// The fix a run of `fragmentation` applies unless another one is chosen on the way.
     pub fix: Fix,

@@ -11,7 +11,7 @@ use crate::error::DemoError;
 use crate::gpu::Kernels;
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
-use crate::scale::{self, Sizes};
+use crate::scale::{self, REFERENCE_BUDGET, Sizes};
 use crate::stamp;
 
 /// What a demo's allocator is to be like.
@@ -70,7 +70,12 @@ impl Lab {
         let memory = device
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
-        let budget = scale::budget(args.budget, memory.free)?;
+        let budget = match (device.as_sim(), kind) {
+            (None, _) => scale::budget(args.budget, memory.free)?,
+            (Some(_), Kind::Full) => scale::simulated_budget(args.budget, REFERENCE_BUDGET, memory.total)?,
+            // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
+            (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
+        };
         let publish = Options {
             dir: args.channel_dir.clone(),
             job: format!("demo {}", args.demo),

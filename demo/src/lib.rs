@@ -32,4 +32,4 @@ pub use list::{Demo, list};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
 pub use run::{main, run};
-pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget};
+pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget, simulated_budget};

@@ -26,8 +26,9 @@ const DEMOS: &[Demo] = &[
         name: "train",
         summary: "a synthetic training loop: forward, backward and optimizer as a sawtooth",
         description: "Allocates activations layer by layer, frees them in reverse while gradients appear, and updates the \
-             weights in a workspace. Batches vary a little, so that the cache fragments as in real training. On a GPU \
-             kernels work on the buffers; on the simulated device it keeps a pace that the eye can follow.",
+             weights in a workspace. Batches vary a little, so that the cache fragments as in real training. The layers are spread \
+             over the three seconds of a step, so that the eye can follow. On a GPU kernels work on the buffers; the simulated \
+             device is used nearly whole.",
         fixes: &[],
     },
 ];

@@ -3,11 +3,12 @@
 use crate::bytes::MIB;
 use crate::pattern::pattern;
 
-/// Shares of the budget in 1/1000: weights; each of the optimizer's two states; the gradients, which exist in the
-/// second half of a step; the activations of a mean batch; the scratch of one layer. At the largest batch all that can
-/// live at once is below 700, which leaves the rest to fragmentation.
-const WEIGHTS: u64 = 90;
-const ACTIVATIONS: u64 = 250;
+/// Shares of the budget in 1/1000: weights, and each of the optimizer's two states; the activations of a mean batch; the
+/// scratch of one layer. Between steps weights and states are there, a third of the budget. At the end of forward the
+/// activations are there too: three quarters. In backward each layer's gradient takes the place of its larger activations. What
+/// is left is room for fragmentation.
+const WEIGHTS: u64 = 110;
+const ACTIVATIONS: u64 = 380;
 const SCRATCH: u64 = 30;
 /// A batch differs from the mean by at most 1/8.
 const JITTER: u64 = 8;
@@ -60,12 +61,19 @@ impl Model {
         scaled(self.scratch, batch, self.batch)
     }
 
-    /// Most bytes that live at once in a step of `batch` samples.
+    /// Most bytes that live at once in a step of `batch` samples: at the end of forward, or in backward when a layer's
+    /// gradient is there and its activations are not gone yet.
     #[cfg(test)]
     fn peak(&self, batch: u64) -> u64 {
         let weights: u64 = self.weights.iter().sum();
-        let activations: u64 = (0..self.weights.len()).map(|l| self.activation(l, batch)).sum();
-        4 * weights + activations + self.scratch(batch)
+        let mut live: u64 = (0..self.weights.len()).map(|l| self.activation(l, batch)).sum();
+        let mut peak = live;
+        for (layer, gradient) in self.weights.iter().enumerate().rev() {
+            live += gradient;
+            peak = peak.max(live);
+            live -= self.activation(layer, batch);
+        }
+        3 * weights + peak + self.scratch(batch)
     }
 }
 
@@ -102,7 +110,9 @@ mod tests {
             let samples = model.batch(step);
             prop_assert!(samples >= 1);
             prop_assert!(samples.abs_diff(u64::from(batch)) <= u64::from(batch) / JITTER);
-            prop_assert!(model.peak(samples) <= budget / 100 * 75, "{} of {budget}", model.peak(samples));
+            // A model of one layer has all of its gradient and all of its activations at once.
+            let most = if layers < 3 { 91 } else { 86 };
+            prop_assert!(model.peak(samples) <= budget / 100 * most, "{} of {budget}", model.peak(samples));
         }
     }
 

@@ -64,6 +64,14 @@ pub enum BudgetError {
         /// What is needed.
         least: u64,
     },
+    /// More than the simulated device has.
+    #[error("a budget of {} is more than the simulated device has: {}", format_bytes(*asked), format_bytes(*most))]
+    TooLargeToSimulate {
+        /// What was asked for.
+        asked: u64,
+        /// The device's memory.
+        most: u64,
+    },
     /// More than a tenth of what is free on a card that may have other users.
     #[error(
         "a budget of {} is more than a tenth of the {} free on this device: ask for {} or less",
@@ -90,18 +98,14 @@ pub enum BudgetError {
     },
 }
 
-/// The budget of a run on a device with `free` bytes free: what was asked for, or 2 GiB, and never more than a tenth of
+/// The budget of a run on a real device with `free` bytes free: what was asked for, or 2 GiB, and never more than a tenth of
 /// the free memory, so that a demo on a shared card takes nothing that another program is about to need.
 ///
 /// # Errors
 /// When what was asked for is not to be had. Without a wish the budget shrinks to fit, down to [`MIN_BUDGET`].
 pub fn budget(asked: Option<u64>, free: u64) -> Result<u64, BudgetError> {
     let most = free / 10;
-    match asked {
-        Some(asked) if asked < MIN_BUDGET => Err(BudgetError::TooSmall {
-            asked,
-            least: MIN_BUDGET,
-        }),
+    match at_least(asked)? {
         Some(asked) if asked > most => Err(BudgetError::TooLarge { asked, free, most }),
         Some(asked) => Ok(asked),
         None if most < MIN_BUDGET => Err(BudgetError::DeviceFull {
@@ -109,6 +113,27 @@ pub fn budget(asked: Option<u64>, free: u64) -> Result<u64, BudgetError> {
             least: MIN_BUDGET,
         }),
         None => Ok(REFERENCE_BUDGET.min(most)),
+    }
+}
+
+/// The budget of a run on a simulated device of `total` bytes, which is nobody else's: what was asked for, or `usual`.
+///
+/// # Errors
+/// When what was asked for is less than [`MIN_BUDGET`], or more than there is.
+pub fn simulated_budget(asked: Option<u64>, usual: u64, total: u64) -> Result<u64, BudgetError> {
+    match at_least(asked)? {
+        Some(asked) if asked > total => Err(BudgetError::TooLargeToSimulate { asked, most: total }),
+        asked => Ok(asked.unwrap_or(usual)),
+    }
+}
+
+fn at_least(asked: Option<u64>) -> Result<Option<u64>, BudgetError> {
+    match asked {
+        Some(asked) if asked < MIN_BUDGET => Err(BudgetError::TooSmall {
+            asked,
+            least: MIN_BUDGET,
+        }),
+        asked => Ok(asked),
     }
 }
 
@@ -143,6 +168,17 @@ mod tests {
         );
         assert!(matches!(budget(Some(0), 80 * gib), Err(BudgetError::TooSmall { .. })));
         assert!(matches!(budget(None, gib), Err(BudgetError::DeviceFull { .. })));
+    }
+
+    #[test]
+    fn a_simulated_device_may_be_used_whole() {
+        let gib = 1024 * MIB;
+        assert_eq!(simulated_budget(None, 75 * gib, 80 * gib), Ok(75 * gib));
+        assert_eq!(simulated_budget(Some(80 * gib), 75 * gib, 80 * gib), Ok(80 * gib));
+        let too_large = simulated_budget(Some(81 * gib), 75 * gib, 80 * gib).map_err(|error| error.to_string());
+        let why = "a budget of 81.0 GiB is more than the simulated device has: 80.0 GiB";
+        assert_eq!(too_large, Err(why.to_owned()));
+        assert!(simulated_budget(Some(1), gib, 80 * gib).is_err());
     }
 
     proptest! {

@@ -150,7 +150,7 @@ fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
         assert!(matches!(
             &ran.ended,
             Err(DemoError::Budget(
-                BudgetError::TooSmall { .. } | BudgetError::TooLarge { .. }
+                BudgetError::TooSmall { .. } | BudgetError::TooLargeToSimulate { .. }
             ))
         ));
         assert_eq!(exit_code(&ran.ended), 2);

@@ -44,6 +44,29 @@ fn allocated_rises_in_forward_and_falls_in_backward() {
     assert_eq!(exit_code(&ran.ended), 0);
 }
 
+/// What a machine without a GPU shows by default: a card that is mostly in use, and a wave that no one can miss.
+#[test]
+fn the_simulated_card_is_mostly_in_use() {
+    let ran = play(
+        &DemoArgs {
+            budget: None,
+            ..train(100)
+        },
+        None,
+    );
+    let gib = 1024 * MIB;
+    for step in &ran.steps()[1..] {
+        let [forward, _, optimizer] = step.phases.as_slice() else {
+            panic!("{:?}", step.phases)
+        };
+        assert!((48 * gib..60 * gib).contains(&forward.allocated), "{step:?}");
+        assert!((24 * gib..26 * gib).contains(&optimizer.allocated), "{step:?}");
+        assert!(step.stats.reserved <= 75 * gib);
+        assert!(!step.detail.contains("half"), "{}", step.detail);
+    }
+    assert!(ran.outcome().as_promised());
+}
+
 #[test]
 fn varying_batches_fragment_the_cache() {
     let ran = play(&train(30), None);
