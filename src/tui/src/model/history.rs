@@ -1,4 +1,4 @@
-//! The past of a device: one column per second, a longer run of samples, and the events worth a mark.
+//! The past of a device: samples of the last minutes, seconds of more, and the events worth a mark.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,10 +7,9 @@ use super::partition::Partition;
 use super::process::ProcessId;
 use super::{Nanos, SECOND};
 
-/// Columns of the short history.
-pub const SECONDS: usize = 60;
-/// Samples of the long history.
-pub const LONG_SAMPLES: usize = 600;
+/// Points kept per device at each of the two resolutions: two minutes of glances five times a second, and ten minutes
+/// of seconds.
+pub const MAX_POINTS: usize = 600;
 /// Marks kept per device.
 pub const MAX_MARKS: usize = 512;
 
@@ -60,9 +59,9 @@ pub struct Mark {
 /// The past of a device, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// One point per second of the clock, the one with most memory in use; at most [`SECONDS`].
+    /// One point per second of the clock, the fullest; at most [`MAX_POINTS`].
     pub seconds: VecDeque<Point>,
-    /// One point per sample; at most [`LONG_SAMPLES`].
+    /// One point per sample and glance; at most [`MAX_POINTS`].
     pub long: VecDeque<Point>,
     /// Events by time; at most [`MAX_MARKS`].
     pub marks: VecDeque<Mark>,
@@ -71,20 +70,36 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a sample. Samples older than the newest are dropped: a clock that jumps must not draw a zigzag.
+    /// Adds a point where its time puts it: samplers may hand over out of order, and nothing is drawn as a zigzag.
     pub fn push(&mut self, point: Point) {
-        if self.long.back().is_some_and(|last| last.at >= point.at) {
+        let at = place(&self.long, |p| p.at < point.at);
+        if self.long.get(at).is_some_and(|p| p.at == point.at) {
             return;
         }
-        push_bounded(&mut self.long, point, LONG_SAMPLES);
-        match self.seconds.back_mut() {
-            Some(last) if last.at / SECOND == point.at / SECOND => {
-                if point.memory.used() >= last.memory.used() {
-                    *last = point;
+        insert_bounded(&mut self.long, at, point);
+        let second = point.at / SECOND;
+        let at = place(&self.seconds, |p| p.at / SECOND < second);
+        match self.seconds.get_mut(at) {
+            Some(known) if known.at / SECOND == second => {
+                if point.memory.fullness() >= known.memory.fullness() {
+                    *known = point;
                 }
             }
-            _ => push_bounded(&mut self.seconds, point, SECONDS),
+            _ => insert_bounded(&mut self.seconds, at, point),
         }
+    }
+
+    /// Every point, oldest first: seconds, and from where they begin, samples.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        let fine = self.long.front().map_or(u64::MAX, |p| p.at / SECOND);
+        let coarse = self.seconds.iter().take_while(move |p| p.at / SECOND < fine);
+        coarse.chain(&self.long)
+    }
+
+    /// How far back it reaches from its newest point.
+    pub fn reach(&self) -> Nanos {
+        let ends = self.points().next().zip(self.long.back());
+        ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
     }
 
     /// Adds an event; the oldest gives way.
@@ -98,11 +113,19 @@ impl History {
     }
 }
 
-fn push_bounded<T>(ring: &mut VecDeque<T>, value: T, limit: usize) {
-    if ring.len() == limit {
+/// The first point that is not `before`, from the back: points are nearly in order.
+fn place(ring: &VecDeque<Point>, before: impl Fn(&Point) -> bool) -> usize {
+    ring.iter().rposition(before).map_or(0, |i| i + 1)
+}
+
+/// Puts a point in its place; the oldest gives way. One that would be the oldest of a full ring is dropped.
+fn insert_bounded(ring: &mut VecDeque<Point>, place: usize, point: Point) {
+    if ring.len() < MAX_POINTS {
+        ring.insert(place, point);
+    } else if let Some(place) = place.checked_sub(1) {
         ring.pop_front();
+        ring.insert(place, point);
     }
-    ring.push_back(value);
 }
 
 #[cfg(test)]

@@ -25,14 +25,39 @@ fn a_second_keeps_its_highest_sample() {
 }
 
 #[test]
-fn is_bounded_and_ignores_a_clock_that_jumps_back() {
+fn is_bounded_and_sorted_whatever_order_samplers_hand_over() {
     let mut history = History::default();
     for i in 1..2000 {
         history.push(point(i * SECOND, 1));
     }
     history.push(point(5 * SECOND, 99));
-    assert_eq!((history.seconds.len(), history.long.len()), (SECONDS, LONG_SAMPLES));
-    assert_eq!(history.long.back().map(|p| p.at), Some(1999 * SECOND));
+    assert_eq!((history.seconds.len(), history.long.len()), (MAX_POINTS, MAX_POINTS));
+    history.push(point(1990 * SECOND + 7, 99));
+    history.push(point(1990 * SECOND + 7, 50));
+    assert_eq!((history.seconds.len(), history.long.len()), (MAX_POINTS, MAX_POINTS));
+    assert!(
+        history
+            .long
+            .iter()
+            .zip(history.long.iter().skip(1))
+            .all(|(a, b)| a.at < b.at)
+    );
+    let late = history.seconds.iter().find(|p| p.at / SECOND == 1990);
+    assert_eq!(late.map(|p| p.memory.allocated), Some(99));
+}
+
+#[test]
+fn reaches_back_by_seconds_beyond_the_samples() {
+    let mut history = History::default();
+    for fifth in 0..5 * 700 {
+        history.push(point((fifth + 1) * SECOND / 5, fifth % 40));
+    }
+    assert!(history.points().zip(history.points().skip(1)).all(|(a, b)| a.at < b.at));
+    assert_eq!(history.reach() / SECOND, 598);
+    let newest = 700 * SECOND;
+    let fine = history.points().filter(|p| p.at > newest - 60 * SECOND).count();
+    let coarse = history.points().filter(|p| p.at <= newest - 540 * SECOND).count();
+    assert_eq!((fine, coarse), (300, 60));
 }
 
 #[test]

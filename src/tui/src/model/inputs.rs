@@ -6,7 +6,29 @@ use gpumem_probe::{NvmlSample, Process};
 
 use super::Nanos;
 use super::channel::{Channel, ChannelKey, Problem};
+use super::device::DeviceKey;
 use super::history::Mark;
+
+/// What publishers held at one moment between two samples, on the devices where that changed. A training loop rises and
+/// falls within a second; sampled once a second it would be drawn as steps that never were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    /// When.
+    pub at: Nanos,
+    /// Sums over the live publishers of each device.
+    pub held: Vec<Held>,
+}
+
+/// What the publishers of a device hold together. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The device.
+    pub device: DeviceKey,
+    /// Held by programs.
+    pub allocated: u64,
+    /// Taken from the driver.
+    pub reserved: u64,
+}
 
 /// One pass of the channel source.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +39,8 @@ pub struct ChannelSample {
     pub channels: Vec<Channel>,
     /// Files that cannot be read.
     pub problems: Vec<Problem>,
+    /// What was held between the sample before and this one, oldest first.
+    pub glances: Vec<Glance>,
     /// Events since the sample before, oldest first.
     pub marks: Vec<Mark>,
     /// Events that were overwritten before they could be read, by channel.
@@ -32,7 +56,7 @@ pub struct Inputs {
     pub nvml: NvmlSample,
     /// When it was taken; `None` before the first.
     pub nvml_at: Option<Nanos>,
-    /// The channels'. Marks and losses have moved on into the devices' histories.
+    /// The channels'. Glances, marks and losses have moved on into the devices' histories.
     pub channels: ChannelSample,
     /// When they were read; `None` before the first.
     pub channels_at: Option<Nanos>,

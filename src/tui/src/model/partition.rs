@@ -68,6 +68,24 @@ impl Partition {
         }
     }
 
+    /// The same device when publishers hold this much. What others hold is taken to be what it was.
+    pub fn holding(&self, allocated: u64, reserved: u64) -> Partition {
+        let mut parts = Partition::of_publishers(self.total - self.driver, allocated, reserved);
+        parts.other = self.other.min(parts.free);
+        parts.free -= parts.other;
+        Partition {
+            total: self.total,
+            driver: self.driver,
+            basis: self.basis,
+            ..parts
+        }
+    }
+
+    /// Orders moments of a device: by what is used, then by what programs hold of it.
+    pub fn fullness(&self) -> (u64, u64) {
+        (self.used(), self.allocated)
+    }
+
     /// Everything that is not free and not the driver's: allocated + cached + other.
     pub fn used(&self) -> u64 {
         self.allocated + self.cached + self.other

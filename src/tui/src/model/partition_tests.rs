@@ -54,3 +54,20 @@ fn says_when_the_sources_contradict_each_other() {
         assert_eq!(got, expected, "allocated {allocated}, reserved {reserved}");
     }
 }
+
+#[test]
+fn what_others_hold_stays_when_publishers_are_looked_at_again() {
+    let memory = Memory {
+        total: 100,
+        used: 60,
+        reserved: 5,
+        free: 35,
+    };
+    let then = Partition::of_driver(&memory, 20, 40);
+    assert_eq!(then.holding(20, 40), then);
+    let (more, less) = (then.holding(45, 50), then.holding(0, 10));
+    assert_eq!((more.allocated, more.cached, more.other, more.free), (45, 5, 20, 25));
+    assert_eq!((less.allocated, less.cached, less.other, less.free), (0, 10, 20, 65));
+    let most = then.holding(90, 90);
+    assert_eq!((most.allocated, most.other, most.free, most.driver), (90, 5, 0, 5));
+}

@@ -9,12 +9,16 @@ use gpumem_channel::{Life, Reader, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
-use super::{Slot, Wishes, sleep_to_beat, spawn};
+use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, MAX_MARKS, Problem};
+use crate::model::{Channel, ChannelKey, ChannelSample, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
 
 /// How often new channels are looked for.
 const DISCOVER: Duration = Duration::from_secs(2);
+/// Glances between two samples ...
+const GLANCES: u32 = 5;
+/// ... and the least time between two of them.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// Starts sampling.
 ///
@@ -23,8 +27,13 @@ const DISCOVER: Duration = Duration::from_secs(2);
 pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, wishes: Arc<Wishes>) -> std::io::Result<()> {
     spawn("channels", move || {
         let mut channels = Channels::default();
+        let glance = (interval / GLANCES).max(GLANCE);
         loop {
             slot.put(channels.sample(&wishes.pids(), wishes.selected()), merge);
+            while beat_after(glance) < beat_after(interval) {
+                sleep_to_beat(glance);
+                channels.glance();
+            }
             sleep_to_beat(interval);
         }
     })
@@ -32,6 +41,10 @@ pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, wishes: Arc<Wis
 
 /// The newer sample, with the events of the one that nobody took. Bounded: the timeline keeps no more anyway.
 fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
+    let mut glances = old.glances;
+    glances.append(&mut new.glances);
+    let surplus = glances.len().saturating_sub(MAX_POINTS);
+    new.glances = glances.split_off(surplus);
     let mut marks = old.marks;
     marks.append(&mut new.marks);
     let surplus = marks.len().saturating_sub(MAX_MARKS);
@@ -46,6 +59,10 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
     refused: Vec<(ChannelKey, Problem)>,
+    /// Since the last sample.
+    glances: Vec<Glance>,
+    /// What was held when last looked at.
+    held: Vec<Held>,
     places: Vec<Problem>,
     looked: Option<Instant>,
     translator: PidTranslator,
@@ -60,7 +77,10 @@ impl Channels {
             self.look();
             self.looked = Some(Instant::now());
         }
-        let mut sample = ChannelSample::default();
+        let mut sample = ChannelSample {
+            glances: std::mem::take(&mut self.glances),
+            ..ChannelSample::default()
+        };
         for (key, open) in &mut self.open {
             open.pass(*key, selected == Some(*key), &mut sample);
         }
@@ -73,6 +93,22 @@ impl Channels {
             .extend(self.places.iter().chain(self.refused.iter().map(|(_, p)| p)).cloned());
         sample.at = clock::now();
         sample
+    }
+
+    /// Reads what every publisher holds now, and nothing else.
+    fn glance(&mut self) {
+        let mut held: Vec<Held> = Vec::new();
+        for (key, open) in &mut self.open {
+            open.glance(*key, &mut held);
+        }
+        let changed: Vec<Held> = held.iter().filter(|h| !self.held.contains(h)).copied().collect();
+        self.held = held;
+        if !changed.is_empty() {
+            self.glances.push(Glance {
+                at: clock::now(),
+                held: changed,
+            });
+        }
     }
 
     /// Opens what is new and forgets what is gone. A file that was refused is not tried again while it is there: a

@@ -17,7 +17,7 @@ pub use nvml::start as start_nvml;
 pub use slot::Slot;
 
 use crate::clock;
-use crate::model::ChannelKey;
+use crate::model::{ChannelKey, Nanos};
 
 /// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
 const STACK: usize = 512 << 10;
@@ -34,12 +34,17 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()
         .map(drop)
 }
 
-/// Sleeps until the next multiple of `interval` on the monotonic clock: samplers that keep this rhythm sample at the
-/// same moments, so that their figures fit together.
-fn sleep_to_beat(interval: Duration) {
+/// The next multiple of `interval` on the monotonic clock: samplers that keep this rhythm sample at the same moments, so
+/// that their figures fit together.
+fn beat_after(interval: Duration) -> Nanos {
     let interval = (interval.as_nanos() as u64).max(1_000_000);
     let now = clock::now();
-    std::thread::sleep(Duration::from_nanos(interval - now % interval));
+    now - now % interval + interval
+}
+
+/// Sleeps until that moment.
+fn sleep_to_beat(interval: Duration) {
+    std::thread::sleep(Duration::from_nanos(beat_after(interval).saturating_sub(clock::now())));
 }
 
 /// What others want of the channel sampler.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpumem_channel::{Life, Reader, Snapshot};
 
 use super::marks;
-use crate::model::{Channel, ChannelKey, ChannelSample, Figures, FreeBlocks, Problem};
+use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, FreeBlocks, Held, Problem};
 
 /// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
 /// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
@@ -56,6 +56,32 @@ impl Open {
             self.full = false;
         }
         sample.channels.extend(self.newest.clone());
+    }
+
+    /// Adds what a living publisher holds now to the sums of its devices. What cannot be read now is left to the next
+    /// pass to tell.
+    pub(super) fn glance(&mut self, key: ChannelKey, held: &mut Vec<Held>) {
+        let Some(Ok(snapshot)) = self.reader.as_mut().map(Reader::refresh) else {
+            return;
+        };
+        for (index, map) in snapshot.devices.iter().enumerate() {
+            let Some(stats) = map.stats.as_ref().filter(|_| snapshot.life == Life::Alive) else {
+                continue;
+            };
+            let device = DeviceKey::of(key, index, &map.device);
+            let (allocated, reserved) = (stats.all().allocated_bytes.current, stats.all().reserved_bytes.current);
+            match held.iter_mut().find(|h| h.device == device) {
+                Some(sum) => {
+                    sum.allocated = sum.allocated.saturating_add(allocated);
+                    sum.reserved = sum.reserved.saturating_add(reserved);
+                }
+                None => held.push(Held {
+                    device,
+                    allocated,
+                    reserved,
+                }),
+            }
+        }
     }
 
     fn take(&mut self, key: ChannelKey, snapshot: Snapshot, sample: &mut ChannelSample) {
@@ -156,6 +182,32 @@ mod tests {
         open.pass(ChannelKey(1, 2), selected, &mut sample);
         assert_eq!(sample.problems, []);
         sample.channels.remove(0)
+    }
+
+    #[test]
+    fn a_glance_sums_up_the_living() {
+        let (dir, publisher) = publisher("glance");
+        let path = publisher.path().to_owned();
+        let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
+        let mut held = Vec::new();
+        open.glance(ChannelKey(1, 2), &mut held);
+        open.glance(ChannelKey(1, 2), &mut held);
+        assert_eq!(held.len(), 1, "one device");
+        assert_eq!(
+            (held[0].allocated, held[0].reserved),
+            (0, 2 << 21),
+            "looked at twice, so counted twice"
+        );
+        drop(publisher);
+        held.clear();
+        open.glance(ChannelKey(1, 2), &mut held);
+        assert_eq!(held, [], "the dead hold nothing");
+        assert_eq!(
+            pass(&mut open, false).snapshot.life,
+            Life::Closed,
+            "and the next pass tells of the death"
+        );
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

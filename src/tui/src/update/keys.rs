@@ -240,10 +240,7 @@ pub(super) fn change_span(model: &mut Model, by: isize) {
 /// Moves the right edge, never beyond the oldest sample.
 fn pan(model: &mut Model, to: impl Fn(Nanos) -> Nanos) {
     let span = model.ui.timeline.span;
-    let history = model.selected_device().map(|d| &d.history.long);
-    let known = history
-        .and_then(|h| Some(h.back()?.at.saturating_sub(h.front()?.at)))
-        .unwrap_or(0);
+    let known = model.selected_device().map_or(0, |d| d.history.reach());
     model.ui.timeline.back = to(model.ui.timeline.back).min(known.saturating_sub(span));
 }
 

@@ -17,7 +17,9 @@ mod tests;
 use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
-use crate::model::{ChannelKey, ChannelSample, DeviceKey, Inputs, Mark, Model, Nanos, SECOND, Severity, Toast};
+use crate::model::{
+    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, SECOND, Severity, Toast,
+};
 
 use join::Fresh;
 
@@ -47,6 +49,7 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::Channels(mut sample) => {
             let marks = std::mem::take(&mut sample.marks);
             let lost = std::mem::take(&mut sample.lost);
+            file_glances(model, std::mem::take(&mut sample.glances));
             remember_living(&mut model.inputs, &sample);
             let first = model.inputs.channels_at.replace(sample.at).is_none();
             model.inputs.channels = *sample;
@@ -104,6 +107,21 @@ fn sampled(model: &mut Model, fresh: Fresh) -> Vec<Effect> {
 fn relist(model: &mut Model) {
     list::refresh(model);
     map::refresh(model);
+}
+
+/// Files what was held between the last two samples with the devices it was held on.
+fn file_glances(model: &mut Model, glances: Vec<Glance>) {
+    for glance in glances {
+        for held in glance.held {
+            let device = model.live.devices.iter_mut().find(|d| d.key == held.device);
+            if let Some(device) = device
+                && let Some(memory) = device.memory.value()
+            {
+                let memory = memory.holding(held.allocated, held.reserved);
+                device.history.push(Point { at: glance.at, memory });
+            }
+        }
+    }
 }
 
 /// Files new events with the devices they happened on.

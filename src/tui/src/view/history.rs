@@ -7,12 +7,14 @@ use ratatui::layout::Rect;
 use super::graph;
 use super::pen::{Pen, split_bottom, split_left};
 use super::theme::Ink;
-use crate::model::{Device, Partition, Point, SECOND, SECONDS};
+use crate::model::{Device, Partition, Point, SECOND};
 use crate::units;
 
 #[cfg(test)]
 mod tests;
 
+/// Seconds that are shown.
+pub(super) const SECONDS: usize = 60;
 /// Seconds between two moves of a graph that does not change.
 const QUIET_STEP: u64 = 5;
 /// Columns of the axis.

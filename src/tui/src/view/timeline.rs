@@ -147,12 +147,11 @@ fn span_text(span: Nanos) -> String {
 fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Partition>> {
     let mut columns: Vec<Option<&Partition>> = vec![None; usize::from(window.columns)];
     let mut before: Option<(Nanos, &Partition)> = None;
-    for point in &device.history.long {
+    for point in device.history.points() {
         match window.column(point.at) {
             Some(column) => {
                 let here = &mut columns[usize::from(column)];
-                let height = |m: &Partition| (m.used(), m.allocated);
-                if here.is_none_or(|m| height(m) <= height(&point.memory)) {
+                if here.is_none_or(|m| m.fullness() <= point.memory.fullness()) {
                     *here = Some(&point.memory);
                 }
             }

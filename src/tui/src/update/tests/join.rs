@@ -247,3 +247,50 @@ fn a_demo_is_simulated_once_when_the_library_is_absent() {
     let effects = feed(&mut model, [channels(2 * SECOND, vec![])]);
     assert!(!effects.iter().any(|e| matches!(e, Effect::StartDemo { .. })));
 }
+
+/// A sample a second would show a training loop as a flat line or as steps; what happened between is drawn as it was.
+#[test]
+fn glances_between_samples_are_points_of_the_past() {
+    let mut model = model();
+    let sample = |at, allocated| {
+        channels(
+            at,
+            vec![channel(4, &[&[(allocated, Allocated), (4 * GIB - allocated, Free)]])],
+        )
+    };
+    feed(
+        &mut model,
+        [nvml(SECOND, 6 * GIB, &[(4, 5 * GIB)]), sample(SECOND, GIB)],
+    );
+    feed(&mut model, [nvml(SECOND + 9, 6 * GIB, &[(4, 5 * GIB)])]);
+    let device = model.live.devices[0].key;
+    let Event::Channels(mut next) = sample(2 * SECOND, GIB) else {
+        unreachable!()
+    };
+    let held = |allocated| Held {
+        device,
+        allocated,
+        reserved: 4 * GIB,
+    };
+    let glance = |tenth, allocated| Glance {
+        at: SECOND + tenth * SECOND / 10,
+        held: vec![held(allocated)],
+    };
+    next.glances = vec![glance(2, 2 * GIB), glance(4, 3 * GIB), glance(6, GIB)];
+    // NVML's sample of the same beat may come first.
+    feed(
+        &mut model,
+        [nvml(2 * SECOND, 6 * GIB, &[(4, 5 * GIB)]), Event::Channels(next)],
+    );
+    let history = &model.live.devices[0].history;
+    let allocated: Vec<u64> = history.long.iter().map(|p| p.memory.allocated / GIB).collect();
+    assert_eq!(allocated, [0, 1, 2, 3, 1, 1]);
+    let others = |p: &Point| (p.memory.other, p.memory.used(), p.memory.basis);
+    assert!(
+        history
+            .long
+            .iter()
+            .skip(1)
+            .all(|p| others(p) == (2 * GIB, 6 * GIB, Basis::Driver))
+    );
+}

@@ -11,7 +11,7 @@ use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
 use super::super::units::gib;
 use super::super::{bar, graph, history};
-use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition, SECONDS};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
 use crate::units;
 
 /// How much of a device is shown.
@@ -106,7 +106,7 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
     if airy {
         let (line, _) = split_top(split_top(rest, 1).1, 1);
         let room = if line.width >= 70 {
-            (line.width / 3).min(SECONDS as u16)
+            (line.width / 3).min(history::SECONDS as u16)
         } else {
             0
         };
