@@ -100,7 +100,7 @@ impl Random {
     }
 }
 
-/// 1,000 live blocks of random sizes: free one, allocate one.
+/// 1,000 live blocks of random sizes: free one, allocate one; and what the figure of the free blocks between them costs.
 fn random(c: &mut Criterion) {
     let mut group = c.benchmark_group("random_1000_live");
     for (mode, publish) in modes() {
@@ -121,6 +121,11 @@ fn random(c: &mut Criterion) {
             group.bench_function(format!("{kind}/publish={mode}"), |b| {
                 b.iter_batched(|| (), |()| step(&mut random), BatchSize::SmallInput);
             });
+            if !publish {
+                group.bench_function(format!("{kind}/free_blocks"), |b| {
+                    b.iter(|| black_box(alloc.free_blocks()))
+                });
+            }
         }
     }
     group.finish();

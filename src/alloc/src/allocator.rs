@@ -122,8 +122,8 @@ impl Allocator {
         self.heap().map_or_else(|_| DeviceStats::default(), |heap| heap.stats())
     }
 
-    /// The free blocks now: how much is free, and in pieces of what size. Costs well below a microsecond for each stream that
-    /// was used.
+    /// The free blocks now: how much is free, and in pieces of what size. Costs 0.3 µs with 1,000 live blocks of all sizes
+    /// on one stream.
     ///
     /// In a forked child: none.
     pub fn free_blocks(&self) -> FreeBlocks {
