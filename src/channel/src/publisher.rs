@@ -196,8 +196,9 @@ impl Publisher {
     #[inline]
     pub fn event(&mut self, event: &Event) {
         if !self.gone() {
+            self.now = coarse_now();
             self.writer.event(&Event {
-                time: coarse_now(),
+                time: self.now,
                 ..*event
             });
         }
@@ -212,7 +213,7 @@ impl Publisher {
             && self.writer.block(
                 slot,
                 &Block {
-                    time: coarse_now(),
+                    time: self.now,
                     ..*block
                 },
                 next,
