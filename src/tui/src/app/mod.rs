@@ -27,8 +27,8 @@ use signals::Signals;
 
 /// At most 30 frames a second.
 const FRAME: Duration = Duration::from_millis(33);
-/// Samplers sample at the same moment; what they change is drawn together.
-const TOGETHER: Duration = Duration::from_millis(15);
+/// Samplers sample at the same moment, and NVML takes 20 ms to answer; what they change is drawn together.
+const TOGETHER: Duration = Duration::from_millis(30);
 
 /// What the dashboard starts with.
 #[derive(Debug)]

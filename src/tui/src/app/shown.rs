@@ -1,8 +1,6 @@
 //! What the terminal shows, as one word per cell: enough to find the cells that change, at a fifth of the memory that a
 //! second buffer takes.
 
-use std::hash::{Hash, Hasher};
-
 use ratatui::buffer::{Buffer, Cell, CellWidth};
 use ratatui::style::{Color, Modifier};
 
@@ -17,12 +15,17 @@ struct Mark(u64);
 
 impl Mark {
     fn of(cell: &Cell) -> Mark {
-        let mut hash = Mix(0);
-        cell.symbol().hash(&mut hash);
-        (cell.fg, cell.bg, cell.modifier).hash(&mut hash);
+        let mut hash = 0;
+        for chunk in cell.symbol().as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            hash = mix(hash, u64::from_le_bytes(word));
+        }
+        hash = mix(hash, color(cell.fg) | color(cell.bg) << 32);
+        hash = mix(hash, u64::from(cell.modifier.bits()));
         let columns = u64::from(cell.cell_width().clamp(1, 255));
         let shows = cell.bg != Color::Reset || cell.modifier.intersects(SHOWS_ON_BLANK);
-        Mark((hash.finish() & !0x1ff) | (u64::from(shows) << 8) | columns)
+        Mark((hash & !0x1ff) | (u64::from(shows) << 8) | columns)
     }
 
     fn columns(self) -> usize {
@@ -41,27 +44,37 @@ const SHOWS_ON_BLANK: Modifier = Modifier::REVERSED
     .union(Modifier::RAPID_BLINK)
     .union(Modifier::CROSSED_OUT);
 
-/// A quick hash for a few bytes at a time: ten thousand cells a frame are hashed with it.
-struct Mix(u64);
-
-impl Mix {
-    fn add(&mut self, word: u64) {
-        let product = u128::from(self.0.rotate_left(5) ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
+/// A quick hash, a word at a time: ten thousand cells are hashed for a frame.
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash.rotate_left(5) ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+    product as u64 ^ (product >> 64) as u64
 }
 
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.add(u64::from_le_bytes(word));
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+/// A colour in 32 bits.
+fn color(color: Color) -> u64 {
+    let named = [
+        Color::Reset,
+        Color::Black,
+        Color::Red,
+        Color::Green,
+        Color::Yellow,
+        Color::Blue,
+        Color::Magenta,
+        Color::Cyan,
+        Color::Gray,
+        Color::DarkGray,
+        Color::LightRed,
+        Color::LightGreen,
+        Color::LightYellow,
+        Color::LightBlue,
+        Color::LightMagenta,
+        Color::LightCyan,
+        Color::White,
+    ];
+    match color {
+        Color::Rgb(r, g, b) => u64::from(u32::from_le_bytes([r, g, b, 2])),
+        Color::Indexed(i) => u64::from(u32::from_le_bytes([i, 0, 0, 1])),
+        named_one => named.iter().position(|&n| n == named_one).unwrap_or(named.len()) as u64,
     }
 }
 
@@ -80,6 +93,7 @@ impl Shown {
         Changes {
             width: usize::from(next.area.width).max(1),
             cells: next.content.iter().zip(&mut self.0).enumerate(),
+            last: None,
             behind: 0,
             uncovered: 0,
             forced: false,
@@ -92,6 +106,8 @@ impl Shown {
 pub(super) struct Changes<'a> {
     cells: std::iter::Enumerate<std::iter::Zip<std::slice::Iter<'a, Cell>, std::slice::IterMut<'a, Mark>>>,
     width: usize,
+    /// The cell before and its mark: neighbours are often alike.
+    last: Option<(&'a Cell, Mark)>,
     /// Cells before this one lie behind a wide character.
     behind: usize,
     /// Cells before this one, and not behind a wide character, may be stale on the terminal ...
@@ -129,7 +145,11 @@ impl<'a> Iterator for Changes<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let (i, (cell, mark)) = self.cells.next()?;
-            let new = Mark::of(cell);
+            let new = match self.last {
+                Some((last, mark)) if last == cell => mark,
+                _ => Mark::of(cell),
+            };
+            self.last = Some((cell, new));
             let old = std::mem::replace(mark, new);
             if self.sends(i, cell, old, new) {
                 // Both are below a screen's width and height.

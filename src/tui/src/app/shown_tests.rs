@@ -95,6 +95,20 @@ proptest! {
 #[test]
 fn every_colour_has_its_own_mark() {
     let mut seen = std::collections::HashSet::new();
+    let named = (0..=255).map(Color::Indexed).chain([
+        Color::Reset,
+        Color::Black,
+        Color::Red,
+        Color::LightRed,
+        Color::Gray,
+        Color::DarkGray,
+        Color::White,
+    ]);
+    for color in named {
+        let mut cell = Cell::EMPTY;
+        cell.set_fg(color);
+        assert!(seen.insert(Mark::of(&cell).0), "{color:?}");
+    }
     for r in 0..=255 {
         for g in [0, 1, 127, 255] {
             for ground in [false, true] {

@@ -21,6 +21,9 @@ use tokio::io::unix::AsyncFd;
 const BEGIN: &[u8] = b"\x1b[?2026h";
 const END: &[u8] = b"\x1b[?2026l";
 
+/// Bytes kept for the next frame.
+const KEPT: usize = 8 << 10;
+
 /// Where a frame is collected: cloned into the backend that writes it.
 #[derive(Clone, Debug, Default)]
 pub struct Frame(Rc<RefCell<Vec<u8>>>);
@@ -114,6 +117,9 @@ impl Output {
             }
         };
         self.pending.drain(..sent);
+        // A full screen is rare and large; what it took is given back.
+        self.pending.shrink_to(KEPT);
+        self.frame.0.borrow_mut().shrink_to(KEPT);
         result
     }
 }
