@@ -1,4 +1,8 @@
-//! Bytes, times and shares as text, the same everywhere.
+//! Figures as text, the same everywhere.
+
+#[cfg(test)]
+#[path = "units_tests.rs"]
+mod tests;
 
 const NAMES: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
@@ -50,35 +54,68 @@ pub fn duration(nanos: u64) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_round_to_one_decimal_and_carry() {
-        let cases = [
-            (0, "0 B", "0"),
-            (1023, "1023 B", "1023"),
-            (1024, "1.0 KiB", "1.0K"),
-            (1024 * 1024 - 1, "1.0 MiB", "1.0M"),
-            (512 << 20, "512.0 MiB", "512.0M"),
-            (u64::MAX, "16.0 EiB", "16.0E"),
-        ];
-        for (n, long, short) in cases {
-            assert_eq!((bytes(n).as_str(), bytes_short(n).as_str()), (long, short));
-        }
+/// How long ago, to the minute, so that the text stays still: `just now`, `3 min ago`, `2 h ago`.
+pub fn ago(nanos: u64) -> String {
+    match nanos / 60_000_000_000 {
+        0 => "just now".into(),
+        minutes @ 1..60 => format!("{minutes} min ago"),
+        minutes => format!("{} h ago", minutes / 60),
     }
+}
 
-    #[test]
-    fn durations_keep_two_units() {
-        let cases = [
-            (340_000_000, "340 ms"),
-            (4_290_000_000, "4.2 s"),
-            (200_000_000_000, "3 m 20 s"),
-        ];
-        for (nanos, text) in cases {
-            assert_eq!(duration(nanos), text);
-        }
-        assert_eq!(duration(7_500_000_000_000), "2 h 05 m");
+/// Bytes in GiB without the unit, for a row of figures that share it: `23.0`, `0.5`; `<0.1` rather than a false `0.0`.
+pub fn gib(n: u64) -> String {
+    let value = n as f64 / (1u64 << 30) as f64;
+    if n > 0 && value < 0.05 {
+        "<0.1".into()
+    } else {
+        format!("{value:.1}")
     }
+}
+
+/// A size that is a round number of units without needless decimals: `256 KiB`, `1.25 MiB`; else with one.
+pub fn round_size(n: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|&(_, shift)| n >> shift > 0) {
+        // Quarters of a unit are exact in two decimals.
+        Some((unit, shift)) if n & ((1 << (shift - 2)) - 1) == 0 => {
+            format!("{} {unit}", n as f64 / (1u64 << shift) as f64)
+        }
+        _ => bytes(n),
+    }
+}
+
+/// Bytes per second in decimal units, as links are sold: `0`, `830 MB/s`, `1.2 GB/s`.
+pub fn rate(per_second: u64) -> String {
+    match per_second {
+        0..1_000 => "0".into(),
+        1_000..1_000_000 => format!("{} kB/s", per_second / 1_000),
+        1_000_000..1_000_000_000 => format!("{} MB/s", per_second / 1_000_000),
+        _ => format!("{:.1} GB/s", per_second as f64 / 1e9),
+    }
+}
+
+/// A count in groups of three digits: `1,024`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A command line without the folder of its program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
+pub fn program(command: &str) -> &str {
+    let first = command.split(' ').next().unwrap_or("");
+    let name = first.rfind('/').map_or(0, |slash| slash + 1);
+    if name < first.len() { &command[name..] } else { command }
+}
+
+/// `1 block`, `2 blocks`.
+pub fn plural(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }

@@ -4,6 +4,7 @@ use gpumem_channel::DeviceMap;
 
 use super::blocks::Histogram;
 use super::free_blocks::FreeBlocks;
+use super::ran_out::RanOut;
 
 /// What a publisher says about its memory on one device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Figures {
     pub free_sizes: Histogram,
     /// Requests that failed.
     pub ooms: u64,
+    /// The last of them; `None` when its event was not seen.
+    pub ran_out: Option<RanOut>,
     /// Requests that succeeded only after room was made.
     pub retries: u64,
     /// The map is whole: no block is missing or torn. Without it, `free` and `largest_free` are lower bounds.
@@ -64,6 +67,7 @@ impl Figures {
             segments: all.segment.current,
             free_sizes: free.sizes().clone(),
             ooms: stats.num_ooms,
+            ran_out: None,
             retries: stats.num_alloc_retries,
             complete: map.segments.iter().all(|s| s.complete),
         })

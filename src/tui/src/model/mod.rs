@@ -15,6 +15,7 @@ mod inputs;
 mod map_layout;
 mod partition;
 mod process;
+mod ran_out;
 mod source;
 mod ui;
 mod world;
@@ -31,6 +32,7 @@ pub use inputs::{ChannelSample, Glance, Held, Inputs};
 pub use map_layout::{MapLayout, Strip};
 pub use partition::{Basis, Partition};
 pub use process::{Column, Owner, Process, ProcessId, ProcessState, Sort};
+pub use ran_out::RanOut;
 pub use source::{Source, SourceState};
 pub use ui::{
     Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TimelineUi, Toast, Ui, View,

@@ -6,12 +6,8 @@ use gpumem_channel::{Event, EventKind, Snapshot};
 
 use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Owner, ProcessId};
 
-/// Marks for `events` of a channel. Allocations and frees are no marks: there are millions.
-pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, events: &[Event]) -> Vec<Mark> {
-    events.iter().filter_map(|event| mark(key, snapshot, event)).collect()
-}
-
-fn mark(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<Mark> {
+/// The mark of an event of a channel, if it has one. Allocations and frees are no marks: there are millions.
+pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<Mark> {
     let kind = match event.kind {
         EventKind::OutOfMemory => MarkKind::OutOfMemory,
         EventKind::Retry => MarkKind::Retry,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use gpumem_channel::{Life, Reader, Snapshot};
 
 use super::marks;
-use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, FreeBlocks, Held, Problem};
+use crate::model::{
+    Channel, ChannelKey, ChannelSample, DeviceKey, Figures, FreeBlocks, Held, MAX_MARKS, Problem, RanOut,
+};
 
 /// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
 /// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
@@ -18,6 +20,8 @@ pub(super) struct Open {
     newest: Option<Channel>,
     /// Sums over free blocks of each device, kept from pass to pass.
     free: Vec<FreeBlocks>,
+    /// The last request that failed on each device.
+    ran_out: Vec<Option<RanOut>>,
     /// `newest` has the blocks.
     full: bool,
 }
@@ -29,6 +33,7 @@ impl Open {
             reader: Some(reader),
             newest: None,
             free: Vec::new(),
+            ran_out: Vec::new(),
             full: false,
         }
     }
@@ -87,22 +92,25 @@ impl Open {
     fn take(&mut self, key: ChannelKey, snapshot: Snapshot, sample: &mut ChannelSample) {
         let dead = snapshot.life != Life::Alive;
         let known_dead = self.newest.as_ref().is_none_or(|c| c.snapshot.life != Life::Alive);
-        // What happened before anybody looked is no news.
-        if !(dead && known_dead)
-            && let Some(Ok(events)) = self.reader.as_mut().map(Reader::events)
-        {
-            sample.marks.extend(marks::of(key, &snapshot, &events.events));
-            sample.lost.extend((events.lost > 0).then_some((key, events.lost)));
-        }
         self.free.resize_with(snapshot.devices.len(), FreeBlocks::default);
+        self.ran_out.resize(snapshot.devices.len(), None);
         let devices = snapshot.devices.iter().zip(&mut self.free);
-        let figures = devices.map(|(map, free)| Figures::of(map, free)).collect();
+        let mut figures: Vec<Option<Figures>> = devices.map(|(map, free)| Figures::of(map, free)).collect();
+        // What happened before anybody looked is no news.
+        if !(dead && known_dead) {
+            self.follow(key, &snapshot, &figures, sample);
+        }
+        for (figures, ran_out) in figures.iter_mut().zip(&self.ran_out) {
+            if let Some(figures) = figures {
+                figures.ran_out = *ran_out;
+            }
+        }
         let read_at = snapshot.read_at;
         self.newest = Some(Channel {
             key,
             pid: None,
             snapshot: Arc::new(snapshot),
-            figures,
+            figures: figures.into(),
             error: None,
             read_at,
         });
@@ -111,6 +119,32 @@ impl Open {
             self.reader = None;
             self.free = Vec::new();
         }
+    }
+
+    /// Follows the events since the last pass: which are worth a mark, and which requests failed.
+    fn follow(&mut self, key: ChannelKey, snapshot: &Snapshot, now: &[Option<Figures>], sample: &mut ChannelSample) {
+        let Some(reader) = &mut self.reader else { return };
+        let before = sample.marks.len();
+        // At the first pass events are of any age, and the figures of now are not those of then.
+        let largest_free = |device: usize| {
+            let figures = now.get(device).and_then(Option::as_ref);
+            figures.filter(|_| self.newest.is_some()).map(|f| f.largest_free)
+        };
+        let followed = reader.each_event(|event| {
+            let device = usize::from(event.device);
+            if let Some(known) = self.ran_out.get_mut(device) {
+                *known = RanOut::after(*known, event, largest_free(device));
+            }
+            if let Some(mark) = marks::of(key, snapshot, event) {
+                if sample.marks.len() - before >= 2 * MAX_MARKS {
+                    sample.marks.drain(before..before + MAX_MARKS);
+                }
+                sample.marks.push(mark);
+            }
+        });
+        // A file that fails is told of by the next pass.
+        let lost = followed.unwrap_or(0);
+        sample.lost.extend((lost > 0).then_some((key, lost)));
     }
 }
 
@@ -132,7 +166,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::DirBuilderExt;
 
-    use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, Publisher, Segment, Touched};
+    use gpumem_channel::{
+        Block, BlockState, Device, DeviceStats, Event, EventKind, Options, Publisher, Segment, Touched,
+    };
 
     use super::*;
 
@@ -182,6 +218,29 @@ mod tests {
         open.pass(ChannelKey(1, 2), selected, &mut sample);
         assert_eq!(sample.problems, []);
         sample.channels.remove(0)
+    }
+
+    #[test]
+    fn a_request_that_fails_is_followed_until_as_much_is_served() {
+        let (dir, mut publisher) = publisher("oom");
+        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        pass(&mut open, false);
+        let mut tell = |kind, requested| {
+            publisher.event(&Event {
+                kind,
+                requested,
+                ..Event::default()
+            });
+            pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap()
+        };
+        let failed = tell(EventKind::OutOfMemory, 3 << 21);
+        assert_eq!(
+            (failed.requested, failed.largest_free, failed.served),
+            (3 << 21, Some(1 << 21), false)
+        );
+        assert!(!tell(EventKind::Alloc, 1 << 21).served);
+        assert!(tell(EventKind::Alloc, 3 << 21).served);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -2,33 +2,36 @@
 
 use gpumem_probe::Reading;
 
-use crate::model::{DeviceState, Figures, Finding, Process, ProcessId, ProcessState, Severity, SourceState, World};
+use crate::model::{
+    Device, DeviceState, Figures, Finding, Nanos, Process, ProcessId, ProcessState, SECOND, Severity, SourceState,
+    World,
+};
 use crate::units;
 
 /// Cache below this many bytes is not worth a sentence.
 const CACHE_WORTH_SAYING: u64 = 64 << 20;
 
-/// Everything worth saying, worst first.
+/// A request that failed is an error for so long, unless as much was served since.
+const FRESH: Nanos = 300 * SECOND;
+
+/// A finding with the bytes at stake, which rank it among those of its severity.
+type Ranked = (u64, Finding);
+
+/// Everything worth saying, worst first; of equal severity, what most memory is at stake for.
 pub(super) fn of(world: &World) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Ranked> = Vec::new();
     if let SourceState::Failing { error, hint } = &world.nvml.state {
-        findings.push(finding(Severity::Error, None, format!("NVML: {error}. {hint}")));
+        findings.push((
+            u64::MAX,
+            finding(Severity::Error, None, format!("NVML: {error}. {hint}")),
+        ));
     }
     for device in &world.devices {
-        if let DeviceState::Lost(text) = &device.state {
-            let text = format!("{} is lost: {text}. Its figures are the last known", device.label);
-            findings.push(finding(Severity::Error, None, text));
-        }
-        if let (Reading::Value(memory), DeviceState::Present) = (&device.memory, &device.state)
-            && memory.free < memory.total / 50
-        {
-            let (free, total) = (units::bytes(memory.free), units::bytes(memory.total));
-            let text = format!("{}: {free} of {total} left", device.label);
-            findings.push(finding(Severity::Warning, None, text));
-        }
+        about_device(device, &mut findings);
     }
+    let now = world.channels.sampled_at.unwrap_or(0);
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
-        about_process(process, &mut findings);
+        about_process(process, now, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
         let snapshot = &channel.snapshot;
@@ -38,7 +41,7 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
             snapshot.untracked_blocks,
             units::bytes(snapshot.untracked_bytes)
         );
-        findings.push(finding(Severity::Info, None, text));
+        findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
     if !world.problems.is_empty() {
         let text = match world.problems.as_slice() {
@@ -48,39 +51,74 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
                 many.len()
             ),
         };
-        findings.push(finding(Severity::Info, None, text));
+        findings.push((0, finding(Severity::Info, None, text)));
     }
-    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
-    findings
+    findings.sort_by_key(|(bytes, finding)| std::cmp::Reverse((finding.severity, *bytes)));
+    findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-fn about_process(process: &Process, findings: &mut Vec<Finding>) {
+fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
+    if let DeviceState::Lost(text) = &device.state {
+        let text = format!("{} is lost: {text}. Its figures are the last known", device.label);
+        findings.push((u64::MAX, finding(Severity::Error, None, text)));
+    }
+    if let (Reading::Value(memory), DeviceState::Present) = (&device.memory, &device.state)
+        && memory.free < memory.total / 50
+    {
+        let (free, total) = (units::bytes(memory.free), units::bytes(memory.total));
+        let text = format!("{}: {free} of {total} left", device.label);
+        findings.push((memory.total, finding(Severity::Warning, None, text)));
+    }
+}
+
+fn about_process(process: &Process, now: Nanos, findings: &mut Vec<Ranked>) {
     let pid = process.pid;
-    let mut say = |severity, text| findings.push(finding(severity, Some(process.id), text));
+    let mut say = |severity, bytes, text| findings.push((bytes, finding(severity, Some(process.id), text)));
     if let ProcessState::Inconsistent(error) = &process.state {
-        say(Severity::Warning, format!("{pid}: {error}"));
+        say(Severity::Warning, u64::MAX, format!("{pid}: {error}"));
     }
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {
-        say(
-            Severity::Info,
-            format!("{pid} died holding {}", units::bytes(figures.allocated)),
-        );
+        let text = format!("{pid} died holding {}", units::bytes(figures.allocated));
+        say(Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
-        let times = if figures.ooms == 1 {
-            "once".into()
-        } else {
-            format!("{} times", figures.ooms)
-        };
-        say(Severity::Error, format!("{pid}: ran out of memory {times}"));
+        let (severity, bytes, text) = about_failures(figures, now);
+        say(severity, bytes, format!("{pid}: {text}"));
     }
     if process.state.alive() && cache_is_cut_up(figures) {
         let (cached, largest) = (units::bytes(figures.cached), units::bytes(figures.largest_free));
         let text =
             format!("{pid}: {cached} cached, largest free block {largest}: the next larger request takes new memory");
-        say(Severity::Warning, text);
+        say(Severity::Warning, figures.cached, text);
     }
+}
+
+/// Requests that failed: an error while it is news and nothing as large was served since, then a warning.
+fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
+    let times = match figures.ooms {
+        1 => "ran out of memory".to_owned(),
+        n => format!("ran out of memory {n} times"),
+    };
+    let Some(last) = &figures.ran_out else {
+        return (Severity::Warning, 0, times);
+    };
+    let age = now.saturating_sub(last.at);
+    let mut text = format!("{times}: asked for {}", units::bytes(last.requested));
+    if let Some(largest) = last.largest_free {
+        text.push_str(&format!(", largest free block {}", units::bytes(largest)));
+    }
+    if last.served {
+        text.push_str(&format!("; {}, and as much was served since", units::ago(age)));
+    } else if age >= FRESH {
+        text.push_str(&format!("; {}", units::ago(age)));
+    }
+    let severity = if last.served || age >= FRESH {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
+    (severity, last.requested, text)
 }
 
 /// Much is cached, and no request of half of it could be served from it.

@@ -8,10 +8,10 @@ use ratatui::style::Modifier;
 use super::Screen;
 use super::pen::{clip, split_bottom, split_right, split_top, width, wrap};
 use super::theme::Ink;
-use super::units::{plural, program, round_size};
 use super::{bar, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
+use crate::units::{plural, program, round_size};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;

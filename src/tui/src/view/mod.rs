@@ -16,7 +16,6 @@ mod popup;
 mod strips;
 mod theme;
 mod timeline;
-mod units;
 
 #[cfg(test)]
 mod tests;

@@ -83,3 +83,45 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
     assert_eq!(said(&model), [(Severity::Info, text.into())]);
 }
+
+/// A request of 20 GiB failed at second 10, when the largest free block had 5.
+fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severity, String)> {
+    let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
+    let mut figures = short.figures[0].clone().unwrap();
+    figures.ooms = ooms;
+    figures.ran_out = Some(RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        largest_free: Some(5 * GIB),
+        served,
+    });
+    short.figures = [Some(figures)].into();
+    feed(model, [channels(at, vec![short])]);
+    said(model)
+}
+
+#[test]
+fn a_failed_request_is_an_error_until_as_much_is_served_or_it_is_old() {
+    let mut model = model();
+    let asked = "asked for 20.0 GiB, largest free block 5.0 GiB";
+    let text = format!("4: ran out of memory: {asked}");
+    assert_eq!(ran_out(&mut model, 11 * SECOND, false, 1), [(Severity::Error, text)]);
+    let text = format!("4: ran out of memory 2 times: {asked}; 1 min ago, and as much was served since");
+    assert_eq!(ran_out(&mut model, 75 * SECOND, true, 2), [(Severity::Warning, text)]);
+    let text = format!("4: ran out of memory: {asked}; 10 min ago");
+    assert_eq!(ran_out(&mut model, 610 * SECOND, false, 1), [(Severity::Warning, text)]);
+}
+
+#[test]
+fn among_equals_most_memory_at_stake_comes_first() {
+    let holes = |n: u64| -> Vec<_> { (0..8).flat_map(|_| [(n, Free), (n, Allocated)]).collect() };
+    let mut model = model();
+    let (small, large) = (holes(GIB), holes(2 * GIB));
+    let list = vec![channel(3, &[&small]), channel(4, &[&large]), channel(5, &[&small])];
+    feed(&mut model, [channels(SECOND, list)]);
+    let first: Vec<String> = said(&model)
+        .into_iter()
+        .map(|(_, text)| text[..11].to_owned())
+        .collect();
+    assert_eq!(first, ["4: 16.0 GiB", "3: 8.0 GiB ", "5: 8.0 GiB "]);
+}

@@ -7,10 +7,10 @@ use ratatui::style::Style;
 use super::super::Screen;
 use super::super::pen::{split_top, width};
 use super::super::theme::Ink;
-use super::super::units::{count, round_size};
 use super::super::{bar, strips};
 use crate::model::{BlockMap, Figures, Histogram, Process};
 use crate::units;
+use crate::units::{count, round_size};
 
 /// The state in words.
 fn state_text(state: BlockState) -> String {

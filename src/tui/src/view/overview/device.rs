@@ -9,10 +9,10 @@ use ratatui::style::{Modifier, Style};
 use super::super::Screen;
 use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
-use super::super::units::gib;
 use super::super::{bar, graph, history};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
 use crate::units;
+use crate::units::gib;
 
 /// How much of a device is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use super::super::Screen;
+use super::super::bar;
 use super::super::pen::{split_left, split_top, wrap};
 use super::super::theme::Ink;
-use super::super::{bar, units::plural};
 use crate::model::{Device, Process, SourceState, Target};
+use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
 /// Lines the table would like for so many rows: heading, rows, frame.

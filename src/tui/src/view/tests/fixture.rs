@@ -294,6 +294,7 @@ pub(super) fn h100() -> Model {
         ..Figures::default()
     });
     dead.state = ProcessState::Died;
+    dead.nvml = Reading::Failed("the process is gone".into());
 
     let served = serve.figures.clone().unwrap_or_default();
     let make =

@@ -125,6 +125,14 @@ fn a_missing_figure_says_why_and_is_never_zero() {
 }
 
 #[test]
+fn the_dead_have_no_figure_of_the_drivers_and_no_failure() {
+    let (buffer, _) = drawn(fixture::h100(), 200, 50, Colors::Mono, false);
+    let text = text(&buffer);
+    let dead = text.lines().find(|l| l.contains("3977") && l.contains("died")).unwrap();
+    assert!(!dead.contains("failed"), "{dead}");
+}
+
+#[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;

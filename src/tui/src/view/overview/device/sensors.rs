@@ -7,8 +7,8 @@ use ratatui::style::Style;
 use super::super::super::bar;
 use super::super::super::pen::{Pen, split_left, split_top, width};
 use super::super::super::theme::Ink;
-use super::super::super::units::rate;
 use crate::model::{Device, DeviceKind, Sensors};
+use crate::units::rate;
 
 /// What the sensors say, as label and text. Figures that are not there say why; nothing is made up.
 fn readings(sensors: &Sensors) -> Vec<(&'static str, String, Option<f64>)> {

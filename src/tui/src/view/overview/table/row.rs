@@ -3,10 +3,10 @@
 use gpumem_probe::Reading;
 
 use super::super::super::theme::Ink;
-use super::super::super::units::program;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState};
 use crate::units;
+use crate::units::program;
 
 /// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
 pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
@@ -29,8 +29,8 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             Some(rank) => (format!("{}:{rank}", process.job), Ink::Dim),
             None => (process.job.clone(), Ink::Dim),
         },
-        // No driver counts what is simulated.
-        Shown::Of(Column::Nvml) if process.simulated => ("-".to_owned(), Ink::Dim),
+        // No driver counts what is simulated, or gone.
+        Shown::Of(Column::Nvml) if process.simulated || !process.state.alive() => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
         Shown::Of(Column::Managed) => reading(&process.managed),
         Shown::Of(Column::Reserved) => bytes(|f| f.reserved),

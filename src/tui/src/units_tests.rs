@@ -55,3 +55,45 @@ fn rates_and_counts() {
         ("1 block".into(), "2,000 blocks".into())
     );
 }
+
+#[test]
+fn bytes_round_to_one_decimal_and_carry() {
+    let cases = [
+        (0, "0 B", "0"),
+        (1023, "1023 B", "1023"),
+        (1024, "1.0 KiB", "1.0K"),
+        (1024 * 1024 - 1, "1.0 MiB", "1.0M"),
+        (512 << 20, "512.0 MiB", "512.0M"),
+        (u64::MAX, "16.0 EiB", "16.0E"),
+    ];
+    for (n, long, short) in cases {
+        assert_eq!((bytes(n).as_str(), bytes_short(n).as_str()), (long, short));
+    }
+}
+
+#[test]
+fn durations_keep_two_units() {
+    let cases = [
+        (340_000_000, "340 ms"),
+        (4_290_000_000, "4.2 s"),
+        (200_000_000_000, "3 m 20 s"),
+    ];
+    for (nanos, text) in cases {
+        assert_eq!(duration(nanos), text);
+    }
+    assert_eq!(duration(7_500_000_000_000), "2 h 05 m");
+}
+
+#[test]
+fn ages_move_by_the_minute() {
+    let cases = [
+        (0, "just now"),
+        (59, "just now"),
+        (61, "1 min ago"),
+        (3599, "59 min ago"),
+        (7500, "2 h ago"),
+    ];
+    for (seconds, text) in cases {
+        assert_eq!(ago(seconds * 1_000_000_000), text);
+    }
+}
