@@ -13,8 +13,8 @@ Keys:
   /               filter processes                     s              sort
   Enter           block map of the selected process    + -            zoom
   space, p        pause (in a demo: space is the next step)
-  f               choose a fix (in a demo)             ?              all keys
-  q, Ctrl-C       quit
+  f               choose a fix (in a demo)             b              list programs that ended, too
+  q, Ctrl-C       quit                                 ?              all keys
 
 Exit codes:
   0        all is well
@@ -141,6 +141,9 @@ pub struct DemoCli {
     /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free]
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| parse_bytes(text))]
     pub budget: Option<u64>,
+    /// How often the dashboard samples: 500ms, 2s; at least 50ms
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_interval, conflicts_with = "headless")]
+    pub interval: Duration,
     /// Which fix to apply: release, remap or workspace
     #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
     pub fix: Option<Fix>,

@@ -101,3 +101,15 @@ fn a_childs_flags_mean_what_the_users_meant() {
     );
     assert_eq!((child.layers, child.steps), (Some(7), Some(3)));
 }
+
+#[test]
+fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
+    let demo = |args: &[&str]| match parse(args).map(|cli| cli.command) {
+        Ok(Some(Command::Demo(demo))) => Some(demo.interval.as_millis()),
+        _ => None,
+    };
+    assert_eq!(demo(&["demo", "train", "--interval", "500ms"]), Some(500));
+    assert_eq!(demo(&["demo", "train", "--headless"]), Some(1000));
+    assert_eq!(demo(&["demo", "train", "--headless", "--interval", "500ms"]), None);
+    assert_eq!(demo(&["demo", "train", "--interval", "1ms"]), None);
+}

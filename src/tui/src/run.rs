@@ -82,7 +82,7 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
         device: demo.device.map(device_name),
     };
     let mut model = Model {
-        setup: setup(Duration::from_secs(1)),
+        setup: setup(demo.interval),
         ..Model::default()
     };
     model.ui.term = term(&demo.look);

@@ -28,38 +28,40 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     } else {
         1
     };
-    let rows = devices.len().div_ceil(columns);
+    let rows: Vec<&[Device]> = devices.chunks(columns).collect();
     let wanted = table::wanted_lines(model.rows.len());
     // The tallest tier that leaves the table what it wants, or at least a third of the screen.
     let table_lines = wanted.min((area.height / 3).max(4));
     let room = area.height.saturating_sub(table_lines);
+    let more = |tier: Tier, row: &[Device]| row.iter().map(|d| tier.more_lines(d)).max().unwrap_or(0);
+    let all_more = |tier: Tier| rows.iter().fold(0, |sum: u16, row| sum.saturating_add(more(tier, row)));
     let tier = Tier::ALL
         .into_iter()
-        .find(|t| rows * usize::from(t.lines()) <= usize::from(room))
+        .find(|&t| rows.len() * usize::from(t.lines()) + usize::from(all_more(t)) <= usize::from(room))
         .unwrap_or(Tier::Bar);
-    let shown_rows = (usize::from(room) / usize::from(tier.lines())).clamp(1, rows);
     // The tallest grows into what the table leaves, up to half of the screen.
     let lines = match tier {
-        Tier::Tall => (room / rows as u16).min(area.height / 2).max(tier.lines()),
+        Tier::Tall => ((room - all_more(tier)) / rows.len() as u16)
+            .min(area.height / 2)
+            .max(tier.lines()),
         _ => tier.lines(),
     };
-    let (top, rest) = split_top(area, shown_rows as u16 * lines);
+    let shown_rows = (usize::from(room) / usize::from(lines)).clamp(1, rows.len());
     let selected = model
         .selected_device()
         .and_then(|d| devices.iter().position(|x| x.key == d.key))
         .unwrap_or(0);
-    let first = (selected / columns + 1).saturating_sub(shown_rows) * columns;
-    let mut y = 0;
-    for row in devices[first..].chunks(columns).take(shown_rows) {
-        let (_, below) = split_top(top, y);
-        let (line, _) = split_top(below, lines);
+    let first = (selected / columns + 1).saturating_sub(shown_rows);
+    let mut rest = area;
+    for row in rows.iter().skip(first).take(shown_rows) {
+        let (line, below) = split_top(rest, lines + more(tier, row));
         let width = if columns == 2 { line.width / 2 } else { line.width };
         for (i, device) in row.iter().enumerate() {
             let (_, right) = split_left(line, width * i as u16);
             let (area, _) = split_left(right, width);
             device_at(screen, area, device, tier);
         }
-        y += lines;
+        rest = below;
     }
     let hidden = devices.len().saturating_sub(shown_rows * columns);
     table::draw_below(screen, rest, hidden);

@@ -1,5 +1,6 @@
 //! One device: its name, its bar, its legend, its sensors, its last minute.
 
+mod mig;
 mod sensors;
 
 use gpumem_probe::Reading;
@@ -43,6 +44,11 @@ impl Tier {
             Tier::Bar => 1,
         }
     }
+
+    /// Lines a device takes beyond those: its MIG devices, where there is room for anything but its bar.
+    pub(super) fn more_lines(self, device: &Device) -> u16 {
+        if self == Tier::Bar { 0 } else { mig::lines(device) }
+    }
 }
 
 /// Draws a device at a tier.
@@ -72,7 +78,10 @@ fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     partition_bar(pen, thick, device);
     let (_, rest) = split_top(rest, air);
     legend(pen, rest, device);
-    let (_, lower) = split_top(rest, 1 + air);
+    let (_, rest) = split_top(rest, 1);
+    let (parts, rest) = split_top(rest, mig::lines(device));
+    mig::draw(pen, parts, device);
+    let (_, lower) = split_top(rest, air);
     let side = if lower.width >= 70 && sensors::has_sensors(device) {
         36
     } else {
@@ -103,8 +112,10 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
     let (line, rest) = split_top(rest, 1);
     partition_bar(pen, line, device);
     legend(pen, rest, device);
+    let (parts, rest) = split_top(split_top(rest, 1).1, mig::lines(device));
+    mig::draw(pen, parts, device);
     if airy {
-        let (line, _) = split_top(split_top(rest, 1).1, 1);
+        let (line, _) = split_top(rest, 1);
         let room = if line.width >= 70 {
             (line.width / 3).min(history::SECONDS as u16)
         } else {

@@ -82,7 +82,12 @@ fn note(screen: &Screen<'_>) -> String {
     if !model.ui.filter.text.is_empty() {
         return format!("{} of {all} match {:?}", model.rows.len(), model.ui.filter.text);
     }
-    plural(model.rows.len() as u64, "row")
+    let rows = plural(model.rows.len() as u64, "row");
+    match (model.world().past.len() as u64, model.ui.black_boxes) {
+        (0, _) => rows,
+        (n, false) => format!("{rows}, b shows {n} that ended"),
+        (n, true) => format!("{rows}, b hides {n} that ended"),
+    }
 }
 
 fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {

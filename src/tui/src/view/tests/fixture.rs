@@ -10,7 +10,7 @@ use gpumem_channel::{Block, BlockState, PoolId, Segment, SegmentKind, SegmentMap
 use gpumem_probe::Reading;
 
 use crate::model::*;
-pub(super) use broken::{failing, several};
+pub(super) use broken::{failing, mig, several};
 pub(super) use simulated::simulated;
 
 pub(super) const M: u64 = 1 << 20;
@@ -389,6 +389,7 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-sim", simulated()),
         ("overview-failing", failing()),
         ("overview-several", several()),
+        ("overview-mig", mig()),
         ("blocks", at(View::Blocks, h100())),
         ("blocks-sim", at(View::Blocks, simulated())),
         ("blocks-none", at(View::Blocks, failing())),
