@@ -28,6 +28,16 @@ pub enum CreateError {
         /// What the channel needs.
         bytes: u64,
     },
+    /// The process may not make files that large. Trying would end it by `SIGXFSZ`.
+    #[error(
+        "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or give the channel less room"
+    )]
+    FileSizeLimit {
+        /// What the channel needs.
+        bytes: u64,
+        /// What is allowed.
+        limit: u64,
+    },
     /// A process may have 64 channels open.
     #[error("this process has too many channels open (64)")]
     TooMany,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::ClockId;
 
 use crate::cells::Touched;
@@ -124,6 +125,7 @@ impl Publisher {
             strings: options.strings.clamp(1, 1 << 16) as usize,
         });
         let bytes = layout.len as u64 * 8;
+        check_file_size(bytes)?;
         rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
             rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {
                 dir: dir.to_owned(),
@@ -319,6 +321,14 @@ impl Drop for Publisher {
         if !self.gone() {
             self.writer.close();
         }
+    }
+}
+
+/// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.
+fn check_file_size(bytes: u64) -> Result<(), CreateError> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < bytes => Err(CreateError::FileSizeLimit { bytes, limit }),
+        _ => Ok(()),
     }
 }
 
