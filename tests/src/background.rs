@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use crate::World;
+use crate::{Ended, World, lives, until};
 
 /// A running program whose output is read line by line. Killed when dropped.
 pub struct Background {
@@ -80,6 +81,21 @@ impl Background {
         match self.output.read_line(&mut line).unwrap() {
             0 => Value::Null,
             _ => serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")),
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).expect("a process id");
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> Ended {
+        until("it ends", || !lives(self.pid()));
+        match self.child.wait().unwrap().code() {
+            Some(code) => Ended::Code(code as u32),
+            None => Ended::Signal,
         }
     }
 

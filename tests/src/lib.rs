@@ -11,6 +11,7 @@
 
 mod background;
 mod binary;
+mod outcome;
 mod terminal;
 mod world;
 
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 
 pub use background::Background;
 pub use binary::gpumem_tui;
-pub use terminal::{Ended, Modes, Terminal};
+pub use outcome::{Ended, Modes};
+pub use terminal::Terminal;
 pub use world::World;
 
 /// How long anything may take before a test gives up. Generous: CI machines are slow and shared.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal};
 
-use crate::{PATIENCE, World};
+use crate::{Ended, Modes, PATIENCE, World, until};
 
 struct Screen {
     parser: vt100::Parser,
@@ -19,40 +19,6 @@ struct Screen {
     closed: bool,
     /// The terminal is to be closed under the program.
     hung_up: bool,
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// By itself, with this exit code.
-    Code(u32),
-    /// By a signal that it did not handle.
-    Signal,
-    /// Not within the time a test waits.
-    Never,
-}
-
-/// What a program may leave a terminal in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Modes {
-    /// It shows the alternate screen.
-    pub alternate: bool,
-    /// Its cursor is hidden.
-    pub hidden_cursor: bool,
-    /// It reports the mouse.
-    pub mouse: bool,
-    /// It marks pasted text.
-    pub paste: bool,
-}
-
-impl Modes {
-    /// A terminal as a shell wants it.
-    pub const OF_A_SHELL: Modes = Modes {
-        alternate: false,
-        hidden_cursor: false,
-        mouse: false,
-        paste: false,
-    };
 }
 
 /// A running program and its terminal.
@@ -197,10 +163,10 @@ impl Terminal {
                 return;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero() && !screen.closed,
-                "never saw {what}; the screen:\n{text}"
-            );
+            if left.is_zero() || screen.closed {
+                drop(screen);
+                panic!("never saw {what}; the screen:\n{text}");
+            }
             screen = self.screen.1.wait_timeout(screen, left).unwrap().0;
         }
     }
@@ -210,6 +176,15 @@ impl Terminal {
     pub fn wait_for(&self, texts: &[&str]) {
         self.wait(&format!("{texts:?}"), |screen| {
             texts.iter().all(|text| screen.contains(text))
+        });
+    }
+
+    /// Waits for a whole frame: on a tiny terminal there is nothing else to wait for.
+    #[track_caller]
+    pub fn wait_drawn(&self) {
+        let end = b"\x1b[?2026l";
+        until("a frame is drawn", || {
+            self.raw().windows(end.len()).any(|bytes| bytes == end)
         });
     }
 

@@ -1,0 +1,111 @@
+//! What the command line refuses, it refuses in words, and leaves the terminal alone.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use gpumem_tests::{Ended, Modes, Terminal, World};
+use serde_json::Value;
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// In a terminal, where the dashboard would have started.
+#[test]
+fn bad_arguments_are_refused_before_the_terminal_is_touched() {
+    let world = World::with_nvml("h100");
+    let cases: [(&[&str], &str); 8] = [
+        (&["--nonsense"], "--nonsense"),
+        (&["--interval", "0"], "50ms"),
+        (&["--interval", "1ms"], "50ms"),
+        (&["--interval", "61m"], "1h"),
+        (&["--interval", "-1s"], "-1"),
+        (&["--device", "first"], "an index such as 0"),
+        (&["demo", "nonsense"], "no demo \"nonsense\""),
+        (&["--once", "--json"], "cannot be used with"),
+    ];
+    for (args, expected) in cases {
+        let mut terminal = Terminal::start(&world, args, 100, 24);
+        assert_eq!(terminal.ended(), Ended::Code(2), "{args:?}");
+        assert!(terminal.text().contains(expected), "{args:?}: {}", terminal.text());
+        assert!(
+            !said(&terminal.raw()).contains("\x1b[?1049h"),
+            "{args:?} took the screen"
+        );
+        assert!(
+            terminal.line_mode_is_back() && terminal.modes() == Modes::OF_A_SHELL,
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_that_does_not_fit_is_a_sentence() {
+    let world = World::without_gpu();
+    for (budget, code) in [
+        ("0", 2),
+        ("1K", 2),
+        ("900T", 2),
+        ("99999999999999999999", 2),
+        ("much", 2),
+    ] {
+        let args = [
+            "demo",
+            "fragmentation",
+            "--headless",
+            "--device",
+            "sim",
+            "--budget",
+            budget,
+        ];
+        let output = world.command(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{budget}: {}", said(&output.stderr));
+        assert!(
+            said(&output.stderr).to_lowercase().contains("budget"),
+            "{budget}: {}",
+            said(&output.stderr)
+        );
+        assert!(output.stdout.is_empty(), "{budget}: {}", said(&output.stdout));
+    }
+    // In the dashboard the same sentence is on the screen.
+    let args = ["demo", "fragmentation", "--device", "sim", "--budget", "1K"];
+    let mut terminal = Terminal::start(&world, &args, 100, 30);
+    terminal.wait_for(&["failed", "budget"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+#[test]
+fn a_report_goes_through_a_pipe_and_the_dashboard_does_not() {
+    let world = World::with_nvml("gpu0.used=4G");
+    let run = |args: &[&str]| world.command(args).output().unwrap();
+    let refused = run(&[]);
+    assert_eq!((refused.status.code(), said(&refused.stdout).as_str()), (Some(2), ""));
+    assert!(said(&refused.stderr).contains("--once") && said(&refused.stderr).contains("--json"));
+    let once = run(&["--once"]);
+    assert_eq!(once.status.code(), Some(0));
+    let text = said(&once.stdout);
+    assert!(
+        text.contains("NVIDIA H100") && text.contains("4.0") && !text.contains('\x1b'),
+        "{text}"
+    );
+    let document: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
+    assert_eq!(document["devices"][0]["name"], "NVIDIA H100 80GB HBM3");
+    let none = run(&["--json", "--device", "7"]);
+    assert_eq!(none.status.code(), Some(3), "{}", said(&none.stderr));
+}
+
+/// Asked for explicitly, also where there is a GPU.
+#[test]
+fn the_simulated_device_is_there_for_the_asking() {
+    let world = World::with_nvml("h100");
+    let mut terminal = Terminal::start(&world, &["--device", "sim"], 100, 30);
+    terminal.wait_for(&[" SIMULATED ", "Simulated GPU"]);
+    assert!(!terminal.text().contains("H100"));
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    let document: Value =
+        serde_json::from_slice(&world.command(&["--json", "--device", "sim"]).output().unwrap().stdout).unwrap();
+    assert_eq!(
+        (&document["simulated"], document["devices"].as_array().unwrap().len()),
+        (&Value::Bool(true), 1)
+    );
+}

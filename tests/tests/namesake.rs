@@ -1,0 +1,133 @@
+//! A pid is a label: who has the number of a process that ended is not taken for it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+
+use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, PoolId, Publisher, Segment, Touched};
+use gpumem_tests::World;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+/// Byte offset of the publisher's start time in its channel.
+const START_TIME: usize = (8 + 1) * 8;
+
+/// A machine where NVML lists this very process, with 2 GiB.
+fn world() -> World {
+    let pid = std::process::id();
+    World::with_nvml(&format!("gpu0.used=2G;gpu0.process={pid}:2G:compute"))
+}
+
+/// This process publishes 512 MiB on NVML's GPU 0, a quarter of it cached.
+fn publish(world: &World) -> Publisher {
+    let options = Options {
+        dir: Some(world.channels().to_owned()),
+        blocks: 64,
+        segments: 8,
+        events: 64,
+        ..Options::default()
+    };
+    let mut publisher = Publisher::create(&options).unwrap();
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&[0x6f, 0x5a, 0xe4, 0xc5, 0, 0, 0x40, 0]);
+    uuid[8] = 0x80;
+    publisher.set_device(
+        0,
+        &Device {
+            uuid,
+            total: 80 << 30,
+            granularity: 2 * MIB,
+            name: "H100".into(),
+            ..Device::default()
+        },
+    );
+    let (addr, pool) = (1 << 32, PoolId::LARGE);
+    publisher.segment_begin(0);
+    let held = Block {
+        addr,
+        size: 384 * MIB,
+        requested: 384 * MIB,
+        state: BlockState::Allocated,
+        pool,
+        ..Block::default()
+    };
+    publisher.block(0, &held, Some(1));
+    publisher.block(
+        1,
+        &Block {
+            addr: addr + held.size,
+            size: 128 * MIB,
+            pool,
+            ..Block::default()
+        },
+        None,
+    );
+    let segment = Segment {
+        addr,
+        size: 512 * MIB,
+        mapped: 512 * MIB,
+        pool,
+        ..Segment::default()
+    };
+    publisher.segment_end(0, Some((&segment, Some(0))));
+    let mut stats = DeviceStats::default();
+    for (figure, n) in [
+        (&mut stats.large.allocation, 1),
+        (&mut stats.large.active, 1),
+        (&mut stats.large.requested_bytes, held.size),
+        (&mut stats.large.allocated_bytes, held.size),
+        (&mut stats.large.active_bytes, held.size),
+        (&mut stats.large.segment, 1),
+        (&mut stats.large.reserved_bytes, segment.size),
+    ] {
+        figure.add(n);
+    }
+    publisher.stats(0, &stats, Touched::ALL);
+    publisher
+}
+
+/// The channel of an earlier process that had our pid, and nothing else of ours.
+fn of_an_earlier_one(world: &World) {
+    let publisher = publish(world);
+    let mut bytes = fs::read(publisher.path()).unwrap();
+    let ours = publisher.path().to_owned();
+    drop(publisher);
+    fs::remove_file(ours).unwrap();
+    let start = u64::from_le_bytes(bytes[START_TIME..START_TIME + 8].try_into().unwrap());
+    bytes[START_TIME..START_TIME + 8].copy_from_slice(&(start - 1).to_le_bytes());
+    fs::write(world.channels().join("earlier.gpumem"), bytes).unwrap();
+}
+
+/// State, NVML's bytes and reserved bytes of every row with our pid, by state.
+fn rows(world: &World) -> Vec<(String, Option<u64>, Option<u64>)> {
+    let output = world.command(&["--json"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = |row: &Value| {
+        let state = row["state"].as_str().unwrap().to_owned();
+        (state, row["nvml"].as_u64(), row["allocator"]["reserved"].as_u64())
+    };
+    let rows = document["processes"].as_array().unwrap().iter();
+    let mut rows: Vec<_> = rows.filter(|row| row["pid"] == std::process::id()).map(told).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn the_publisher_itself_is_one_row() {
+    let world = world();
+    let _publisher = publish(&world);
+    assert_eq!(
+        rows(&world),
+        [("publishing".to_owned(), Some(2 << 30), Some(512 * MIB))]
+    );
+}
+
+#[test]
+fn the_black_box_of_a_namesake_is_another_row() {
+    let world = world();
+    of_an_earlier_one(&world);
+    let expected = [
+        ("died".to_owned(), None, Some(512 * MIB)),
+        ("not-publishing".to_owned(), Some(2 << 30), None),
+    ];
+    assert_eq!(rows(&world), expected);
+}

@@ -1,0 +1,170 @@
+//! Places that are no good for channels: who publishes works on without one, who looks says what is wrong.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use gpumem_tests::{Background, Ended, Terminal, World};
+use serde_json::Value;
+
+const DEMO: [&str; 10] = [
+    "demo",
+    "fragmentation",
+    "--headless",
+    "--json",
+    "--device",
+    "sim",
+    "--budget",
+    "256M",
+    "--fix",
+    "remap",
+];
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Each is no place for channels; with what has to be said about it.
+fn unusable(world: &World) -> Vec<(PathBuf, &'static str)> {
+    let inside = |name: &str| world.channels().join(name);
+    fs::write(inside("file"), "").unwrap();
+    fs::create_dir(inside("open")).unwrap();
+    fs::set_permissions(inside("open"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(inside("private")).unwrap();
+    fs::set_permissions(inside("private"), fs::Permissions::from_mode(0o700)).unwrap();
+    symlink(inside("private"), inside("link")).unwrap();
+    vec![
+        (inside("file"), "Not a directory"),
+        (inside("open"), "0700"),
+        (inside("link"), "cannot open it"),
+        (inside("missing/deep"), "cannot make it"),
+        ("/proc/nothing".into(), "cannot make it"),
+    ]
+}
+
+#[test]
+fn a_program_without_a_place_for_its_channel_says_so_once_and_works_on() {
+    let world = World::without_gpu();
+    for (dir, why) in unusable(&world) {
+        let output = world.command(&DEMO).env("GPUMEM_DIR", &dir).output().unwrap();
+        let complaint = said(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{}: {complaint}", dir.display());
+        assert!(
+            complaint.contains(why) && complaint.contains(dir.to_str().unwrap()),
+            "{}: {complaint}",
+            dir.display()
+        );
+        assert_eq!(complaint.trim_end().lines().count(), 1, "once: {complaint}");
+        let lines = said(&output.stdout);
+        let start: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        assert!(start["channel"].is_null(), "{start}");
+        assert_eq!(last["result"]["succeeded_after"], true, "{last}");
+    }
+}
+
+/// No file size is allowed at all: what a channel needs cannot be had.
+#[test]
+fn a_limit_on_file_sizes_does_not_harm_the_program() {
+    let world = World::without_gpu();
+    let mut command = Command::new("sh");
+    let run = world.command(&DEMO);
+    command
+        .args(["-c", "ulimit -f 0 && exec \"$0\" \"$@\""])
+        .arg(run.get_program())
+        .args(run.get_args());
+    let output = command.envs(world.environment()).output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{:?}: {}",
+        output.status,
+        said(&output.stderr)
+    );
+    assert!(said(&output.stdout).contains("\"succeeded_after\":true"));
+}
+
+/// A dashboard that finds no usable place lives, and doctor names the place.
+#[test]
+fn a_dashboard_without_a_channel_folder_lives() {
+    let world = World::with_nvml("gpu0.used=4G");
+    let unusable = unusable(&world);
+    for (dir, _) in &unusable {
+        let dir = dir.to_str().unwrap();
+        let mut terminal = Terminal::start_with(&world, &[], 100, 30, &[("GPUMEM_DIR", dir)]);
+        terminal.wait_for(&["4.0 of 79.6 GiB used"]);
+        terminal.keys("q");
+        assert_eq!(terminal.ended(), Ended::Code(0), "{dir}");
+    }
+    for (dir, _) in &unusable[..3] {
+        let doctor = world.command(&["doctor"]).env("GPUMEM_DIR", dir).output().unwrap();
+        assert_eq!(
+            doctor.status.code(),
+            Some(1),
+            "{}: {}",
+            dir.display(),
+            said(&doctor.stdout)
+        );
+    }
+}
+
+/// The program as a user that owns nothing here, in this world; needs root. The test's own files are root's.
+fn as_nobody(world: &World, args: &[&str]) -> Output {
+    // Where the binary lies may be closed to others.
+    let copy = world.channels().join("gpumem-tui");
+    if !copy.exists() {
+        fs::copy(gpumem_tests::gpumem_tui(), &copy).unwrap();
+    }
+    fs::set_permissions(world.channels(), fs::Permissions::from_mode(0o711)).unwrap();
+    let mut command = Command::new(&copy);
+    command
+        .args(args)
+        .envs(world.environment())
+        .env("GPUMEM_DIR", world.channels().join("root"))
+        .current_dir("/");
+    command.uid(65534).gid(65534).output().unwrap()
+}
+
+#[test]
+fn another_users_channels_are_closed_to_all_but_root() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be two users");
+        return;
+    }
+    let world = World::without_gpu();
+    let root = world.channels().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+    let output = as_nobody(&world, &DEMO);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
+    assert!(
+        said(&output.stderr).contains("Permission denied"),
+        "{}",
+        said(&output.stderr)
+    );
+    let doctor = as_nobody(&world, &["doctor"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    assert!(
+        said(&doctor.stdout).contains("cannot be read"),
+        "{}",
+        said(&doctor.stdout)
+    );
+
+    // The other way round: root reads what belongs to a user.
+    let world = World::without_gpu();
+    let (demo, says) = Background::fragmented(&world);
+    let channel = world.channel_files().remove(0);
+    std::os::unix::fs::chown(&channel, Some(65534), None).unwrap();
+    std::os::unix::fs::chown(world.channels(), Some(65534), None).unwrap();
+    let output = world.command(&["--json"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["unreadable_channels"], Value::Array(vec![]));
+    let process = &document["processes"][0];
+    assert_eq!(
+        (&process["pid"], &process["allocator"]["cached"]),
+        (&demo.pid().into(), &says["cached"])
+    );
+}
