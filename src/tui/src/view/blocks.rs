@@ -6,12 +6,12 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use super::Screen;
-use super::pen::{clip, split_bottom, split_right, split_top, width, wrap};
+use super::pen::{clip, split_bottom, split_left, split_right, split_top, width, wrap};
 use super::theme::Ink;
 use super::{bar, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
-use crate::units::{plural, program, round_size};
+use crate::units::{count, plural, program, round_size};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;
@@ -73,7 +73,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
     let simulated = process.is_some_and(|p| p.simulated);
     let room = area
         .width
-        .saturating_sub(width(note) + 12 + if simulated { 12 } else { 0 });
+        .saturating_sub(width(note) + 10 + if simulated { 12 } else { 0 });
     let title = clip(&title, room);
     if area.height < 8 {
         let style = screen.pen.theme.ink(Ink::Strong);
@@ -104,6 +104,14 @@ fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &Bloc
     let dim = theme.ink(Ink::Dim);
     let cell = format!("1 cell = {}", round_size(drawn.layout.bytes_per_cell));
     let mut x = screen.pen.text(area, 0, 0, &cell, theme.ink(Ink::Plain)) + 3;
+    // What is not in view is said first; words that do not fit beside it are in the help.
+    let note = unseen(drawn, map, screen.hits.map.lines);
+    let left = if x + width(&note) + 2 <= area.width {
+        screen.pen.text_end(area, area.width, 0, &note, dim)
+    } else {
+        area.width
+    };
+    let (area, _) = split_left(area, left);
     let entries = [
         (Ink::Allocated, "allocated"),
         (Ink::Cached, "cached"),
@@ -120,25 +128,26 @@ fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &Bloc
     if x + 7 <= area.width {
         let (glyph, style) = strips::mixed_look(&theme, Ink::Allocated, Some(Ink::Cached));
         screen.pen.cell(area, x, 0, glyph, style);
-        x = screen.pen.text(area, x + 2, 0, "mixed", dim) + 2;
+        screen.pen.text(area, x + 2, 0, "mixed", dim);
     }
+}
+
+/// What the map does not show: blocks that the channel has no room for, else lines above and below.
+fn unseen(drawn: &strips::Drawn, map: &BlockMap, shown: u16) -> String {
     let (lines, top) = drawn.lines;
-    let mut note = String::new();
+    let shown = u64::from(shown);
     if map.untracked.0 > 0 {
-        note = format!(
-            "{} not shown ({})",
-            plural(map.untracked.0, "block"),
-            units::bytes(map.untracked.1)
-        );
-    } else if lines > u64::from(screen.hits.map.lines) {
-        note = format!(
-            "lines {}-{} of {lines}",
-            top + 1,
-            (top + u64::from(screen.hits.map.lines)).min(lines)
-        );
-    }
-    if x + width(&note) < area.width {
-        screen.pen.text_end(area, area.width, 0, &note, dim);
+        let blocks = plural(map.untracked.0, "block");
+        format!("{blocks} not shown ({})", units::bytes(map.untracked.1))
+    } else if lines > shown {
+        format!(
+            "lines {}-{} of {}",
+            count(top + 1),
+            count((top + shown).min(lines)),
+            count(lines)
+        )
+    } else {
+        String::new()
     }
 }
 

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod fixture;
+pub(super) mod fixture;
 mod gallery;
 mod rules;
 mod screens;

@@ -74,15 +74,20 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
     } else {
         String::new()
     };
-    let mark = if demo.running() {
+    let (mark, mark_ink) = if demo.running() {
         ("▸ ", Ink::Accent)
     } else {
         ("✓ ", Ink::Good)
     };
-    out.push(vec![
-        (mark.0.into(), theme.ink(mark.1)),
-        (format!("{:>2}{of}  {}", step.number, step.title), strong),
-    ]);
+    let lead = format!("{:>2}{of}  ", step.number);
+    let room = width.saturating_sub(lead.len() as u16 + 2);
+    for (i, part) in wrap(&step.title, room).into_iter().enumerate() {
+        let (mark, lead) = match i {
+            0 => (mark.to_owned(), lead.clone()),
+            _ => (" ".into(), " ".repeat(lead.len() + 1)),
+        };
+        out.push(vec![(mark, theme.ink(mark_ink)), (lead, strong), (part, strong)]);
+    }
     let indent = |text: &str, style: Style| -> Vec<Line> {
         wrap(text, width.saturating_sub(2))
             .into_iter()

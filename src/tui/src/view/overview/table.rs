@@ -10,7 +10,7 @@ use super::super::Screen;
 use super::super::bar;
 use super::super::pen::{split_left, split_top, wrap};
 use super::super::theme::Ink;
-use crate::model::{Device, Process, SourceState, Target};
+use crate::model::{Column, Device, Process, SourceState, Target};
 use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
@@ -105,16 +105,16 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
             width: wide.min(area.width.saturating_sub(x)),
             ..area
         };
-        let title = shown.title();
-        let end = if shown.is_text() {
-            screen.pen.text(cell, 0, 0, title, style)
-        } else {
-            screen.pen.text_end(cell, wide, 0, title, style);
-            wide
+        let arrow = match (sorted, model.ui.sort.descending) {
+            (false, _) => "",
+            (true, true) => "▾",
+            (true, false) => "▴",
         };
-        if sorted {
-            let arrow = if model.ui.sort.descending { '▾' } else { '▴' };
-            screen.pen.cell(area, x + end, 0, arrow, style);
+        let title = format!("{}{arrow}", shown.title());
+        if shown.is_text() {
+            screen.pen.text(cell, 0, 0, &title, style);
+        } else {
+            screen.pen.text_end(cell, wide, 0, &title, style);
         }
         if let Shown::Of(column) = shown {
             screen.hit(cell, Target::Column(column));
@@ -130,7 +130,10 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
         let (_, cell) = split_left(line, x);
         let (cell, _) = split_left(cell, room);
         if shown != Shown::Bar {
-            let (text, ink) = row::value(process, shown);
+            let (mut text, ink) = row::value(process, shown);
+            if shown == Shown::Of(Column::State) {
+                text = row::state_in(process, room);
+            }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {
                 screen.pen.clipped(cell, 0, 0, &text, room, style);

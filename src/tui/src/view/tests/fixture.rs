@@ -11,7 +11,7 @@ use gpumem_probe::Reading;
 
 use crate::model::*;
 pub(super) use broken::{failing, mig, several};
-pub(super) use simulated::simulated;
+pub(in crate::view) use simulated::simulated;
 
 pub(super) const M: u64 = 1 << 20;
 pub(super) const G: u64 = 1 << 30;

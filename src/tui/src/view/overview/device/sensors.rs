@@ -106,7 +106,11 @@ pub(super) fn column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
             }
             // A reason is longer than a figure: it may use the room of the meter.
             None if width(&text) + 12 > FIGURE_END => {
-                pen.text(area, 12, y, &text, dim);
+                let x = area
+                    .width
+                    .saturating_sub(width(&text))
+                    .clamp(width(label) + 1, 12.max(width(label) + 1));
+                pen.text(area, x, y, &text, dim);
             }
             None => {
                 pen.text_end(area, FIGURE_END, y, &text, Style::new());

@@ -2,7 +2,8 @@
 
 use super::super::super::Screen;
 use super::super::super::pen::width;
-use crate::model::Column;
+use super::row;
+use crate::model::{Column, Process};
 
 /// What a table column shows: a sortable figure, or one of the extras that only wide screens have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +35,19 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Pid), 7, 0),
     spec(Shown::Device, 7, 4),
     spec(Shown::Of(Column::User), 8, 7),
-    spec(Shown::Of(Column::Command), 16, 0),
+    spec(Shown::Of(Column::Command), 14, 0),
     spec(Shown::Job, 10, 13),
     spec(Shown::Bar, 18, 9),
     spec(Shown::Of(Column::Nvml), 7, 0),
-    spec(Shown::Of(Column::Reserved), 8, 5),
+    spec(Shown::Of(Column::Reserved), 9, 5),
     spec(Shown::Of(Column::Allocated), 7, 1),
-    spec(Shown::Requested, 9, 11),
+    spec(Shown::Requested, 10, 11),
     spec(Shown::Peak, 7, 10),
     spec(Shown::Of(Column::Cached), 7, 1),
-    spec(Shown::Of(Column::Fragmentation), 4, 3),
-    spec(Shown::Of(Column::LargestFree), 12, 6),
-    spec(Shown::Of(Column::Managed), 7, 12),
-    spec(Shown::Ooms, 4, 8),
+    spec(Shown::Of(Column::Fragmentation), 5, 3),
+    spec(Shown::Of(Column::LargestFree), 13, 6),
+    spec(Shown::Of(Column::Managed), 8, 12),
+    spec(Shown::Ooms, 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
 ];
 
@@ -58,8 +59,8 @@ const fn spec(shown: Shown, width: u16, leaves: u8) -> Spec {
 pub(super) const GAP: u16 = 2;
 /// Columns that leave at this rank or above are extras.
 const EXTRA: u8 = 7;
-/// What the command should have beyond its least width before an extra column comes.
-const COMMAND_COMFORT: u16 = 14;
+/// What the words should have beyond their least width before an extra column comes.
+const COMFORT: u16 = 18;
 
 impl Shown {
     /// The heading.
@@ -112,28 +113,34 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         .filter(|&i| specs[i].leaves > 0)
         .max_by_key(|&i| specs[i].leaves)
     {
-        // An extra column must leave the command legible; the others need only fit.
-        let comfort = if specs[leaver].leaves >= EXTRA {
-            COMMAND_COMFORT
-        } else {
-            0
-        };
+        // An extra column must leave command and state legible; the others need only fit.
+        let comfort = if specs[leaver].leaves >= EXTRA { COMFORT } else { 0 };
         if needed(&specs) + comfort <= room {
             break;
         }
         specs.remove(leaver);
     }
-    let spare = room.saturating_sub(needed(&specs));
-    let state = spare.min(3) + (spare / 4).min(13);
-    specs
-        .iter()
-        .map(|s| match s.shown {
-            Shown::Device => (s.shown, devices),
-            Shown::Of(Column::Command) => (s.shown, s.width + spare.saturating_sub(state).min(44)),
-            Shown::Of(Column::State) => (s.shown, s.width + state),
-            _ => (s.shown, s.width),
-        })
-        .collect()
+    let mut spare = room.saturating_sub(needed(&specs));
+    let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
+    // What is left over goes to the words: first to what they cannot do without, then to all of them.
+    for (column, most) in [
+        (Column::State, 18),
+        (Column::Command, 24),
+        (Column::State, 30),
+        (Column::User, 16),
+        (Column::Command, 100),
+        (Column::State, 100),
+    ] {
+        let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(column)) else {
+            continue;
+        };
+        let text = |p: &Process| width(&row::value(p, specs[i].shown).0);
+        let wanted = model.listed().map(text).max().unwrap_or(0).min(most);
+        let more = wanted.saturating_sub(widths[i]).min(spare);
+        widths[i] += more;
+        spare -= more;
+    }
+    specs.iter().map(|s| s.shown).zip(widths).collect()
 }
 
 #[cfg(test)]
@@ -146,7 +153,8 @@ mod tests {
         assert!(leavers.len() < SPECS.len());
         for spec in &SPECS {
             assert!(
-                width(spec.shown.title()) <= spec.width,
+                // The arrow of the order beside it.
+                width(spec.shown.title()) < spec.width,
                 "{:?}: its heading would be cut",
                 spec.shown
             );

@@ -2,6 +2,7 @@
 
 use gpumem_probe::Reading;
 
+use super::super::super::pen::width;
 use super::super::super::theme::Ink;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState};
@@ -66,14 +67,32 @@ fn state(process: &Process) -> (String, Ink) {
         ProcessState::NotPublishing | ProcessState::OtherUser | ProcessState::Exited => Ink::Dim,
         ProcessState::Died | ProcessState::Inconsistent(_) => Ink::Warning,
     };
-    let mut text = process.state.text().to_owned();
-    if let ProcessState::Inconsistent(why) = &process.state {
-        text = format!("{text}: {why}");
+    (state_texts(process).swap_remove(0), ink)
+}
+
+/// The words of a state, from the fullest to the shortest.
+fn state_texts(process: &Process) -> Vec<String> {
+    let text = process.state.text();
+    let short = text.split(" (").next().unwrap_or(text);
+    let full = match &process.state {
+        ProcessState::Inconsistent(why) => format!("{text}: {why}"),
+        _ => text.to_owned(),
+    };
+    let texts = [full.as_str(), text, short];
+    match process.simulated {
+        false => texts.map(str::to_owned).to_vec(),
+        true => {
+            let long = texts.iter().map(|text| format!("SIMULATED, {text}"));
+            long.chain([format!("SIM {text}"), format!("SIM {short}")]).collect()
+        }
     }
-    if process.simulated {
-        text = format!("SIMULATED, {text}");
-    }
-    (text, ink)
+}
+
+/// The fullest words of a state that fit into so many columns, else the shortest.
+pub(super) fn state_in(process: &Process, room: u16) -> String {
+    let mut texts = state_texts(process);
+    let fits = texts.iter().position(|text| width(text) <= room);
+    texts.swap_remove(fits.unwrap_or(texts.len() - 1))
 }
 
 fn reading(reading: &Reading<u64>) -> (String, Ink) {
@@ -83,5 +102,29 @@ fn reading(reading: &Reading<u64>) -> (String, Ink) {
         Reading::NotSupported => ("n/s".to_owned(), Ink::Dim),
         Reading::NoPermission => ("denied".to_owned(), Ink::Warning),
         Reading::Failed(_) => ("failed".to_owned(), Ink::Warning),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::tests::fixture;
+    use super::*;
+
+    #[test]
+    fn a_state_is_said_in_the_words_that_fit() {
+        let mut process = fixture::simulated().live.processes.remove(0);
+        process.state = ProcessState::Exited;
+        let cases = [
+            (40, "SIMULATED, exited (black box)"),
+            (28, "SIMULATED, exited"),
+            (16, "SIM exited"),
+            (3, "SIM exited"),
+        ];
+        for (room, text) in cases {
+            assert_eq!(state_in(&process, room), text);
+        }
+        process.simulated = false;
+        assert_eq!(state_in(&process, 18), "exited (black box)");
+        assert_eq!(state_in(&process, 17), "exited");
     }
 }
