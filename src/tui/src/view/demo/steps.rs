@@ -37,7 +37,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
 }
 
-/// The current step and what follows from it. In brief: without air and without the long report of a failure.
+/// The current step and what follows from it. In brief: without air, figures, and the long
+/// report of a failure.
 fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: bool) -> Vec<Line> {
     let mut lines = vec![];
     if let Some(current) = demo.steps.last() {
@@ -126,6 +127,10 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
             (format!("  {name:<12}"), dim),
             (format!("{:>10} allocated", units::bytes(*allocated)), plain),
         ]);
+    }
+    if brief {
+        // The panel beside says the same.
+        return;
     }
     let s = &step.stats;
     let pairs = [

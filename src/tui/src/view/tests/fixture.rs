@@ -2,14 +2,15 @@
 //! that does not publish; and a simulated device.
 
 mod broken;
+mod memory;
 mod simulated;
 
-use std::sync::Arc;
-
-use gpumem_channel::{Block, BlockState, PoolId, Segment, SegmentKind, SegmentMap, StringId};
+use gpumem_channel::SegmentKind;
 use gpumem_probe::Reading;
 
 use crate::model::*;
+use memory::{block_map, figures, history, partition};
+
 pub(super) use broken::{failing, mig, several};
 pub(in crate::view) use simulated::simulated;
 
@@ -17,19 +18,6 @@ pub(super) const M: u64 = 1 << 20;
 pub(super) const G: u64 = 1 << 30;
 const NOW: Nanos = 5_000 * SECOND;
 const H100: DeviceKey = DeviceKey::Uuid([7; 16]);
-
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
 
 fn id(device: DeviceKey, n: u64) -> ProcessId {
     ProcessId {
@@ -53,176 +41,6 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         state: ProcessState::Publishing,
         simulated: false,
         sampled_at: NOW,
-    }
-}
-
-fn partition(allocated: u64, cached: u64, other: u64) -> Partition {
-    let (total, driver) = (81_559 * M, 480 * M);
-    let free = total - driver - allocated - cached - other;
-    Partition {
-        total,
-        allocated,
-        cached,
-        other,
-        driver,
-        free,
-        basis: Basis::Driver,
-        skewed: false,
-    }
-}
-
-/// A minute of a training loop's sawtooth on top of a server's steady use.
-fn history(make: impl Fn(u64, u64) -> Partition, phases: ProcessId) -> History {
-    let mut history = History::default();
-    for i in 0..600u64 {
-        let at = NOW - (599 - i) * SECOND / 5;
-        let phase = i % 40;
-        let tooth = match phase {
-            0..18 => phase * 480 * M,
-            18..34 => (34 - phase) * 540 * M,
-            _ => 600 * M,
-        };
-        let peak = if i < 160 { 6 } else { 9 } * G;
-        history.push(Point {
-            at,
-            memory: make(tooth.min(peak), peak),
-        });
-        let name = match phase {
-            0 => "forward",
-            18 => "backward",
-            34 => "optimizer",
-            _ => continue,
-        };
-        history.mark(Mark {
-            at,
-            kind: MarkKind::Phase,
-            process: phases,
-            bytes: 0,
-            text: name.into(),
-        });
-    }
-    for (back, kind, bytes) in [
-        (93, MarkKind::SegmentTaken, 3 * G),
-        (44, MarkKind::OutOfMemory, 20 * G),
-        (43, MarkKind::CacheReleased, 2 * G),
-        (42, MarkKind::Retry, 20 * G),
-        (20, MarkKind::Remapped, G),
-        (12, MarkKind::SegmentFreed, 512 * M),
-        (8, MarkKind::SegmentTaken, 512 * M),
-    ] {
-        history.mark(Mark {
-            at: NOW - back * SECOND,
-            kind,
-            process: phases,
-            bytes,
-            text: "".into(),
-        });
-    }
-    history
-}
-
-fn figures(map: &BlockMap) -> Figures {
-    let mut f = Figures {
-        segments: map.segments.len() as u64,
-        complete: true,
-        retries: 3,
-        ..Figures::default()
-    };
-    for block in map.segments.iter().flat_map(|s| s.blocks.iter()) {
-        match block.state {
-            BlockState::Allocated | BlockState::PendingFree => {
-                f.allocated += block.size;
-                f.requested += block.requested;
-                f.active_blocks += 1;
-            }
-            BlockState::Free => {
-                f.free += block.size;
-                f.largest_free = f.largest_free.max(block.size);
-                f.free_blocks += 1;
-                f.free_sizes.add(block.size);
-            }
-            _ => {}
-        }
-    }
-    f.cached = f.free;
-    f.reserved = f.allocated + f.free;
-    (f.peak_allocated, f.peak_reserved) = (f.allocated + 2 * G, f.reserved);
-    f.inactive_split = f.free / 2;
-    f
-}
-
-/// A server whose segments are full of holes.
-fn block_map(process: ProcessId, segments: &[(u64, SegmentKind)]) -> BlockMap {
-    let mut dice = Dice(42);
-    let mut addr = 0x7f2a_4000_0000;
-    let (mut maps, mut bytes, mut count) = (vec![], 0, 0);
-    for (slot, &(size, kind)) in segments.iter().enumerate() {
-        let mut blocks: Vec<Block> = vec![];
-        let mut at = 0;
-        while at < size {
-            let want = match dice.roll(6) {
-                0 => 2 * M + dice.roll(30) * M,
-                1 | 2 => (1 + dice.roll(12)) * 16 * M,
-                3 => (1 + dice.roll(4)) * 128 * M,
-                4 => 512 * 1024 * (1 + dice.roll(5)),
-                _ => 64 * M,
-            };
-            let mut size = want.min(size - at);
-            let state = match dice.roll(20) {
-                0..11 => BlockState::Allocated,
-                11 if kind == SegmentKind::Virtual => BlockState::Unmapped,
-                12 => BlockState::PendingFree,
-                _ => BlockState::Free,
-            };
-            if state == BlockState::Free {
-                size = size.min(512 * M);
-            }
-            let held = matches!(state, BlockState::Allocated | BlockState::PendingFree);
-            blocks.push(Block {
-                addr: addr + at,
-                size,
-                requested: if held { size - size / 50 } else { 0 },
-                stream: 0,
-                state,
-                device: 0,
-                pool: PoolId::LARGE,
-                segment: slot as u32,
-                tag: StringId(if held { 1 + dice.roll(3) as u32 } else { 0 }),
-                time: NOW - dice.roll(4_000) * SECOND,
-            });
-            at += size;
-        }
-        count += blocks.len();
-        bytes += size;
-        let segment = Segment {
-            addr,
-            size,
-            mapped: size,
-            kind,
-            pool: PoolId::LARGE,
-            chunk: 2 * M,
-            ..Segment::default()
-        };
-        maps.push(Arc::new(SegmentMap {
-            slot: slot as u32,
-            segment,
-            blocks: blocks.into(),
-            complete: true,
-        }));
-        addr += size + 64 * M;
-    }
-    let strings: Vec<Arc<str>> = ["", "kv-cache", "activations", "weights"]
-        .iter()
-        .map(|&s| s.into())
-        .collect();
-    BlockMap {
-        process,
-        segments: maps,
-        strings: strings.into(),
-        bytes,
-        blocks: count,
-        untracked: (0, 0),
-        read_at: NOW,
     }
 }
 

@@ -134,7 +134,10 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(column)) else {
             continue;
         };
-        let text = |p: &Process| width(&row::value(p, specs[i].shown).0);
+        let text = |p: &Process| match column {
+            Column::State => width(&row::state_in(p, most)),
+            _ => width(&row::value(p, specs[i].shown).0),
+        };
         let wanted = model.listed().map(text).max().unwrap_or(0).min(most);
         let more = wanted.saturating_sub(widths[i]).min(spare);
         widths[i] += more;
