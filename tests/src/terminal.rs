@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal};
 
-use crate::{Ended, Modes, PATIENCE, World, until};
+use crate::{Ended, Modes, PATIENCE, World};
 
 struct Screen {
     parser: vt100::Parser,
@@ -176,15 +176,6 @@ impl Terminal {
     pub fn wait_for(&self, texts: &[&str]) {
         self.wait(&format!("{texts:?}"), |screen| {
             texts.iter().all(|text| screen.contains(text))
-        });
-    }
-
-    /// Waits for a whole frame: on a tiny terminal there is nothing else to wait for.
-    #[track_caller]
-    pub fn wait_drawn(&self) {
-        let end = b"\x1b[?2026l";
-        until("a frame is drawn", || {
-            self.raw().windows(end.len()).any(|bytes| bytes == end)
         });
     }
 

@@ -1,7 +1,7 @@
 //! Any size of terminal, and terminals that show less: the dashboard starts, lives and leaves.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Background, Ended, Modes, Terminal, World};
+use gpumem_tests::{Background, Ended, Modes, Terminal, World, until};
 
 /// A key and what only its view shows at 80x24.
 const VIEWS: [(&str, &str); 4] = [
@@ -17,7 +17,7 @@ fn it_starts_and_lives_at_any_size() {
         let world = World::without_gpu();
         let args = ["demo", "fragmentation", "--device", "sim", "--budget", "256M"];
         let mut terminal = Terminal::start(&world, &args, columns, rows);
-        terminal.wait_drawn();
+        until("it runs", || !terminal.children().is_empty());
         // Every view, with every popup over it that opens there.
         for view in ["1", "2", "3", "7"] {
             for popup in ["?", "s", "/", "f"] {
