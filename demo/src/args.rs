@@ -71,7 +71,7 @@ impl FromStr for Fix {
 /// What a run is told. `DemoArgs::default()` is `demo fragmentation` on the first CUDA device, as text.
 #[derive(Clone, Debug)]
 pub struct DemoArgs {
-    /// A name of [`crate::list`].
+    /// A name of [`crate::list()`].
     pub demo: String,
     /// Where.
     pub device: DeviceChoice,

@@ -20,7 +20,7 @@ pub const MAX_LINE: usize = 64 * 1024;
 pub struct Line {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The demo's name as in [`crate::list`].
+    /// The demo's name as in [`crate::list()`].
     pub demo: String,
     /// What the line says.
     #[serde(flatten)]
