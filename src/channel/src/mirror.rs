@@ -159,9 +159,8 @@ impl Mirror {
             range,
             |i| known[i - start],
             |i, record: Option<(u64, BlockWords)>| {
-                let before = codec::to_block(&blocks[i]);
-                if let Some((block, _)) = before {
-                    Self::mark(segments, dirty, block.segment, record.is_none());
+                if let Some(owner) = codec::block_segment(&blocks[i]) {
+                    Self::mark(segments, dirty, owner, record.is_none());
                 }
                 let Some((seq, words)) = record else {
                     whole = false;
@@ -169,8 +168,8 @@ impl Mirror {
                 };
                 seqs[i] = seq;
                 blocks[i] = words;
-                if let Some((block, _)) = codec::to_block(&words) {
-                    Self::mark(segments, dirty, block.segment, false);
+                if let Some(owner) = codec::block_segment(&words) {
+                    Self::mark(segments, dirty, owner, false);
                 }
             },
         )?;
