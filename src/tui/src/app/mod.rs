@@ -89,13 +89,15 @@ type Exit = u8;
 
 impl App {
     fn new(start: Start, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
+        // Before the size is read: a change of size in between would be missed.
+        let signals = Signals::new()?;
         let mut model = start.model;
         (model.ui.term.width, model.ui.term.height) = terminal::size();
         model.now = clock::now();
         let mut app = App {
             screen: Screen::new(model.ui.term)?,
             input: Input::new(keyboard)?,
-            signals: Signals::new()?,
+            signals,
             model,
             nvml: Arc::default(),
             channels: Arc::default(),
@@ -154,8 +156,10 @@ impl App {
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
                 },
                 () = sleep_until(due), if self.due.is_some() && !self.screen.busy() => {
-                    self.draw()?;
-                    continue;
+                    match self.draw() {
+                        Ok(()) => continue,
+                        Err(_) => vec![Event::End(Ending::TerminalGone)],
+                    }
                 }
                 _ = ticks.tick() => vec![Event::Tick],
             };

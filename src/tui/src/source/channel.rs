@@ -30,7 +30,8 @@ pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, wishes: Arc<Wis
         let glance = (interval / GLANCES).max(GLANCE);
         loop {
             slot.put(channels.sample(&wishes.pids(), wishes.selected()), merge);
-            while beat_after(glance) < beat_after(interval) {
+            // Where nothing happens there is nothing to see between samples.
+            while channels.busy && beat_after(glance) < beat_after(interval) {
                 sleep_to_beat(glance);
                 channels.glance();
             }
@@ -63,6 +64,9 @@ pub struct Channels {
     glances: Vec<Glance>,
     /// What was held when last looked at.
     held: Vec<Held>,
+    /// Events of the living up to the last sample, and whether there were new ones in it.
+    events: u64,
+    busy: bool,
     places: Vec<Problem>,
     looked: Option<Instant>,
     translator: PidTranslator,
@@ -84,6 +88,7 @@ impl Channels {
         for (key, open) in &mut self.open {
             open.pass(*key, selected == Some(*key), &mut sample);
         }
+        self.notice_events(&sample.channels);
         sample.channels.sort_by_key(|c| c.key);
         sample.marks.sort_by_key(|m| m.at);
         self.translate(&mut sample.channels);
@@ -93,6 +98,13 @@ impl Channels {
             .extend(self.places.iter().chain(self.refused.iter().map(|(_, p)| p)).cloned());
         sample.at = clock::now();
         sample
+    }
+
+    fn notice_events(&mut self, channels: &[Channel]) {
+        let living = channels.iter().filter(|c| c.snapshot.life == Life::Alive);
+        let events = living.fold(0, |sum: u64, c| sum.wrapping_add(c.snapshot.event_count));
+        self.busy = events != self.events;
+        self.events = events;
     }
 
     /// Reads what every publisher holds now, and nothing else.
@@ -166,5 +178,43 @@ fn problem(path: &Path, error: &impl ToString) -> Problem {
     Problem {
         file: clean(&path.to_string_lossy()),
         text: clean(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gpumem_channel::Snapshot;
+
+    use super::*;
+
+    fn channel(life: Life, event_count: u64) -> Channel {
+        Channel {
+            key: ChannelKey(1, 1),
+            pid: None,
+            snapshot: Arc::new(Snapshot {
+                life,
+                event_count,
+                ..Snapshot::default()
+            }),
+            figures: Arc::from([]),
+            error: None,
+            read_at: 0,
+        }
+    }
+
+    #[test]
+    fn glances_only_while_something_happens() {
+        let mut channels = Channels::default();
+        let mut busy_after = |list: &[Channel]| {
+            channels.notice_events(list);
+            channels.busy
+        };
+        assert!(!busy_after(&[]));
+        assert!(!busy_after(&[channel(Life::Died, 9)]), "the dead do nothing");
+        assert!(busy_after(&[channel(Life::Alive, 9)]));
+        assert!(!busy_after(&[channel(Life::Alive, 9)]));
+        assert!(busy_after(&[channel(Life::Alive, 10), channel(Life::Died, 9)]));
     }
 }

@@ -162,12 +162,8 @@ fn has_gpu(model: &Model) -> bool {
 /// NVML's library is absent: a library that fails means a GPU that needs help, not a show.
 pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
     let looked = model.inputs.nvml_at.is_some() && model.inputs.channels_at.is_some();
-    let published = model
-        .inputs
-        .channels
-        .channels
-        .iter()
-        .any(|c| c.snapshot.life == Life::Alive);
+    // Whoever watched a real program wants to see how it ended, not a simulation in its place.
+    let published = !model.inputs.seen_alive.is_empty();
     let idle = model.demo.is_none() && !model.setup.no_demo;
     if !(looked && idle && !published && model.live.nvml.state == SourceState::Missing) {
         return Vec::new();

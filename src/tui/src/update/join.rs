@@ -260,10 +260,9 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
         };
         for listed in list {
             let mut joined = false;
-            for row in rows
-                .iter_mut()
-                .filter(|r| r.id.device == key && r.pid == listed.pid && r.state.alive())
-            {
+            let same =
+                |r: &&mut Process| r.id.device == key && r.state.alive() && owner_is(inputs, r.id.owner, listed.pid);
+            for row in rows.iter_mut().filter(same) {
                 row.nvml = listed.used.clone();
                 joined = true;
             }
@@ -279,4 +278,11 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
         }
     }
     rows
+}
+
+/// Whether a channel's publisher was found to be this process of ours. The pid that it claims for itself proves nothing: it
+/// may be of another namespace, or of a process that ended long ago.
+fn owner_is(inputs: &Inputs, owner: Owner, pid: u32) -> bool {
+    let published = |c: &Channel| owner == Owner::Channel(c.key) && c.pid == Some(pid);
+    inputs.channels.channels.iter().any(published)
 }
