@@ -1,7 +1,8 @@
 //! A pid is a label: who has the number of a process that ended is not taken for it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::PathBuf;
 
 use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, PoolId, Publisher, Segment, Touched};
 use gpumem_tests::World;
@@ -86,7 +87,7 @@ fn publish(world: &World) -> Publisher {
 }
 
 /// The channel of an earlier process that had our pid, and nothing else of ours.
-fn of_an_earlier_one(world: &World) {
+fn of_an_earlier_one(world: &World) -> PathBuf {
     let publisher = publish(world);
     let mut bytes = fs::read(publisher.path()).unwrap();
     let ours = publisher.path().to_owned();
@@ -94,7 +95,9 @@ fn of_an_earlier_one(world: &World) {
     fs::remove_file(ours).unwrap();
     let start = u64::from_le_bytes(bytes[START_TIME..START_TIME + 8].try_into().unwrap());
     bytes[START_TIME..START_TIME + 8].copy_from_slice(&(start - 1).to_le_bytes());
-    fs::write(world.channels().join("earlier.gpumem"), bytes).unwrap();
+    let path = world.channels().join("earlier.gpumem");
+    fs::write(&path, bytes).unwrap();
+    path
 }
 
 /// State, NVML's bytes and reserved bytes of every row with our pid, by state.
@@ -128,6 +131,18 @@ fn the_black_box_of_a_namesake_is_another_row() {
     let expected = [
         ("died".to_owned(), None, Some(512 * MIB)),
         ("not-publishing".to_owned(), Some(2 << 30), None),
+    ];
+    assert_eq!(rows(&world), expected);
+}
+/// A publisher of another pid namespace may have the number of one of ours.
+#[test]
+fn a_living_namesake_gets_nothing_of_ours() {
+    let world = world();
+    let lock = File::open(of_an_earlier_one(&world)).unwrap();
+    lock.lock().unwrap();
+    let expected = [
+        ("not-publishing".to_owned(), Some(2 << 30), None),
+        ("publishing".to_owned(), None, Some(512 * MIB)),
     ];
     assert_eq!(rows(&world), expected);
 }

@@ -1,7 +1,5 @@
 //! The demo's child: what it says, and what the user tells it.
 
-use gpumem_channel::Life;
-
 use crate::event::{DemoEvent, Effect};
 use crate::model::{Demo, DemoPhase, Model, Popup, Severity, SourceState};
 

@@ -248,6 +248,17 @@ fn a_demo_is_simulated_once_when_the_library_is_absent() {
     assert!(!effects.iter().any(|e| matches!(e, Effect::StartDemo { .. })));
 }
 
+#[test]
+fn nothing_is_simulated_after_a_real_program_was_seen() {
+    let mut model = model();
+    let alive = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Alive);
+    let dead = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
+    feed(&mut model, [nvml_state(SECOND, NvmlState::Missing)]);
+    feed(&mut model, [channels(SECOND, vec![alive])]);
+    let effects = feed(&mut model, [channels(2 * SECOND, vec![dead])]);
+    assert!(!effects.iter().any(|e| matches!(e, Effect::StartDemo { .. })));
+}
+
 /// A sample a second would show a training loop as a flat line or as steps; what happened between is drawn as it was.
 #[test]
 fn glances_between_samples_are_points_of_the_past() {
