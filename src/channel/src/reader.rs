@@ -27,6 +27,8 @@ pub struct Reader {
     pub(crate) layout: Layout,
     identity: Arc<Identity>,
     life: Life,
+    /// Whether the file is of this boot, which cannot change while we run.
+    same_boot: bool,
     mirror: Mirror,
     devices: Vec<(u64, Option<Device>)>,
     cells: Vec<Option<Cell>>,
@@ -69,8 +71,10 @@ impl Reader {
             true => Source::Mapped(Map::read_only(&file, layout.len)?),
             false => Source::Pread(file.try_clone()?),
         };
+        let identity = identity::unpack(&who, metadata.uid());
         let mut reader = Reader {
-            identity: Arc::new(identity::unpack(&who, metadata.uid())),
+            same_boot: identity::boot_id().is_ok_and(|id| id == identity.boot_id),
+            identity: Arc::new(identity),
             file,
             source,
             copied: by_pread,
@@ -139,15 +143,12 @@ impl Reader {
 
     /// The dead stay dead: nobody else can ever take the lock of a published file for writing.
     fn refresh_life(&mut self) -> Result<(), ReadError> {
-        if self.life == Life::Alive {
-            let held = life::is_held(&self.file)? && identity::boot_id().is_ok_and(|id| id == self.identity.boot_id);
-            if !held {
-                self.life = if self.live(live::CLOSED)? == 1 {
-                    Life::Closed
-                } else {
-                    Life::Died
-                };
-            }
+        if self.life == Life::Alive && !(self.same_boot && life::is_held(&self.file)?) {
+            self.life = if self.live(live::CLOSED)? == 1 {
+                Life::Closed
+            } else {
+                Life::Died
+            };
         }
         Ok(())
     }
