@@ -15,7 +15,7 @@ use crate::{Reading, text};
 
 /// Shortest time from the start of one round to the start of the next, and the least multiple of a round's length that
 /// it is.
-const PACE: Duration = Duration::from_secs(3);
+const PACE: Duration = Duration::from_secs(5);
 const PACE_ROUNDS: u32 = 25;
 
 /// What was measured on one GPU.
