@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use gpumem_probe::Reading;
 
-use crate::model::{BlocksUi, Column, Model, Process, Sort};
+use crate::model::{BlocksUi, Column, Model, Owner, Process, ProcessId, Sort};
 
 /// Lists the processes anew: after a sample, and when sort or filter change. The selection sticks to the process;
 /// when nothing is selected yet, or the selected process is gone for good, the first row is.
@@ -18,6 +18,7 @@ pub(super) fn refresh(model: &mut Model) {
     rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort));
     model.rows = rows;
     follow_demo(model);
+    follow_publisher(model);
     if model.selected_process().is_none() {
         let first = model.listed().next().map(|p| p.id);
         model.ui.process = first;
@@ -33,7 +34,8 @@ fn follow_demo(model: &mut Model) {
         .world()
         .processes
         .iter()
-        .find(|p| p.pid == pid && p.state.alive())
+        // NVML may list it before its channel is found; that row has no blocks to show.
+        .find(|p| p.pid == pid && p.state.alive() && matches!(p.id.owner, Owner::Channel(_)))
         .map(|p| p.id)
     else {
         return;
@@ -42,6 +44,23 @@ fn follow_demo(model: &mut Model) {
     model.ui.process = Some(id);
     model.ui.device = Some(id.device);
     model.ui.blocks = BlocksUi::default();
+}
+
+/// A process that only NVML knew begins to publish: its row is another one from then on, and stays selected.
+fn follow_publisher(model: &mut Model) {
+    let Some(ProcessId {
+        device,
+        owner: Owner::Pid(pid, _),
+    }) = model.ui.process
+    else {
+        return;
+    };
+    let publishes = |p: &&Process| p.id.device == device && p.pid == pid && p.state.alive();
+    if model.selected_process().is_none()
+        && let Some(now) = model.world().processes.iter().find(publishes).map(|p| p.id)
+    {
+        model.ui.process = Some(now);
+    }
 }
 
 /// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.

@@ -124,3 +124,19 @@ fn an_endless_demo_keeps_its_newest_steps() {
     );
     assert!(!demo.stepped(), "space pauses while it runs");
 }
+
+/// On a GPU the driver lists a demo's process before its channel is found.
+#[test]
+fn its_blocks_are_shown_once_it_publishes_whoever_was_selected() {
+    let mut model = running();
+    let listed = || nvml(2 * SECOND, 12 * GIB, &[(11, 5 * GIB), (77, GIB)]);
+    feed(&mut model, [listed()]);
+    assert_ne!(
+        model.selected_process().map(|p| p.pid),
+        Some(77),
+        "there is nothing to see yet"
+    );
+    let begins = channel(77, &[&[(GIB, gpumem_channel::BlockState::Allocated)]]);
+    feed(&mut model, [channels(3 * SECOND, vec![begins]), listed()]);
+    assert_eq!(model.selected_process().map(|p| p.pid), Some(77));
+}

@@ -155,3 +155,16 @@ fn an_empty_table_takes_every_key() {
     }
     assert_eq!(model.selected_row(), None);
 }
+
+#[test]
+fn the_selection_stays_when_the_process_begins_to_publish() {
+    let mut model = model();
+    let listed = || nvml(SECOND, 8 * GIB, &[(11, 5 * GIB), (12, 3 * GIB)]);
+    feed(&mut model, [channels(SECOND, vec![]), listed()]);
+    press(&mut model, &[Key::Down]);
+    assert_eq!(model.selected_process().map(|p| p.pid), Some(12));
+    let begins = channel(12, &[&[(2 * GIB, gpumem_channel::BlockState::Allocated)]]);
+    feed(&mut model, [channels(2 * SECOND, vec![begins]), listed()]);
+    let selected = model.selected_process().unwrap();
+    assert_eq!((selected.pid, &selected.state), (12, &ProcessState::Publishing));
+}
