@@ -193,7 +193,7 @@ fn place(facts: &Facts) -> Check {
 fn usable(dir: &Path, facts: &Facts) -> bool {
     let known = [&facts.runtime_dir, &facts.shm];
     match known.into_iter().flatten().find(|place| dir.starts_with(&place.path)) {
-        Some(place) => place.tmpfs,
+        Some(place) => place.tmpfs && (dir.is_dir() || dir.parent().is_some_and(Path::is_dir)),
         None => std::env::var_os("GPUMEM_DIR").is_some() && dir.is_dir(),
     }
 }

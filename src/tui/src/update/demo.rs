@@ -123,6 +123,8 @@ pub(super) fn stop(model: &mut Model) -> Vec<Effect> {
     if let Some(demo) = &mut model.demo {
         demo.phase = DemoPhase::Done { ok: true };
         demo.choices.clear();
+        // Nobody hears of its end any more: what is left of it is a process like others.
+        demo.pid = None;
     }
     close_stale_popup(model);
     vec![Effect::StopDemo, Effect::Draw]

@@ -51,6 +51,9 @@ fn of_channel(
         (Life::Alive, None) if figures.is_none() => {
             ProcessState::Inconsistent("its figures cannot be read consistently".into())
         }
+        (Life::Alive, None) if channel.snapshot.malformed_segments > 0 => {
+            ProcessState::Inconsistent("parts of its block map contradict each other".into())
+        }
         (Life::Alive, None) => ProcessState::Publishing,
     };
     let person = host_process(channel, people).filter(|_| state.alive());

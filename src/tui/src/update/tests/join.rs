@@ -249,6 +249,18 @@ fn a_demo_is_simulated_once_when_the_library_is_absent() {
 }
 
 #[test]
+fn a_map_that_contradicts_itself_is_said_to() {
+    let mut model = model();
+    let mut broken = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Alive);
+    std::sync::Arc::make_mut(&mut broken.snapshot).malformed_segments = 1;
+    feed(&mut model, [channels(SECOND, vec![broken])]);
+    assert!(matches!(
+        model.world().processes[0].state,
+        ProcessState::Inconsistent(_)
+    ));
+}
+
+#[test]
 fn nothing_is_simulated_after_a_real_program_was_seen() {
     let mut model = model();
     let alive = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Alive);
