@@ -235,9 +235,6 @@ impl Publisher {
         stats: &DeviceStats,
         touched: Touched,
     ) -> bool {
-        if self.gone() {
-            return false;
-        }
         self.now = coarse_now();
         let Block {
             addr,
@@ -252,7 +249,7 @@ impl Publisher {
             ..
         } = *block;
         let time = self.now;
-        self.writer.event(&Event {
+        let event = Event {
             index: 0,
             time,
             kind,
@@ -264,19 +261,14 @@ impl Publisher {
             stream,
             tag,
             segment,
-        });
+        };
         let requested = if state == BlockState::Free { 0 } else { requested };
-        let stored = self.writer.block(
-            slot,
-            &Block {
-                time,
-                requested,
-                ..*block
-            },
-            next,
-        );
-        self.writer.stats(device, stats, touched);
-        stored
+        let block = Block {
+            time,
+            requested,
+            ..*block
+        };
+        self.writer.operation(&event, (slot, &block, next), stats, touched)
     }
 
     /// Empties a slot. Returns false if the table has no such slot.

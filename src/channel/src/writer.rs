@@ -63,22 +63,43 @@ impl<M: Words> Writer<M> {
     }
 
     /// Appends to the event ring. The event's own index is ignored.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event(&mut self, event: &Event) {
-        let index = self.events;
-        let record = self
-            .layout
-            .events
-            .record(index as usize & (self.layout.events.count - 1));
-        let record = &self.memory.words()[record];
-        // The index is the ticket: a reader knows which sequence number event `i` must carry.
-        seqlock::begin(record, index);
-        for (word, value) in record[1..].iter().zip(codec::event(event)) {
-            word.put(value);
+        self.events += put_event(self.memory.words(), &self.layout, self.events, event);
+    }
+
+    /// [`Writer::event`], [`Writer::block`] and [`Writer::stats`] in one go, with one look at whether the memory is there. In a
+    /// forked child it is not, and nothing is stored.
+    #[inline(always)]
+    pub(crate) fn operation(
+        &mut self,
+        event: &Event,
+        (slot, block, next): (u32, &Block, Option<u32>),
+        stats: &DeviceStats,
+        touched: Touched,
+    ) -> bool {
+        let words = self.memory.words();
+        if words.is_empty() {
+            return true;
         }
-        seqlock::end(record, index);
-        self.events += 1;
-        self.publish_live(live::EVENTS, self.events);
+        self.events += put_event(words, &self.layout, self.events, event);
+        let stored = (slot as usize) < self.layout.blocks.count;
+        if stored {
+            self.ticket += 1;
+            put_block(
+                words,
+                &self.layout,
+                self.ticket,
+                slot as usize,
+                codec::block(block, next.unwrap_or(NO_SLOT)),
+            );
+            self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
+        }
+        if let Some(cell) = self.cells.get_mut(event.device as usize) {
+            let cells = &words[self.layout.stats.record(event.device as usize)];
+            cell.write(cells, stats, touched, self.events);
+        }
+        stored
     }
 
     /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
@@ -100,21 +121,8 @@ impl<M: Words> Writer<M> {
         }
         self.ticket += 1;
         let words = self.memory.words();
-        let start = self.layout.blocks.start + slot * words::BLOCK;
-        let Some(record) = words.get(start..start + words::BLOCK) else {
-            return false;
-        };
-        seqlock::begin(record, self.ticket);
-        for (word, value) in record[1..].iter().zip(data) {
-            word.put(value);
-        }
-        seqlock::end(record, self.ticket);
-        // After the record: who sees this generation also sees the record, or at least that it is being written.
-        words[self.layout.generations.start + slot / GROUP].put(self.ticket);
-        if slot >= self.used_blocks {
-            self.used_blocks = slot + 1;
-            self.publish_live(live::BLOCKS, self.used_blocks as u64);
-        }
+        put_block(words, &self.layout, self.ticket, slot, data);
+        self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot);
         true
     }
 
@@ -211,4 +219,50 @@ impl<M: Words> Writer<M> {
     pub(crate) fn close(&mut self) {
         self.publish_live(live::CLOSED, 1);
     }
+}
+
+/// Stores event number `index`. Returns how many were stored: none if the memory is gone.
+#[inline(always)]
+fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event) -> u64 {
+    let start = layout.events.start + (index as usize & (layout.events.count - 1)) * words::EVENT;
+    let Some(record) = words.get(start..start + words::EVENT) else {
+        return 0;
+    };
+    // The index is the ticket: a reader knows which sequence number event `i` must carry.
+    seqlock::begin(record, index);
+    for (word, value) in record[1..].iter().zip(codec::event(event)) {
+        word.put(value);
+    }
+    seqlock::end(record, index);
+    // Everything that the count counts is seen by whoever sees the count.
+    W::release_fence();
+    words[layout.live.start + live::EVENTS].put(index + 1);
+    1
+}
+
+/// Stores a block slot that the table has, and its group's generation.
+#[inline(always)]
+fn put_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize, data: [u64; 7]) {
+    let start = layout.blocks.start + slot * words::BLOCK;
+    let Some(record) = words.get(start..start + words::BLOCK) else {
+        return;
+    };
+    seqlock::begin(record, ticket);
+    for (word, value) in record[1..].iter().zip(data) {
+        word.put(value);
+    }
+    seqlock::end(record, ticket);
+    // After the record: who sees this generation also sees the record, or at least that it is being written.
+    words[layout.generations.start + slot / GROUP].put(ticket);
+}
+
+/// Counts `slot` as used; how many are.
+#[inline(always)]
+fn use_block<W: Word>(words: &[W], layout: &Layout, used: usize, slot: usize) -> usize {
+    if slot < used {
+        return used;
+    }
+    W::release_fence();
+    words[layout.live.start + live::BLOCKS].put(slot as u64 + 1);
+    slot + 1
 }
