@@ -75,8 +75,19 @@ fn a_gpu_that_shares_the_hosts_memory_shows_that() {
     let (code, document) = json(&world);
     let device = &document["devices"][0];
     assert_eq!((code, &device["memory_is_host_memory"]), (0, &Value::Bool(true)));
-    let (sum, total) = parts(&device["memory"]);
+    let memory = &device["memory"];
+    let (sum, total) = parts(memory);
     assert_eq!(sum, total, "{device}");
+    assert!(
+        memory["driver_reserved"].is_null(),
+        "nobody knows the driver's share: {memory}"
+    );
+    let why = memory["unavailable"]["driver_reserved"].as_str().unwrap();
+    assert!(why.contains("host's memory"), "{why}");
+    terminal.wait_for(&["uses the host's memory", "other and driver"]);
+    let report = world.command(&["--once"]).output().unwrap().stdout;
+    let report = String::from_utf8(report).unwrap();
+    assert!(report.contains("  driver: the GPU uses the host's memory"), "{report}");
 }
 
 #[test]

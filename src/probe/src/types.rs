@@ -28,15 +28,16 @@ impl<T> Reading<T> {
     }
 }
 
-/// Device memory in bytes. `used + reserved + free == total` (NVML memory v2).
+/// Device memory in bytes. What is used, reserved and free adds up to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
     /// All of it.
     pub total: u64,
-    /// Held by processes (and, on drivers without the v2 call, by the driver too).
+    /// Held by processes, and where `reserved` is `None` by the driver too.
     pub used: u64,
-    /// Held by the driver and firmware for themselves.
-    pub reserved: u64,
+    /// Held by the driver and firmware for themselves. `None`: not told apart from `used` (drivers without NVML's memory
+    /// v2 call, before R510; GPUs that use the host's memory).
+    pub reserved: Option<u64>,
     /// Available.
     pub free: u64,
 }
@@ -105,8 +106,6 @@ pub struct Gpu {
     pub state: GpuState,
     /// Memory v2 where the driver has it.
     pub memory: Reading<Memory>,
-    /// The driver lacks memory v2: `memory.used` then includes what the driver holds for itself, and `reserved` is 0.
-    pub reserved_in_used: bool,
     /// GPU memory is the host's memory (GB10 and the like): `memory` then comes from the host.
     pub shared_with_host: bool,
     /// Percent of time a kernel ran.

@@ -57,11 +57,11 @@ fn one_idle_h100() {
     let memory = Memory {
         total: 81559 * MIB,
         used: 0,
-        reserved: 480 * MIB,
+        reserved: Some(480 * MIB),
         free: 81079 * MIB,
     };
     assert_eq!(gpu.memory, Reading::Value(memory));
-    assert!(!gpu.reserved_in_used && !gpu.shared_with_host);
+    assert!(!gpu.shared_with_host);
     assert_eq!(gpu.processes, Reading::Value(vec![]));
     assert_eq!(
         (&gpu.temperature, &gpu.power),
@@ -166,11 +166,11 @@ fn memory_v1_counts_the_drivers_share_as_used_and_says_so() {
     let memory = Memory {
         total: 81559 * MIB,
         used: 580 * MIB,
-        reserved: 0,
+        reserved: None,
         free: 80979 * MIB,
     };
     assert_eq!(gpu.memory, Reading::Value(memory));
-    assert!(gpu.reserved_in_used && !gpu.shared_with_host);
+    assert!(!gpu.shared_with_host);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn memory_that_is_the_hosts() {
     let memory = gpu.memory.value().unwrap();
     assert!(gpu.shared_with_host);
     assert_eq!(memory.total, host.value().unwrap().total);
-    assert_eq!(memory.used + memory.free, memory.total);
+    assert_eq!((memory.used + memory.free, memory.reserved), (memory.total, None));
     assert_eq!(gpu.temperature, Reading::Value(30));
 }
 

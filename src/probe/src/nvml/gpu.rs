@@ -138,16 +138,12 @@ impl Row {
         gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
     }
 
-    fn set_memory(&mut self, calls: &Calls, memory: Result<(Reading<Memory>, bool), Code>) {
-        let gpu = &mut self.gpu;
-        gpu.shared_with_host = false;
-        (gpu.memory, gpu.reserved_in_used) = match memory {
+    fn set_memory(&mut self, calls: &Calls, memory: Result<Reading<Memory>, Code>) {
+        self.gpu.shared_with_host = matches!(memory, Err(Code::NOT_SUPPORTED));
+        self.gpu.memory = match memory {
             Ok(known) => known,
-            Err(Code::NOT_SUPPORTED) => {
-                gpu.shared_with_host = true;
-                (shared_memory(), false)
-            }
-            Err(code) => (reading(calls, Err(code)), false),
+            Err(Code::NOT_SUPPORTED) => shared_memory(),
+            Err(code) => reading(calls, Err(code)),
         };
     }
 
@@ -162,22 +158,22 @@ impl Row {
     }
 }
 
-/// Memory v2, or v1 where the driver has no v2 (before R510); the flag says that `used` then includes what the driver
-/// holds.
-pub(super) fn device_memory(calls: &Calls, device: Device) -> Result<(Reading<Memory>, bool), Code> {
+/// Memory v2, or v1 where the driver has no v2 (before R510): what the driver holds is then within `used`.
+pub(super) fn device_memory(calls: &Calls, device: Device) -> Result<Reading<Memory>, Code> {
     match calls.memory_v2(device) {
-        Ok(m) => Ok((adds_up(m.total, m.used, m.reserved), false)),
+        Ok(m) => Ok(adds_up(m.total, m.used, Some(m.reserved))),
         Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION) => {
             let m = calls.memory_v1(device)?;
-            Ok((adds_up(m.total, m.used, 0), true))
+            Ok(adds_up(m.total, m.used, None))
         }
         Err(code) => Err(code),
     }
 }
 
 /// `free` is what is left, so that the parts always make the whole.
-fn adds_up(total: u64, used: u64, reserved: u64) -> Reading<Memory> {
-    match total.checked_sub(used).and_then(|rest| rest.checked_sub(reserved)) {
+fn adds_up(total: u64, used: u64, reserved: Option<u64>) -> Reading<Memory> {
+    let driver = reserved.unwrap_or(0);
+    match total.checked_sub(used).and_then(|rest| rest.checked_sub(driver)) {
         Some(free) => Reading::Value(Memory {
             total,
             used,
@@ -185,7 +181,7 @@ fn adds_up(total: u64, used: u64, reserved: u64) -> Reading<Memory> {
             free,
         }),
         None => Reading::Failed(format!(
-            "NVML's figures do not add up: {used} used and {reserved} reserved of {total}"
+            "NVML's figures do not add up: {used} used and {driver} reserved of {total}"
         )),
     }
 }
@@ -193,7 +189,7 @@ fn adds_up(total: u64, used: u64, reserved: u64) -> Reading<Memory> {
 /// GB10 and the like have no memory of their own.
 fn shared_memory() -> Reading<Memory> {
     match host::without_limit() {
-        Reading::Value(host) => adds_up(host.total, host.total.saturating_sub(host.available), 0),
+        Reading::Value(host) => adds_up(host.total, host.total.saturating_sub(host.available), None),
         Reading::Failed(why) => Reading::Failed(why),
         _ => Reading::NotSupported,
     }

@@ -40,7 +40,7 @@ fn describe(calls: &Calls, device: Device, index: u32) -> MigDevice {
             .map(|(_, profile)| profile.to_owned())
             .unwrap_or(name),
         memory: match device_memory(calls, device) {
-            Ok((memory, _)) => memory,
+            Ok(memory) => memory,
             Err(code) => reading(calls, Err(code)),
         },
     }

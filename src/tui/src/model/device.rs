@@ -5,7 +5,7 @@ use gpumem_probe::{MigDevice, Reading};
 
 use super::channel::ChannelKey;
 use super::history::History;
-use super::partition::Partition;
+use super::partition::{Basis, Partition};
 
 /// What makes a device the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +103,16 @@ pub struct Device {
 }
 
 impl Device {
+    /// Why the driver's own share of the memory is not told; `None` where it is, or nothing is known of the memory.
+    pub fn driver_share_unknown(&self) -> Option<&'static str> {
+        let memory = self.memory.value().filter(|m| m.driver.is_none())?;
+        Some(match (memory.basis, self.shared_with_host) {
+            (Basis::Publishers, _) => "only programs that publish are counted here: the driver does not tell",
+            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is part of other",
+            (Basis::Driver, false) => "drivers before R510 do not tell it apart: it is part of other",
+        })
+    }
+
     /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...`.
     pub fn uuid_text(&self) -> Option<String> {
         self.uuid.as_ref().map(uuid_text)

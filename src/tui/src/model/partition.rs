@@ -12,7 +12,8 @@ pub enum Basis {
     Publishers,
 }
 
-/// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly.
+/// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly (a part that is
+/// not told apart counts nothing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     /// All of it.
@@ -21,10 +22,11 @@ pub struct Partition {
     pub allocated: u64,
     /// Reserved by publishing programs and not held: their caches.
     pub cached: u64,
-    /// Used by anything else: programs that do not publish, CUDA contexts, graphics.
+    /// Used by anything else: programs that do not publish, CUDA contexts, graphics; and by the driver where that is not
+    /// told apart.
     pub other: u64,
-    /// Held by driver and firmware for themselves.
-    pub driver: u64,
+    /// Held by driver and firmware for themselves; `None` where nobody tells it apart.
+    pub driver: Option<u64>,
     /// Available.
     pub free: u64,
     /// Where the figures come from.
@@ -40,9 +42,10 @@ impl Partition {
     /// publishers' reserved exceeds the driver's used, the newer claim wins and takes from `free`.
     pub fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
         let total = memory.total;
-        let driver = memory.reserved.min(total);
-        let used = memory.used.min(total - driver);
-        let mut parts = Partition::of_publishers(total - driver, allocated, reserved);
+        let driver = memory.reserved.map(|driver| driver.min(total));
+        let rest = total - driver.unwrap_or(0);
+        let used = memory.used.min(rest);
+        let mut parts = Partition::of_publishers(rest, allocated, reserved);
         let published = parts.allocated + parts.cached;
         parts.skewed |= published > used;
         parts.other = used.saturating_sub(published);
@@ -70,7 +73,7 @@ impl Partition {
 
     /// The same device when publishers hold this much. What others hold is taken to be what it was.
     pub fn holding(&self, allocated: u64, reserved: u64) -> Partition {
-        let mut parts = Partition::of_publishers(self.total - self.driver, allocated, reserved);
+        let mut parts = Partition::of_publishers(self.total - self.driver.unwrap_or(0), allocated, reserved);
         parts.other = self.other.min(parts.free);
         parts.free -= parts.other;
         Partition {

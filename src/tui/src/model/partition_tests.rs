@@ -3,7 +3,8 @@ use gpumem_probe::Memory;
 use super::*;
 
 fn sum(parts: &Partition) -> u128 {
-    [parts.allocated, parts.cached, parts.other, parts.driver, parts.free]
+    let driver = parts.driver.unwrap_or(0);
+    [parts.allocated, parts.cached, parts.other, driver, parts.free]
         .iter()
         .map(|&n| u128::from(n))
         .sum()
@@ -14,7 +15,7 @@ fn adds_up_whatever_the_sources_claim() {
     let odd = [0, 1, 7, 100, 101, 1 << 40, u64::MAX - 1, u64::MAX];
     for total in odd {
         for used in odd {
-            for reserved in odd {
+            for reserved in odd.map(Some).into_iter().chain([None]) {
                 for (allocated, cached) in odd.iter().flat_map(|a| odd.map(|b| (*a, b))) {
                     let memory = Memory {
                         total,
@@ -24,6 +25,7 @@ fn adds_up_whatever_the_sources_claim() {
                     };
                     let parts = Partition::of_driver(&memory, allocated, cached);
                     assert_eq!(sum(&parts), u128::from(total), "{memory:?} {allocated} {cached}");
+                    assert_eq!(parts.driver.is_some(), reserved.is_some());
                     let parts = Partition::of_publishers(total, allocated, cached);
                     assert_eq!(sum(&parts), u128::from(total), "{total} {allocated} {cached}");
                 }
@@ -37,7 +39,7 @@ fn says_when_the_sources_contradict_each_other() {
     let memory = Memory {
         total: 100,
         used: 40,
-        reserved: 10,
+        reserved: Some(10),
         free: 50,
     };
     let cases = [
@@ -60,7 +62,7 @@ fn what_others_hold_stays_when_publishers_are_looked_at_again() {
     let memory = Memory {
         total: 100,
         used: 60,
-        reserved: 5,
+        reserved: Some(5),
         free: 35,
     };
     let then = Partition::of_driver(&memory, 20, 40);
@@ -69,5 +71,8 @@ fn what_others_hold_stays_when_publishers_are_looked_at_again() {
     assert_eq!((more.allocated, more.cached, more.other, more.free), (45, 5, 20, 25));
     assert_eq!((less.allocated, less.cached, less.other, less.free), (0, 10, 20, 65));
     let most = then.holding(90, 90);
-    assert_eq!((most.allocated, most.other, most.free, most.driver), (90, 5, 0, 5));
+    assert_eq!(
+        (most.allocated, most.other, most.free, most.driver),
+        (90, 5, 0, Some(5))
+    );
 }

@@ -100,7 +100,7 @@ fn device(device: &Device) -> JsonDevice<'_> {
         state,
         publishers: device.publishers,
         memory_is_host_memory: device.shared_with_host,
-        memory: figure("memory", &device.memory, &mut why).map(memory),
+        memory: figure("memory", &device.memory, &mut why).map(|parts| memory(device, parts)),
         utilization: figure("utilization", &s.utilization, &mut why).map(percent),
         memory_utilization: figure("memory_utilization", &s.memory_utilization, &mut why).map(percent),
         temperature_celsius: figure("temperature_celsius", &s.temperature, &mut why),
@@ -113,30 +113,62 @@ fn device(device: &Device) -> JsonDevice<'_> {
     }
 }
 
-fn memory(parts: Partition) -> JsonMemory {
+fn memory(device: &Device, parts: Partition) -> JsonMemory {
     let driver = parts.basis == Basis::Driver;
+    let mut why = Reasons::new();
+    if let Some(reason) = device.driver_share_unknown() {
+        why.insert("driver_reserved", reason.into());
+    }
+    let none = match driver {
+        true => &["not_published"][..],
+        false => &["other", "free"],
+    };
+    for field in none {
+        why.insert(field, only_of(driver).into());
+    }
     JsonMemory {
         total: parts.total,
         allocated: parts.allocated,
         cached: parts.cached,
         other: driver.then_some(parts.other),
-        driver_reserved: driver.then_some(parts.driver),
+        driver_reserved: parts.driver,
         free: driver.then_some(parts.free),
         not_published: (!driver).then_some(parts.free),
         source: if driver { "driver" } else { "publishers" },
         skewed: parts.skewed,
+        unavailable: why,
+    }
+}
+
+/// Why a memory's other fields are null.
+fn only_of(driver: bool) -> &'static str {
+    match driver {
+        true => "the driver counts everything: see other and free",
+        false => "only programs that publish are counted here: see not_published",
     }
 }
 
 fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
     let mut why = Reasons::new();
-    let memory = figure("memory", &mig.memory, &mut why);
+    let memory = mig.memory.value();
+    if let Some(reason) = reason(&mig.memory) {
+        for field in ["total", "used", "driver_reserved", "free"] {
+            why.insert(field, reason.clone());
+        }
+    }
+    if memory.is_some_and(|m| m.reserved.is_none()) {
+        why.insert(
+            "driver_reserved",
+            "this driver does not tell it apart: it is part of used".into(),
+        );
+    }
     JsonMig {
         index: mig.index,
         name: &mig.name,
         uuid: &mig.uuid,
         total: memory.map(|m| m.total),
         used: memory.map(|m| m.used),
+        driver_reserved: memory.and_then(|m| m.reserved),
         free: memory.map(|m| m.free),
         unavailable: why,
     }

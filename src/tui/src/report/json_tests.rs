@@ -28,7 +28,7 @@ fn card() -> Gpu {
         memory: Reading::Value(Memory {
             total: 100,
             used: 60,
-            reserved: 10,
+            reserved: Some(10),
             free: 30,
         }),
         utilization: Reading::Value(37),
@@ -105,6 +105,66 @@ fn every_null_of_a_device_has_its_reason() {
         (&device["state"], &device["unavailable"]["state"]),
         (&json!("lost"), &json!("fell off the bus"))
     );
+}
+
+/// Whatever object says why some fields are null says it of all of them.
+#[test]
+fn every_null_has_its_reason() {
+    let told = |total, reserved| {
+        Reading::Value(Memory {
+            total,
+            used: 60,
+            reserved,
+            free: total - 60 - reserved.unwrap_or(0),
+        })
+    };
+    let mig = |memory| gpumem_probe::MigDevice {
+        memory,
+        ..Default::default()
+    };
+    let gpu = |index: u8, memory, shared_with_host, mig| Gpu {
+        uuid: Some([index; 16]),
+        memory,
+        shared_with_host,
+        mig,
+        ..card()
+    };
+    let sample = NvmlSample {
+        state: NvmlState::Ready,
+        gpus: vec![
+            gpu(
+                1,
+                told(100, Some(10)),
+                false,
+                vec![mig(told(80, Some(1))), mig(told(80, None))],
+            ),
+            gpu(2, told(100, None), true, vec![mig(Reading::NotSupported)]),
+            gpu(3, told(100, None), false, vec![]),
+            gpu(4, Reading::NoPermission, false, vec![]),
+        ],
+        ..Default::default()
+    };
+    let document = report(sample);
+    // These are told or not as the driver and the program like.
+    let identity = ["uuid", "pci", "job", "rank"];
+    let mut todo = vec![&document];
+    let mut nulls = 0;
+    while let Some(value) = todo.pop() {
+        todo.extend(value.as_array().into_iter().flatten());
+        let Some(object) = value.as_object() else { continue };
+        todo.extend(object.values());
+        let Some(reasons) = object.get("unavailable") else {
+            continue;
+        };
+        for (field, _) in object
+            .iter()
+            .filter(|(f, v)| v.is_null() && !identity.contains(&f.as_str()))
+        {
+            assert!(reasons[field].is_string(), "{field} of {value}");
+            nulls += 1;
+        }
+    }
+    assert!(nulls > 20, "{nulls}");
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(super) struct JsonMemory {
     pub(super) not_published: Option<u64>,
     pub(super) source: &'static str,
     pub(super) skewed: bool,
+    pub(super) unavailable: Reasons,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +74,7 @@ pub(super) struct JsonMig<'a> {
     pub(super) uuid: &'a str,
     pub(super) total: Option<u64>,
     pub(super) used: Option<u64>,
+    pub(super) driver_reserved: Option<u64>,
     pub(super) free: Option<u64>,
     pub(super) unavailable: Reasons,
 }

@@ -6,7 +6,9 @@ use gpumem_probe::Reading;
 
 use super::reason;
 use super::table::{Align, lines};
-use crate::model::{Basis, Column, Device, DeviceKind, DeviceState, Model, Partition, Process, Severity, SourceState};
+use crate::model::{
+    Basis, Column, Device, DeviceKind, DeviceState, Figures, Model, Partition, Process, Severity, SourceState,
+};
 use crate::units;
 
 /// Longest command shown.
@@ -87,7 +89,7 @@ fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
     }
     writeln!(out)?;
     match &device.memory {
-        Reading::Value(memory) => write_memory(out, memory)?,
+        Reading::Value(memory) => write_memory(out, device, memory)?,
         other => writeln!(out, "  memory: {}", reason(other).unwrap_or_default())?,
     }
     if device.kind == DeviceKind::Nvml {
@@ -103,14 +105,14 @@ fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_memory(out: &mut String, memory: &Partition) -> std::fmt::Result {
+fn write_memory(out: &mut String, device: &Device, memory: &Partition) -> std::fmt::Result {
     let mut parts = vec![("allocated", memory.allocated), ("cached", memory.cached)];
     match memory.basis {
-        Basis::Driver => parts.extend([
-            ("other", memory.other),
-            ("driver", memory.driver),
-            ("free", memory.free),
-        ]),
+        Basis::Driver => {
+            parts.push(("other", memory.other));
+            parts.extend(memory.driver.map(|bytes| ("driver", bytes)));
+            parts.push(("free", memory.free));
+        }
         Basis::Publishers => parts.push(("not published", memory.free)),
     }
     let parts: Vec<String> = parts
@@ -118,6 +120,9 @@ fn write_memory(out: &mut String, memory: &Partition) -> std::fmt::Result {
         .map(|(name, n)| format!("{name} {}", units::bytes(n)))
         .collect();
     writeln!(out, "  {}  =  total {}", parts.join(" + "), units::bytes(memory.total))?;
+    if let (Basis::Driver, Some(why)) = (memory.basis, device.driver_share_unknown()) {
+        writeln!(out, "  driver: {why}")?;
+    }
     if memory.skewed {
         writeln!(
             out,
@@ -175,6 +180,27 @@ fn process_table(model: &Model) -> Vec<String> {
     lines(&aligns, &rows)
 }
 
+/// What NVML counts for a process, else in a word why not; no driver counts what is simulated, or gone.
+fn driver_bytes(process: &Process) -> String {
+    match &process.nvml {
+        Reading::Value(n) => units::bytes_short(*n),
+        _ if process.simulated || !process.state.alive() => "-".into(),
+        Reading::Pending => "-".into(),
+        Reading::NotSupported => "n/s".into(),
+        Reading::NoPermission => "denied".into(),
+        Reading::Failed(_) => "failed".into(),
+    }
+}
+
+/// A map with holes in it gives a lower bound, or nothing.
+fn largest_free(figures: &Figures) -> String {
+    match (figures.complete, figures.largest_free) {
+        (true, bytes) => units::bytes_short(bytes),
+        (false, 0) => "-".into(),
+        (false, bytes) => format!(">{}", units::bytes_short(bytes)),
+    }
+}
+
 fn row(process: &Process) -> Vec<String> {
     let bytes = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::bytes_short);
     let figures = process.figures.as_ref();
@@ -192,14 +218,14 @@ fn row(process: &Process) -> Vec<String> {
             process.user.clone()
         },
         if command.is_empty() { "?".into() } else { command },
-        bytes(process.nvml.value().copied()),
+        driver_bytes(process),
         bytes(figures.map(|f| f.reserved)),
         bytes(figures.map(|f| f.allocated)),
         bytes(figures.map(|f| f.cached)),
         figures
             .and_then(|f| f.fragmentation())
             .map_or_else(|| "-".into(), units::percent),
-        bytes(figures.map(|f| f.largest_free)),
+        figures.map_or_else(|| "-".into(), largest_free),
         state,
     ]
 }

@@ -171,6 +171,7 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) 
         state: if alive { DeviceState::Present } else { DeviceState::Gone },
         memory: match sums.partition() {
             Some(parts) => Reading::Value(parts),
+            None if alive && sums.readable > 0 => Reading::Failed("its publisher does not tell its size".into()),
             None if alive => Reading::Failed("its figures cannot be read consistently".into()),
             None => Reading::Failed("its publisher is gone".into()),
         },
@@ -219,7 +220,8 @@ impl Sums {
     }
 
     fn partition(&self) -> Option<Partition> {
-        (self.readable > 0).then(|| Partition::of_publishers(self.total, self.allocated, self.reserved))
+        (self.readable > 0 && self.total > 0)
+            .then(|| Partition::of_publishers(self.total, self.allocated, self.reserved))
     }
 }
 

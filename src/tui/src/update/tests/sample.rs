@@ -147,7 +147,7 @@ pub(super) fn nvml(at: Nanos, used: u64, processes: &[(u32, u64)]) -> Event {
     let memory = Memory {
         total: 80 * GIB,
         used,
-        reserved: 512 * MIB,
+        reserved: Some(512 * MIB),
         free: 80 * GIB - 512 * MIB - used,
     };
     let process = |&(pid, used): &(u32, u64)| GpuProcess {

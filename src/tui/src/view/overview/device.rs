@@ -178,6 +178,9 @@ fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_fra
     }
     let room = left.saturating_sub(x + 2);
     let mut facts = vec![device.name.as_str()];
+    if device.shared_with_host {
+        facts.push("uses the host's memory");
+    }
     if !device.pci.is_empty() && area.width >= 140 {
         facts.push(&device.pci);
     }
@@ -230,7 +233,7 @@ fn parts(memory: &Partition) -> [bar::Part; 5] {
         (Ink::Cached, memory.cached),
         (Ink::Other, memory.other),
         (Ink::Free, memory.free),
-        (Ink::Driver, memory.driver),
+        (Ink::Driver, memory.driver.unwrap_or(0)),
     ]
 }
 
@@ -252,9 +255,14 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     };
     let mut entries: Vec<(Ink, &str, u64)> = vec![(Ink::Allocated, "allocated", memory.allocated)];
     entries.push((Ink::Cached, "cached", memory.cached));
-    if memory.basis == Basis::Driver {
-        entries.push((Ink::Other, "other", memory.other));
-        entries.push((Ink::Driver, "driver", memory.driver));
+    match (memory.basis, memory.driver) {
+        (Basis::Driver, Some(driver)) => {
+            entries.push((Ink::Other, "other", memory.other));
+            entries.push((Ink::Driver, "driver", driver));
+        }
+        // Nobody tells the driver's share apart.
+        (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other)),
+        (Basis::Publishers, _) => {}
     }
     let free = if memory.basis == Basis::Driver || device.kind == DeviceKind::Simulated {
         "free"

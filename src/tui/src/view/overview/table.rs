@@ -165,6 +165,10 @@ fn reserved_bar(screen: &mut Screen<'_>, cell: Rect, process: &Process) {
     else {
         return;
     };
+    if process.figures.is_none() && process.nvml.value().is_none() {
+        // Nobody knows how much it has: an empty bar would say that it has nothing.
+        return;
+    }
     let (allocated, cached) = process.figures.as_ref().map_or((0, 0), |f| (f.allocated, f.cached));
     let other = process.nvml.value().map_or(0, |n| n.saturating_sub(allocated + cached));
     let free = total

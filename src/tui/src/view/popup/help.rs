@@ -71,7 +71,10 @@ const WORDS: &[HelpLine] = &[
     Key("reserved", "allocated and cached"),
     Key("pending", "freed by the program, still used by queued GPU work"),
     Key("other", "used by programs that do not publish, and by CUDA itself"),
-    Key("driver", "kept by driver and firmware"),
+    Key(
+        "driver",
+        "kept by driver and firmware; where nobody tells it apart it is part of other",
+    ),
     Key("frag", "1 - largest free block / all free memory of the process"),
     Key(
         "largest free",

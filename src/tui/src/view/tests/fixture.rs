@@ -11,7 +11,7 @@ use gpumem_probe::Reading;
 use crate::model::*;
 use memory::{block_map, figures, history, partition};
 
-pub(super) use broken::{failing, mig, several};
+pub(super) use broken::{failing, mig, several, shared};
 pub(in crate::view) use simulated::simulated;
 
 pub(super) const M: u64 = 1 << 20;
@@ -208,6 +208,7 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-failing", failing()),
         ("overview-several", several()),
         ("overview-mig", mig()),
+        ("overview-shared", shared()),
         ("blocks", at(View::Blocks, h100())),
         ("blocks-sim", at(View::Blocks, simulated())),
         ("blocks-none", at(View::Blocks, failing())),

@@ -36,7 +36,7 @@ fn memory(pen: &mut Pen<'_>, area: Rect, mig: &MigDevice) {
         pen.clipped(area, 0, 0, &why, area.width, pen.theme.ink(Ink::Dim));
         return;
     };
-    let driver = memory.reserved.min(memory.total);
+    let driver = memory.reserved.unwrap_or(0).min(memory.total);
     let used = memory.used.min(memory.total - driver);
     let text = format!("{} of {} used", gib(used), units::bytes(memory.total));
     let left = pen.text_end(area, area.width, 0, &text, Style::new());
