@@ -1,4 +1,4 @@
-//! Where the program under test is.
+//! Where the programs under test are.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,27 +8,26 @@ use std::sync::OnceLock;
 /// against an old binary; beside a `cargo test --workspace` that built it already this takes a moment.
 pub fn gpumem_tui() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(build).clone()
+    BINARY.get_or_init(|| build("gpumem-tui", &[], "gpumem-tui")).clone()
 }
 
-fn build() -> PathBuf {
-    // <target>/<profile>/deps/<test>
+/// The publisher that keeps a dashboard busy, an example of the channel's crate.
+pub fn churn() -> PathBuf {
+    build("gpumem-channel", &["--example", "churn"], "examples/churn")
+}
+
+fn build(package: &str, target: &[&str], file: &str) -> PathBuf {
+    // <target>/<profile>/deps/<test>, or examples/<program>
     let test = std::env::current_exe().expect("the test's own path");
     let profile = test
         .parent()
         .and_then(|deps| deps.parent())
         .expect("a test lies in target/<profile>/deps");
-    let binary = profile.join("gpumem-tui");
+    let binary = profile.join(file);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--locked",
-        "--package",
-        "gpumem-tui",
-        "--target-dir",
-    ]);
+    cargo.args(["build", "--quiet", "--locked", "--package", package]);
+    cargo.args(target).arg("--target-dir");
     cargo.arg(profile.parent().expect("a profile lies in the target folder"));
     if profile.ends_with("release") {
         cargo.arg("--release");

@@ -18,7 +18,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 pub use background::Background;
-pub use binary::gpumem_tui;
+pub use binary::{churn, gpumem_tui};
 pub use outcome::{Ended, Modes};
 pub use terminal::Terminal;
 pub use world::World;

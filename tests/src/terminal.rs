@@ -114,6 +114,11 @@ impl Terminal {
         self.screen.0.lock().unwrap().raw.clone()
     }
 
+    /// How many bytes that is.
+    pub fn written(&self) -> usize {
+        self.screen.0.lock().unwrap().raw.len()
+    }
+
     /// How the terminal stands now.
     pub fn modes(&self) -> Modes {
         let screen = self.screen.0.lock().unwrap();
