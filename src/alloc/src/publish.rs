@@ -98,7 +98,7 @@ impl Outlet {
     }
 
     /// An event, the one block it is about, and the figures.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn operation(
         &mut self,
         kind: EventKind,

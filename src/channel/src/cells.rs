@@ -2,9 +2,9 @@
 //!
 //! Every write goes to the cell that was not written last. A cell must then receive what changed now and what changed the time
 //! before (which went to the other cell). What changes is tracked in groups, so that a request that hits the cache stores a dozen
-//! words, or two dozen if it splits a block, and not all seventy.
+//! words, and not all seventy.
 
-use crate::layout::words::STATS_CELL;
+use crate::layout::words::{STATS, STATS_CELL};
 use crate::seqlock;
 use crate::stats::{DeviceStats, HOT_STATS, POOL_STATS, PoolStats, Stat};
 use crate::word::Word;
@@ -18,12 +18,14 @@ impl Touched {
     pub const SMALL: Touched = Touched(1);
     /// The same of the large pool.
     pub const LARGE: Touched = Touched(2);
-    /// Inactive splits and their bytes, of both pools.
-    pub const SPLIT: Touched = Touched(4);
-    /// Anything else: peaks of the hot figures, segments, reserved bytes, scalars.
-    pub const COLD: Touched = Touched(8);
+    /// `current` and `allocated` of the small pool's inactive splits and their bytes.
+    pub const SMALL_SPLIT: Touched = Touched(4);
+    /// The same of the large pool.
+    pub const LARGE_SPLIT: Touched = Touched(8);
+    /// Anything else: peaks, segments, reserved bytes, scalars.
+    pub const COLD: Touched = Touched(16);
     /// Everything.
-    pub const ALL: Touched = Touched(15);
+    pub const ALL: Touched = Touched(31);
 
     /// Both groups.
     #[inline(always)]
@@ -41,12 +43,13 @@ impl Touched {
 // Words of a cell: 0 sequence, 1 events published before it, then the groups.
 const EVENTS: usize = 1;
 const SMALL: usize = 2;
-const HOT_WORDS: usize = 2 * HOT_STATS;
 const LARGE: usize = SMALL + HOT_WORDS;
-const SPLIT: usize = LARGE + HOT_WORDS;
-const SPLIT_WORDS: usize = 2 * 2 * 3 + 2;
-const COLD: usize = SPLIT + SPLIT_WORDS;
-const COLD_WORDS: usize = 2 * (HOT_STATS + 2 * 3) + (POOL_STATS - 2) + 5;
+const SMALL_SPLIT: usize = LARGE + HOT_WORDS;
+const LARGE_SPLIT: usize = SMALL_SPLIT + SPLIT_WORDS;
+const COLD: usize = LARGE_SPLIT + SPLIT_WORDS;
+const HOT_WORDS: usize = 8;
+const SPLIT_WORDS: usize = 4;
+const COLD_WORDS: usize = 2 * (HOT_STATS + 2 + 2 * 3) + POOL_STATS + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
 /// The writer's private half: which cell is next, and what each cell still lacks.
@@ -66,9 +69,9 @@ impl Default for CellWriter {
 }
 
 impl CellWriter {
-    /// Publishes `stats` into `cells` (both, one after the other). `events` is the number of events published so far.
+    /// Publishes `stats` into one of the two `cells` of a device. `events` is the number of events published so far.
     #[inline(always)]
-    pub(crate) fn write<W: Word>(&mut self, cells: &[W], stats: &DeviceStats, touched: Touched, events: u64) {
+    pub(crate) fn write<W: Word>(&mut self, cells: &[W; STATS], stats: &DeviceStats, touched: Touched, events: u64) {
         let turn = (self.ticket & 1) as usize;
         self.lacks[turn ^ 1] = self.lacks[turn ^ 1].and(touched);
         let touched = std::mem::take(&mut self.lacks[turn]).and(touched);
@@ -76,29 +79,49 @@ impl CellWriter {
         seqlock::begin(cell, self.ticket);
         cell[EVENTS].put(events);
         if touched.has(Touched::SMALL) {
-            store_hot(&cell[SMALL..][..HOT_WORDS], &stats.small);
+            store(&cell[SMALL..][..HOT_WORDS], hot(&stats.small));
         }
         if touched.has(Touched::LARGE) {
-            store_hot(&cell[LARGE..][..HOT_WORDS], &stats.large);
+            store(&cell[LARGE..][..HOT_WORDS], hot(&stats.large));
         }
-        if touched.has(Touched::SPLIT) {
-            store(&cell[SPLIT..][..SPLIT_WORDS], split(stats));
+        if touched.has(Touched::SMALL_SPLIT) {
+            store(&cell[SMALL_SPLIT..][..SPLIT_WORDS], split(&stats.small));
+        }
+        if touched.has(Touched::LARGE_SPLIT) {
+            store(&cell[LARGE_SPLIT..][..SPLIT_WORDS], split(&stats.large));
         }
         if touched.has(Touched::COLD) {
-            store(&cell[COLD..][..COLD_WORDS], cold(stats));
+            store_cold(&cell[COLD..][..COLD_WORDS], stats);
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
     }
 }
 
+/// A pool's figures that every request changes. The sums of `active` are those of `allocation` and of the allocated bytes: a
+/// block becomes both at once.
 #[inline(always)]
-fn store_hot<W: Word>(words: &[W], pool: &PoolStats) {
-    let array = pool.array();
-    for (pair, stat) in words.chunks_exact(2).zip(&array[..HOT_STATS]) {
-        pair[0].put(stat.current);
-        pair[1].put(stat.allocated);
-    }
+fn hot(pool: &PoolStats) -> [u64; HOT_WORDS] {
+    [
+        pool.allocation.current,
+        pool.allocation.allocated,
+        pool.active.current,
+        pool.requested_bytes.current,
+        pool.requested_bytes.allocated,
+        pool.allocated_bytes.current,
+        pool.allocated_bytes.allocated,
+        pool.active_bytes.current,
+    ]
+}
+
+#[inline(always)]
+fn split(pool: &PoolStats) -> [u64; SPLIT_WORDS] {
+    [
+        pool.inactive_split.current,
+        pool.inactive_split.allocated,
+        pool.inactive_split_bytes.current,
+        pool.inactive_split_bytes.allocated,
+    ]
 }
 
 #[inline(always)]
@@ -108,30 +131,25 @@ fn store<W: Word, const N: usize>(words: &[W], values: [u64; N]) {
     }
 }
 
-/// The words of the split group.
-#[inline(always)]
-fn split(stats: &DeviceStats) -> [u64; SPLIT_WORDS] {
-    let mut out = Values::default();
-    for pool in [&stats.small, &stats.large] {
-        out.stat(&pool.inactive_split);
-        out.stat(&pool.inactive_split_bytes);
-    }
-    out.each(&stats.all_peaks[POOL_STATS - 2..]);
-    out.words
+/// Out of line: rare, and larger than everything else together.
+#[cold]
+#[inline(never)]
+fn store_cold<W: Word>(words: &[W], stats: &DeviceStats) {
+    store(words, cold(stats));
 }
 
 /// The words of the cold group.
-#[inline(always)]
 fn cold(stats: &DeviceStats) -> [u64; COLD_WORDS] {
     let mut out = Values::default();
     for pool in [&stats.small, &stats.large] {
-        for stat in &pool.array()[..HOT_STATS] {
+        for stat in peaks_of(pool) {
             out.each(&[stat.peak]);
         }
-        out.stat(&pool.segment);
-        out.stat(&pool.reserved_bytes);
+        for stat in [&pool.segment, &pool.reserved_bytes] {
+            out.each(&[stat.current, stat.peak, stat.allocated]);
+        }
     }
-    out.each(&stats.all_peaks[..POOL_STATS - 2]);
+    out.each(&stats.all_peaks);
     out.each(&[
         stats.num_alloc_retries,
         stats.num_ooms,
@@ -142,6 +160,19 @@ fn cold(stats: &DeviceStats) -> [u64; COLD_WORDS] {
     out.words
 }
 
+/// The figures whose peaks lie in the cold group while the rest of them does not.
+fn peaks_of(pool: &PoolStats) -> [&Stat; HOT_STATS + 2] {
+    [
+        &pool.allocation,
+        &pool.active,
+        &pool.requested_bytes,
+        &pool.allocated_bytes,
+        &pool.active_bytes,
+        &pool.inactive_split,
+        &pool.inactive_split_bytes,
+    ]
+}
+
 /// Collects words in order; the compiler sees through it to plain stores.
 struct Values<const N: usize> {
     words: [u64; N],
@@ -149,19 +180,12 @@ struct Values<const N: usize> {
 }
 
 impl<const N: usize> Default for Values<N> {
-    #[inline(always)]
     fn default() -> Self {
         Values { words: [0; N], len: 0 }
     }
 }
 
 impl<const N: usize> Values<N> {
-    #[inline(always)]
-    fn stat(&mut self, stat: &Stat) {
-        self.each(&[stat.current, stat.peak, stat.allocated]);
-    }
-
-    #[inline(always)]
     fn each(&mut self, values: &[u64]) {
         for value in values {
             self.words[self.len] = *value;
@@ -239,22 +263,31 @@ pub(crate) fn read_copies(copies: [&[u64]; 3]) -> Option<Cell> {
 /// Figures from words 1.. of a cell.
 fn decode(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
     let mut stats = DeviceStats::default();
-    load_hot(&words[SMALL - 1..], &mut stats.small);
-    load_hot(&words[LARGE - 1..], &mut stats.large);
-    let mut split = words[SPLIT - 1..].iter().copied();
     let mut cold = words[COLD - 1..].iter().copied();
-    for pool in [&mut stats.small, &mut stats.large] {
-        load_stat(&mut split, &mut pool.inactive_split);
-        load_stat(&mut split, &mut pool.inactive_split_bytes);
-        for stat in &mut pool.array_mut()[..HOT_STATS] {
-            stat.peak = cold.next().unwrap_or(0);
+    let mut next = || cold.next().unwrap_or(0);
+    let pools = [
+        (&mut stats.small, SMALL, SMALL_SPLIT),
+        (&mut stats.large, LARGE, LARGE_SPLIT),
+    ];
+    for (pool, hot, split) in pools {
+        load_hot(&words[hot - 1..], pool);
+        load_split(&words[split - 1..], pool);
+        for stat in [
+            &mut pool.allocation,
+            &mut pool.active,
+            &mut pool.requested_bytes,
+            &mut pool.allocated_bytes,
+            &mut pool.active_bytes,
+            &mut pool.inactive_split,
+            &mut pool.inactive_split_bytes,
+        ] {
+            stat.peak = next();
         }
-        load_stat(&mut cold, &mut pool.segment);
-        load_stat(&mut cold, &mut pool.reserved_bytes);
+        for stat in [&mut pool.segment, &mut pool.reserved_bytes] {
+            (stat.current, stat.peak, stat.allocated) = (next(), next(), next());
+        }
     }
-    let (rest, splits) = stats.all_peaks.split_at_mut(POOL_STATS - 2);
-    splits.fill_with(|| split.next().unwrap_or(0));
-    rest.fill_with(|| cold.next().unwrap_or(0));
+    stats.all_peaks.fill_with(&mut next);
     for scalar in [
         &mut stats.num_alloc_retries,
         &mut stats.num_ooms,
@@ -262,23 +295,22 @@ fn decode(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
         &mut stats.num_device_alloc,
         &mut stats.num_device_free,
     ] {
-        *scalar = cold.next().unwrap_or(0);
+        *scalar = next();
     }
     stats
 }
 
+/// The reverse of [`hot`].
 fn load_hot(words: &[u64], pool: &mut PoolStats) {
-    for (stat, pair) in pool.array_mut().into_iter().zip(words.chunks_exact(2)).take(HOT_STATS) {
-        stat.current = pair[0];
-        stat.allocated = pair[1];
-    }
+    (pool.allocation.current, pool.allocation.allocated) = (words[0], words[1]);
+    (pool.active.current, pool.active.allocated) = (words[2], words[1]);
+    (pool.requested_bytes.current, pool.requested_bytes.allocated) = (words[3], words[4]);
+    (pool.allocated_bytes.current, pool.allocated_bytes.allocated) = (words[5], words[6]);
+    (pool.active_bytes.current, pool.active_bytes.allocated) = (words[7], words[6]);
 }
 
-fn load_stat(words: &mut impl Iterator<Item = u64>, stat: &mut Stat) {
-    let mut next = || words.next().unwrap_or(0);
-    *stat = Stat {
-        current: next(),
-        peak: next(),
-        allocated: next(),
-    };
+/// The reverse of [`split`].
+fn load_split(words: &[u64], pool: &mut PoolStats) {
+    (pool.inactive_split.current, pool.inactive_split.allocated) = (words[0], words[1]);
+    (pool.inactive_split_bytes.current, pool.inactive_split_bytes.allocated) = (words[2], words[3]);
 }

@@ -74,6 +74,7 @@ mod record;
 mod seqlock;
 mod snapshot;
 mod source;
+mod stamp;
 mod stats;
 mod sweep;
 mod text;

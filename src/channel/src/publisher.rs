@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::process::{Resource, getrlimit};
-use rustix::time::ClockId;
 
 use crate::cells::Touched;
 use crate::error::CreateError;
@@ -18,6 +17,7 @@ use crate::layout::{Capacity, IDENTITY, Layout};
 use crate::map::{LockedFile, Map};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
 use crate::snapshot::Identity;
+use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
 use crate::word::{Word, Words};
 use crate::writer::Writer;
@@ -70,9 +70,8 @@ pub struct Publisher {
     path: PathBuf,
     identity: Identity,
     strings: HashMap<Box<str>, StringId>,
-    /// When the last event happened. What follows it belongs to the same operation and carries the same time: one look at the
-    /// clock is a tenth of what publishing may cost.
-    now: u64,
+    /// What follows an event belongs to the same operation and carries the same time.
+    stamp: Stamp,
 }
 
 impl Publisher {
@@ -150,7 +149,7 @@ impl Publisher {
             path,
             identity,
             strings: HashMap::new(),
-            now: coarse_now(),
+            stamp: Stamp::new(),
         })
     }
 
@@ -198,11 +197,8 @@ impl Publisher {
     #[inline]
     pub fn event(&mut self, event: &Event) {
         if !self.gone() {
-            self.now = coarse_now();
-            self.writer.event(&Event {
-                time: self.now,
-                ..*event
-            });
+            let time = self.stamp.look();
+            self.writer.event(&Event { time, ..*event });
         }
     }
 
@@ -215,7 +211,7 @@ impl Publisher {
             && self.writer.block(
                 slot,
                 &Block {
-                    time: self.now,
+                    time: self.stamp.now(),
                     ..*block
                 },
                 next,
@@ -223,9 +219,10 @@ impl Publisher {
     }
 
     /// What a request that hits the cache publishes, in one go: the event `kind` of `block`, the block itself in `slot`, and the
-    /// device's figures. The same as [`Publisher::event`], [`Publisher::block`] and [`Publisher::stats`] one after the other.
-    /// A free block's `requested` goes into the event only. Returns false if the table has no such slot.
-    #[inline]
+    /// device's figures. The same as [`Publisher::event`], [`Publisher::block`] and [`Publisher::stats`] one after the other, except
+    /// that not every one looks at the clock (see [`Event::time`]). A free block's `requested` and `tag` go into the event
+    /// only. Returns false if the table has no such slot.
+    #[inline(always)]
     pub fn operation(
         &mut self,
         kind: EventKind,
@@ -235,7 +232,6 @@ impl Publisher {
         stats: &DeviceStats,
         touched: Touched,
     ) -> bool {
-        self.now = coarse_now();
         let Block {
             addr,
             size,
@@ -248,7 +244,7 @@ impl Publisher {
             tag,
             ..
         } = *block;
-        let time = self.now;
+        let time = self.stamp.operation(size);
         let event = Event {
             index: 0,
             time,
@@ -262,10 +258,11 @@ impl Publisher {
             tag,
             segment,
         };
-        let requested = if state == BlockState::Free { 0 } else { requested };
+        let free = state == BlockState::Free;
         let block = Block {
             time,
-            requested,
+            requested: if free { 0 } else { requested },
+            tag: if free { StringId(0) } else { tag },
             ..*block
         };
         self.writer.operation(&event, (slot, &block, next), stats, touched)
@@ -322,12 +319,6 @@ fn check_file_size(bytes: u64) -> Result<(), CreateError> {
         Some(limit) if limit < bytes => Err(CreateError::FileSizeLimit { bytes, limit }),
         _ => Ok(()),
     }
-}
-
-/// The kernel's tick: a few nanoseconds to read, a few milliseconds coarse.
-#[inline(always)]
-fn coarse_now() -> u64 {
-    identity::now(ClockId::MonotonicCoarse)
 }
 
 /// A file under its temporary name; removed again unless it is published.

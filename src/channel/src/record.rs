@@ -123,7 +123,7 @@ pub struct Block {
     pub segment: u32,
     /// Who allocated it; empty when free.
     pub tag: StringId,
-    /// When it entered this state: nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick.
+    /// When it entered this state: nanoseconds of `CLOCK_MONOTONIC`, as coarse as an [event's](Event::time).
     pub time: u64,
 }
 
@@ -164,7 +164,9 @@ pub enum EventKind {
 pub struct Event {
     /// Position since the channel began, from 0. Gaps are lost events.
     pub index: u64,
-    /// Nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick.
+    /// Nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick. Requests that hit the cache in quick succession look at the
+    /// clock once in four, so that up to three of them carry the time of one before: after a pause, that of before the pause.
+    /// Blocks from 256 MiB and everything but such requests have a look of their own.
     pub time: u64,
     /// What happened.
     pub kind: EventKind,

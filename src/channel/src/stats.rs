@@ -37,13 +37,14 @@ impl Stat {
 pub struct PoolStats {
     /// Blocks held by the program.
     pub allocation: Stat,
-    /// Blocks held by the program or waiting for the GPU.
+    /// Blocks held by the program or waiting for the GPU. A block becomes both at once: `active.allocated` is that of `allocation`,
+    /// and the channel keeps only one of them.
     pub active: Stat,
     /// Bytes the program asked for.
     pub requested_bytes: Stat,
     /// Bytes of blocks held by the program (after rounding).
     pub allocated_bytes: Stat,
-    /// Bytes of blocks held by the program or waiting for the GPU.
+    /// Bytes of blocks held by the program or waiting for the GPU. `active_bytes.allocated` is that of `allocated_bytes`.
     pub active_bytes: Stat,
     /// Segments taken from the driver.
     pub segment: Stat,
@@ -55,13 +56,13 @@ pub struct PoolStats {
     pub inactive_split_bytes: Stat,
 }
 
-/// The order in which a pool's nine figures lie in the channel: the five that every request changes come first.
+/// Figures of a pool.
 pub(crate) const POOL_STATS: usize = 9;
-/// How many of them every request changes.
+/// How many of them every request changes: the first.
 pub(crate) const HOT_STATS: usize = 5;
 
 impl PoolStats {
-    pub(crate) fn array(&self) -> [&Stat; POOL_STATS] {
+    fn figures(&self) -> [&Stat; POOL_STATS] {
         [
             &self.allocation,
             &self.active,
@@ -75,7 +76,8 @@ impl PoolStats {
         ]
     }
 
-    pub(crate) fn array_mut(&mut self) -> [&mut Stat; POOL_STATS] {
+    /// All nine, in the order of the fields, which is that of [`DeviceStats::all_peaks`].
+    pub fn figures_mut(&mut self) -> [&mut Stat; POOL_STATS] {
         [
             &mut self.allocation,
             &mut self.active,
@@ -115,8 +117,8 @@ impl DeviceStats {
     /// Both pools together, with the peaks of the sum (which are not the sum of the peaks).
     pub fn all(&self) -> PoolStats {
         let mut all = PoolStats::default();
-        let parts = self.small.array().into_iter().zip(self.large.array());
-        for ((sum, (small, large)), peak) in all.array_mut().into_iter().zip(parts).zip(self.all_peaks) {
+        let parts = self.small.figures().into_iter().zip(self.large.figures());
+        for ((sum, (small, large)), peak) in all.figures_mut().into_iter().zip(parts).zip(self.all_peaks) {
             sum.current = small.current.wrapping_add(large.current);
             sum.allocated = small.allocated.wrapping_add(large.allocated);
             sum.peak = peak;

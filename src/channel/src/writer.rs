@@ -86,17 +86,12 @@ impl<M: Words> Writer<M> {
         let stored = (slot as usize) < self.layout.blocks.count;
         if stored {
             self.ticket += 1;
-            put_block(
-                words,
-                &self.layout,
-                self.ticket,
-                slot as usize,
-                codec::block(block, next.unwrap_or(NO_SLOT)),
-            );
+            let data = codec::block(block, next.unwrap_or(NO_SLOT));
+            put_block(words, &self.layout, self.ticket, slot as usize, data);
             self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
         }
-        if let Some(cell) = self.cells.get_mut(event.device as usize) {
-            let cells = &words[self.layout.stats.record(event.device as usize)];
+        let device = event.device as usize;
+        if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), stats_of(words, &self.layout, device)) {
             cell.write(cells, stats, touched, self.events);
         }
         stored
@@ -172,8 +167,8 @@ impl<M: Words> Writer<M> {
     #[inline(always)]
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
         let device = device as usize;
-        if let Some(cell) = self.cells.get_mut(device) {
-            let cells = &self.memory.words()[self.layout.stats.record(device)];
+        let words = self.memory.words();
+        if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), stats_of(words, &self.layout, device)) {
             cell.write(cells, stats, touched, self.events);
         }
     }
@@ -221,11 +216,32 @@ impl<M: Words> Writer<M> {
     }
 }
 
+/// `N` words from `start` on, if they are there.
+#[inline(always)]
+fn record<W, const N: usize>(words: &[W], start: usize) -> Option<&[W; N]> {
+    words.get(start..).and_then(|words| words.first_chunk())
+}
+
+#[inline(always)]
+fn event_of<'a, W>(words: &'a [W], layout: &Layout, index: u64) -> Option<&'a [W; words::EVENT]> {
+    let at = index as usize & (layout.events.count - 1);
+    record(words, layout.events.start + at * words::EVENT)
+}
+
+#[inline(always)]
+fn block_of<'a, W>(words: &'a [W], layout: &Layout, slot: usize) -> Option<&'a [W; words::BLOCK]> {
+    record(words, layout.blocks.start + slot * words::BLOCK)
+}
+
+#[inline(always)]
+fn stats_of<'a, W>(words: &'a [W], layout: &Layout, device: usize) -> Option<&'a [W; words::STATS]> {
+    record(words, layout.stats.start + device * words::STATS)
+}
+
 /// Stores event number `index`. Returns how many were stored: none if the memory is gone.
 #[inline(always)]
 fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event) -> u64 {
-    let start = layout.events.start + (index as usize & (layout.events.count - 1)) * words::EVENT;
-    let Some(record) = words.get(start..start + words::EVENT) else {
+    let Some(record) = event_of(words, layout, index) else {
         return 0;
     };
     // The index is the ticket: a reader knows which sequence number event `i` must carry.
@@ -243,8 +259,7 @@ fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event) -
 /// Stores a block slot that the table has, and its group's generation.
 #[inline(always)]
 fn put_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize, data: [u64; 7]) {
-    let start = layout.blocks.start + slot * words::BLOCK;
-    let Some(record) = words.get(start..start + words::BLOCK) else {
+    let Some(record) = block_of(words, layout, slot) else {
         return;
     };
     seqlock::begin(record, ticket);

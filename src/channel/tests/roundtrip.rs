@@ -175,6 +175,7 @@ fn figures_follow_every_publication() {
             (&mut stats.large, Touched::LARGE)
         };
         pool.allocation.add(1);
+        pool.active.add(1);
         pool.requested_bytes.add(n);
         publisher.stats(0, &stats, touched.and(Touched::COLD));
         assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(stats));

@@ -113,10 +113,13 @@ impl Heap {
             size: block.size,
         };
         self.ledger.allocated(request.class, grant.size, request.requested);
-        if let Some(rest) = rest {
-            self.shelve(rest);
+        match rest {
+            None => self.tell_allocated(b),
+            Some(rest) => {
+                self.shelve(rest);
+                self.tell_cut(b, rest);
+            }
         }
-        self.tell_alloc(b, rest);
         grant
     }
 }

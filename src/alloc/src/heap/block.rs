@@ -4,6 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use gpumem_channel::{BlockState, StringId};
 
+use crate::free::Key;
 use crate::size::Class;
 
 /// No block, no segment.
@@ -34,6 +35,18 @@ pub(crate) struct Block {
     pub(crate) split_counted: bool,
     /// Other streams that used it since it was allocated.
     pub(crate) uses: Vec<u16>,
+}
+
+impl Block {
+    /// What it goes by in the index of free blocks; `slot` is its own.
+    #[inline(always)]
+    pub(crate) fn key(&self, slot: u32) -> Key {
+        Key {
+            size: self.size,
+            addr: self.addr,
+            block: slot,
+        }
+    }
 }
 
 /// All blocks of a device.

@@ -122,7 +122,7 @@ impl Heap {
     fn check_free(&self, b: u32, pool: &mut PoolStats) {
         let block = &self.blocks[b];
         let line = self.streams.line(block.stream);
-        let key = self.key(b);
+        let key = block.key(b);
         assert!(
             line.free[block.class as usize].at_least(block.size).any(|k| k == key),
             "free blocks are indexed"

@@ -2,6 +2,7 @@
 
 use gpumem_channel::{BlockState, EventKind, StringId};
 
+use super::block::Block;
 use super::{Heap, NIL};
 
 impl Heap {
@@ -9,9 +10,9 @@ impl Heap {
     /// waits for them first.
     #[inline]
     pub(crate) fn free(&mut self, b: u32) {
-        debug_assert_eq!(self.blocks[b].state, BlockState::Allocated);
         self.frees += 1;
         let block = &mut self.blocks[b];
+        debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
         self.ledger.freed(block.class, block.size);
         if block.uses.is_empty() {
@@ -28,20 +29,31 @@ impl Heap {
         let block = &mut self.blocks[b];
         self.ledger.completed(block.class, block.size, block.requested);
         block.state = BlockState::Free;
-        let segment = block.segment;
-        if self.joins_prev(b) || self.joins_next(b) {
-            self.tell_block(why, b);
-            self.forget_owner(b);
-            self.outlet.segment_begin(segment);
-            let b = self.coalesce(b);
-            self.show(b);
-            self.show_segment(segment);
-            self.tell_figures();
-        } else {
-            self.shelve(b);
-            self.tell_all(why, b);
-            self.forget_owner(b);
+        let block = &self.blocks[b];
+        let (prev, next) = (self.neighbour(block, block.prev), self.neighbour(block, block.next));
+        if prev.joins | next.joins {
+            return self.complete_joined(b, why);
         }
+        let (key, stream, class) = (block.key(b), block.stream, block.class);
+        self.streams.line_mut(stream).free[class as usize].insert(key);
+        if prev.has_memory | next.has_memory {
+            self.blocks[b].split_counted = true;
+            self.ledger.split_added(class, key.size);
+        }
+        self.tell_freed(b, why);
+        self.forget_owner(b);
+    }
+
+    /// The rest of [`Heap::complete`] where the structure of the segment changes.
+    fn complete_joined(&mut self, b: u32, why: EventKind) {
+        let segment = self.blocks[b].segment;
+        self.tell_block(why, b);
+        self.forget_owner(b);
+        self.outlet.segment_begin(segment);
+        let b = self.coalesce(b);
+        self.show(b);
+        self.show_segment(segment);
+        self.tell_figures();
     }
 
     #[inline]
@@ -68,17 +80,34 @@ impl Heap {
     }
 
     fn joins_next(&self, b: u32) -> bool {
-        self.same_kind(b, self.blocks[b].next)
+        let block = &self.blocks[b];
+        self.neighbour(block, block.next).joins
     }
 
     fn joins_prev(&self, b: u32) -> bool {
-        self.same_kind(b, self.blocks[b].prev)
+        let block = &self.blocks[b];
+        self.neighbour(block, block.prev).joins
     }
 
-    #[inline]
-    fn same_kind(&self, b: u32, neighbour: u32) -> bool {
-        neighbour != NIL
-            && self.blocks[neighbour].state == BlockState::Free
-            && self.blocks[neighbour].stream == self.blocks[b].stream
+    /// What the block in `slot` is to a free block beside it.
+    #[inline(always)]
+    fn neighbour(&self, block: &Block, slot: u32) -> Neighbour {
+        if slot == NIL {
+            return Neighbour::default();
+        }
+        let neighbour = &self.blocks[slot];
+        Neighbour {
+            joins: neighbour.state == BlockState::Free && neighbour.stream == block.stream,
+            has_memory: neighbour.state != BlockState::Unmapped,
+        }
     }
+}
+
+/// What a neighbour means to a free block.
+#[derive(Clone, Copy, Default)]
+struct Neighbour {
+    /// They become one block.
+    joins: bool,
+    /// It pins the free block in its segment.
+    has_memory: bool,
 }

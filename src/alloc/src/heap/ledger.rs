@@ -11,70 +11,41 @@ pub(crate) struct Ledger {
     touched: Touched,
 }
 
-/// Positions in [`DeviceStats::all_peaks`]: the order of [`PoolStats`]'s fields.
+/// A figure besides those of every request.
 #[derive(Clone, Copy)]
 enum Figure {
-    Allocation,
-    Active,
-    Requested,
-    Allocated,
-    ActiveBytes,
     Segment,
     Reserved,
-    Split,
-    SplitBytes,
 }
 
-#[inline]
 fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
     match figure {
-        Figure::Allocation => &mut pool.allocation,
-        Figure::Active => &mut pool.active,
-        Figure::Requested => &mut pool.requested_bytes,
-        Figure::Allocated => &mut pool.allocated_bytes,
-        Figure::ActiveBytes => &mut pool.active_bytes,
         Figure::Segment => &mut pool.segment,
         Figure::Reserved => &mut pool.reserved_bytes,
-        Figure::Split => &mut pool.inactive_split,
-        Figure::SplitBytes => &mut pool.inactive_split_bytes,
     }
+}
+
+/// Counts an increase without the peak; whether there is a new one, of the pool or, with what the other pool has, of all.
+#[inline(always)]
+fn increase(stat: &mut Stat, n: u64, other: &Stat, all_peak: u64) -> bool {
+    stat.current += n;
+    stat.allocated += n;
+    (stat.current > stat.peak) | (stat.current + other.current > all_peak)
 }
 
 impl Ledger {
-    /// Adds to a figure; whether a peak rose.
+    /// A class's pool and the other one.
     #[inline(always)]
-    fn add(&mut self, class: Class, figure: Figure, n: u64) -> bool {
-        let (pool, other) = match class {
+    fn pools(&mut self, class: Class) -> (&mut PoolStats, &mut PoolStats) {
+        match class {
             Class::Small => (&mut self.stats.small, &mut self.stats.large),
             Class::Large | Class::Chunked => (&mut self.stats.large, &mut self.stats.small),
-        };
-        let stat = field(pool, figure);
-        let before = stat.peak;
-        stat.add(n);
-        let all = stat.current + field(other, figure).current;
-        let peak = &mut self.stats.all_peaks[figure as usize];
-        let rose = stat.peak != before || all > *peak;
-        *peak = all.max(*peak);
-        rose
+        }
     }
 
     #[inline(always)]
-    fn sub(&mut self, class: Class, figure: Figure, n: u64) {
-        let pool = match class {
-            Class::Small => &mut self.stats.small,
-            Class::Large | Class::Chunked => &mut self.stats.large,
-        };
-        field(pool, figure).sub(n);
-    }
-
-    #[inline(always)]
-    fn touch_hot(&mut self, class: Class) {
-        let group = if class == Class::Small {
-            Touched::SMALL
-        } else {
-            Touched::LARGE
-        };
-        self.touched = self.touched.and(group);
+    fn touch(&mut self, class: Class, small: Touched, large: Touched) {
+        self.touched = self.touched.and(if class == Class::Small { small } else { large });
     }
 
     /// Something else than the figures of every request changed.
@@ -89,70 +60,111 @@ impl Ledger {
         std::mem::take(&mut self.touched)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocated(&mut self, class: Class, size: u64, requested: u64) {
-        self.touch_hot(class);
-        let rose = self.add(class, Figure::Allocation, 1)
-            | self.add(class, Figure::Active, 1)
-            | self.add(class, Figure::Requested, requested)
-            | self.add(class, Figure::Allocated, size)
-            | self.add(class, Figure::ActiveBytes, size);
+        self.touch(class, Touched::SMALL, Touched::LARGE);
+        let peaks = self.stats.all_peaks;
+        let (pool, other) = self.pools(class);
+        let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0])
+            | increase(&mut pool.active, 1, &other.active, peaks[1])
+            | increase(&mut pool.requested_bytes, requested, &other.requested_bytes, peaks[2])
+            | increase(&mut pool.allocated_bytes, size, &other.allocated_bytes, peaks[3])
+            | increase(&mut pool.active_bytes, size, &other.active_bytes, peaks[4]);
         if rose {
-            self.touch_cold();
+            self.raise_peaks();
+        }
+    }
+
+    /// Every peak that is below its current value. Out of line: in a program that has warmed up peaks hardly rise.
+    #[cold]
+    #[inline(never)]
+    fn raise_peaks(&mut self) {
+        self.touch_cold();
+        let DeviceStats {
+            small,
+            large,
+            all_peaks,
+            ..
+        } = &mut self.stats;
+        for ((small, large), peak) in small.figures_mut().into_iter().zip(large.figures_mut()).zip(all_peaks) {
+            small.peak = small.peak.max(small.current);
+            large.peak = large.peak.max(large.current);
+            *peak = (*peak).max(small.current + large.current);
         }
     }
 
     /// The program gave a block back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn freed(&mut self, class: Class, size: u64) {
-        self.touch_hot(class);
-        self.sub(class, Figure::Allocation, 1);
-        self.sub(class, Figure::Allocated, size);
+        self.touch(class, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(class);
+        pool.allocation.sub(1);
+        pool.allocated_bytes.sub(size);
     }
 
     /// Nothing uses the block any more. PyTorch counts `requested` until then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn completed(&mut self, class: Class, size: u64, requested: u64) {
-        self.touch_hot(class);
-        self.sub(class, Figure::Active, 1);
-        self.sub(class, Figure::ActiveBytes, size);
-        self.sub(class, Figure::Requested, requested);
+        self.touch(class, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(class);
+        pool.active.sub(1);
+        pool.active_bytes.sub(size);
+        pool.requested_bytes.sub(requested);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn split_added(&mut self, class: Class, size: u64) {
-        self.touched = self.touched.and(Touched::SPLIT);
-        self.add(class, Figure::Split, 1);
-        self.add(class, Figure::SplitBytes, size);
+        self.touch(class, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
+        let peaks = self.stats.all_peaks;
+        let (pool, other) = self.pools(class);
+        let rose = increase(&mut pool.inactive_split, 1, &other.inactive_split, peaks[7])
+            | increase(
+                &mut pool.inactive_split_bytes,
+                size,
+                &other.inactive_split_bytes,
+                peaks[8],
+            );
+        if rose {
+            self.raise_peaks();
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn split_removed(&mut self, class: Class, size: u64) {
-        self.touched = self.touched.and(Touched::SPLIT);
-        self.sub(class, Figure::Split, 1);
-        self.sub(class, Figure::SplitBytes, size);
+        self.touch(class, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
+        let (pool, _) = self.pools(class);
+        pool.inactive_split.sub(1);
+        pool.inactive_split_bytes.sub(size);
+    }
+
+    fn add(&mut self, class: Class, figure: Figure, n: u64) {
+        let (pool, _) = self.pools(class);
+        field(pool, figure).add(n);
+        self.raise_peaks();
+    }
+
+    fn sub(&mut self, class: Class, figure: Figure, n: u64) {
+        self.touch_cold();
+        let (pool, _) = self.pools(class);
+        field(pool, figure).sub(n);
     }
 
     pub(crate) fn segment_added(&mut self, class: Class) {
-        self.touch_cold();
         self.add(class, Figure::Segment, 1);
     }
 
     pub(crate) fn segment_removed(&mut self, class: Class) {
-        self.touch_cold();
         self.sub(class, Figure::Segment, 1);
     }
 
     /// Physical memory came, in `calls` calls.
     pub(crate) fn reserved_added(&mut self, class: Class, bytes: u64, calls: u64) {
-        self.touch_cold();
         self.add(class, Figure::Reserved, bytes);
         self.stats.num_device_alloc += calls;
     }
 
     /// Physical memory went, in `calls` calls.
     pub(crate) fn reserved_removed(&mut self, class: Class, bytes: u64, calls: u64) {
-        self.touch_cold();
         self.sub(class, Figure::Reserved, bytes);
         self.stats.num_device_free += calls;
     }

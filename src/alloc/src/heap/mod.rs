@@ -48,7 +48,7 @@ use gpumem_channel::{BlockState, DeviceStats, StringId};
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
-use crate::free::{FreeBlocks, Key};
+use crate::free::FreeBlocks;
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use block::{Block, Blocks, NIL};
@@ -156,20 +156,11 @@ impl Heap {
 
     // The block list of a segment and the free index
 
-    fn key(&self, b: u32) -> Key {
-        let block = &self.blocks[b];
-        Key {
-            size: block.size,
-            addr: block.addr,
-            block: b,
-        }
-    }
-
     /// Puts a free block into its index.
     #[inline]
     fn shelve(&mut self, b: u32) {
-        let key = self.key(b);
-        let (stream, class) = (self.blocks[b].stream, self.blocks[b].class);
+        let block = &self.blocks[b];
+        let (key, stream, class) = (block.key(b), block.stream, block.class);
         self.streams.line_mut(stream).free[class as usize].insert(key);
         self.recount(b);
     }
@@ -177,10 +168,12 @@ impl Heap {
     /// Takes a free block out of its index.
     #[inline]
     fn unshelve(&mut self, b: u32) {
-        let key = self.key(b);
-        let (stream, class) = (self.blocks[b].stream, self.blocks[b].class);
+        let block = &mut self.blocks[b];
+        let (key, stream, class) = (block.key(b), block.stream, block.class);
+        if std::mem::take(&mut block.split_counted) {
+            self.ledger.split_removed(class, key.size);
+        }
         self.streams.line_mut(stream).free[class as usize].remove(key);
-        self.uncount(b);
     }
 
     fn has_memory(&self, b: u32) -> bool {

@@ -4,7 +4,7 @@
 //! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
 
 use gpumem_channel as channel;
-use gpumem_channel::{Event, EventKind, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState, Event, EventKind, PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
@@ -71,15 +71,47 @@ impl Heap {
         });
     }
 
-    /// A block was handed out; `rest` is what was cut off it.
+    /// A block was handed out as it was.
     #[inline]
-    pub(super) fn tell_alloc(&mut self, b: u32, rest: Option<u32>) {
+    pub(super) fn tell_allocated(&mut self, b: u32) {
+        if self.outlet.is_on() {
+            self.tell_operation(EventKind::Alloc, BlockState::Allocated, b);
+        }
+    }
+
+    /// A block can be reused and joins no other.
+    #[inline]
+    pub(super) fn tell_freed(&mut self, b: u32, why: EventKind) {
+        if self.outlet.is_on() {
+            self.tell_operation(why, BlockState::Free, b);
+        }
+    }
+
+    /// A block was freed and waits for other streams.
+    pub(super) fn tell_waiting(&mut self, b: u32) {
+        if self.outlet.is_on() {
+            self.tell_operation(EventKind::Free, BlockState::PendingFree, b);
+        }
+    }
+
+    /// An event about a block, the block itself (`state` is its state: a constant here saves a table there), and the figures,
+    /// in one go: most requests change nothing else.
+    #[inline(always)]
+    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32) {
+        debug_assert_eq!(self.blocks[b].state, state);
+        let touched = self.ledger.take_touched();
+        let (block, next) = self.seen(b);
+        let block = channel::Block { state, ..block };
+        self.outlet
+            .operation(kind, b, &block, next, &self.ledger.stats, touched);
+    }
+
+    /// A block was handed out, and `rest` was cut off it.
+    #[inline]
+    pub(super) fn tell_cut(&mut self, b: u32, rest: u32) {
         if !self.outlet.is_on() {
             return;
         }
-        let Some(rest) = rest else {
-            return self.tell_all(EventKind::Alloc, b);
-        };
         let segment = self.blocks[b].segment;
         self.tell_block(EventKind::Alloc, b);
         self.outlet.segment_begin(segment);
@@ -87,17 +119,6 @@ impl Heap {
         self.show(rest);
         self.show_segment(segment);
         self.tell_figures();
-    }
-
-    /// An event about a block, the block itself, and the figures, in one go: most requests change nothing else.
-    #[inline]
-    pub(super) fn tell_all(&mut self, kind: EventKind, b: u32) {
-        if self.outlet.is_on() {
-            let touched = self.ledger.take_touched();
-            let (block, next) = self.seen(b);
-            self.outlet
-                .operation(kind, b, &block, next, &self.ledger.stats, touched);
-        }
     }
 
     /// An event about a block.
@@ -168,7 +189,7 @@ impl Heap {
     }
 
     /// A block as the channel shows it, and the one behind it.
-    #[inline]
+    #[inline(always)]
     fn seen(&self, b: u32) -> (channel::Block, Option<u32>) {
         let block = &self.blocks[b];
         let seen = channel::Block {

@@ -38,7 +38,7 @@ impl Heap {
         block.waits = uses.len() as u16;
         block.state = BlockState::PendingFree;
         self.streams.pending += 1;
-        self.tell_all(EventKind::Free, b);
+        self.tell_waiting(b);
     }
 
     /// Completes the pending blocks whose events are done.

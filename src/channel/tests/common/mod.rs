@@ -151,6 +151,7 @@ impl Heap {
             self.free_slots.push(block.slot);
             if block.state == BlockState::Allocated {
                 self.stats.large.allocated_bytes.sub(block.size);
+                self.stats.large.active_bytes.sub(block.size);
                 self.stats.large.requested_bytes.sub(block.requested);
             }
         }
@@ -220,11 +221,13 @@ impl Heap {
             BlockState::Free => {
                 (block.state, block.requested) = (BlockState::Allocated, block.size - 8);
                 large.allocated_bytes.add(block.size);
+                large.active_bytes.add(block.size);
                 large.requested_bytes.add(block.requested);
                 EventKind::Alloc
             }
             _ => {
                 large.allocated_bytes.sub(block.size);
+                large.active_bytes.sub(block.size);
                 large.requested_bytes.sub(block.requested);
                 (block.state, block.requested) = (BlockState::Free, 0);
                 EventKind::Free
