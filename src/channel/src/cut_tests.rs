@@ -76,7 +76,7 @@ fn figures(blocks: u64) -> DeviceStats {
 }
 
 /// The operations that are cut, each with the event that announces it.
-const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 4] = [
+const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 5] = [
     |w| {
         // A segment appears.
         w.event(&Event {
@@ -118,6 +118,17 @@ const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 4] = [
         w.block(0, &block(0, 4096, BlockState::Free), None);
         w.clear_block(1);
         w.segment_end(0, Some((&SEGMENT, Some(0))));
+        w.stats(0, &figures(0), Touched::ALL);
+    },
+    |w| {
+        // A segment is given back.
+        w.event(&Event {
+            kind: EventKind::SegmentFree,
+            ..Event::default()
+        });
+        w.segment_begin(0);
+        w.clear_block(0);
+        w.segment_end(0, None);
         w.stats(0, &figures(0), Touched::ALL);
     },
 ];
@@ -198,12 +209,20 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
                 "{cut}: {stores}"
             );
             assert!(stopped.devices[0].stats.is_some());
+            // Who comes now may have to wait for the map, but is shown no part of one.
+            let newcomer = Reader::open(&path).unwrap().refresh().unwrap();
+            assert!(
+                [None, expected(cut), expected(cut + 1)].contains(&shape(&newcomer)),
+                "{cut}: {stores}"
+            );
+            assert!(newcomer.devices[0].segments.iter().all(|map| map.complete));
             drop(file);
 
             // Dead: both readers agree, the black box is complete or says that it is not, and the last event names the operation.
             let mut late = Reader::open(&path).unwrap();
-            for reader in [&mut witness, &mut late] {
-                let dead = reader.refresh().unwrap();
+            let ends = [&mut witness, &mut late].map(|reader| reader.refresh().unwrap());
+            assert_eq!(ends[0].devices, ends[1].devices, "{cut}: {stores}");
+            for dead in ends {
                 assert_eq!(dead.life, Life::Died);
                 assert_eq!(dead.malformed_segments, 0);
                 let stats = dead.devices[0].stats.unwrap();
@@ -223,6 +242,10 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
                         seen + 1,
                         "something was interrupted, and its event names it"
                     );
+                    assert!(
+                        cut == 4 || dead.devices[0].segments.len() == 1,
+                        "{cut}: {stores}: what was there is shown, as not complete"
+                    );
                 }
             }
             if finished {
@@ -238,7 +261,7 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
 fn expected(n: usize) -> Option<Vec<Block>> {
     use BlockState::{Allocated, Free};
     Some(match n {
-        0 => return None,
+        0 | 5 => return None,
         1 | 4 => vec![block(0, 4096, Free)],
         2 => vec![block(0, 512, Allocated), block(512, 3584, Free)],
         _ => vec![block(0, 512, Allocated), block(512, 3584, Allocated)],

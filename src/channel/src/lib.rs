@@ -40,8 +40,11 @@
 //! - An **event** is published before what it describes, so the last one names the operation that a kill interrupted. The ring
 //!   overwrites the oldest; readers count what they lost. The map is the truth, events are for timelines.
 //!
+//! What a publisher left that ended in the middle of a change is shown as far as it was stored: the segment as not complete, the
+//! one block that was being written not at all.
+//!
 //! The ordering code runs under loom with every fence taken out in turn (each is missed), is cut between any two stores, and
-//! survives 1,000 kills (`tests/kill.rs`).
+//! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
 //!
 //! # Trust
 //! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, offsets and counts with checked

@@ -5,18 +5,29 @@
 //! sequence words again. Segments that changed in between are tried again in the next round; a round over little is short, so a
 //! busy publisher's segments settle in a few.
 
+mod build;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::codec::{self, NO_SLOT, SEGMENT_DATA};
+use crate::codec::{self, SEGMENT_DATA};
 use crate::error::ReadError;
 use crate::layout::{GROUP, Layout, live, words};
-use crate::record::{Block, Segment};
+use crate::record::Segment;
 use crate::snapshot::SegmentMap;
 use crate::source::Source;
 
 /// Rounds of one pass. What has not settled by then is tried again in the next pass.
 const ROUNDS: usize = 16;
+
+/// How many slots of a table its publisher says to have used.
+fn in_use(source: &Source, layout: &Layout, which: usize) -> Result<usize, ReadError> {
+    Ok(usize::try_from(source.load(layout.live.start + which)?).unwrap_or(usize::MAX))
+}
+
+fn blocks_in_use(source: &Source, layout: &Layout) -> Result<usize, ReadError> {
+    Ok(in_use(source, layout, live::BLOCKS)?.min(layout.blocks.count))
+}
 
 type BlockWords = [u64; words::BLOCK - 1];
 
@@ -31,6 +42,8 @@ struct Entry {
     dirty: bool,
     /// This round could not read it, or a block of it.
     unsettled: bool,
+    /// Its publisher ended in the middle of a change: `record` is what was stored by then.
+    cut_off: bool,
     /// The last consistent state.
     map: Option<Arc<SegmentMap>>,
     /// The slots of its blocks by address, and the sequence number under which they were put in order: while that stays, blocks
@@ -47,6 +60,10 @@ pub(crate) struct Mirror {
     blocks: Vec<BlockWords>,
     generations: Vec<u64>,
     dirty: Vec<u32>,
+    /// This round could not read a slot of which nobody knows yet whose it is now.
+    torn: bool,
+    /// All was read after the publisher's end.
+    last_read: bool,
 }
 
 impl Mirror {
@@ -57,7 +74,10 @@ impl Mirror {
         for _ in 0..ROUNDS {
             self.grow(source, layout)?;
             self.read_segments(source, layout)?;
-            self.read_blocks(source, layout)?;
+            if dead {
+                self.read_cut_off(source, layout)?;
+            }
+            self.read_blocks(source, layout, dead)?;
             if self.dirty.is_empty() {
                 return Ok(changed);
             }
@@ -72,9 +92,8 @@ impl Mirror {
 
     /// Makes room for the slots in use. The counts are the publisher's claim, limited by the tables' sizes.
     fn grow(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
-        let used = |which| Ok::<_, ReadError>(source.load(layout.live.start + which)?.min(usize::MAX as u64) as usize);
-        let blocks = used(live::BLOCKS)?.min(layout.blocks.count);
-        let segments = used(live::SEGMENTS)?.min(layout.segments.count);
+        let blocks = blocks_in_use(source, layout)?;
+        let segments = in_use(source, layout, live::SEGMENTS)?.min(layout.segments.count);
         // What was published before the counts is visible from here on.
         source.fence();
         if blocks > self.blocks.len() {
@@ -124,16 +143,38 @@ impl Mirror {
         Ok(())
     }
 
-    fn read_blocks(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
+    /// Takes the records that will never be finished as they stand. One that was being made has no kind yet, one that was being
+    /// given back no address any more: such a segment is gone.
+    fn read_cut_off(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
+        for &slot in &self.dirty {
+            let entry = &mut self.segments[slot as usize];
+            if entry.unsettled {
+                let mut record = [0; 1 + SEGMENT_DATA];
+                source.copy(layout.segments.record(slot as usize).start, &mut record)?;
+                let [seq, words @ ..] = record;
+                (entry.seq, entry.cut_off) = (seq, true);
+                let there = |(s, _): &(Segment, u32)| s.addr > 0 && s.mapped <= s.size;
+                entry.record = codec::to_segment(&words).filter(there);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_blocks(&mut self, source: &Source, layout: &Layout, dead: bool) -> Result<(), ReadError> {
+        self.torn = false;
+        // A generation moves after its slots: that of a slot in which the publisher ended never does.
+        let last = dead && !std::mem::replace(&mut self.last_read, dead);
         let mut now = vec![0; self.generations.len()];
         source.copy(layout.generations.start, &mut now)?;
         // Before the slots: a slot that changes later moves its generation again.
         source.fence();
         for (group, now) in now.into_iter().enumerate() {
-            if now != self.generations[group] {
+            if now != self.generations[group] || last {
                 let range = group * GROUP..((group + 1) * GROUP).min(self.blocks.len());
-                if self.read_group(source, layout, range)? {
+                if self.read_group(source, layout, range, dead)? {
                     self.generations[group] = now;
+                } else {
+                    self.torn = true;
                 }
             }
         }
@@ -142,8 +183,15 @@ impl Mirror {
         Ok(())
     }
 
-    /// Reads the changed slots of one group. Returns false if one of them could not be read and the group has to be read again.
-    fn read_group(&mut self, source: &Source, layout: &Layout, range: Range<usize>) -> Result<bool, ReadError> {
+    /// Reads the changed slots of one group. Returns false if one of them could not be read and the group has to be read again. A
+    /// slot that nobody will finish writing is empty: what was there before may be long over.
+    fn read_group(
+        &mut self,
+        source: &Source,
+        layout: &Layout,
+        range: Range<usize>,
+        dead: bool,
+    ) -> Result<bool, ReadError> {
         let Mirror {
             segments,
             seqs,
@@ -163,7 +211,10 @@ impl Mirror {
                     Self::mark(segments, dirty, owner, record.is_none());
                 }
                 let Some((seq, words)) = record else {
-                    whole = false;
+                    if dead {
+                        blocks[i] = [0; words::BLOCK - 1];
+                    }
+                    whole &= dead;
                     return;
                 };
                 seqs[i] = seq;
@@ -176,127 +227,16 @@ impl Mirror {
         Ok(whole)
     }
 
-    /// Looks at the sequence words again: a segment whose word moved changed while its blocks were read.
+    /// Looks at the sequence words again: a segment whose word moved changed while its blocks were read. One that was read after
+    /// the slots in use were counted may name slots that have come into use since.
     fn check_segments(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
+        let more_blocks = blocks_in_use(source, layout)? > self.blocks.len();
         for &slot in &self.dirty {
             let entry = &mut self.segments[slot as usize];
-            entry.unsettled |= source.load(layout.segments.record(slot as usize).start)? != entry.seq;
+            let moved = source.load(layout.segments.record(slot as usize).start)? != entry.seq;
+            entry.unsettled |= moved || more_blocks;
         }
         Ok(())
-    }
-
-    /// Builds the maps of the segments that settled.
-    fn build(&mut self, dead: bool) -> bool {
-        let mut changed = false;
-        let mut broken = Vec::new();
-        let dirty = std::mem::take(&mut self.dirty);
-        for slot in dirty {
-            if self.segments[slot as usize].unsettled && !dead {
-                self.dirty.push(slot);
-                continue;
-            }
-            changed = true;
-            let mut entry = std::mem::take(&mut self.segments[slot as usize]);
-            entry.dirty = false;
-            entry.map = entry.record.and_then(|(segment, first)| {
-                let blocks = self.same_places(slot, &entry).or_else(|| {
-                    entry.ordered = entry.seq;
-                    self.walk(slot, &segment, first, &mut entry.order)
-                });
-                if blocks.is_none() {
-                    broken.push((slot, segment));
-                }
-                Some(Arc::new(SegmentMap {
-                    slot,
-                    segment,
-                    blocks: blocks?,
-                    complete: true,
-                }))
-            });
-            self.segments[slot as usize] = entry;
-        }
-        self.salvage(&broken);
-        changed
-    }
-
-    /// The blocks of a segment whose structure is the one its last map was built from. `None` if it is not, or if a block moved all
-    /// the same.
-    fn same_places(&self, slot: u32, entry: &Entry) -> Option<Arc<[Block]>> {
-        let old = entry
-            .map
-            .as_ref()
-            .filter(|map| map.complete && entry.ordered == entry.seq)?;
-        let mut moved = old.blocks.len() != entry.order.len();
-        // One pass, one allocation: this is most of what a reader does while a publisher is busy.
-        let blocks =
-            old.blocks
-                .iter()
-                .zip(&entry.order)
-                .map(|(old, &at)| match codec::to_block(&self.blocks[at as usize]) {
-                    Some((new, _)) if (new.addr, new.size, new.segment) == (old.addr, old.size, slot) => new,
-                    _ => {
-                        moved = true;
-                        *old
-                    }
-                });
-        let blocks = blocks.collect();
-        (!moved).then_some(blocks)
-    }
-
-    /// Follows a segment's list of blocks and notes their slots in `order`. `None` unless they tile it. Ends for any list:
-    /// addresses strictly grow along it, so no slot is met twice.
-    fn walk(&self, slot: u32, segment: &Segment, first: u32, order: &mut Vec<u32>) -> Option<Arc<[Block]>> {
-        let end = segment.addr.checked_add(segment.size)?;
-        let (mut at, mut addr) = (first, segment.addr);
-        order.clear();
-        while at != NO_SLOT {
-            let (block, next) = codec::to_block(self.blocks.get(at as usize)?)?;
-            let fits = block.segment == slot && block.addr == addr && block.size > 0;
-            addr = addr.checked_add(block.size).filter(|&addr| fits && addr <= end)?;
-            order.push(at);
-            at = next;
-        }
-        let blocks = order
-            .iter()
-            .map(|&at| codec::to_block(&self.blocks[at as usize]).map_or_else(Block::default, |b| b.0));
-        (addr == end).then(|| blocks.collect())
-    }
-
-    /// Shows of segments without a whole list what is known: their blocks by address, without overlap. One pass for all of them.
-    fn salvage(&mut self, broken: &[(u32, Segment)]) {
-        if broken.is_empty() {
-            return;
-        }
-        let mut parts: Vec<Vec<Block>> = vec![Vec::new(); broken.len()];
-        let mut place = vec![usize::MAX; self.segments.len()];
-        for (i, (slot, _)) in broken.iter().enumerate() {
-            place[*slot as usize] = i;
-        }
-        for (block, _) in self.blocks.iter().filter_map(codec::to_block) {
-            if let Some(part) = place.get(block.segment as usize).and_then(|&i| parts.get_mut(i)) {
-                part.push(block);
-            }
-        }
-        for ((slot, segment), mut blocks) in broken.iter().zip(parts) {
-            blocks.sort_unstable_by_key(|block| block.addr);
-            let mut from = segment.addr;
-            let end = segment.addr.saturating_add(segment.size);
-            blocks.retain(|block| {
-                let after = block
-                    .addr
-                    .checked_add(block.size)
-                    .filter(|&after| block.addr >= from && after <= end && block.size > 0);
-                from = after.unwrap_or(from);
-                after.is_some()
-            });
-            let map = SegmentMap {
-                slot: *slot,
-                segment: *segment,
-                blocks: blocks.into(),
-                complete: false,
-            };
-            self.segments[*slot as usize].map = Some(Arc::new(map));
-        }
     }
 
     /// The newest consistent map of every segment.
