@@ -12,6 +12,7 @@
 mod background;
 mod binary;
 mod outcome;
+mod random;
 mod terminal;
 mod world;
 
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 pub use background::Background;
 pub use binary::{churn, gpumem_tui};
 pub use outcome::{Ended, Modes};
+pub use random::Random;
 pub use terminal::Terminal;
 pub use world::World;
 

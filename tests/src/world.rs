@@ -44,14 +44,13 @@ impl World {
         self.channels.path()
     }
 
-    /// The channel files in it.
+    /// The channel files in it, without those under construction.
     pub fn channel_files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.channels())
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path());
+        let entries = std::fs::read_dir(self.channels()).unwrap().flatten();
+        let named = |name: &str| name.ends_with(".gpumem") && !name.starts_with('.');
         entries
-            .filter(|path| path.extension().is_some_and(|e| e == "gpumem"))
+            .filter(|entry| entry.file_name().to_str().is_some_and(named))
+            .map(|entry| entry.path())
             .collect()
     }
 

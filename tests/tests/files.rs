@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use gpumem_tests::{Background, Ended, Terminal, World};
+use gpumem_tests::{Background, Ended, Random, Terminal, World};
 use serde_json::Value;
 
 /// Byte offsets of the format's frozen header.
@@ -105,13 +105,8 @@ fn damaged_files_are_survived_in_every_view() {
     let world = World::with_nvml("h100");
     let (demo, says) = Background::fragmented(&world);
     let channel = world.channel_files()[0].clone();
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut random = Random::new(1);
+    let mut next = || random.any() as usize;
     let mut locks = Vec::new();
     for (i, kept) in [0, 8, 512, 1024, 2048, 4096].into_iter().enumerate() {
         let path = copy(&channel, &format!("{i}.gpumem"), |bytes| {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpumem_tests::{Ended, Terminal, World, until};
+use gpumem_tests::{Ended, Random, Terminal, World, until};
 
 /// Pids that no Linux gives out.
 const THREE: &str = "gpu0.used=9G
@@ -81,18 +81,13 @@ fn bytes_that_are_no_text_are_dropped() {
         0xff, 0xfe, 0xc0, 0x80, 0xed, 0xa0, 0x80, 0xf5, 0x80, 0x80, 0x80, 0xe2, 0x82, b'a', 0xf0, 0x9f,
     ]);
     settle(&mut terminal);
-    let mut random = 88_172_645_463_325_252_u64;
+    let mut random = Random::new(2);
     for _ in 0..50 {
-        let chunk: Vec<u8> = std::iter::repeat_with(|| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random as u8
-        })
-        // What is above ASCII, and control characters that do nothing: the others are keys.
-        .map(|byte| if byte < 0x80 { byte % 3 } else { byte })
-        .take(200)
-        .collect();
+        let chunk: Vec<u8> = std::iter::repeat_with(|| random.any() as u8)
+            // What is above ASCII, and control characters that do nothing: the others are keys.
+            .map(|byte| if byte < 0x80 { byte % 3 } else { byte })
+            .take(200)
+            .collect();
         terminal.bytes(&chunk.iter().map(|b| if *b == 3 { 0 } else { *b }).collect::<Vec<_>>());
     }
     settle(&mut terminal);

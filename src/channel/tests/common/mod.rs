@@ -282,58 +282,6 @@ impl Heap {
     }
 }
 
-/// What no reader may ever be shown: holes, overlaps or foreign blocks in a complete segment, overlapping segments.
-pub(crate) fn assert_possible(snapshot: &Snapshot) {
-    assert_eq!(snapshot.malformed_segments, 0);
-    for device in &snapshot.devices {
-        let mut after = 0;
-        for map in &device.segments {
-            let segment = &map.segment;
-            assert!(segment.addr >= after, "segments overlap");
-            after = segment.addr + segment.size;
-            let mut at = segment.addr;
-            for block in map.blocks.iter() {
-                assert!(!map.complete || block.addr == at, "a hole in a complete segment");
-                assert!(block.addr >= at && block.size > 0 && block.segment == map.slot);
-                // The toy heap's own rules: a torn block would break them.
-                assert_eq!(block.size % UNIT, 0);
-                match block.state {
-                    BlockState::Allocated => assert_eq!(block.requested, block.size - 8, "a torn block"),
-                    BlockState::Free => assert_eq!(block.requested, 0, "a torn block"),
-                    other => panic!("impossible state {other:?}"),
-                }
-                at = block.addr + block.size;
-            }
-            assert!(
-                at <= after && (!map.complete || at == after),
-                "blocks do not tile their segment"
-            );
-        }
-        if let Some(stats) = &device.stats {
-            let large = &stats.large;
-            for stat in [
-                &large.allocated_bytes,
-                &large.requested_bytes,
-                &large.reserved_bytes,
-                &large.segment,
-            ] {
-                assert!(
-                    stat.current <= stat.peak && stat.peak <= stat.allocated,
-                    "torn figures: {stat:?}"
-                );
-            }
-            assert!(
-                large.requested_bytes.current <= large.allocated_bytes.current,
-                "figures of two moments"
-            );
-            assert!(
-                large.allocated_bytes.current <= large.reserved_bytes.current,
-                "figures of two moments"
-            );
-        }
-    }
-}
-
 /// Runs `child` in a forked copy of this process and returns its pid. As Python's workers do it: no exec.
 #[allow(unsafe_code, reason = "fork has no safe interface")]
 pub(crate) fn fork(child: impl FnOnce()) -> i32 {

@@ -1,0 +1,202 @@
+//! What a reader may never be shown, whatever the publisher was doing.
+
+use std::collections::BTreeMap;
+
+use gpumem_channel::{Block, BlockState, DeviceStats, EventKind, PoolStats, SegmentKind, SegmentMap, Snapshot};
+
+use crate::model::{Held, Model};
+use crate::workload::{stream_of, tag_of, waits};
+
+/// Rules of every map and of the figures, whatever happened before.
+pub(crate) fn assert_possible(snapshot: &Snapshot, dead: bool) {
+    assert_eq!((snapshot.malformed_segments, snapshot.untracked_blocks), (0, 0));
+    for device in &snapshot.devices {
+        let mut free_from = 0;
+        for map in &device.segments {
+            assert!(map.segment.addr >= free_from, "segments overlap");
+            free_from = map.segment.addr + map.segment.size;
+            assert!(
+                map.complete || dead,
+                "only an end leaves a map incomplete: {:?}",
+                map.segment
+            );
+            segment(snapshot, map);
+        }
+        if let Some(stats) = &device.stats {
+            figures(stats);
+        }
+    }
+}
+
+fn segment(snapshot: &Snapshot, map: &SegmentMap) {
+    let (segment, end) = (&map.segment, map.segment.addr + map.segment.size);
+    let mut at = segment.addr;
+    let mut before: Option<&Block> = None;
+    for block in map.blocks.iter() {
+        assert!(block.addr == at || !map.complete, "a hole in {segment:?}");
+        assert!(
+            block.addr >= at && block.size > 0 && block.size.is_multiple_of(512),
+            "{block:?}"
+        );
+        assert_eq!((block.segment, block.pool), (map.slot, segment.pool), "{block:?}");
+        assert!(block.time <= snapshot.read_at, "of the future: {block:?}");
+        let fingerprint = (block.stream, block.requested > 0 && block.requested <= block.size);
+        match block.state {
+            BlockState::Allocated => assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}"),
+            BlockState::PendingFree => {
+                assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}");
+                assert!(waits(block.requested), "{block:?} has nothing to wait for");
+            }
+            BlockState::Unmapped if segment.kind != SegmentKind::Virtual => panic!("{block:?} in {segment:?}"),
+            BlockState::Free | BlockState::Unmapped => {
+                assert_eq!((block.requested, block.tag.0), (0, 0), "torn: {block:?}");
+            }
+            BlockState::Unknown(_) => panic!("{block:?}"),
+        }
+        if block.requested > 0 {
+            // A string that came after the strings were read is not known yet.
+            let tag = snapshot.string(block.tag);
+            assert!(["", tag_of(block.requested)].contains(&tag), "{tag}: {block:?}");
+        }
+        if let Some(before) = before.filter(|before| before.addr + before.size == block.addr && map.complete) {
+            let one = |block: &Block| (block.state == BlockState::Free).then_some(block.stream);
+            assert!(
+                one(before).is_none() || one(before) != one(block),
+                "two free blocks side by side: {before:?} {block:?}"
+            );
+        }
+        at = block.addr + block.size;
+        before = Some(block);
+    }
+    assert!(
+        at == end || (at < end && !map.complete),
+        "blocks do not tile {segment:?}"
+    );
+    let memory = map.blocks.iter().filter(|block| block.state != BlockState::Unmapped);
+    let memory: u64 = memory.map(|block| block.size).sum();
+    assert!(
+        memory == segment.mapped || !map.complete,
+        "{memory} bytes in {segment:?}"
+    );
+}
+
+fn figures(stats: &DeviceStats) {
+    for pool in [&stats.small, &stats.large, &stats.all()] {
+        let PoolStats { allocation, active, .. } = pool;
+        for stat in [
+            allocation,
+            active,
+            &pool.requested_bytes,
+            &pool.allocated_bytes,
+            &pool.active_bytes,
+        ]
+        .into_iter()
+        .chain([
+            &pool.segment,
+            &pool.reserved_bytes,
+            &pool.inactive_split,
+            &pool.inactive_split_bytes,
+        ]) {
+            assert!(
+                stat.current <= stat.peak && stat.peak <= stat.allocated,
+                "torn figures: {stat:?}"
+            );
+        }
+        assert!(
+            allocation.current <= active.current && allocation.allocated == active.allocated,
+            "{pool:?}"
+        );
+        let bytes = [&pool.allocated_bytes, &pool.active_bytes, &pool.reserved_bytes].map(|stat| stat.current);
+        assert!(bytes.is_sorted(), "figures of two moments: {pool:?}");
+        assert!(
+            pool.inactive_split_bytes.current <= bytes[2] - bytes[1],
+            "figures of two moments: {pool:?}"
+        );
+        assert!(
+            pool.requested_bytes.current <= bytes[1],
+            "figures of two moments: {pool:?}"
+        );
+    }
+}
+
+/// A look that began after `before` events shows what the events say, up to the operation under way. Returns the blocks in use
+/// that are not shown, which only the end of a publisher in the middle of a change can cause.
+pub(crate) fn assert_told(snapshot: &Snapshot, model: &Model, before: u64) -> Vec<Held> {
+    let in_use = |block: &&Block| matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let shown = snapshot
+        .devices
+        .iter()
+        .flat_map(|device| device.blocks())
+        .filter(in_use);
+    let shown: BTreeMap<u64, &Block> = shown.map(|block| (block.addr, block)).collect();
+    // What event n says was done is done once event n + 1 is there.
+    let over = |event: Option<u64>| event.is_some_and(|n| n + 1 < before);
+    let mut held_at: BTreeMap<u64, Vec<&Held>> = BTreeMap::new();
+    for held in model.in_use_since(before) {
+        held_at.entry(held.born.addr).or_default().push(held);
+    }
+    for (addr, block) in &shown {
+        let may_be = |held: &&&Held| match block.state {
+            BlockState::Allocated => is(block, held) && !over(held.freed),
+            _ => is(block, held) && held.freed.is_some(),
+        };
+        let held = held_at.get(addr).map_or(&[][..], |held| held);
+        assert!(
+            held.iter().any(|held| may_be(&held)),
+            "nobody holds {block:?}: {held:?}"
+        );
+    }
+    let lasting = held_at
+        .values()
+        .flatten()
+        .filter(|held| held.gone.is_none() && over(Some(held.born.index)));
+    let missing = lasting.filter(|held| !shown.get(&held.born.addr).is_some_and(|block| is(block, held)));
+    missing.map(|held| (*held).clone()).collect()
+}
+
+fn is(block: &Block, held: &Held) -> bool {
+    let born = &held.born;
+    (block.addr, block.size, block.requested) == (born.addr, born.size, born.requested)
+        && (block.stream, block.tag, block.segment, block.pool) == (born.stream, born.tag, born.segment, born.pool)
+}
+
+/// What the end of a publisher left: all but the one operation that it interrupted, which the last event names.
+pub(crate) fn assert_black_box(snapshot: &Snapshot, model: &Model) -> bool {
+    let missing = assert_told(snapshot, model, model.head);
+    let maps = || snapshot.devices.iter().flat_map(|device| &device.segments);
+    let torn: Vec<_> = maps().filter(|map| !map.complete).collect();
+    let last = model.last.unwrap_or_default();
+    assert!(torn.len() <= 1, "{} segments were open at once", torn.len());
+    assert!(
+        missing.len() <= 1,
+        "{missing:?} are not shown; the last event: {last:?}"
+    );
+    for held in &missing {
+        let there = torn.iter().any(|map| map.slot == held.born.segment);
+        assert!(
+            there,
+            "{held:?} is not shown, in a segment that is whole; the last event: {last:?}"
+        );
+        assert!(
+            last.kind == EventKind::Remap || last.segment == held.born.segment,
+            "{held:?} after {last:?}"
+        );
+    }
+    for device in &snapshot.devices {
+        for block in device.blocks().filter(|block| block.requested > 0) {
+            assert_eq!(snapshot.string(block.tag), tag_of(block.requested));
+        }
+    }
+    let mapped: u64 = maps().map(|map| map.segment.mapped).sum();
+    let under_way = last.size
+        * u64::from(!matches!(
+            last.kind,
+            EventKind::Alloc | EventKind::Free | EventKind::FreeCompleted
+        ));
+    assert!(
+        mapped.abs_diff(model.reserved()) <= under_way,
+        "{mapped} of {} after {last:?}",
+        model.reserved()
+    );
+    !torn.is_empty()
+}
