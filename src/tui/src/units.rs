@@ -54,6 +54,16 @@ pub fn duration(nanos: u64) -> String {
     }
 }
 
+/// How long something has been so, in steps that grow with it: `42 s`, `3 min`, `2 h 05 min`.
+pub fn age(nanos: u64) -> String {
+    let seconds = nanos / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
 /// How long ago, to the minute, so that the text stays still: `just now`, `3 min ago`, `2 h ago`.
 pub fn ago(nanos: u64) -> String {
     match nanos / 60_000_000_000 {

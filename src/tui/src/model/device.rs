@@ -71,6 +71,22 @@ pub struct Sensors {
     pub pcie_tx: Reading<u64>,
 }
 
+impl Sensors {
+    /// Whether the two look the same: power is never still, and shown in whole watts.
+    fn looks_like(&self, other: &Sensors) -> bool {
+        let watts = |reading: &Reading<u32>| match reading {
+            Reading::Value(milliwatts) => Reading::Value(milliwatts / 1000),
+            none => none.clone(),
+        };
+        let shown = |s: &Sensors| Sensors {
+            power: watts(&s.power),
+            power_limit: watts(&s.power_limit),
+            ..s.clone()
+        };
+        shown(self) == shown(other)
+    }
+}
+
 /// A device as the dashboard shows it.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -103,6 +119,38 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether the two look the same but for their past.
+    pub fn looks_like(&self, other: &Device) -> bool {
+        // Every field is named: a new one must be thought of here.
+        let Device {
+            key,
+            kind,
+            label,
+            name,
+            uuid,
+            pci,
+            state,
+            memory,
+            shared_with_host,
+            sensors,
+            mig,
+            publishers,
+            history: _,
+        } = self;
+        (key, kind, label, name, uuid, pci)
+            == (
+                &other.key,
+                &other.kind,
+                &other.label,
+                &other.name,
+                &other.uuid,
+                &other.pci,
+            )
+            && (state, memory, shared_with_host) == (&other.state, &other.memory, &other.shared_with_host)
+            && sensors.looks_like(&other.sensors)
+            && (mig, publishers) == (&other.mig, &other.publishers)
+    }
+
     /// Why the driver's own share of the memory is not told; `None` where it is, or nothing is known of the memory.
     pub fn driver_share_unknown(&self) -> Option<&'static str> {
         let memory = self.memory.value().filter(|m| m.driver.is_none())?;

@@ -13,6 +13,9 @@ pub const MAX_POINTS: usize = 600;
 /// Marks kept per device.
 pub const MAX_MARKS: usize = 512;
 
+/// Seconds between two moves of a graph that does not change.
+const QUIET_STEP: u64 = 5;
+
 /// A device's memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
@@ -94,6 +97,24 @@ impl History {
         let fine = self.long.front().map_or(u64::MAX, |p| p.at / SECOND);
         let coarse = self.seconds.iter().take_while(move |p| p.at / SECOND < fine);
         coarse.chain(&self.long)
+    }
+
+    /// The second at the right edge of a graph of seconds: the newest. While nothing changes it moves on every fifth second
+    /// only, so that a quiet machine is drawn seldom and sends next to nothing to the terminal; the picture is the same
+    /// but for where it ends on the left.
+    pub fn edge(&self) -> Option<u64> {
+        let points = &self.seconds;
+        let last = points.back()?;
+        let newest = last.at / SECOND;
+        let rounded = newest - newest % QUIET_STEP;
+        let mut before = points.iter().rev().skip_while(|p| p.at / SECOND > rounded);
+        let quiet = before.next().is_some_and(|p| p.at / SECOND == rounded)
+            && points
+                .iter()
+                .rev()
+                .take_while(|p| p.at / SECOND >= rounded)
+                .all(|p| p.memory == last.memory);
+        Some(if quiet { rounded } else { newest })
     }
 
     /// How far back it reaches from its newest point.

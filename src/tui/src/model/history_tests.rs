@@ -79,3 +79,36 @@ fn marks_are_kept_by_time() {
     }
     assert_eq!(history.marks.iter().map(|m| m.at).collect::<Vec<_>>(), [1, 3, 5]);
 }
+
+/// The edges while a device's memory is looked at every second from 1 to `end`.
+fn edge(end: u64, allocated: impl Fn(u64) -> u64) -> Option<u64> {
+    let mut history = History::default();
+    for second in 1..=end {
+        let memory = Partition {
+            total: 100,
+            allocated: allocated(second),
+            free: 100 - allocated(second),
+            ..Partition::default()
+        };
+        let at = second * SECOND + 7;
+        history.push(Point { at, memory });
+    }
+    history.edge()
+}
+
+#[test]
+fn the_edge_of_a_quiet_machine_moves_every_fifth_second() {
+    let edges: Vec<u64> = (3..=15).filter_map(|end| edge(end, |_| 40)).collect();
+    assert_eq!(edges, [3, 4, 5, 5, 5, 5, 5, 10, 10, 10, 10, 10, 15]);
+    assert_eq!(History::default().edge(), None);
+}
+
+#[test]
+fn a_change_moves_the_edge_at_once() {
+    let changed = |at: u64| move |s: u64| if s >= at { 50 } else { 40 };
+    for end in 11..=14 {
+        assert_eq!(edge(end, changed(end)), Some(end));
+        assert_eq!(edge(end, changed(11)), Some(end));
+    }
+    assert_eq!(edge(17, changed(11)), Some(15));
+}

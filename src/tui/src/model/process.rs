@@ -2,7 +2,6 @@
 
 use gpumem_probe::Reading;
 
-use super::Nanos;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
@@ -62,7 +61,7 @@ impl ProcessState {
 }
 
 /// A row of the process table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Process {
     /// Its identity.
     pub id: ProcessId,
@@ -88,8 +87,6 @@ pub struct Process {
     pub state: ProcessState,
     /// Its device is simulated.
     pub simulated: bool,
-    /// When its figures (else NVML's) were sampled.
-    pub sampled_at: Nanos,
 }
 
 /// A column to sort by.

@@ -23,8 +23,8 @@ pub(super) enum Fresh {
     Channels,
 }
 
-/// Rebuilds `model.live` from `model.inputs`, keeping the devices' past.
-pub(super) fn rebuild(model: &mut Model, fresh: Fresh) {
+/// Rebuilds `model.live` from `model.inputs`. The devices' past moves on; what the world was before is returned without.
+pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
     let inputs = &model.inputs;
     let mut world = World {
         nvml: Source {
@@ -40,11 +40,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) {
         published: inputs.channels.channels.clone(),
         ..World::default()
     };
-    let mut past: HashMap<DeviceKey, Device> = std::mem::take(&mut model.live.devices)
-        .into_iter()
-        .map(|d| (d.key, d))
-        .collect();
-    world.devices = devices(inputs, &mut past);
+    world.devices = devices(inputs, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
         world.devices.retain(|d| only.matches(d));
     }
@@ -52,7 +48,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) {
     world.processes = processes(inputs, &world.devices, model);
     world.past = past_ones(&world.processes, inputs);
     world.findings = super::findings::of(&world);
-    model.live = world;
+    std::mem::replace(&mut model.live, world)
 }
 
 fn nvml_state(state: &NvmlState) -> SourceState {
@@ -80,7 +76,7 @@ fn channel_source(inputs: &Inputs) -> Source {
 }
 
 /// Every device: NVML's, then those that only channels tell of, then simulated ones.
-fn devices(inputs: &Inputs, past: &mut HashMap<DeviceKey, Device>) -> Vec<Device> {
+fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
     let mut devices: Vec<Device> = inputs.nvml.gpus.iter().map(|gpu| of_gpu(gpu, inputs)).collect();
     let listed = devices.len();
     for channel in &inputs.channels.channels {
@@ -88,17 +84,17 @@ fn devices(inputs: &Inputs, past: &mut HashMap<DeviceKey, Device>) -> Vec<Device
             let key = DeviceKey::of(channel.key, index, &map.device);
             let known = devices.iter().any(|d| d.key == key);
             // A dead publisher's device is worth a row only if its past was seen.
-            if !known && (channel.snapshot.life == Life::Alive || past.contains_key(&key)) {
+            if !known && (channel.snapshot.life == Life::Alive || before.iter().any(|d| d.key == key)) {
                 devices.push(of_channel(key, channel, index, inputs));
             }
         }
     }
     devices[listed..].sort_by_key(|d| (d.kind == DeviceKind::Simulated, d.key));
     for device in &mut devices {
-        if let Some(old) = past.remove(&device.key) {
-            device.history = old.history;
+        if let Some(old) = before.iter_mut().find(|d| d.key == device.key) {
+            device.history = std::mem::take(&mut old.history);
             if device.memory.value().is_none() && old.memory.value().is_some() && device.state != DeviceState::Present {
-                device.memory = old.memory;
+                device.memory = old.memory.clone();
             }
         }
     }
@@ -269,13 +265,7 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
                 joined = true;
             }
             if !joined {
-                rows.push(row::unpublished(
-                    listed,
-                    device,
-                    &people,
-                    &model.setup,
-                    inputs.nvml_at.unwrap_or(0),
-                ));
+                rows.push(row::unpublished(listed, device, &people, &model.setup));
             }
         }
     }

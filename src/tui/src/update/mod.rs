@@ -7,6 +7,7 @@ mod findings;
 mod join;
 mod keys;
 mod list;
+mod look;
 mod map;
 mod mouse;
 mod popup;
@@ -22,6 +23,7 @@ use crate::model::{
 };
 
 use join::Fresh;
+use look::Look;
 
 /// How long a message stays.
 const TOAST: Nanos = 5 * SECOND;
@@ -42,18 +44,20 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
             vec![Effect::Draw]
         }
         Event::Nvml { at, sample } => {
+            let look = Look::of(model);
             model.inputs.nvml = *sample;
             model.inputs.nvml_at = Some(at);
-            sampled(model, Fresh::Nvml)
+            sampled(model, Fresh::Nvml, &look)
         }
         Event::Channels(mut sample) => {
+            let look = Look::of(model);
             let marks = std::mem::take(&mut sample.marks);
             let lost = std::mem::take(&mut sample.lost);
             file_glances(model, std::mem::take(&mut sample.glances));
             remember_living(&mut model.inputs, &sample);
             let first = model.inputs.channels_at.replace(sample.at).is_none();
             model.inputs.channels = *sample;
-            let mut effects = sampled(model, Fresh::Channels);
+            let mut effects = sampled(model, Fresh::Channels, &look);
             file_marks(model, marks, &lost);
             if first && model.ui.toast.is_none() {
                 effects.extend(tell_of_the_past(model));
@@ -92,13 +96,15 @@ fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
     toast(model, Severity::Info, text)
 }
 
-/// A sample came: derives everything from it once, and draws unless what is shown is frozen.
-fn sampled(model: &mut Model, fresh: Fresh) -> Vec<Effect> {
-    join::rebuild(model, fresh);
+/// A sample came: derives everything from it once, and draws if that changes what is shown (and not frozen).
+fn sampled(model: &mut Model, fresh: Fresh, look: &Look) -> Vec<Effect> {
+    let before = join::rebuild(model, fresh);
     let mut effects = demo::start_without_gpu(model);
     if !model.paused() {
         relist(model);
-        effects.push(Effect::DrawSoon);
+        if !look.holds(&before, model) {
+            effects.push(Effect::DrawSoon);
+        }
     }
     effects
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
-use crate::model::{Channel, Device, DeviceKey, Inputs, Nanos, Owner, Process, ProcessId, ProcessState, Setup};
+use crate::model::{Channel, Device, DeviceKey, Inputs, Owner, Process, ProcessId, ProcessState, Setup};
 
 use super::join::gpu_key;
 
@@ -73,7 +73,6 @@ fn of_channel(
         managed: Reading::Pending,
         state,
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
-        sampled_at: channel.read_at,
     }
 }
 
@@ -123,7 +122,6 @@ pub(super) fn unpublished(
     device: &Device,
     people: &HashMap<u32, &HostProcess>,
     setup: &Setup,
-    at: Nanos,
 ) -> Process {
     let person = people.get(&listed.pid);
     let ours = setup.root || person.is_none_or(|p| p.user == setup.user);
@@ -147,6 +145,5 @@ pub(super) fn unpublished(
             ProcessState::OtherUser
         },
         simulated: false,
-        sampled_at: at,
     }
 }

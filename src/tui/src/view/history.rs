@@ -1,22 +1,15 @@
 //! The last minute of a device as stacked areas in the colours of its bar.
 
-use std::collections::VecDeque;
-
 use ratatui::layout::Rect;
 
 use super::graph;
 use super::pen::{Pen, split_bottom, split_left};
 use super::theme::Ink;
-use crate::model::{Device, Partition, Point, SECOND};
+use crate::model::{Device, Partition, SECOND};
 use crate::units;
-
-#[cfg(test)]
-mod tests;
 
 /// Seconds that are shown.
 pub(super) const SECONDS: usize = 60;
-/// Seconds between two moves of a graph that does not change.
-const QUIET_STEP: u64 = 5;
 /// Columns of the axis.
 const AXIS: u16 = 7;
 
@@ -65,30 +58,13 @@ pub(super) fn used(device: &Device, n: usize) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// The second at the right edge: the newest. While nothing changes it moves on every fifth second only, so that a
-/// quiet machine sends next to nothing to the terminal; the picture is the same but for where it ends on the left.
-fn right_edge(points: &VecDeque<Point>) -> Option<u64> {
-    let last = points.back()?;
-    let newest = last.at / SECOND;
-    let rounded = newest - newest % QUIET_STEP;
-    let mut before = points.iter().rev().skip_while(|p| p.at / SECOND > rounded);
-    let quiet = before.next().is_some_and(|p| p.at / SECOND == rounded)
-        && points
-            .iter()
-            .rev()
-            .take_while(|p| p.at / SECOND >= rounded)
-            .all(|p| p.memory == last.memory);
-    Some(if quiet { rounded } else { newest })
-}
-
 /// One partition per second, the newest last; seconds without a sample are gaps.
 fn by_second(device: &Device) -> [Option<&Partition>; SECONDS] {
     let mut slots = [None; SECONDS];
-    let points = &device.history.seconds;
-    let Some(edge) = right_edge(points) else {
+    let Some(edge) = device.history.edge() else {
         return slots;
     };
-    for point in points.iter().filter(|p| p.at / SECOND <= edge) {
+    for point in device.history.seconds.iter().filter(|p| p.at / SECOND <= edge) {
         let back = (edge - point.at / SECOND) as usize;
         if back < SECONDS {
             slots[SECONDS - 1 - back] = Some(&point.memory);

@@ -5,5 +5,6 @@ mod findings;
 mod join;
 mod keys;
 mod list;
+mod look;
 mod map;
 mod sample;

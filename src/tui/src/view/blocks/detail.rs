@@ -57,7 +57,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
             PoolId(n) => n.to_string(),
         },
     ));
-    facts.push(("for", age(map.read_at.saturating_sub(block.time))));
+    facts.push(("for", units::age(map.read_at.saturating_sub(block.time))));
     if let Some(s) = map.segments.get(segment) {
         let kind = match s.segment.kind {
             SegmentKind::Plain => "plain",
@@ -70,15 +70,6 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
 }
 
 /// How long a block has been in its state: seconds only while they matter, so that the screen stays still.
-fn age(nanos: u64) -> String {
-    let seconds = nanos / 1_000_000_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        _ => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
-    }
-}
-
 /// The panels at the right of a wide screen.
 pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
     let (block_area, rest) = split_top(area, 11);

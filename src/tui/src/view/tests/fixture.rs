@@ -40,7 +40,6 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         managed: Reading::NotSupported,
         state: ProcessState::Publishing,
         simulated: false,
-        sampled_at: NOW,
     }
 }
 

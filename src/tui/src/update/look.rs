@@ -1,0 +1,77 @@
+//! Whether a sample changed anything on the screen. Most samples of a quiet machine do not, and drawing is what the
+//! dashboard spends most of its time on.
+
+use gpumem_channel::SegmentMap;
+use std::sync::Arc;
+
+use crate::model::{DeviceKey, Model, ProcessId, View, World};
+use crate::units;
+
+/// What is compared before and after a sample, besides the worlds themselves.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Graphs move with time as well.
+    edges: Vec<Option<u64>>,
+    /// A source that is late is said to be.
+    stale: [bool; 2],
+    selected: (Option<ProcessId>, Option<DeviceKey>),
+    rows: Vec<usize>,
+    segments: Vec<Arc<SegmentMap>>,
+    /// How long the block under the cursor has been what it is, as the view says it.
+    age: String,
+}
+
+impl Look {
+    /// The model before a sample.
+    pub(super) fn of(model: &Model) -> Look {
+        let map = model.map.as_ref().filter(|_| shows_map(model));
+        Look {
+            edges: edges(model),
+            stale: stale(model),
+            selected: (model.ui.process, model.ui.device),
+            rows: model.rows.clone(),
+            segments: map.map_or_else(Vec::new, |map| map.segments.clone()),
+            age: age(model),
+        }
+    }
+
+    /// Whether the sample that came since changed nothing that the open view shows; `before` is the world before it.
+    pub(super) fn holds(&self, before: &World, model: &Model) -> bool {
+        // The timeline's window moves with every sample.
+        model.ui.view != View::Timeline
+            && self.stale == stale(model)
+            && self.selected == (model.ui.process, model.ui.device)
+            && self.rows == model.rows
+            && self.edges == edges(model)
+            && self.age == age(model)
+            && self.same_map(model)
+            && before.looks_like(&model.live)
+    }
+
+    /// A reader hands out the same `Arc` for a segment that did not change.
+    fn same_map(&self, model: &Model) -> bool {
+        let map = model.map.as_ref().filter(|_| shows_map(model));
+        let now = map.map_or(&[][..], |map| &map.segments);
+        now.len() == self.segments.len() && now.iter().zip(&self.segments).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+fn shows_map(model: &Model) -> bool {
+    matches!(model.ui.view, View::Blocks | View::Demo)
+}
+
+fn edges(model: &Model) -> Vec<Option<u64>> {
+    model.live.devices.iter().map(|d| d.history.edge()).collect()
+}
+
+fn stale(model: &Model) -> [bool; 2] {
+    let world = &model.live;
+    [&world.nvml, &world.channels].map(|s| s.stale(model.now, model.setup.interval))
+}
+
+fn age(model: &Model) -> String {
+    match (model.ui.view, &model.map, model.cursor_block()) {
+        (View::Blocks, Some(map), Some((_, block))) => units::age(map.read_at.saturating_sub(block.time)),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Which samples make the dashboard draw.
+
+use gpumem_channel::BlockState::{Allocated, Free};
+
+use super::sample::*;
+use crate::event::{Effect, Event};
+use crate::model::{Model, Nanos, SECOND, View};
+use crate::update::update;
+
+/// A machine that has been the same for ten seconds, and its publisher's channel.
+fn quiet(view: View) -> (Model, gpumem_channel::Snapshot) {
+    let publisher = channel(11, &[&[(GIB, Allocated), (GIB, Free)]]);
+    let snapshot = (*publisher.snapshot).clone();
+    let mut model = model();
+    for second in 1..=10 {
+        let at = second * SECOND;
+        update(&mut model, at, nvml(at, 5 * GIB, &[(11, 2 * GIB)]));
+        update(&mut model, at, channels(at, vec![publisher.clone()]));
+    }
+    model.ui.view = view;
+    (model, snapshot)
+}
+
+/// The same again at a second; whether anything was drawn.
+fn same_again(model: &mut Model, second: Nanos, snapshot: &gpumem_channel::Snapshot) -> bool {
+    let at = second * SECOND;
+    let mut publisher = channel(11, &[&[(GIB, Allocated), (GIB, Free)]]);
+    publisher.snapshot = std::sync::Arc::new(snapshot.clone());
+    let first = update(model, at, nvml(at, 5 * GIB, &[(11, 2 * GIB)]));
+    let second = update(model, at, channels(at, vec![publisher]));
+    [first, second].concat().contains(&Effect::DrawSoon)
+}
+
+#[test]
+fn a_quiet_overview_is_drawn_when_its_graph_moves_every_fifth_second() {
+    for view in [View::Overview, View::Demo] {
+        let (mut model, snapshot) = quiet(view);
+        let drawn = (11..=21).filter(|&s| same_again(&mut model, s, &snapshot));
+        assert_eq!(drawn.collect::<Vec<_>>(), [15, 20], "{view:?}");
+    }
+}
+
+#[test]
+fn the_timeline_moves_with_every_sample() {
+    let (mut model, snapshot) = quiet(View::Timeline);
+    assert!((11..=14).all(|s| same_again(&mut model, s, &snapshot)));
+}
+
+#[test]
+fn the_blocks_are_drawn_when_the_age_that_is_shown_changes() {
+    let (mut model, snapshot) = quiet(View::Blocks);
+    // The blocks are as old as the clock: seconds count up to a minute.
+    assert!((11..=14).all(|s| same_again(&mut model, s, &snapshot)));
+    for second in 55..=61 {
+        same_again(&mut model, second, &snapshot);
+    }
+    assert!((62..=64).all(|s| !same_again(&mut model, s, &snapshot)));
+}
+
+type Change = fn(Nanos) -> Event;
+
+#[test]
+fn whatever_changes_is_drawn() {
+    let changes: [(&str, Change); 4] = [
+        ("the driver's count", |at| nvml(at, 5 * GIB + MIB, &[(11, 2 * GIB)])),
+        ("a process's bytes", |at| nvml(at, 5 * GIB, &[(11, 2 * GIB + MIB)])),
+        ("a process comes", |at| nvml(at, 5 * GIB, &[(11, 2 * GIB), (12, 0)])),
+        ("a publisher's blocks", |at| {
+            channels(at, vec![channel(11, &[&[(GIB / 2, Allocated), (GIB, Free)]])])
+        }),
+    ];
+    for (what, event) in changes {
+        let (mut model, _) = quiet(View::Overview);
+        let at = 11 * SECOND;
+        assert_eq!(update(&mut model, at, event(at)), [Effect::DrawSoon], "{what}");
+    }
+}
+
+#[test]
+fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
+    let (mut model, _) = quiet(View::Overview);
+    // Other sources go on; the driver was late.
+    model.live.channels.sampled_at = Some(14 * SECOND);
+    let at = 14 * SECOND;
+    assert_eq!(update(&mut model, at, Event::Tick), [Effect::DrawSoon]);
+    assert_eq!(
+        update(&mut model, at, nvml(at, 5 * GIB, &[(11, 2 * GIB)])),
+        [Effect::DrawSoon]
+    );
+}
