@@ -149,11 +149,9 @@ impl Kernels {
 
     /// A buffer of another device, or of the simulated one, has an address that means nothing here.
     fn own<T: Element>(&self, buffer: &Buffer<T>) -> Result<(), GpuError> {
-        let theirs = buffer
-            .allocator()
-            .device()
-            .cuda_context()
-            .map(|context| context.cu_ctx());
+        let theirs = buffer.allocator().ok();
+        let theirs = theirs.as_ref().and_then(|allocator| allocator.device().cuda_context());
+        let theirs = theirs.map(|context| context.cu_ctx());
         if theirs == Some(self.context.cu_ctx()) {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! The front: one allocator per device, shared by threads.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use gpumem_channel::{DeviceStats, Process};
+use gpumem_channel::DeviceStats;
 
 use crate::buffer::{Buffer, Element};
 use crate::config::Config;
@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::heap::{Heap, JoinReport};
+use crate::home::{Handle, Home};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
@@ -21,16 +22,7 @@ use crate::tag::{self, Scope};
 ///
 /// Every method may be called from any thread. See the [crate docs](crate) for what they cost.
 #[derive(Clone, Debug)]
-pub struct Allocator(pub(crate) Arc<Shared>);
-
-/// What clones and buffers share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) device: Device,
-    process: Process,
-    /// `None` only in a forked child that drops the last clone: see [`Drop`].
-    heap: Option<Mutex<Heap>>,
-}
+pub struct Allocator(pub(crate) Arc<Handle>);
 
 impl Allocator {
     /// An allocator on a device. Takes no memory yet.
@@ -38,16 +30,11 @@ impl Allocator {
     /// Errors only when the configuration cannot work on this device. A channel that cannot be made is no error:
     /// [`channel`](Allocator::channel) says why.
     pub fn new(device: Device, config: Config) -> Result<Allocator, Error> {
-        let process = Process::current();
         let heap = Heap::new(Arc::clone(&device.driver), &config)?;
         if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
             eprintln!("gpumem: not publishing: {why}");
         }
-        Ok(Allocator(Arc::new(Shared {
-            device,
-            process,
-            heap: Some(Mutex::new(heap)),
-        })))
+        Ok(Allocator(Home::settle(heap, device)))
     }
 
     /// The device it allocates on.
@@ -60,25 +47,24 @@ impl Allocator {
     /// A buffer of 0 bytes takes no memory and has address 0.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
-        let mut heap = self.heap()?;
-        let grant = match bytes {
-            0 => None,
-            bytes => Some(heap.allocate(bytes, stream, tag::current())?),
-        };
-        drop(heap);
-        Ok(Buffer::new(Arc::clone(&self.0), grant, len, stream))
+        let grant = self.0.home.lend(|heap| match bytes {
+            0 => Ok(None),
+            bytes => heap.allocate(bytes, stream, tag::current()).map(Some),
+        })?;
+        Ok(Buffer::new(self.0.home, grant, len, stream))
     }
 
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
     /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
-        let mut heap = self.heap()?;
-        if bytes == 0 {
-            return Ok(0);
-        }
-        let grant = heap.allocate(bytes, stream, tag::current())?;
-        heap.add_raw(grant);
-        Ok(grant.addr)
+        self.heap(|heap| {
+            if bytes == 0 {
+                return Ok(0);
+            }
+            let grant = heap.allocate(bytes, stream, tag::current())?;
+            heap.add_raw(grant);
+            Ok(grant.addr)
+        })?
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.
@@ -86,13 +72,13 @@ impl Allocator {
     /// An address that is not a live raw allocation of this allocator is an error and changes nothing: foreign pointers,
     /// double frees, addresses inside blocks, addresses of buffers.
     pub fn free_raw(&self, addr: u64) -> Result<(), Error> {
-        let mut heap = self.heap()?;
-        if addr == 0 {
-            return Ok(());
-        }
-        let block = heap.take_raw(addr)?;
-        heap.free(block);
-        Ok(())
+        self.heap(|heap| {
+            if addr != 0 {
+                let block = heap.take_raw(addr)?;
+                heap.free(block);
+            }
+            Ok(())
+        })?
     }
 
     /// [`free_raw`](Allocator::free_raw) for callers that name the device too: another device than this allocator's is an
@@ -110,16 +96,17 @@ impl Allocator {
 
     /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
     pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
-        let mut heap = self.heap()?;
-        let block = heap.find_raw(addr)?;
-        heap.record_use(block, stream)
+        self.heap(|heap| {
+            let block = heap.find_raw(addr)?;
+            heap.record_use(block, stream)
+        })?
     }
 
     /// The figures now, under PyTorch's names and definitions.
     ///
     /// In a forked child: all zero; there is nothing of this allocator's there.
     pub fn stats(&self) -> DeviceStats {
-        self.heap().map_or_else(|_| DeviceStats::default(), |heap| heap.stats())
+        self.heap(|heap| heap.stats()).unwrap_or_default()
     }
 
     /// The free blocks now: how much is free, and in pieces of what size. Costs 0.3 µs with 1,000 live blocks of all sizes
@@ -127,26 +114,28 @@ impl Allocator {
     ///
     /// In a forked child: none.
     pub fn free_blocks(&self) -> FreeBlocks {
-        self.heap()
-            .map_or_else(|_| FreeBlocks::default(), |heap| heap.free_blocks())
+        self.heap(|heap| heap.free_blocks()).unwrap_or_default()
     }
 
     /// Waits for the device and gives all unused memory back to the driver: wholly free segments, and free chunks of
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.heap()?.release_cached()
+        self.heap(Heap::release_cached)?
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
     /// from one piece.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
         if bytes > 0 {
-            let mut heap = self.heap()?;
-            let grant = heap.allocate(bytes, stream, tag::current())?;
-            heap.free(grant.block);
+            self.heap(|heap| {
+                let grant = heap.allocate(bytes, stream, tag::current())?;
+                heap.free(grant.block);
+                Ok(())
+            })?
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// Makes `bytes` contiguous and free on a stream without new memory and without copying: physical chunks of free
@@ -155,22 +144,20 @@ impl Allocator {
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        self.heap()?.join(bytes, stream)
+        self.heap(|heap| heap.join(bytes, stream))?
     }
 
     /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs
     /// short; this is for programs that want their figures up to date.
     pub fn poll(&self) {
-        if let Ok(mut heap) = self.heap() {
-            heap.poll_pending();
-        }
+        // In a forked child nothing is pending.
+        let _ = self.heap(Heap::poll_pending);
     }
 
     /// Publishes a mark on the timeline: "forward", "step 12".
     pub fn mark(&self, name: &str) {
-        if let Ok(mut heap) = self.heap() {
-            heap.mark(name);
-        }
+        // A forked child has no timeline.
+        let _ = self.heap(|heap| heap.mark(name));
     }
 
     /// Names what the calling thread allocates, on any allocator, until the guard is dropped. The same as
@@ -182,32 +169,12 @@ impl Allocator {
 
     /// The channel's file, or why there is none.
     pub fn channel(&self) -> Result<PathBuf, String> {
-        let heap = self.heap().map_err(|error| error.to_string())?;
-        heap.outlet().path().map(PathBuf::from).map_err(|why| why.to_string())
+        self.heap(|heap| heap.outlet().path().map(PathBuf::from).map_err(|why| why.to_string()))
+            .map_err(|error| error.to_string())?
     }
 
     #[inline]
-    fn heap(&self) -> Result<MutexGuard<'_, Heap>, Error> {
-        self.0.heap()
-    }
-}
-
-impl Shared {
-    /// The heap, unless this is a forked child: there its lock may be held for ever by a thread that does not exist.
-    #[inline]
-    pub(crate) fn heap(&self) -> Result<MutexGuard<'_, Heap>, Error> {
-        match &self.heap {
-            Some(heap) if self.process.is_current() => Ok(heap.lock().unwrap_or_else(PoisonError::into_inner)),
-            _ => Err(Error::Forked),
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // A forked child must not touch the driver: it leaves the heap to the end of the process.
-        if !self.process.is_current() {
-            std::mem::forget(self.heap.take());
-        }
+    fn heap<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        self.0.home.with(work)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::allocator::{Allocator, Shared};
+use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::Grant;
+use crate::home::Home;
 use crate::stream::Stream;
 
 /// A type whose values can be copied between host and device byte by byte: every [`Pod`] type that may go to another thread,
@@ -40,21 +40,21 @@ pub struct Buffer<T: Element> {
     stream: Stream,
     /// `None` for a buffer of 0 bytes.
     block: Option<u32>,
-    shared: Arc<Shared>,
+    home: &'static Home,
     elements: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
     /// A buffer over a block just handed out by the allocator's heap; it frees it.
     #[inline]
-    pub(crate) fn new(shared: Arc<Shared>, grant: Option<Grant>, len: usize, stream: Stream) -> Buffer<T> {
+    pub(crate) fn new(home: &'static Home, grant: Option<Grant>, len: usize, stream: Stream) -> Buffer<T> {
         Buffer {
             addr: grant.map_or(0, |grant| grant.addr),
             size: grant.map_or(0, |grant| grant.size),
             len,
             stream,
             block: grant.map(|grant| grant.block),
-            shared,
+            home,
             elements: PhantomData,
         }
     }
@@ -89,15 +89,15 @@ impl<T: Element> Buffer<T> {
         self.stream
     }
 
-    /// The allocator it came from.
-    pub fn allocator(&self) -> Allocator {
-        Allocator(Arc::clone(&self.shared))
+    /// The allocator it came from. [`Error::Forked`] in a forked child.
+    pub fn allocator(&self) -> Result<Allocator, Error> {
+        self.home.handle().map(Allocator)
     }
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
         match self.block {
-            Some(block) => self.shared.heap()?.record_use(block, stream.into()),
+            Some(block) => self.home.with(|heap| heap.record_use(block, stream.into()))?,
             None => Ok(()),
         }
     }
@@ -113,7 +113,7 @@ impl<T: Element> Buffer<T> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice(values) {
             [] => Ok(()),
-            bytes => Ok(self.shared.device.driver.write(addr, bytes, self.stream)?),
+            bytes => Ok(self.home.device()?.driver.write(addr, bytes, self.stream)?),
         }
     }
 
@@ -129,7 +129,7 @@ impl<T: Element> Buffer<T> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice_mut(values) {
             [] => Ok(()),
-            bytes => Ok(self.shared.device.driver.read(addr, bytes, self.stream)?),
+            bytes => Ok(self.home.device()?.driver.read(addr, bytes, self.stream)?),
         }
     }
 
@@ -138,11 +138,8 @@ impl<T: Element> Buffer<T> {
         if self.bytes() < 4 {
             return Ok(());
         }
-        Ok(self
-            .shared
-            .device
-            .driver
-            .fill(self.addr, word, self.bytes() / 4, self.stream)?)
+        let device = self.home.device()?;
+        Ok(device.driver.fill(self.addr, word, self.bytes() / 4, self.stream)?)
     }
 
     /// The address of a part of the buffer, if it is one.
@@ -170,11 +167,7 @@ impl<T: Element> Drop for Buffer<T> {
     #[inline]
     fn drop(&mut self) {
         // A forked child gives nothing back: the block is its parent's.
-        if let Some(block) = self.block
-            && let Ok(mut heap) = self.shared.heap()
-        {
-            heap.free(block);
-        }
+        self.home.take_back(self.block);
     }
 }
 

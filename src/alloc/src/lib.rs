@@ -65,6 +65,8 @@ pub mod device;
 mod error;
 mod free;
 mod heap;
+mod home;
+mod lock;
 mod publish;
 mod report;
 mod size;

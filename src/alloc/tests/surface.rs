@@ -78,7 +78,7 @@ fn buffers_may_be_dropped_on_other_threads_after_the_allocator() {
                 let buffer = alloc
                     .alloc::<u8>(if i == round % 4 { 0 } else { 1000 * i }, Stream::DEFAULT)
                     .unwrap();
-                let again = buffer.allocator();
+                let again = buffer.allocator().unwrap();
                 scope.spawn(move || {
                     let other = again.alloc::<u8>(512, Stream::DEFAULT).unwrap();
                     drop(again);
