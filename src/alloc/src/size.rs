@@ -130,7 +130,7 @@ impl Sizes {
 pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
     let bytes = len
         .checked_mul(std::mem::size_of::<T>())
-        .ok_or(Error::TooLarge { requested: None })?;
+        .ok_or_else(|| Error::TooLarge { requested: None })?;
     Ok(bytes as u64)
 }
 
