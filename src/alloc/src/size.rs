@@ -128,9 +128,9 @@ impl Sizes {
 
 /// Bytes of `len` values of `T`.
 pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
-    let bytes = len
-        .checked_mul(std::mem::size_of::<T>())
-        .ok_or_else(|| Error::TooLarge { requested: None })?;
+    let Some(bytes) = len.checked_mul(std::mem::size_of::<T>()) else {
+        return Err(Error::TooLarge { requested: None });
+    };
     Ok(bytes as u64)
 }
 
