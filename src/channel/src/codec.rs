@@ -93,12 +93,6 @@ pub(crate) fn to_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
     Some((block, high(w[5])))
 }
 
-/// The slot of the segment that the block of words 1.. is in. `None` for an empty slot.
-#[inline(always)]
-pub(crate) fn block_segment(w: &[u64; words::BLOCK - 1]) -> Option<u32> {
-    (byte(w[4], 0) != 0).then(|| high(w[4]))
-}
-
 /// Words 1.. of a segment record that are in use.
 pub(crate) const SEGMENT_DATA: usize = 8;
 

@@ -92,6 +92,6 @@ pub use place::own_directories;
 pub use publisher::{Options, Publisher};
 pub use reader::Reader;
 pub use record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
-pub use snapshot::{DeviceMap, Events, Identity, Life, SegmentMap, Snapshot};
+pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot};
 pub use stats::{DeviceStats, PoolStats, Stat};
 pub use text::clean;

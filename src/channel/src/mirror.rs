@@ -1,104 +1,119 @@
 //! A reader's private copy of the block map, kept up to date by reading only what changed.
 //!
-//! A segment's structure is believed only if the segment's sequence word was the same even number before and after its blocks
-//! were read. So a round is: read the segments' records, read the blocks of every group whose generation changed, look at the
-//! sequence words again. Segments that changed in between are tried again in the next round; a round over little is short, so a
-//! busy publisher's segments settle in a few.
-
-mod build;
+//! The blocks are kept once, in the maps that are handed out. Of a slot of the block table the mirror knows where in which map its
+//! block is, and the sequence number of the state that is there. There are two kinds of change:
+//! - **Structure.** A segment's sequence word moved: its list of blocks is followed anew (`mirror/walk.rs`), and believed only if
+//!   the word is the same even number before and after.
+//! - **State.** A group's generation moved: each slot of the group whose own sequence word moved is read, and put in its place if
+//!   its segment's word still is the one under which the list was followed.
+//!
+//! A round looks for both. What changed while it was looked at is tried again in the next round; a round over little is short, so
+//! a busy publisher's segments settle in a few.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::codec::{self, SEGMENT_DATA};
 use crate::error::ReadError;
-use crate::layout::{GROUP, Layout, live, words};
-use crate::record::Segment;
+use crate::layout::{GROUP, Layout, live};
+use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
-use crate::source::Source;
+use crate::source::{Source, Table};
+
+#[cfg(test)]
+mod tests;
+mod walk;
 
 /// Rounds of one pass. What has not settled by then is tried again in the next pass.
 const ROUNDS: usize = 16;
 
-/// How many slots of a table its publisher says to have used.
-fn in_use(source: &Source, layout: &Layout, which: usize) -> Result<usize, ReadError> {
-    Ok(usize::try_from(source.load(layout.live.start + which)?).unwrap_or(usize::MAX))
-}
-
-fn blocks_in_use(source: &Source, layout: &Layout) -> Result<usize, ReadError> {
-    Ok(in_use(source, layout, live::BLOCKS)?.min(layout.blocks.count))
-}
-
-type BlockWords = [u64; words::BLOCK - 1];
-
 /// One segment slot.
 #[derive(Default)]
 struct Entry {
-    /// Sequence number of `record`.
-    seq: u64,
     /// The segment and the slot of its first block; `None` when empty.
     record: Option<(Segment, u32)>,
-    /// Its blocks changed since `map` was built.
+    /// Its list has to be followed anew.
     dirty: bool,
-    /// This round could not read it, or a block of it.
-    unsettled: bool,
     /// Its publisher ended in the middle of a change: `record` is what was stored by then.
     cut_off: bool,
-    /// The last consistent state.
+    /// The last consistent state ...
     map: Option<Arc<SegmentMap>>,
-    /// The slots of its blocks by address, and the sequence number under which they were put in order: while that stays, blocks
-    /// change their state but not their place.
-    order: Vec<u32>,
-    ordered: u64,
+    /// ... or that state while blocks of it are replaced: until the end of the pass.
+    draft: Option<SegmentMap>,
 }
+
+/// What is known of one block slot.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Sequence number of the state that was read last.
+    seq: u64,
+    /// Slot of the segment whose map has it, and where in the map.
+    segment: u32,
+    at: u32,
+}
+
+const NOWHERE: Known = Known {
+    seq: 0,
+    segment: u32::MAX,
+    at: u32::MAX,
+};
 
 /// The copy.
 #[derive(Default)]
 pub(crate) struct Mirror {
     segments: Vec<Entry>,
+    /// Sequence number of each segment's record.
     seqs: Vec<u64>,
-    blocks: Vec<BlockWords>,
+    blocks: Vec<Known>,
     generations: Vec<u64>,
+    /// Segments whose lists have to be followed anew.
     dirty: Vec<u32>,
-    /// This round could not read a slot of which nobody knows yet whose it is now.
-    torn: bool,
-    /// All was read after the publisher's end.
-    last_read: bool,
+    /// Segments with a block that could not be read.
+    torn: Vec<u32>,
+    /// Segments with drafts.
+    drafts: Vec<u32>,
+    walk: walk::Walk,
+    /// This is of after the publisher's end.
+    dead: bool,
 }
 
 impl Mirror {
-    /// Brings the copy up to date. Returns whether any segment's map changed. `dead` says that nobody writes any more, so that what
-    /// is stuck in the middle of a change will stay so and is shown as far as it goes.
-    pub(crate) fn refresh(&mut self, source: &Source, layout: &Layout, dead: bool) -> Result<bool, ReadError> {
+    /// Brings the copy up to date. Returns whether any segment's structure changed. `dead` says that nobody writes any more, so that
+    /// what is stuck in the middle of a change will stay so and is shown as far as it goes.
+    pub(crate) fn refresh(&mut self, source: &mut Source, layout: &Layout, dead: bool) -> Result<bool, ReadError> {
+        if dead && !self.dead {
+            // Who was there shows the same as who comes late: nothing that its publisher was about to replace.
+            *self = Mirror {
+                dead,
+                ..Mirror::default()
+            };
+        }
         let mut changed = false;
         for _ in 0..ROUNDS {
             self.grow(source, layout)?;
             self.read_segments(source, layout)?;
-            if dead {
-                self.read_cut_off(source, layout)?;
-            }
-            self.read_blocks(source, layout, dead)?;
-            if self.dirty.is_empty() {
-                return Ok(changed);
-            }
-            self.check_segments(source, layout)?;
-            changed |= self.build(dead);
-            if self.dirty.is_empty() {
-                return Ok(changed);
+            let groups = self.changed_groups(source, layout)?;
+            source.copy_blocks(layout, &groups, (self.blocks.len(), self.segments.len()))?;
+            let table = source.table(layout);
+            changed |= self.follow(&table);
+            self.read_blocks(&table, &groups);
+            if self.dirty.is_empty() && self.torn.is_empty() {
+                break;
             }
         }
+        self.finish_drafts();
         Ok(changed)
     }
 
     /// Makes room for the slots in use. The counts are the publisher's claim, limited by the tables' sizes.
     fn grow(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
-        let blocks = blocks_in_use(source, layout)?;
-        let segments = in_use(source, layout, live::SEGMENTS)?.min(layout.segments.count);
+        let used = |which| Ok::<_, ReadError>(source.load(layout.live.start + which)?.min(usize::MAX as u64) as usize);
+        let blocks = used(live::BLOCKS)?.min(layout.blocks.count);
+        let segments = used(live::SEGMENTS)?.min(layout.segments.count);
         // What was published before the counts is visible from here on.
         source.fence();
         if blocks > self.blocks.len() {
-            self.seqs.resize(blocks, 0);
-            self.blocks.resize(blocks, [0; words::BLOCK - 1]);
+            self.blocks.resize(blocks, NOWHERE);
             self.generations.resize(blocks.div_ceil(GROUP), 0);
             // The group that was in part beyond the end has to be read again up to the new one.
             if let Some(last) = self.generations.last_mut() {
@@ -107,136 +122,157 @@ impl Mirror {
         }
         if segments > self.segments.len() {
             self.segments.resize_with(segments, Entry::default);
+            self.seqs.resize(segments, 0);
         }
         Ok(())
     }
 
-    fn mark(segments: &mut [Entry], dirty: &mut Vec<u32>, slot: u32, unsettled: bool) {
-        if let Some(entry) = segments.get_mut(slot as usize) {
-            entry.unsettled |= unsettled;
-            if !std::mem::replace(&mut entry.dirty, true) {
-                dirty.push(slot);
-            }
+    /// Notes that a segment's list has to be followed anew.
+    fn mark(&mut self, slot: u32) {
+        if let Some(entry) = self.segments.get_mut(slot as usize)
+            && !std::mem::replace(&mut entry.dirty, true)
+        {
+            self.dirty.push(slot);
         }
     }
 
     fn read_segments(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
-        let (segments, dirty) = (&mut self.segments, &mut self.dirty);
-        for &slot in &*dirty {
-            segments[slot as usize].unsettled = false;
-        }
-        let known: Vec<u64> = segments.iter().map(|entry| entry.seq).collect();
-        let range = 0..segments.len();
+        let mut changed = Vec::new();
+        let seqs = &self.seqs;
         source.changed(
             &layout.segments,
-            range,
-            |i| known[i],
-            |i, record: Option<(u64, [u64; SEGMENT_DATA])>| {
-                Self::mark(segments, dirty, i as u32, record.is_none());
-                if let Some((seq, words)) = record {
-                    segments[i].seq = seq;
-                    segments[i].record = codec::to_segment(&words);
-                }
-            },
+            0..seqs.len(),
+            |i| seqs[i],
+            |i, record: Option<(u64, [u64; SEGMENT_DATA])>| changed.push((i, record)),
         )?;
+        for (i, record) in changed {
+            self.mark(i as u32);
+            match record {
+                Some((seq, words)) => {
+                    self.seqs[i] = seq;
+                    self.segments[i].record = codec::to_segment(&words);
+                }
+                None if self.dead => self.read_cut_off(source, layout, i)?,
+                None => {}
+            }
+        }
         source.fence();
         Ok(())
     }
 
-    /// Takes the records that will never be finished as they stand. One that was being made has no kind yet, one that was being
-    /// given back no address any more: such a segment is gone.
-    fn read_cut_off(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
-        for &slot in &self.dirty {
-            let entry = &mut self.segments[slot as usize];
-            if entry.unsettled {
-                let mut record = [0; 1 + SEGMENT_DATA];
-                source.copy(layout.segments.record(slot as usize).start, &mut record)?;
-                let [seq, words @ ..] = record;
-                (entry.seq, entry.cut_off) = (seq, true);
-                let there = |(s, _): &(Segment, u32)| s.addr > 0 && s.mapped <= s.size;
-                entry.record = codec::to_segment(&words).filter(there);
-            }
-        }
+    /// Takes a record that will never be finished as it stands. One that was being made has no kind yet, one that was being given
+    /// back no address any more: such a segment is gone.
+    fn read_cut_off(&mut self, source: &Source, layout: &Layout, i: usize) -> Result<(), ReadError> {
+        let mut record = [0; 1 + SEGMENT_DATA];
+        source.copy(layout.segments.record(i).start, &mut record)?;
+        let [seq, words @ ..] = record;
+        self.seqs[i] = seq;
+        let there = |(s, _): &(Segment, u32)| s.addr > 0 && s.mapped <= s.size;
+        self.segments[i].record = codec::to_segment(&words).filter(there);
+        self.segments[i].cut_off = true;
         Ok(())
     }
 
-    fn read_blocks(&mut self, source: &Source, layout: &Layout, dead: bool) -> Result<(), ReadError> {
-        self.torn = false;
-        // A generation moves after its slots: that of a slot in which the publisher ended never does.
-        let last = dead && !std::mem::replace(&mut self.last_read, dead);
+    /// The groups with slots that changed, each with its generation.
+    fn changed_groups(&self, source: &Source, layout: &Layout) -> Result<Vec<(Range<usize>, u64)>, ReadError> {
         let mut now = vec![0; self.generations.len()];
         source.copy(layout.generations.start, &mut now)?;
         // Before the slots: a slot that changes later moves its generation again.
         source.fence();
-        for (group, now) in now.into_iter().enumerate() {
-            if now != self.generations[group] || last {
-                let range = group * GROUP..((group + 1) * GROUP).min(self.blocks.len());
-                if self.read_group(source, layout, range, dead)? {
-                    self.generations[group] = now;
-                } else {
-                    self.torn = true;
+        let range = |group: usize| group * GROUP..((group + 1) * GROUP).min(self.blocks.len());
+        let changed = now.into_iter().zip(&self.generations).enumerate();
+        Ok(changed
+            .filter(|(_, (now, known))| now != *known)
+            .map(|(group, (now, _))| (range(group), now))
+            .collect())
+    }
+
+    /// Reads the changed slots of these groups.
+    fn read_blocks(&mut self, table: &Table<'_>, groups: &[(Range<usize>, u64)]) {
+        self.torn.clear();
+        for (slots, generation) in groups {
+            // All of them first, without a branch in between: they come from another core's cache, and wait for each other least
+            // like this.
+            let mut seqs = [0; GROUP];
+            for (seq, slot) in seqs.iter_mut().zip(slots.clone()) {
+                *seq = table.seq(slot);
+            }
+            let mut whole = true;
+            for (slot, seq) in slots.clone().zip(seqs) {
+                if seq != self.blocks[slot].seq {
+                    whole &= self.read_block(table, slot);
                 }
             }
+            // What nobody will finish writing is not waited for.
+            if whole || self.dead {
+                self.generations[slots.start / GROUP] = *generation;
+            }
         }
-        // The segments' words are looked at again after everything above.
-        source.fence();
-        Ok(())
+        if self.dead {
+            self.torn.clear();
+        }
+        self.torn.sort_unstable();
+        self.torn.dedup();
     }
 
-    /// Reads the changed slots of one group. Returns false if one of them could not be read and the group has to be read again. A
-    /// slot that nobody will finish writing is empty: what was there before may be long over.
-    fn read_group(
-        &mut self,
-        source: &Source,
-        layout: &Layout,
-        range: Range<usize>,
-        dead: bool,
-    ) -> Result<bool, ReadError> {
-        let Mirror {
-            segments,
-            seqs,
-            blocks,
-            dirty,
-            ..
-        } = self;
-        let mut whole = true;
-        let known: Vec<u64> = seqs[range.clone()].to_vec();
-        let start = range.start;
-        source.changed(
-            &layout.blocks,
-            range,
-            |i| known[i - start],
-            |i, record: Option<(u64, BlockWords)>| {
-                if let Some(owner) = codec::block_segment(&blocks[i]) {
-                    Self::mark(segments, dirty, owner, record.is_none());
-                }
-                let Some((seq, words)) = record else {
-                    if dead {
-                        blocks[i] = [0; words::BLOCK - 1];
-                    }
-                    whole &= dead;
-                    return;
-                };
-                seqs[i] = seq;
-                blocks[i] = words;
-                if let Some(owner) = codec::block_segment(&words) {
-                    Self::mark(segments, dirty, owner, false);
-                }
-            },
-        )?;
-        Ok(whole)
+    /// Reads one slot and puts its block in its place. False if it could not be read.
+    fn read_block(&mut self, table: &Table<'_>, slot: usize) -> bool {
+        let Some((seq, words)) = table.read(slot) else {
+            // A block that is in no map yet makes none late.
+            let owner = self.blocks[slot].segment;
+            self.torn.extend((owner != NOWHERE.segment).then_some(owner));
+            return false;
+        };
+        let known = &mut self.blocks[slot];
+        known.seq = seq;
+        let known = *known;
+        let block = codec::to_block(&words).map(|(block, _)| block);
+        let owner = block.map_or(known.segment, |block| block.segment);
+        // After the block was read: until then its segment's structure is the one that the map shows.
+        let same = self
+            .seqs
+            .get(owner as usize)
+            .is_some_and(|&seq| table.bracket(owner as usize) == seq);
+        // A slot that was emptied before the list was followed is in no list.
+        let fits = same && block.is_none_or(|block| self.put(&block, known));
+        if !fits {
+            self.mark(owner);
+        }
+        true
     }
 
-    /// Looks at the sequence words again: a segment whose word moved changed while its blocks were read. One that was read after
-    /// the slots in use were counted may name slots that have come into use since.
-    fn check_segments(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
-        let more_blocks = blocks_in_use(source, layout)? > self.blocks.len();
-        for &slot in &self.dirty {
+    /// Replaces a block of its segment's map. False if it is not the one that is there.
+    fn put(&mut self, block: &Block, known: Known) -> bool {
+        let entry = &mut self.segments[block.segment as usize];
+        if entry.dirty {
+            // Its turn will come.
+            return true;
+        }
+        let shown = entry.draft.as_ref().or(entry.map.as_deref());
+        let there = shown.and_then(|map| map.blocks.get(known.at as usize));
+        let fits = there.is_some_and(|there| (there.addr, there.size) == (block.addr, block.size));
+        if !fits || known.segment != block.segment {
+            return false;
+        }
+        if entry.draft.is_none() {
+            // Copies the blocks only if somebody still looks at them.
+            entry.draft = entry.map.take().map(Arc::unwrap_or_clone);
+            self.drafts.push(block.segment);
+        }
+        if let Some(draft) = &mut entry.draft {
+            draft.replace(known.at as usize, block);
+        }
+        true
+    }
+
+    fn finish_drafts(&mut self) {
+        for slot in self.drafts.drain(..) {
             let entry = &mut self.segments[slot as usize];
-            let moved = source.load(layout.segments.record(slot as usize).start)? != entry.seq;
-            entry.unsettled |= moved || more_blocks;
+            if let Some(mut draft) = entry.draft.take() {
+                draft.settle();
+                entry.map = Some(Arc::new(draft));
+            }
         }
-        Ok(())
     }
 
     /// The newest consistent map of every segment.
@@ -244,8 +280,14 @@ impl Mirror {
         self.segments.iter().filter_map(|entry| entry.map.as_ref())
     }
 
+    /// The newest consistent map of a segment.
+    pub(crate) fn map(&self, slot: u32) -> Option<&Arc<SegmentMap>> {
+        self.segments.get(slot as usize)?.map.as_ref()
+    }
+
     /// How many segments are behind what is published.
     pub(crate) fn lagging(&self) -> u32 {
-        self.dirty.len() as u32
+        let torn = self.torn.iter().filter(|torn| !self.dirty.contains(torn)).count();
+        (self.dirty.len() + torn) as u32
     }
 }

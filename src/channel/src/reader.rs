@@ -33,10 +33,15 @@ pub struct Reader {
     devices: Vec<(u64, Option<Device>)>,
     cells: Vec<Option<Cell>>,
     strings: Arc<[Arc<str>]>,
+    /// Slots of the segments that are shown, by device and address; out of date when `unsorted`.
+    shown: Vec<Vec<u32>>,
+    unsorted: bool,
+    malformed: u32,
+    /// Events published so far.
+    event_count: u64,
     /// Index of the next event to read.
     pub(crate) next_event: u64,
     pub(crate) events_lost: u64,
-    newest: Snapshot,
 }
 
 impl Reader {
@@ -60,7 +65,7 @@ impl Reader {
         if metadata.uid() != us.as_raw() && !us.is_root() {
             return Err(OpenError::NotYours { uid: metadata.uid() });
         }
-        let by_pread = Source::Pread(file.try_clone()?);
+        let by_pread = Source::by_pread(file.try_clone()?);
         let read = |start: usize, out: &mut [u64]| by_pread.copy(start, out).map_err(|_| OpenError::NotAChannel);
         let mut head = [0; IDENTITY];
         read(0, &mut head)?;
@@ -69,10 +74,10 @@ impl Reader {
         read(IDENTITY, &mut who)?;
         let source = match metadata.uid() == us.as_raw() {
             true => Source::Mapped(Map::read_only(&file, layout.len)?),
-            false => Source::Pread(file.try_clone()?),
+            false => Source::by_pread(file.try_clone()?),
         };
         let identity = identity::unpack(&who, metadata.uid());
-        let mut reader = Reader {
+        Ok(Reader {
             same_boot: identity::boot_id().is_ok_and(|id| id == identity.boot_id),
             identity: Arc::new(identity),
             file,
@@ -84,12 +89,13 @@ impl Reader {
             devices: Vec::new(),
             cells: Vec::new(),
             strings: Arc::new([Arc::from("")]),
+            shown: Vec::new(),
+            unsorted: true,
+            malformed: 0,
+            event_count: 0,
             next_event: 0,
             events_lost: 0,
-            newest: Snapshot::default(),
-        };
-        reader.newest.identity = reader.identity.clone();
-        Ok(reader)
+        })
     }
 
     /// Whether the publisher lives, at the price of a system call or two.
@@ -108,6 +114,9 @@ impl Reader {
 
     /// Reads what changed and returns the newest state. Never goes back: what cannot be read consistently now stays as it was.
     ///
+    /// What the caller keeps of an earlier snapshot stays as it is, at the price of a copy of the blocks of every segment that
+    /// changes.
+    ///
     /// # Errors
     /// When the file itself fails. The channel is then to be closed.
     pub fn refresh(&mut self) -> Result<Snapshot, ReadError> {
@@ -115,26 +124,54 @@ impl Reader {
         // Asked before reading: what a dead publisher left is then read after its death, whole.
         self.refresh_life()?;
         self.refresh_strings()?;
-        let devices = self.refresh_devices()?;
-        let maps = self
-            .mirror
-            .refresh(&self.source, &self.layout, self.life != Life::Alive)?;
+        self.refresh_devices()?;
+        let dead = self.life != Life::Alive;
+        self.unsorted |= self.mirror.refresh(&mut self.source, &self.layout, dead)?;
         self.refresh_cells()?;
-        if devices || maps {
+        if std::mem::take(&mut self.unsorted) {
             self.sort_segments();
         }
-        for (map, cell) in self.newest.devices.iter_mut().zip(&self.cells) {
-            map.stats = cell.map(|cell| cell.stats);
+        let mut snapshot = self.without_segments()?;
+        for (map, shown) in snapshot.devices.iter_mut().zip(&self.shown) {
+            let maps = shown.iter().filter_map(|&slot| self.mirror.map(slot));
+            map.segments = maps.cloned().collect();
         }
-        self.newest.life = self.life;
-        self.newest.strings = self.strings.clone();
-        self.newest.event_count = self.live(live::EVENTS)?.max(self.newest.event_count);
-        self.newest.events_lost = self.events_lost;
-        self.newest.untracked_blocks = self.live(live::UNTRACKED_BLOCKS)?;
-        self.newest.untracked_bytes = self.live(live::UNTRACKED_BYTES)?;
-        self.newest.lagging_segments = self.mirror.lagging();
-        self.newest.read_at = identity::now(ClockId::Monotonic);
-        Ok(self.newest.clone())
+        Ok(snapshot)
+    }
+
+    /// Reads the figures alone, at next to no price: the devices of the snapshot have no segments.
+    ///
+    /// # Errors
+    /// When the file itself fails. The channel is then to be closed.
+    pub fn glance(&mut self) -> Result<Snapshot, ReadError> {
+        self.source.check_len(&self.file, self.layout.len)?;
+        self.refresh_life()?;
+        self.refresh_devices()?;
+        self.refresh_cells()?;
+        self.without_segments()
+    }
+
+    fn without_segments(&mut self) -> Result<Snapshot, ReadError> {
+        self.event_count = self.live(live::EVENTS)?.max(self.event_count);
+        let devices = self.devices.iter().zip(&self.cells);
+        let devices = devices.map(|((_, device), cell)| DeviceMap {
+            device: device.clone().unwrap_or_default(),
+            stats: cell.map(|cell| cell.stats),
+            segments: Vec::new(),
+        });
+        Ok(Snapshot {
+            identity: self.identity.clone(),
+            life: self.life,
+            devices: devices.collect(),
+            event_count: self.event_count,
+            events_lost: self.events_lost,
+            untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?,
+            untracked_bytes: self.live(live::UNTRACKED_BYTES)?,
+            lagging_segments: self.mirror.lagging(),
+            malformed_segments: self.malformed,
+            read_at: identity::now(ClockId::Monotonic),
+            strings: self.strings.clone(),
+        })
     }
 
     pub(crate) fn live(&self, which: usize) -> Result<u64, ReadError> {
@@ -169,7 +206,7 @@ impl Reader {
         Ok(())
     }
 
-    fn refresh_devices(&mut self) -> Result<bool, ReadError> {
+    fn refresh_devices(&mut self) -> Result<(), ReadError> {
         let count = (self.live(live::DEVICES)? as usize)
             .min(self.layout.devices.count)
             .max(self.devices.len());
@@ -177,8 +214,7 @@ impl Reader {
         self.devices.resize(count, (0, None));
         self.cells.resize(count, None);
         let known: Vec<u64> = self.devices.iter().map(|device| device.0).collect();
-        let mut changed = false;
-        let devices = &mut self.devices;
+        let (devices, unsorted) = (&mut self.devices, &mut self.unsorted);
         self.source.changed(
             &self.layout.devices,
             0..count,
@@ -186,11 +222,10 @@ impl Reader {
             |i, record: Option<(u64, [u64; DEVICE_DATA])>| {
                 if let Some((seq, words)) = record {
                     devices[i] = (seq, codec::to_device(&words));
-                    changed = true;
+                    *unsorted = true;
                 }
             },
-        )?;
-        Ok(changed)
+        )
     }
 
     fn refresh_cells(&mut self) -> Result<(), ReadError> {
@@ -207,18 +242,18 @@ impl Reader {
     /// Deals the segments out to their devices, by address. What contradicts itself or overlaps another is counted, not shown, so
     /// that sums of sizes never overflow.
     fn sort_segments(&mut self) {
-        let mut malformed = 0;
-        let mut maps: Vec<Vec<Arc<SegmentMap>>> = vec![Vec::new(); self.devices.len()];
+        self.malformed = 0;
+        let mut shown: Vec<Vec<&Arc<SegmentMap>>> = vec![Vec::new(); self.devices.len()];
         for map in self.mirror.maps() {
             let segment = &map.segment;
             let sound =
                 segment.size > 0 && segment.mapped <= segment.size && segment.addr.checked_add(segment.size).is_some();
-            match maps.get_mut(segment.device as usize).filter(|_| sound) {
-                Some(maps) => maps.push(map.clone()),
-                None => malformed += 1,
+            match shown.get_mut(segment.device as usize).filter(|_| sound) {
+                Some(maps) => maps.push(map),
+                None => self.malformed += 1,
             }
         }
-        for maps in &mut maps {
+        for maps in &mut shown {
             maps.sort_unstable_by_key(|map| map.segment.addr);
             let mut free_from = 0;
             maps.retain(|map| {
@@ -226,21 +261,14 @@ impl Reader {
                 if apart {
                     free_from = map.segment.addr + map.segment.size;
                 } else {
-                    malformed += 1;
+                    self.malformed += 1;
                 }
                 apart
             });
         }
-        self.newest.malformed_segments = malformed;
-        self.newest.devices = self
-            .devices
+        self.shown = shown
             .iter()
-            .zip(maps)
-            .map(|((_, device), segments)| DeviceMap {
-                device: device.clone().unwrap_or_default(),
-                stats: None,
-                segments,
-            })
+            .map(|maps| maps.iter().map(|map| map.slot).collect())
             .collect();
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::record::{Block, BlockState, Device, Event, Segment, StringId};
 use crate::stats::DeviceStats;
 
 /// Who publishes. Every field is a claim of the publisher's, checked where that is possible.
@@ -54,9 +54,102 @@ pub struct SegmentMap {
     /// The segment.
     pub segment: Segment,
     /// Its blocks by address. They tile the segment exactly when `complete`.
-    pub blocks: Arc<[Block]>,
+    pub blocks: Box<[Block]>,
     /// False when some of its blocks are untracked or could not be read consistently; what is shown is then the part that is known.
     pub complete: bool,
+    /// Sums over the free ones among its blocks.
+    pub free: FreeSums,
+}
+
+impl SegmentMap {
+    /// A segment with these blocks.
+    pub fn new(slot: u32, segment: Segment, blocks: Box<[Block]>, complete: bool) -> SegmentMap {
+        SegmentMap {
+            slot,
+            segment,
+            free: FreeSums::of(&blocks),
+            blocks,
+            complete,
+        }
+    }
+
+    /// Replaces block `at` by its next state, with the same place. [`SegmentMap::settle`] has to follow.
+    #[inline]
+    pub(crate) fn replace(&mut self, at: usize, block: &Block) {
+        if let Some(there) = self.blocks.get_mut(at) {
+            self.free.replace(there, block);
+            *there = *block;
+        }
+    }
+
+    /// Finds the largest free block again if it was taken.
+    pub(crate) fn settle(&mut self) {
+        match self.free {
+            FreeSums { count: 0, .. } => self.free = FreeSums::default(),
+            FreeSums { as_large: 0, .. } => self.free = FreeSums::of(&self.blocks),
+            _ => {}
+        }
+    }
+}
+
+/// Sums over free blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeSums {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes of the largest.
+    pub largest: u64,
+    /// How many are as large.
+    pub as_large: u64,
+    /// Number.
+    pub count: u64,
+}
+
+impl FreeSums {
+    /// Sums up the free ones among `blocks`.
+    pub fn of(blocks: &[Block]) -> FreeSums {
+        let mut sums = FreeSums::default();
+        blocks.iter().for_each(|block| sums.add(block));
+        sums
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: FreeSums) -> FreeSums {
+        let largest = self.largest.max(other.largest);
+        let as_large = |sums: FreeSums| if sums.largest == largest { sums.as_large } else { 0 };
+        FreeSums {
+            bytes: self.bytes.saturating_add(other.bytes),
+            largest,
+            as_large: as_large(self) + as_large(other),
+            count: self.count + other.count,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, block: &Block) {
+        if block.state != BlockState::Free {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(block.size);
+        self.count += 1;
+        if block.size > self.largest {
+            (self.largest, self.as_large) = (block.size, 0);
+        }
+        self.as_large += u64::from(block.size == self.largest);
+    }
+
+    /// Counts a block's next state instead of the one that was counted. Without a block as large as the largest (`as_large` is 0)
+    /// `largest` is too much.
+    #[inline]
+    fn replace(&mut self, old: &Block, new: &Block) {
+        if old.state == BlockState::Free {
+            self.bytes = self.bytes.saturating_sub(old.size);
+            self.count -= 1;
+            self.as_large -= u64::from(old.size == self.largest);
+        }
+        self.add(new);
+    }
 }
 
 /// One device with its figures and segments.
@@ -71,6 +164,13 @@ pub struct DeviceMap {
 }
 
 impl DeviceMap {
+    /// Sums over its free blocks.
+    pub fn free(&self) -> FreeSums {
+        self.segments
+            .iter()
+            .fold(FreeSums::default(), |sums, map| sums.and(map.free))
+    }
+
     /// Every block, segment by segment, in address order.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.segments.iter().flat_map(|s| s.blocks.iter())
@@ -119,4 +219,49 @@ pub struct Events {
     pub events: Vec<Event>,
     /// How many were overwritten before they could be read, since the pass before.
     pub lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever blocks are freed and taken, and in whatever order: the sums are those of counting everything anew.
+    #[test]
+    fn sums_follow_every_replacement() {
+        let mut seed = 7u64;
+        let mut next = move |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        let state = |free| {
+            if free == 0 {
+                BlockState::Free
+            } else {
+                BlockState::Allocated
+            }
+        };
+        for _ in 0..200 {
+            let blocks = (0..1 + next(8)).map(|_| Block {
+                size: 512 << next(4),
+                state: state(next(2)),
+                ..Block::default()
+            });
+            let mut map = SegmentMap::new(0, Segment::default(), blocks.collect(), true);
+            for _ in 0..next(20) {
+                let at = next(map.blocks.len() as u64) as usize;
+                let state = state(next(2));
+                map.replace(
+                    at,
+                    &Block {
+                        state,
+                        ..map.blocks[at]
+                    },
+                );
+            }
+            map.settle();
+            assert_eq!(map.free, FreeSums::of(&map.blocks));
+            let (left, right) = map.blocks.split_at(map.blocks.len() / 2);
+            assert_eq!(map.free, FreeSums::of(left).and(FreeSums::of(right)));
+        }
+    }
 }

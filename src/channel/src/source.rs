@@ -4,11 +4,13 @@
 //! another user's file is never mapped.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
 
 use crate::cells::{self, Cell};
 use crate::error::ReadError;
-use crate::layout::Section;
+use crate::layout::{Layout, Section, words};
 use crate::map::Map;
 use crate::seqlock;
 use crate::word::{Word, Words};
@@ -19,13 +21,137 @@ const CHUNK_WORDS: usize = 4 * 1024;
 /// A channel's words.
 pub(crate) enum Source {
     Mapped(Map),
-    Pread(File),
+    Pread {
+        file: File,
+        /// The block table, as far as it was copied: lists of blocks lead all over it, and every step would be a system call.
+        blocks: Vec<AtomicU64>,
+        /// The segments' sequence words as they were after that.
+        brackets: Vec<u64>,
+    },
+}
+
+/// The block table of a source, and the words that bracket changes of structure.
+pub(crate) struct Table<'a> {
+    blocks: &'a [AtomicU64],
+    stride: usize,
+    slots: usize,
+    brackets: Brackets<'a>,
+}
+
+enum Brackets<'a> {
+    Live { words: &'a [AtomicU64], stride: usize },
+    Copied(&'a [u64]),
+}
+
+impl Table<'_> {
+    /// How many slots it has. Of those, only what is in use can be read if it is a copy.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The sequence word of slot `i`, which is in use.
+    #[inline(always)]
+    pub(crate) fn seq(&self, i: usize) -> u64 {
+        self.blocks[i * self.stride].get()
+    }
+
+    /// Sequence number and words 1.. of slot `i`, which is in use. `None` if it cannot be read consistently.
+    #[inline(always)]
+    pub(crate) fn read(&self, i: usize) -> Option<(u64, [u64; words::BLOCK - 1])> {
+        let mut data = [0; words::BLOCK - 1];
+        let record = &self.blocks[i * self.stride..][..words::BLOCK];
+        seqlock::read(record, &mut data).map(|seq| (seq, data))
+    }
+
+    /// The sequence word of segment `i`, no older than any block that was read before: that read ended with a fence.
+    #[inline(always)]
+    pub(crate) fn bracket(&self, i: usize) -> u64 {
+        match self.brackets {
+            Brackets::Live { words, stride } => words[i * stride].get(),
+            Brackets::Copied(words) => words[i],
+        }
+    }
+}
+
+/// The words of a section.
+fn section<'a>(words: &'a [AtomicU64], section: &Section) -> &'a [AtomicU64] {
+    &words[section.start..][..section.count * section.stride]
 }
 
 impl Source {
+    /// A source that is read with `pread`.
+    pub(crate) fn by_pread(file: File) -> Source {
+        Source::Pread {
+            file,
+            blocks: Vec::new(),
+            brackets: Vec::new(),
+        }
+    }
+
+    /// Brings the copies of these groups of block slots up to date, and looks at the segments' words afterwards. `used`: how many
+    /// blocks and segments there are. A mapped source needs no copies.
+    pub(crate) fn copy_blocks(
+        &mut self,
+        layout: &Layout,
+        groups: &[(Range<usize>, u64)],
+        used: (usize, usize),
+    ) -> Result<(), ReadError> {
+        let Source::Pread { blocks, .. } = self else {
+            return Ok(());
+        };
+        let mut copy = std::mem::take(blocks);
+        copy.resize_with(used.0 * words::BLOCK, AtomicU64::default);
+        for (slots, _) in groups {
+            let seqs: Vec<u64> = slots.clone().map(|slot| copy[slot * words::BLOCK].get()).collect();
+            self.changed(
+                &layout.blocks,
+                slots.clone(),
+                |slot| seqs[slot - slots.start],
+                |slot, record: Option<(u64, [u64; words::BLOCK - 1])>| {
+                    // An odd number: it could not be read.
+                    let (seq, data) = record.unwrap_or((1, [0; words::BLOCK - 1]));
+                    let to = &copy[slot * words::BLOCK..][..words::BLOCK];
+                    to[0].put(seq);
+                    to[1..].iter().zip(data).for_each(|(to, word)| to.put(word));
+                },
+            )?;
+        }
+        let mut records = vec![0; used.1 * layout.segments.stride];
+        self.copy(layout.segments.start, &mut records)?;
+        if let Source::Pread { blocks, brackets, .. } = self {
+            *blocks = copy;
+            brackets.clear();
+            brackets.extend(records.iter().step_by(layout.segments.stride));
+        }
+        Ok(())
+    }
+
+    /// The block table and what brackets it.
+    pub(crate) fn table(&self, layout: &Layout) -> Table<'_> {
+        match self {
+            Source::Mapped(map) => Table {
+                blocks: section(map.words(), &layout.blocks),
+                stride: layout.blocks.stride,
+                slots: layout.blocks.count,
+                brackets: Brackets::Live {
+                    words: section(map.words(), &layout.segments),
+                    stride: layout.segments.stride,
+                },
+            },
+            Source::Pread { blocks, brackets, .. } => Table {
+                blocks,
+                stride: words::BLOCK,
+                slots: layout.blocks.count,
+                brackets: Brackets::Copied(brackets),
+            },
+        }
+    }
+
     /// Checks that nobody cut the file short of `words` words.
     pub(crate) fn check_len(&self, file: &File, words: usize) -> Result<(), ReadError> {
-        match file.metadata()?.len() >= words as u64 * 8 {
+        // A forked child has no mapping.
+        let gone = matches!(self, Source::Mapped(map) if map.words().is_empty());
+        match !gone && file.metadata()?.len() >= words as u64 * 8 {
             true => Ok(()),
             false => Err(ReadError::Truncated),
         }
@@ -41,7 +167,7 @@ impl Source {
                 }
                 Ok(())
             }
-            Source::Pread(file) => pread(file, start, out),
+            Source::Pread { file, .. } => pread(file, start, out),
         }
     }
 
@@ -58,10 +184,10 @@ impl Source {
     }
 
     /// The newest complete figures of a device's pair of cells.
-    pub(crate) fn cells(&self, at: std::ops::Range<usize>) -> Result<Option<Cell>, ReadError> {
+    pub(crate) fn cells(&self, at: Range<usize>) -> Result<Option<Cell>, ReadError> {
         match self {
             Source::Mapped(map) => Ok(cells::read(&map.words()[at])),
-            Source::Pread(file) => {
+            Source::Pread { file, .. } => {
                 let mut copies = [const { Vec::new() }; 3];
                 for copy in &mut copies {
                     copy.resize(at.len(), 0);
@@ -77,7 +203,7 @@ impl Source {
     pub(crate) fn changed<const N: usize>(
         &self,
         section: &Section,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         mut known: impl FnMut(usize) -> u64,
         mut changed: impl FnMut(usize, Option<(u64, [u64; N])>),
     ) -> Result<(), ReadError> {
@@ -93,7 +219,7 @@ impl Source {
                     }
                 }
             }
-            Source::Pread(file) => {
+            Source::Pread { file, .. } => {
                 let at_once = (CHUNK_WORDS / section.stride).max(1);
                 let mut copies = [const { Vec::new() }; 3];
                 for start in range.clone().step_by(at_once) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{Block, SegmentMap, StringId};
+use gpumem_channel::{Block, BlockState, SegmentMap, StringId};
 
 use super::process::ProcessId;
 
@@ -25,21 +25,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a block. Size 0 is nothing. Wraps rather than saturates, so that [`Histogram::remove`] undoes it exactly.
-    pub fn add(&mut self, size: u64) {
+    /// Counts a block. Size 0 is nothing.
+    fn add(&mut self, size: u64) {
         if let Some(bucket) = size.checked_ilog2() {
             let bucket = bucket as usize;
-            self.count[bucket] = self.count[bucket].wrapping_add(1);
-            self.bytes[bucket] = self.bytes[bucket].wrapping_add(size);
-        }
-    }
-
-    /// Takes back a block that was added.
-    pub fn remove(&mut self, size: u64) {
-        if let Some(bucket) = size.checked_ilog2() {
-            let bucket = bucket as usize;
-            self.count[bucket] = self.count[bucket].wrapping_sub(1);
-            self.bytes[bucket] = self.bytes[bucket].wrapping_sub(size);
+            self.count[bucket] = self.count[bucket].saturating_add(1);
+            self.bytes[bucket] = self.bytes[bucket].saturating_add(size);
         }
     }
 
@@ -110,6 +101,16 @@ impl BlockMap {
             .enumerate()
             .rev()
             .find_map(|(i, s)| s.blocks.last().map(|b| (i, b)))
+    }
+
+    /// The free blocks by size. Looks at every block: for who shows it.
+    pub fn free_sizes(&self) -> Histogram {
+        let mut sizes = Histogram::default();
+        let blocks = self.segments.iter().flat_map(|s| s.blocks.iter());
+        blocks
+            .filter(|b| b.state == BlockState::Free)
+            .for_each(|b| sizes.add(b.size));
+        sizes
     }
 
     /// Bytes of the largest segment.

@@ -2,8 +2,6 @@
 
 use gpumem_channel::DeviceMap;
 
-use super::blocks::Histogram;
-use super::free_blocks::FreeBlocks;
 use super::ran_out::RanOut;
 
 /// What a publisher says about its memory on one device. Bytes.
@@ -33,8 +31,6 @@ pub struct Figures {
     pub active_blocks: u64,
     /// Segments taken from the driver.
     pub segments: u64,
-    /// Free blocks by size.
-    pub free_sizes: Histogram,
     /// Requests that failed.
     pub ooms: u64,
     /// The last of them; `None` when its event was not seen.
@@ -46,11 +42,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Figures of a published device; `None` when its scalars could not be read consistently. `free` is what was kept
-    /// of the pass before over the same device.
-    pub fn of(map: &DeviceMap, free: &mut FreeBlocks) -> Option<Figures> {
-        let sums = free.update(map);
+    /// Figures of a published device; `None` when its scalars could not be read consistently.
+    pub fn of(map: &DeviceMap) -> Option<Figures> {
         let stats = map.stats.as_ref()?;
+        let free = map.free();
         let all = stats.all();
         Some(Figures {
             reserved: all.reserved_bytes.current,
@@ -60,12 +55,11 @@ impl Figures {
             peak_allocated: all.allocated_bytes.peak,
             peak_reserved: all.reserved_bytes.peak,
             inactive_split: all.inactive_split_bytes.current,
-            free: sums.bytes,
-            largest_free: sums.largest,
-            free_blocks: sums.count,
+            free: free.bytes,
+            largest_free: free.largest,
+            free_blocks: free.count,
             active_blocks: all.active.current,
             segments: all.segment.current,
-            free_sizes: free.sizes().clone(),
             ooms: stats.num_ooms,
             ran_out: None,
             retries: stats.num_alloc_retries,

@@ -9,7 +9,6 @@ mod demo;
 mod device;
 mod figures;
 mod finding;
-mod free_blocks;
 mod history;
 mod inputs;
 mod map_layout;
@@ -26,7 +25,6 @@ pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStat
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
-pub use free_blocks::{FreeBlocks, FreeSums};
 pub use history::{History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub use inputs::{ChannelSample, Glance, Held, Inputs};
 pub use map_layout::{MapLayout, Strip};

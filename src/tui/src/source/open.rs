@@ -6,9 +6,7 @@ use std::sync::Arc;
 use gpumem_channel::{Life, Reader, Snapshot};
 
 use super::marks;
-use crate::model::{
-    Channel, ChannelKey, ChannelSample, DeviceKey, Figures, FreeBlocks, Held, MAX_MARKS, Problem, RanOut,
-};
+use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Problem, RanOut};
 
 /// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
 /// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
@@ -18,8 +16,6 @@ pub(super) struct Open {
     reader: Option<Reader>,
     /// The newest good state. `None` only before the first good pass.
     newest: Option<Channel>,
-    /// Sums over free blocks of each device, kept from pass to pass.
-    free: Vec<FreeBlocks>,
     /// The last request that failed on each device.
     ran_out: Vec<Option<RanOut>>,
     /// `newest` has the blocks.
@@ -32,7 +28,6 @@ impl Open {
             path,
             reader: Some(reader),
             newest: None,
-            free: Vec::new(),
             ran_out: Vec::new(),
             full: false,
         }
@@ -66,7 +61,7 @@ impl Open {
     /// Adds what a living publisher holds now to the sums of its devices. What cannot be read now is left to the next
     /// pass to tell.
     pub(super) fn glance(&mut self, key: ChannelKey, held: &mut Vec<Held>) {
-        let Some(Ok(snapshot)) = self.reader.as_mut().map(Reader::refresh) else {
+        let Some(Ok(snapshot)) = self.reader.as_mut().map(Reader::glance) else {
             return;
         };
         for (index, map) in snapshot.devices.iter().enumerate() {
@@ -92,10 +87,8 @@ impl Open {
     fn take(&mut self, key: ChannelKey, snapshot: Snapshot, sample: &mut ChannelSample) {
         let dead = snapshot.life != Life::Alive;
         let known_dead = self.newest.as_ref().is_none_or(|c| c.snapshot.life != Life::Alive);
-        self.free.resize_with(snapshot.devices.len(), FreeBlocks::default);
         self.ran_out.resize(snapshot.devices.len(), None);
-        let devices = snapshot.devices.iter().zip(&mut self.free);
-        let mut figures: Vec<Option<Figures>> = devices.map(|(map, free)| Figures::of(map, free)).collect();
+        let mut figures: Vec<Option<Figures>> = snapshot.devices.iter().map(Figures::of).collect();
         // What happened before anybody looked is no news.
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);
@@ -117,7 +110,6 @@ impl Open {
         self.full = true;
         if dead {
             self.reader = None;
-            self.free = Vec::new();
         }
     }
 

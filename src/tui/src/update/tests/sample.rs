@@ -8,7 +8,7 @@ use gpumem_channel::{
 use gpumem_probe::{Gpu, GpuProcess, Memory, NvmlSample, NvmlState, Process, ProcessKind, Reading};
 
 use crate::event::{Effect, Event, Key};
-use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, FreeBlocks, Model, Nanos, SECOND, Setup};
+use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, Model, Nanos, SECOND, Setup};
 use crate::update::update;
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -64,12 +64,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
             mapped: addr - base,
             ..Segment::default()
         };
-        maps.push(Arc::new(SegmentMap {
-            slot: slot as u32,
-            segment,
-            blocks: blocks.into(),
-            complete: true,
-        }));
+        maps.push(Arc::new(SegmentMap::new(slot as u32, segment, blocks.into(), true)));
     }
     let sum = |wanted: fn(BlockState) -> bool| -> u64 {
         maps.iter()
@@ -99,7 +94,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
         segments: maps,
     };
     let key = ChannelKey(1, u64::from(pid));
-    let figures = [Figures::of(&map, &mut FreeBlocks::default())];
+    let figures = [Figures::of(&map)];
     let identity = Identity {
         pid,
         uid: 1000,

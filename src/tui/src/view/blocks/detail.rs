@@ -89,9 +89,9 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
         }
         _ => rest,
     };
-    if let Some(figures) = figures.filter(|_| rest.height >= 3) {
+    if figures.is_some() && rest.height >= 3 {
         let inside = screen.pen.panel(rest, "Free blocks by size", "");
-        histogram(screen, inside, &figures.free_sizes);
+        histogram(screen, inside, &map.free_sizes());
     }
 }
 

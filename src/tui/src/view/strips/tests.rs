@@ -36,12 +36,7 @@ fn map(segments: &[&[(BlockState, u64)]]) -> BlockMap {
                 size: addr - start,
                 ..Segment::default()
             };
-            Arc::new(SegmentMap {
-                slot: i as u32,
-                segment,
-                blocks: blocks.into(),
-                complete: true,
-            })
+            Arc::new(SegmentMap::new(i as u32, segment, blocks.into(), true))
         })
         .collect();
     BlockMap {

@@ -1,0 +1,175 @@
+#![allow(clippy::unwrap_used)]
+use std::os::unix::fs::PermissionsExt;
+
+use crate::source::Source;
+use crate::{Block, BlockState, Device, Options, Publisher, Reader, Segment, Snapshot};
+
+const SEGMENTS: u32 = 12;
+/// Pairs of blocks per segment; a pair is two blocks, or one that is as large as both.
+const PAIRS: u32 = 200;
+const SIZE: u64 = 512;
+
+struct Heap {
+    publisher: Publisher,
+    /// By segment and pair: joined, and whether each of the two is free.
+    pairs: Vec<(bool, [bool; 2])>,
+    seed: u64,
+}
+
+impl Heap {
+    fn new(dir: &std::path::Path) -> Heap {
+        let options = Options {
+            dir: Some(dir.to_owned()),
+            blocks: 2 * SEGMENTS * PAIRS,
+            segments: SEGMENTS,
+            events: 16,
+            ..Options::default()
+        };
+        let mut publisher = Publisher::create(&options).unwrap();
+        publisher.set_device(0, &Device::default());
+        let mut heap = Heap {
+            publisher,
+            pairs: vec![(false, [true; 2]); (SEGMENTS * PAIRS) as usize],
+            seed: 5,
+        };
+        for segment in 0..SEGMENTS {
+            heap.publisher.segment_begin(segment);
+            for pair in segment * PAIRS..(segment + 1) * PAIRS {
+                heap.publish(pair);
+            }
+            heap.close(segment);
+        }
+        heap
+    }
+
+    fn random(&mut self, below: u32) -> u32 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        (self.seed % u64::from(below)) as u32
+    }
+
+    /// Slots lie far apart, as in a heap that has lived for a while.
+    fn slot(n: u32) -> u32 {
+        n * 7 % (2 * SEGMENTS * PAIRS)
+    }
+
+    fn blocks_of(&self, pair: u32) -> Vec<Block> {
+        let (joined, free) = self.pairs[pair as usize];
+        let count = if joined { 1 } else { 2 };
+        (0..count)
+            .map(|half| Block {
+                addr: (1 << 30) + (u64::from(pair) * 2 + half) * SIZE,
+                size: if joined { 2 * SIZE } else { SIZE },
+                state: if free[half as usize] {
+                    BlockState::Free
+                } else {
+                    BlockState::Allocated
+                },
+                segment: pair / PAIRS,
+                ..Block::default()
+            })
+            .collect()
+    }
+
+    fn publish(&mut self, pair: u32) {
+        let next_pair = (!(pair + 1).is_multiple_of(PAIRS)).then(|| Self::slot(2 * (pair + 1)));
+        let blocks = self.blocks_of(pair);
+        for (half, block) in blocks.iter().enumerate() {
+            let slot = 2 * pair + half as u32;
+            let next = if half + 1 < blocks.len() {
+                Some(Self::slot(slot + 1))
+            } else {
+                next_pair
+            };
+            assert!(self.publisher.block(Self::slot(slot), block, next));
+        }
+    }
+
+    fn close(&mut self, segment: u32) {
+        let size = u64::from(PAIRS) * 2 * SIZE;
+        let record = Segment {
+            addr: (1 << 30) + u64::from(segment) * size,
+            size,
+            mapped: size,
+            ..Segment::default()
+        };
+        self.publisher
+            .segment_end(segment, Some((&record, Some(Self::slot(2 * segment * PAIRS)))));
+    }
+
+    fn step(&mut self) {
+        let pair = self.random(SEGMENTS * PAIRS);
+        let half = self.random(2) as usize;
+        let free = &mut self.pairs[pair as usize].1[half];
+        *free = !*free;
+        if self.random(10) > 0 {
+            return self.publish(pair);
+        }
+        let joined = &mut self.pairs[pair as usize].0;
+        *joined = !*joined;
+        let joined = *joined;
+        self.publisher.segment_begin(pair / PAIRS);
+        self.publish(pair);
+        if joined {
+            self.publisher.clear_block(Self::slot(2 * pair + 1));
+        }
+        self.close(pair / PAIRS);
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        (0..SEGMENTS * PAIRS).flat_map(|pair| self.blocks_of(pair)).collect()
+    }
+}
+
+fn shown(snapshot: &Snapshot) -> Vec<Block> {
+    let blocks = snapshot.devices[0].blocks();
+    blocks.map(|block| Block { time: 0, ..*block }).collect()
+}
+
+fn dir() -> tempfile::TempDir {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(private)
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+/// Another user's channel is read with `pread`. No second user is needed to look at that.
+fn by_pread(path: &std::path::Path) -> Reader {
+    let mut reader = Reader::open(path).unwrap();
+    reader.source = Source::by_pread(reader.file.try_clone().unwrap());
+    reader
+}
+
+#[test]
+fn both_ways_of_reading_follow_every_change() {
+    let dir = dir();
+    let mut heap = Heap::new(dir.path());
+    let mut readers = [
+        Reader::open(heap.publisher.path()).unwrap(),
+        by_pread(heap.publisher.path()),
+    ];
+    let mut kept: Vec<(Snapshot, Vec<Block>)> = Vec::new();
+    for pass in 0..300u32 {
+        let steps = [0, 1, 30, 2_000][(pass % 4) as usize];
+        (0..steps).for_each(|_| heap.step());
+        for reader in &mut readers {
+            let snapshot = reader.refresh().unwrap();
+            assert_eq!((snapshot.lagging_segments, snapshot.malformed_segments), (0, 0));
+            let device = &snapshot.devices[0];
+            assert!(device.segments.iter().all(|map| map.complete));
+            assert_eq!(shown(&snapshot), heap.blocks());
+            let blocks: Vec<Block> = device.blocks().copied().collect();
+            assert_eq!(device.free(), crate::FreeSums::of(&blocks));
+            // Every other one is looked at for a while: the reader must leave it alone.
+            if pass % 2 == 0 {
+                kept.push((snapshot, heap.blocks()));
+            }
+        }
+        if kept.len() > 6 {
+            let (snapshot, blocks) = kept.remove(0);
+            assert_eq!(shown(&snapshot), blocks, "a snapshot changed after it was taken");
+        }
+    }
+}
