@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,18 @@ impl Terminal {
 
     /// The same with more environment; an empty value removes a variable.
     pub fn start_with(world: &World, args: &[&str], columns: u16, rows: u16, environment: &[(&str, &str)]) -> Terminal {
+        Terminal::start_program(&crate::gpumem_tui(), world, args, columns, rows, environment)
+    }
+
+    /// The same with another program.
+    pub fn start_program(
+        program: &Path,
+        world: &World,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        environment: &[(&str, &str)],
+    ) -> Terminal {
         let size = PtySize {
             rows,
             cols: columns,
@@ -46,7 +59,7 @@ impl Terminal {
             pixel_height: 0,
         };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(crate::gpumem_tui());
+        let mut command = CommandBuilder::new(program);
         command.args(args);
         command.env_remove("NO_COLOR");
         for (name, value) in world.environment() {
@@ -269,7 +282,17 @@ impl Terminal {
 
 /// How the terminal treats lines, in words that can be compared.
 fn line_mode(master: &dyn MasterPty) -> String {
-    format!("{:?}", master.get_termios().expect("a terminal has modes"))
+    /// An input speed of its own. Setting modes may write down that it is the output's, which an unset one means too.
+    const INPUT_SPEED: u32 = 0o2_003_600_000;
+    let modes = master.get_termios().expect("a terminal has modes");
+    format!(
+        "{:?} {:?} {:?} {:o} {:?}",
+        modes.input_flags,
+        modes.output_flags,
+        modes.local_flags,
+        modes.control_flags.bits() & !INPUT_SPEED,
+        modes.control_chars
+    )
 }
 
 /// A number of rows or columns; a terminal of none is played as one of one.

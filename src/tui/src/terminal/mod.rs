@@ -77,7 +77,9 @@ pub fn enter(keyboard: &impl AsFd) -> io::Result<()> {
 
 /// Gives the terminal back. Does nothing when it is not taken, so that every way out may call it.
 pub fn leave() {
-    let Some(taken) = lock().take() else { return };
+    // Held to the end: nobody else writes to it meanwhile.
+    let mut terminal = lock();
+    let Some(taken) = terminal.take() else { return };
     // Nothing can be done about a terminal that is gone.
     let _ = output::write_within(LEAVE, std::time::Duration::from_millis(300));
     let _ = termios::tcsetattr(&taken.tty, OptionalActions::Flush, &taken.before);

@@ -104,6 +104,11 @@ impl Output {
     }
 
     fn push(&mut self) -> io::Result<()> {
+        // A panic on another thread gives the terminal back at any moment: from then on it is the shell's.
+        let taken = super::lock();
+        if taken.is_none() {
+            self.pending.clear();
+        }
         let mut sent = 0;
         let result = loop {
             if sent == self.pending.len() {
@@ -116,6 +121,7 @@ impl Output {
                 Err(error) => break Err(error.into()),
             }
         };
+        drop(taken);
         self.pending.drain(..sent);
         // A full screen is rare and large; what it took is given back.
         self.pending.shrink_to(KEPT);
