@@ -11,7 +11,7 @@ use crate::lab::{Block, Lab, Request};
 use crate::pattern::Checked;
 use crate::protocol::{Choice, Outcome, Step};
 use crate::run::{Stage, Stop};
-use crate::scale::Sizes;
+use crate::scale::{GRAIN, Sizes};
 
 const STEPS: u64 = 6;
 
@@ -61,10 +61,11 @@ fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
     }
     stage.done(Step {
         id: "fill".into(),
-        title: format!("Allocate eight blocks: {} in all", format_bytes(sizes.total())),
+        title: format!("Allocate eight blocks: they take {}", format_bytes(sizes.total())),
         detail: format!(
-            "{}. They take the whole budget of the allocator, and each is filled with a pattern of its own.",
-            sizes.blocks.map(format_bytes).join(", ")
+            "{}. In whole chunks of {} they take the whole budget of the allocator. Each is filled with a pattern of its own.",
+            sizes.blocks.map(format_bytes).join(", "),
+            format_bytes(GRAIN),
         ),
         ..Step::default()
     })?;
@@ -171,7 +172,7 @@ fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Resul
         stage.lab.block(sizes.request)?
     };
     let temporaries = &mut sizes.freed();
-    for bytes in sizes.kept() {
+    for (bytes, _) in sizes.kept() {
         {
             let _scope = gpumem_alloc::scope("kept");
             blocks.push(Some(stage.lab.block(bytes)?));
@@ -187,7 +188,7 @@ fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Resul
             "All blocks were freed. Then came the workspace, and beside it the four blocks that stay. The four temporaries \
              took their turns inside the workspace instead of leaving holes: {} instead of {} are held now. This needs a \
              change of the program, and temporaries that do not have to live at the same time.",
-            format_bytes(sizes.request + sizes.kept().sum::<u64>()),
+            format_bytes(sizes.request + sizes.kept().map(|(_, taken)| taken).sum::<u64>()),
             format_bytes(sizes.total()),
         ),
         ..Step::default()

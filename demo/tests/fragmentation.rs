@@ -102,7 +102,7 @@ fn releasing_gives_the_holes_back_and_a_workspace_avoids_them() {
     // Blocks from 10 MiB have chunks of their own, so that holes have no edges in common with live blocks.
     let budget = 832 * MIB;
     let sizes = Sizes::for_budget(budget);
-    let kept: u64 = sizes.kept().sum();
+    let kept: u64 = sizes.kept().map(|(_, taken)| taken).sum();
     let args = DemoArgs {
         budget: Some(budget),
         ..args("fragmentation")
