@@ -198,7 +198,7 @@ mod tests {
             let holes: Vec<u64> = sizes.freed().collect();
             prop_assert!(holes.iter().all(|hole| *hole < sizes.request));
             prop_assert!(sizes.request < holes.iter().sum());
-            prop_assert!(sizes.request % GRAIN == 0 && sizes.blocks.iter().all(|size| *size >= GRAIN));
+            prop_assert!(sizes.request.is_multiple_of(GRAIN) && sizes.blocks.iter().all(|size| *size >= GRAIN));
             prop_assert!(sizes.total() <= budget);
             // The workspace takes the place of the holes.
             let kept: u64 = sizes.kept().map(|(_, taken)| taken).sum();
