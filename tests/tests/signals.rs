@@ -82,10 +82,6 @@ fn a_suspended_dashboard_comes_back_where_it_was() {
     let world = World::without_gpu();
     let (mut terminal, _) = with_demo(&world);
     terminal.signal(Signal::TSTP);
-    let stopped = |pid: u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    };
     until("it is stopped", || stopped(terminal.pid()));
     until("the terminal is the shell's", || {
         terminal.modes() == Modes::OF_A_SHELL && terminal.line_mode_is_back()
@@ -101,6 +97,64 @@ fn a_suspended_dashboard_comes_back_where_it_was() {
     terminal.wait_for(&["last 60 s", "? Help"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+fn stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+fn send(pid: u32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+/// However both came to be stopped, and although only the dashboard is told to go on.
+#[test]
+fn a_dashboard_that_goes_on_takes_its_demo_along() {
+    for stop in [Signal::TSTP, Signal::STOP] {
+        let world = World::without_gpu();
+        let (mut terminal, child) = with_demo(&world);
+        if stop == Signal::STOP {
+            send(child, stop);
+        }
+        terminal.signal(stop);
+        until("both are stopped", || stopped(terminal.pid()) && stopped(child));
+        terminal.signal(Signal::CONT);
+        until("the demo goes on", || !stopped(child));
+        until("the terminal is the dashboard's", || terminal.modes().alternate);
+        terminal.keys("q");
+        assert_eq!(terminal.ended(), Ended::Code(0), "{stop:?}");
+    }
+}
+
+/// A stopped process does not notice that its input has ended: it has to be killed.
+#[test]
+fn a_demo_that_does_not_listen_is_killed_and_nothing_is_left_of_it() {
+    for key in ["q", "x"] {
+        let world = World::without_gpu();
+        let (mut terminal, child) = with_demo(&world);
+        send(child, Signal::STOP);
+        until("the demo is stopped", || stopped(child));
+        let begin = std::time::Instant::now();
+        terminal.keys(key);
+        if key == "x" {
+            terminal.wait_for(&["Enter start"]);
+            terminal.keys("q");
+        }
+        terminal.wait_for(&["ending the demo ..."]);
+        assert_eq!(terminal.ended(), Ended::Code(0));
+        assert!(
+            begin.elapsed() < std::time::Duration::from_secs(3),
+            "{:?}",
+            begin.elapsed()
+        );
+        assert!(
+            !std::path::Path::new(&format!("/proc/{child}")).exists(),
+            "not even a zombie is left"
+        );
+        assert!(!terminal.text().contains("ending"), "{}", terminal.text());
+        assert_eq!(terminal.modes(), Modes::OF_A_SHELL);
+    }
 }
 
 /// The key does nothing where nobody could let the program go on.

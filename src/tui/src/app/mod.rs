@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_probe::NvmlSample;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock;
@@ -29,6 +30,9 @@ use signals::Signals;
 const FRAME: Duration = Duration::from_millis(33);
 /// Samplers sample at the same moment, and NVML takes 20 ms to answer; what they change is drawn together.
 const TOGETHER: Duration = Duration::from_millis(30);
+
+/// How long ending a demo may take without a word.
+const UNNOTICED: Duration = Duration::from_millis(200);
 
 /// What the dashboard starts with.
 #[derive(Debug)]
@@ -50,16 +54,14 @@ pub struct Start {
 pub fn run(start: Start) -> io::Result<u8> {
     let keyboard = terminal::keyboard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::restore_on_panic();
+    terminal::restore_on_panic(crate::demo::end_at_once);
     terminal::enter(&keyboard)?;
     let result = runtime.block_on(async {
         let mut app = App::new(start, keyboard)?;
         let result = app.run().await;
         // The screen comes back first: ending a demo takes a moment.
         terminal::leave();
-        if let Some(child) = app.child.take() {
-            child.stop().await;
-        }
+        app.end_demos().await;
         result
     });
     terminal::leave();
@@ -78,6 +80,8 @@ struct App {
     wishes: Arc<Wishes>,
     demo: DemoOptions,
     child: Option<DemoChild>,
+    /// Demos that are on their way out.
+    ending: JoinSet<()>,
     first: Vec<Effect>,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
@@ -104,6 +108,7 @@ impl App {
             wishes: Arc::default(),
             demo: start.demo,
             child: None,
+            ending: JoinSet::new(),
             first: start.first,
             due: None,
             drawn: Instant::now(),
@@ -133,6 +138,10 @@ impl App {
                     signals::Signal::Resize => {
                         let (width, height) = terminal::size();
                         vec![Event::Resize { width, height }]
+                    }
+                    signals::Signal::GoOn => {
+                        self.child.iter().for_each(DemoChild::go_on);
+                        vec![Event::Resumed]
                     }
                     signals::Signal::Stop => {
                         self.suspend().await?;
@@ -233,7 +242,19 @@ impl App {
     /// Lets the child go in the background; what it still says is nobody's news.
     fn stop_demo(&mut self) {
         if let Some(child) = self.child.take() {
-            tokio::spawn(child.stop());
+            self.ending.spawn(child.stop());
+        }
+        while self.ending.try_join_next().is_some() {}
+    }
+
+    /// Waits until nothing is left of any demo, and says so when that takes long enough to be wondered at.
+    async fn end_demos(&mut self) {
+        self.stop_demo();
+        let mut ended = std::pin::pin!(async { while self.ending.join_next().await.is_some() {} });
+        if tokio::time::timeout(UNNOTICED, &mut ended).await.is_err() {
+            terminal::say("gpumem-tui: ending the demo ...");
+            ended.await;
+            terminal::unsay();
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) enum Signal {
     End(u8),
     /// The terminal changed its size.
     Resize,
+    /// It was stopped by somebody else, and goes on.
+    GoOn,
     /// Stop, as Ctrl-Z asks a program to that does not read the key itself.
     Stop,
 }
@@ -49,10 +51,12 @@ impl Signals {
             _ = self.quit.recv() => Signal::End(3),
             _ = self.resize.recv() => Signal::Resize,
             _ = self.stop.recv() => Signal::Stop,
+            _ = self.go_on.recv() => Signal::GoOn,
         }
     }
 
-    /// Stops this process and everyone in its group (a `cargo run` around it, its demo), until somebody continues it.
+    /// Stops this process and everyone in its group (a `cargo run` around it, its demo), until somebody continues it; then
+    /// all of them go on.
     pub(super) async fn stop(&mut self) -> io::Result<()> {
         // One that came earlier must not be taken for the one to wait for.
         while matches!(
@@ -61,6 +65,8 @@ impl Signals {
         ) {}
         kill_process_group(getpgrp(), Number::STOP)?;
         self.go_on.recv().await;
+        // Whoever continues us may mean us alone; who was stopped along with us goes on with us.
+        kill_process_group(getpgrp(), Number::CONT)?;
         Ok(())
     }
 }

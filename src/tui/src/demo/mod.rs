@@ -1,18 +1,22 @@
 //! The demo's child process: this program again, as `demo NAME --headless --json --steer`.
 //!
 //! It publishes like any other program; what it says on stdout only drives the Demo view. It ends with us: its stdin
-//! ends when we do, and the kernel kills it should it not listen.
+//! ends when we do, and it is killed should it not listen (by the kernel where we could not).
 
 mod lines;
+mod running;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 use std::ffi::OsString;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::event::DemoEvent;
@@ -20,6 +24,10 @@ use lines::Lines;
 
 /// How long a child may take to free its memory and go.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a killed child may take to be gone: it frees a GPU's memory on its way.
+const KILLED: Duration = Duration::from_secs(1);
+/// How long its complaints are waited for once it is gone.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How much of a child's complaints is kept for the message.
 const COMPLAINT: usize = 400;
 
@@ -35,8 +43,10 @@ pub struct DemoOptions {
 /// A running child.
 #[derive(Debug)]
 pub struct DemoChild {
+    pid: u32,
     stdin: ChildStdin,
     news: mpsc::Receiver<DemoEvent>,
+    kill: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -58,6 +68,10 @@ impl DemoChild {
             command.args(["--device", device]);
         }
         command.args(&options.arguments);
+        DemoChild::start(command)
+    }
+
+    fn start(mut command: Command) -> std::io::Result<DemoChild> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,9 +81,27 @@ impl DemoChild {
         let missing = || std::io::Error::other("the child has no pipe");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
+        let pid = child.id().ok_or_else(missing)?;
+        running::add(pid);
         let (sender, news) = mpsc::channel(16);
-        let task = tokio::spawn(listen(child, stdout, sender));
-        Ok(DemoChild { stdin, news, task })
+        let kill = Arc::new(Notify::new());
+        let listening = listen(child, stdout, sender, kill.clone());
+        let task = tokio::spawn(async move {
+            listening.await;
+            running::forget(pid);
+        });
+        Ok(DemoChild {
+            pid,
+            stdin,
+            news,
+            kill,
+            task,
+        })
+    }
+
+    /// Lets it go on if it was stopped.
+    pub fn go_on(&self) {
+        running::go_on(self.pid);
     }
 
     /// The next thing the child says or does; for ever pending once it has said that it is gone.
@@ -87,19 +119,33 @@ impl DemoChild {
         let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
     }
 
-    /// Ends the child: politely by the end of its input, then by force.
+    /// Ends the child: politely by the end of its input, then by force. When this returns nothing is left of it, unless it
+    /// is stuck in a driver where no signal reaches it.
     pub async fn stop(self) {
-        let DemoChild { stdin, news, mut task } = self;
+        let DemoChild {
+            stdin,
+            news,
+            kill,
+            mut task,
+            ..
+        } = self;
         drop((stdin, news));
         if tokio::time::timeout(GRACE, &mut task).await.is_err() {
-            task.abort();
-            let _ = task.await;
+            kill.notify_one();
+            if tokio::time::timeout(KILLED, &mut task).await.is_err() {
+                task.abort();
+            }
         }
     }
 }
 
-/// Passes on what the child says until it is gone.
-async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<DemoEvent>) {
+/// Kills every child on the way out of a panic, and waits for its end.
+pub fn end_at_once() {
+    running::kill_all(KILLED);
+}
+
+/// Passes on what the child says until it is gone, which `kill` brings about.
+async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<DemoEvent>, kill: Arc<Notify>) {
     if let Some(pid) = child.id() {
         let _ = sender.send(DemoEvent::Spawned { pid }).await;
     }
@@ -107,6 +153,41 @@ async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<Demo
         .stderr
         .take()
         .map(|stderr| tokio::spawn(lines::tail(stderr, COMPLAINT)));
+    let silenced = tokio::select! {
+        () = pass_on(stdout, &sender) => false,
+        () = kill.notified() => true,
+    };
+    if !silenced {
+        tokio::select! {
+            _ = child.wait() => {}
+            () = kill.notified() => {}
+        }
+    }
+    // Does nothing to a child that has been waited for.
+    let _ = child.start_kill();
+    let how = match child.wait().await {
+        Ok(status) => translate::exit(status),
+        Err(error) => format!("waiting for it failed: {error}"),
+    };
+    let complaint = match complaints {
+        // A process of its own that it left behind may hold the pipe open.
+        Some(task) => match tokio::time::timeout(LAST_WORDS, task).await {
+            Ok(said) => said.unwrap_or_default(),
+            Err(_) => String::new(),
+        },
+        None => String::new(),
+    };
+    let how = if complaint.is_empty() {
+        how
+    } else {
+        format!("{how}: {complaint}")
+    };
+    let _ = sender.send(DemoEvent::Exited(how)).await;
+}
+
+/// Passes on the lines of the child until they end, or nobody listens any more: with its output closed the child ends
+/// as well.
+async fn pass_on(stdout: ChildStdout, sender: &mpsc::Sender<DemoEvent>) {
     let mut lines = Lines::new(stdout);
     while let Some(line) = lines.next().await {
         let news = match line {
@@ -116,23 +197,7 @@ async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<Demo
         if let Some(news) = news
             && sender.send(news).await.is_err()
         {
-            // Nobody listens any more. With its output closed the child ends as well.
-            break;
+            return;
         }
     }
-    drop(lines);
-    let how = match child.wait().await {
-        Ok(status) => translate::exit(status),
-        Err(error) => format!("waiting for it failed: {error}"),
-    };
-    let complaint = match complaints {
-        Some(task) => task.await.unwrap_or_default(),
-        None => String::new(),
-    };
-    let how = if complaint.is_empty() {
-        how
-    } else {
-        format!("{how}: {complaint}")
-    };
-    let _ = sender.send(DemoEvent::Exited(how)).await;
 }

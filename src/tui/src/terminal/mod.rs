@@ -89,13 +89,24 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// From now on a panic, on whichever thread, gives the terminal back, says what happened, and ends the program with
-/// exit code 101. A sampler that died silently would leave figures that never change.
-pub fn restore_on_panic() {
+/// Says something on the terminal that was given back, on a line that [`unsay`] blanks.
+pub fn say(text: &str) {
+    let _ = output::write_within(format!("\r{text}").as_bytes(), std::time::Duration::from_millis(100));
+}
+
+/// Blanks the line of [`say`].
+pub fn unsay() {
+    say("\x1b[K");
+}
+
+/// From now on a panic, on whichever thread, gives the terminal back, says what happened, does what `last` does, and
+/// ends the program with exit code 101. A sampler that died silently would leave figures that never change.
+pub fn restore_on_panic(last: fn()) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         leave();
         before(info);
+        last();
         std::process::exit(101);
     }));
 }
