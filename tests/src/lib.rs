@@ -11,6 +11,7 @@
 
 mod background;
 mod binary;
+mod namespace;
 mod outcome;
 mod random;
 mod terminal;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 pub use background::Background;
 pub use binary::{churn, gpumem_tui};
+pub use namespace::unshared;
 pub use outcome::{Ended, Modes};
 pub use random::Random;
 pub use terminal::Terminal;

@@ -100,6 +100,21 @@ fn what_cannot_be_read_is_named_with_its_reason() {
     assert_eq!(problems.len(), reasons.len());
 }
 
+/// A newer format that says this reader will do is read as far as it is known.
+#[test]
+fn a_newer_format_that_readers_of_today_understand_is_read() {
+    let world = World::without_gpu();
+    let (mut demo, says) = Background::fragmented(&world);
+    let channel = world.channel_files()[0].clone();
+    let newer = copy(&channel, "newer.gpumem", |bytes| put(bytes, VERSION, 9));
+    demo.kill();
+    fs::remove_file(channel).unwrap();
+    let lock = File::open(newer).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(row(&world, &demo)["allocator"]["cached"], says["cached"]);
+    assert_eq!(json(&world)["unreadable_channels"], Value::Array(vec![]));
+}
+
 #[test]
 fn damaged_files_are_survived_in_every_view() {
     let world = World::with_nvml("h100");

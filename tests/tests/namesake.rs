@@ -9,8 +9,10 @@ use gpumem_tests::World;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-/// Byte offset of the publisher's start time in its channel.
+/// Byte offsets in a channel: of the publisher's start time, boot and pid namespace.
 const START_TIME: usize = (8 + 1) * 8;
+const BOOT_ID: usize = (8 + 2) * 8;
+const PID_NAMESPACE: usize = (8 + 4) * 8;
 
 /// A machine where NVML lists this very process, with 2 GiB.
 fn world() -> World {
@@ -86,16 +88,16 @@ fn publish(world: &World) -> Publisher {
     publisher
 }
 
-/// The channel of an earlier process that had our pid, and nothing else of ours.
-fn of_an_earlier_one(world: &World) -> PathBuf {
+/// The channel of another process that had our pid, told from us by the word at `differs` and nothing else.
+fn of_another(world: &World, differs: usize) -> PathBuf {
     let publisher = publish(world);
     let mut bytes = fs::read(publisher.path()).unwrap();
     let ours = publisher.path().to_owned();
     drop(publisher);
     fs::remove_file(ours).unwrap();
-    let start = u64::from_le_bytes(bytes[START_TIME..START_TIME + 8].try_into().unwrap());
-    bytes[START_TIME..START_TIME + 8].copy_from_slice(&(start - 1).to_le_bytes());
-    let path = world.channels().join("earlier.gpumem");
+    let word = u64::from_le_bytes(bytes[differs..differs + 8].try_into().unwrap());
+    bytes[differs..differs + 8].copy_from_slice(&(word - 1).to_le_bytes());
+    let path = world.channels().join("another.gpumem");
     fs::write(&path, bytes).unwrap();
     path
 }
@@ -124,25 +126,45 @@ fn the_publisher_itself_is_one_row() {
     );
 }
 
+const DIED: (&str, Option<u64>, Option<u64>) = ("died", None, Some(512 * MIB));
+const PUBLISHING: (&str, Option<u64>, Option<u64>) = ("publishing", None, Some(512 * MIB));
+/// This process, which has a GPU's memory and no channel.
+const WE: (&str, Option<u64>, Option<u64>) = ("not-publishing", Some(2 << 30), None);
+
 #[test]
 fn the_black_box_of_a_namesake_is_another_row() {
     let world = world();
-    of_an_earlier_one(&world);
-    let expected = [
-        ("died".to_owned(), None, Some(512 * MIB)),
-        ("not-publishing".to_owned(), Some(2 << 30), None),
-    ];
-    assert_eq!(rows(&world), expected);
+    of_another(&world, START_TIME);
+    assert_eq!(rows(&world), [DIED, WE].map(owned));
 }
-/// A publisher of another pid namespace may have the number of one of ours.
+
+/// A publisher of another pid namespace may have the number of one of ours, and even have started at the same tick.
 #[test]
 fn a_living_namesake_gets_nothing_of_ours() {
+    for differs in [START_TIME, PID_NAMESPACE] {
+        let world = world();
+        let lock = File::open(of_another(&world, differs)).unwrap();
+        lock.lock().unwrap();
+        assert_eq!(rows(&world), [WE, PUBLISHING].map(owned), "{differs}");
+    }
+}
+
+/// A file that outlived a reboot, in a folder that does: whoever locks it now, its publisher is gone.
+#[test]
+fn the_publisher_of_another_boot_is_dead_whatever_its_lock_says() {
     let world = world();
-    let lock = File::open(of_an_earlier_one(&world)).unwrap();
+    let lock = File::open(of_another(&world, BOOT_ID)).unwrap();
     lock.lock().unwrap();
-    let expected = [
-        ("not-publishing".to_owned(), Some(2 << 30), None),
-        ("publishing".to_owned(), None, Some(512 * MIB)),
-    ];
-    assert_eq!(rows(&world), expected);
+    assert_eq!(rows(&world), [DIED, WE].map(owned));
+    let doctor = world.command(&["doctor"]).output().unwrap();
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    assert!(text.contains("0 live, 1 of programs that ended"), "{text}");
+    let once = world.command(&["--once"]).output().unwrap();
+    let text = String::from_utf8(once.stdout).unwrap();
+    assert_eq!(once.status.code(), Some(0));
+    assert!(text.contains("black boxes of programs that ended: 1"), "{text}");
+}
+
+fn owned((state, nvml, reserved): (&str, Option<u64>, Option<u64>)) -> (String, Option<u64>, Option<u64>) {
+    (state.to_owned(), nvml, reserved)
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use gpumem_tests::{Background, Ended, Terminal, World};
+use gpumem_tests::{Background, Ended, Terminal, World, unshared};
 use serde_json::Value;
 
 const DEMO: [&str; 10] = [
@@ -107,6 +107,50 @@ fn a_dashboard_without_a_channel_folder_lives() {
             "{}: {}",
             dir.display(),
             said(&doctor.stdout)
+        );
+    }
+}
+
+/// The places that programs choose themselves, when there is none of them: what each of them says, and its exit code.
+#[test]
+fn a_machine_without_a_place_for_channels_is_named_as_that() {
+    let world = World::without_gpu();
+    let cases = [
+        (
+            "mount -t tmpfs none /dev/shm && mount -o remount,ro /dev/shm",
+            "/dev/shm/gpumem-0: cannot make it: Read-only file system (os error 30)",
+            "/dev/shm/gpumem-0: Read-only file system (os error 30)",
+        ),
+        (
+            "mount -t tmpfs -o mode=0755 none /dev && touch /dev/null",
+            "/dev/shm/gpumem-0: cannot make it: No such file or directory (os error 2)",
+            "/dev/shm/gpumem-0: there is no such place",
+        ),
+        (
+            "mount -t proc none /dev/shm",
+            "/dev/shm/gpumem-0: cannot make it: No such file or directory (os error 2)",
+            "/dev/shm/gpumem-0: not in memory (tmpfs)",
+        ),
+    ];
+    for (setup, publisher_says, doctor_says) in cases {
+        let run = |args: &[&str]| {
+            let mut command = world.command(args);
+            command.env_remove("GPUMEM_DIR").env_remove("XDG_RUNTIME_DIR");
+            unshared("-rmpf", setup, &command).map(|mut command| command.output().unwrap())
+        };
+        let Some(demo) = run(&DEMO) else { continue };
+        assert_eq!(demo.status.code(), Some(0), "{setup}: {}", said(&demo.stderr));
+        let complaint = format!("gpumem: not publishing: no directory for the channel: {publisher_says}\n");
+        assert_eq!(said(&demo.stderr), complaint, "{setup}");
+        assert!(said(&demo.stdout).contains("\"succeeded_after\":true"), "{setup}");
+        let Some(document) = run(&["--json"]) else { continue };
+        assert_eq!(document.status.code(), Some(3), "{setup}: {}", said(&document.stderr));
+        let Some(doctor) = run(&["doctor"]) else { continue };
+        assert_eq!(doctor.status.code(), Some(1), "{setup}: {}", said(&doctor.stdout));
+        let text = said(&doctor.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains(&format!("none can be used: {doctor_says}")),
+            "{setup}: {text}"
         );
     }
 }

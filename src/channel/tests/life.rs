@@ -202,6 +202,20 @@ fn old_black_boxes_are_swept_the_newest_and_the_living_stay() {
     );
 }
 
+/// The wall clock was set back since.
+#[test]
+fn a_black_box_of_the_future_is_new() {
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let path = publisher.path().to_owned();
+    drop(publisher);
+    let next_month = std::time::SystemTime::now() + std::time::Duration::from_secs(30 * 24 * 3600);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(next_month).unwrap();
+    drop(Publisher::create(&options(dir.path())).unwrap());
+    assert!(path.exists());
+}
+
 #[test]
 fn a_long_run_that_died_just_now_is_not_old() {
     let dir = channel_dir();

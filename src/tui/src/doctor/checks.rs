@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gpumem_channel::{Life, own_directories};
 use gpumem_probe::{Facts, Nvml, NvmlState, PtraceScope, Root};
+use rustix::fs::Access;
 
 use super::{Check, Verdict};
 use crate::model::Colors;
@@ -155,13 +156,20 @@ pub(super) fn channels(facts: &Facts) -> Vec<Check> {
 fn place(facts: &Facts) -> Check {
     let name = "channel dir";
     let dirs = own_directories();
-    let Some(dir) = dirs.iter().find(|dir| usable(dir, facts)) else {
-        let list: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
+    let looked: Vec<Result<&PathBuf, String>> = dirs.iter().map(|dir| usable(dir, facts).map(|()| dir)).collect();
+    let Some(dir) = looked.iter().find_map(|look| look.as_ref().ok()) else {
         let why: Vec<&String> = [&facts.runtime_dir, &facts.shm]
             .into_iter()
             .filter_map(|p| p.as_ref().err())
             .collect();
-        let seen = format!("none of {} can be used", list.join(", "));
+        let seen = format!(
+            "none can be used: {}",
+            looked
+                .into_iter()
+                .filter_map(Result::err)
+                .collect::<Vec<_>>()
+                .join("; ")
+        );
         let mut todo = "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned();
         for why in why {
             todo.push_str(&format!(" ({why})"));
@@ -189,12 +197,27 @@ fn place(facts: &Facts) -> Check {
     }
 }
 
-/// Whether a program could publish there: its directory, or the place where it would make it, is in memory.
-fn usable(dir: &Path, facts: &Facts) -> bool {
+/// Whether a program could publish there: its directory, or the place where it would make it, is in memory and can be written to.
+/// Otherwise why not.
+fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
     let known = [&facts.runtime_dir, &facts.shm];
-    match known.into_iter().flatten().find(|place| dir.starts_with(&place.path)) {
-        Some(place) => place.tmpfs && (dir.is_dir() || dir.parent().is_some_and(Path::is_dir)),
-        None => std::env::var_os("GPUMEM_DIR").is_some() && dir.is_dir(),
+    let place = known.into_iter().flatten().find(|place| dir.starts_with(&place.path));
+    let named = place.is_none() && std::env::var_os("GPUMEM_DIR").is_some();
+    let fail = |why: String| Err(format!("{}: {why}", dir.display()));
+    match place {
+        None if !named => return fail("there is no such place".into()),
+        Some(place) if !place.tmpfs => return fail("not in memory (tmpfs)".into()),
+        _ => {}
+    }
+    // A directory named by hand is not made by doctor's advice.
+    let home = [Some(dir), dir.parent().filter(|_| !named)];
+    let Some(home) = home.into_iter().flatten().find(|home| home.is_dir()) else {
+        return fail("there is no such directory".into());
+    };
+    // Root may write where the mode forbids it, but not to a read-only file system.
+    match rustix::fs::access(home, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(error) => fail(error.to_string()),
     }
 }
 
