@@ -12,12 +12,14 @@ fn said(bytes: &[u8]) -> String {
 #[test]
 fn bad_arguments_are_refused_before_the_terminal_is_touched() {
     let world = World::with_nvml("h100");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--nonsense"], "--nonsense"),
         (&["--interval", "0"], "50ms"),
         (&["--interval", "1ms"], "50ms"),
         (&["--interval", "61m"], "1h"),
-        (&["--interval", "-1s"], "-1"),
+        (&["--interval", "-1s"], "must be from 50ms to 1h"),
+        (&["demo", "train", "--pace", "-1s"], "must not be negative"),
+        (&["demo", "train", "--budget", "-1G"], "is no size"),
         (&["--device", "first"], "an index such as 0"),
         (&["demo", "nonsense"], "no demo \"nonsense\""),
         (&["--once", "--json"], "cannot be used with"),

@@ -46,7 +46,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 pub struct ViewArgs {
     /// How often to sample: 500ms, 2s; at least 50ms
-    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval)]
     pub interval: Duration,
     /// Print a report and exit
     #[arg(long)]
@@ -138,11 +138,12 @@ pub struct DemoCli {
     /// Where to run: auto (a GPU), sim, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", value_parser = |text: &str| text.parse::<DeviceChoice>())]
     pub device: Option<DeviceChoice>,
-    /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free]
-    #[arg(long, value_name = "BYTES", value_parser = |text: &str| parse_bytes(text))]
+    /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free; train on the simulated device:
+    /// 15/16 of it]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
     pub budget: Option<u64>,
     /// How often the dashboard samples: 500ms, 2s; at least 50ms
-    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_interval, conflicts_with = "headless")]
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
     pub interval: Duration,
     /// Which fix to apply: release, remap or workspace
     #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
@@ -157,7 +158,7 @@ pub struct DemoCli {
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
     /// Time between steps: 500ms, 2s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub pace: Option<Duration>,
     /// Seed of everything random
     #[arg(long, value_name = "N")]
@@ -220,16 +221,28 @@ pub fn device_name(device: DeviceChoice) -> String {
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
+    let bounds = || "must be from 50ms to 1h".to_owned();
+    if is_negative(text) {
+        return Err(bounds());
+    }
     let time = parse_duration(text)?;
     if (Duration::from_millis(50)..=Duration::from_secs(3600)).contains(&time) {
         Ok(time)
     } else {
-        Err("must be from 50ms to 1h".into())
+        Err(bounds())
     }
+}
+
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// `500ms`, `2s`, `1.5s`, `1m`. A number alone means seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
+    if is_negative(text) {
+        return Err("must not be negative".into());
+    }
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());

@@ -56,6 +56,7 @@ fn bad_flags_are_refused_with_a_sentence() {
     for (args, expected) in [
         (&["--nonsense"][..], "--nonsense"),
         (&["--interval", "1ms"], "50ms"),
+        (&["--interval", "-1s"], "must be from 50ms to 1h"),
         (&["--interval", "soon"], "500ms"),
         (&["--device", "cuda:0"], "an index such as 0"),
         (&["--once", "--json"], "cannot be used with"),
