@@ -1,12 +1,12 @@
 //! A program without a terminal, such as a demo that publishes.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use crate::{Ended, World, lives, until};
+use crate::{Ended, World, children, lives, until};
 
 /// A running program whose output is read line by line. Killed when dropped.
 pub struct Background {
@@ -17,7 +17,11 @@ pub struct Background {
 impl Background {
     /// Starts `gpumem-tui` with `args` in `world`.
     pub fn start(world: &World, args: &[&str]) -> Background {
-        let mut command = world.command(args);
+        Background::run(world.command(args))
+    }
+
+    /// Starts a command that ends up as `gpumem-tui`.
+    pub fn run(mut command: Command) -> Background {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Background { child, output }
@@ -34,18 +38,25 @@ impl Background {
 
     /// A program whose memory stands still and is fragmented: every other block is free. With its figures.
     pub fn fragmented(world: &World) -> (Background, Value) {
-        let args = [
-            "demo",
-            "fragmentation",
-            "--headless",
-            "--json",
-            "--steer",
-            "--device",
-            "sim",
-            "--budget",
-            "256M",
-        ];
-        let mut demo = Background::start(world, &args);
+        Background::run_fragmented(world.command(&Background::FRAGMENTED))
+    }
+
+    /// The arguments of such a program.
+    pub const FRAGMENTED: [&str; 9] = [
+        "demo",
+        "fragmentation",
+        "--headless",
+        "--json",
+        "--steer",
+        "--device",
+        "sim",
+        "--budget",
+        "256M",
+    ];
+
+    /// The same by a command that ends up as one with these arguments.
+    pub fn run_fragmented(command: Command) -> (Background, Value) {
+        let mut demo = Background::run(command);
         demo.step();
         demo.tell("next");
         let figures = demo.step()["stats"].clone();
@@ -72,6 +83,11 @@ impl Background {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its children now.
+    pub fn children(&self) -> Vec<u32> {
+        children(self.pid())
     }
 
     /// Its next line of output, which is JSON; null at the end.

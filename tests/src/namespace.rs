@@ -4,15 +4,18 @@ use std::process::{Command, Stdio};
 
 /// `command` in new namespaces (`flags` of unshare(1)), after the shell commands `setup`. `None`, with a line that says so, where
 /// that is not permitted.
-pub fn unshared(flags: &str, setup: &str, command: &Command) -> Option<Command> {
+pub fn unshared(flags: &[&str], setup: &str, command: &Command) -> Option<Command> {
     let in_there = |script: &str| {
         let mut unshare = Command::new("unshare");
-        unshare.args([flags, "--", "sh", "-c", script]).stdin(Stdio::null());
+        unshare
+            .args(flags)
+            .args(["--", "sh", "-c", script])
+            .stdin(Stdio::null());
         unshare
     };
     let trial = in_there(setup).output();
     if !trial.as_ref().is_ok_and(|trial| trial.status.success()) {
-        eprintln!("SKIPPED: no right to unshare {flags} and {setup}: {trial:?}");
+        eprintln!("SKIPPED: no right to unshare {flags:?} and {setup}: {trial:?}");
         return None;
     }
     let mut unshare = in_there(&format!("{setup} && exec \"$0\" \"$@\""));

@@ -274,9 +274,7 @@ impl Terminal {
 
     /// The program's children now.
     pub fn children(&self) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let list = std::fs::read_to_string(path).unwrap_or_default();
-        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+        crate::children(self.pid())
     }
 }
 

@@ -136,7 +136,7 @@ fn a_machine_without_a_place_for_channels_is_named_as_that() {
         let run = |args: &[&str]| {
             let mut command = world.command(args);
             command.env_remove("GPUMEM_DIR").env_remove("XDG_RUNTIME_DIR");
-            unshared("-rmpf", setup, &command).map(|mut command| command.output().unwrap())
+            unshared(&["-rmpf"], setup, &command).map(|mut command| command.output().unwrap())
         };
         let Some(demo) = run(&DEMO) else { continue };
         assert_eq!(demo.status.code(), Some(0), "{setup}: {}", said(&demo.stderr));

@@ -1,0 +1,69 @@
+//! Publishers in containers: other mounts, other process ids. Root finds them from outside.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::process::Command;
+
+use gpumem_tests::{Background, Ended, Terminal, World, unshared, until};
+use serde_json::Value;
+
+/// A container with its own process ids and its own memory file system, which one of its processes sees through mounts of its own.
+const CONTAINER: &str =
+    "mount -t proc none /proc && mount -t tmpfs -o mode=1777 none /dev/shm && { unshare -m sleep 600 & }";
+
+/// A program's environment without the test's own folder: it looks where programs look by themselves.
+fn outside(world: &World, args: &[&str]) -> Command {
+    let mut command = world.command(args);
+    command.env_remove("GPUMEM_DIR").env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
+/// The rows of one process: other programs of this machine are none of this test's business.
+fn rows(world: &World, pid: u32) -> Vec<Value> {
+    let output = outside(world, &["--json"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = document["processes"].as_array().unwrap().iter();
+    rows.filter(|row| row["pid"] == pid).cloned().collect()
+}
+
+#[test]
+fn a_publisher_in_a_container_is_found_once_under_the_pid_it_has_out_here() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root looks into containers");
+        return;
+    }
+    let world = World::with_nvml("gpu0.used=4G");
+    let command = outside(&world, &Background::FRAGMENTED);
+    let Some(command) = unshared(&["-mpf", "--kill-child"], CONTAINER, &command) else {
+        return;
+    };
+    let (mut container, says) = Background::run_fragmented(command);
+    let [pid] = container.children()[..] else {
+        unreachable!("one child: {:?}", container.children())
+    };
+    let found = rows(&world, pid);
+    assert_eq!(found.len(), 1, "once, however many mounts show it: {found:?}");
+    // There it is process 1.
+    let row = &found[0];
+    assert_eq!(row["state"], "publishing");
+    assert!(row["command"].as_str().unwrap().contains("demo fragmentation"), "{row}");
+    assert_eq!(row["allocator"]["cached"], says["cached"]);
+
+    let text = pid.to_string();
+    let mut terminal = Terminal::start_with(
+        &world,
+        &["--filter", &text],
+        120,
+        40,
+        &[("GPUMEM_DIR", ""), ("XDG_RUNTIME_DIR", "")],
+    );
+    terminal.wait("its row", |screen| {
+        screen
+            .lines()
+            .any(|line| line.contains(&text) && line.contains("publishing"))
+    });
+    container.kill();
+    // Its memory file system goes with it, and so does the black box.
+    until("the channel is gone", || rows(&world, pid).is_empty());
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
