@@ -1,9 +1,9 @@
 //! A machine with GPUs, as a fake NVML plays it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
-use gpumem_tests::{Ended, Terminal, World};
+use gpumem_tests::{Background, Ended, Terminal, World, publish, uuid_of};
 use serde_json::Value;
 
 /// Pids that no Linux gives out.
@@ -172,4 +172,162 @@ fn a_query_that_hangs_holds_up_neither_the_others_nor_keys() {
     terminal.wait_for(&["last 60 s"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+/// The publisher sees one GPU, which it calls 0 (`CUDA_VISIBLE_DEVICES=1`), and has a context on the other one, too.
+#[test]
+fn a_publisher_is_joined_to_its_gpu_by_uuid_and_not_by_number() {
+    let pid = std::process::id();
+    let world = World::with_nvml(&format!(
+        "gpus=2;gpu0.used=1G;gpu0.process={pid}:1G:compute;gpu1.used=2G;gpu1.process={pid}:2G:compute"
+    ));
+    let _publisher = publish(&world, uuid_of(1));
+    let (code, document) = json(&world);
+    let told = |device: &Value| {
+        let memory = &device["memory"];
+        ["allocated", "cached", "other"].map(|part| memory[part].as_u64().unwrap() >> 20)
+    };
+    let devices = document["devices"].as_array().unwrap();
+    assert_eq!(
+        (code, told(&devices[0]), told(&devices[1])),
+        (0, [0, 0, 1024], [384, 128, 1536])
+    );
+    let rows = document["processes"].as_array().unwrap().iter();
+    let rows = rows.map(|row| {
+        (
+            row["device"].as_str().unwrap(),
+            row["state"].as_str().unwrap(),
+            row["nvml"].as_u64(),
+        )
+    });
+    let expected = [
+        ("GPU 1", "publishing", Some(2 << 30)),
+        ("GPU 0", "not-publishing", Some(1 << 30)),
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+
+    // A driver that numbers them the other way round.
+    let [a, b] = ["000000000000", "000000000001"].map(|end| format!("uuid=GPU-6f5ae4c5-0000-4000-8000-{end}"));
+    world.play(&format!(
+        "gpus=2;gpu0.{b};gpu0.used=2G;gpu0.process={pid}:2G:compute;gpu1.{a};gpu1.used=1G"
+    ));
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait("it on GPU 0", |screen| {
+        let of_it = |line: &&str| line.contains(&pid.to_string()) && line.contains(" publishing");
+        screen
+            .lines()
+            .find(of_it)
+            .is_some_and(|line| line.contains("GPU 0") && line.contains("2.0G"))
+    });
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+#[test]
+fn mig_devices_are_listed_under_their_gpu() {
+    let world = World::with_nvml("gpu0.mig=2;gpu0.used=2G;gpu0.process=5000001:1G:compute:1");
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&["MIG 0  1g.10gb", "MIG 1  1g.10gb", "1.0 of 39.8 GiB used", "5000001"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    let (code, document) = json(&world);
+    let mig = document["devices"][0]["mig"].as_array().unwrap();
+    assert_eq!((code, mig.len()), (0, 2));
+    for (i, device) in mig.iter().enumerate() {
+        let parts = ["used", "driver_reserved", "free"].map(|part| device[part].as_u64().unwrap());
+        assert_eq!((device["index"].as_u64(), parts[0]), (Some(i as u64), 1 << 30));
+        assert_eq!(parts.iter().sum::<u64>(), device["total"].as_u64().unwrap());
+        assert!(device["uuid"].as_str().unwrap().starts_with("MIG-"));
+    }
+    assert_eq!(document["devices"][0]["unavailable"]["utilization"], "not supported");
+}
+
+#[test]
+fn what_a_gpu_does_not_tell_is_nothing_with_its_reason() {
+    let world = World::with_nvml("gpu0.used=4G;gpu0.sensors=not_supported;gpu0.processes=no_permission");
+    let (code, document) = json(&world);
+    let device = &document["devices"][0];
+    let figures = [
+        "utilization",
+        "memory_utilization",
+        "temperature_celsius",
+        "power_watts",
+        "power_limit_watts",
+        "pcie_host_to_device_bytes_per_second",
+        "pcie_device_to_host_bytes_per_second",
+    ];
+    for figure in figures {
+        assert_eq!(
+            (&device[figure], &device["unavailable"][figure]),
+            (&Value::Null, &"not supported".into()),
+            "{figure}"
+        );
+    }
+    assert_eq!((code, device["memory"]["other"].as_u64()), (0, Some(4 << 30)));
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&["4.0 of 79.6 GiB used"]);
+    let text = terminal.text();
+    assert!(
+        !text.contains("0°") && !text.contains(" 0 W") && !text.contains(" 0%"),
+        "{text}"
+    );
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+
+    let world = World::with_nvml("gpu0.memory=no_permission");
+    let (code, document) = json(&world);
+    let device = &document["devices"][0];
+    assert_eq!((code, &device["memory"]), (0, &Value::Null), "{device}");
+    assert_eq!(device["unavailable"]["memory"], "no permission");
+}
+
+/// The driver stops answering altogether: what the publishers say goes on, and so does the keyboard.
+#[test]
+fn a_driver_that_hangs_holds_up_only_its_own_figures() {
+    for (before, then) in [
+        (Some("gpu0.used=4G"), "gpu0.used=4G;gpu0.memory_delay_ms=600000"),
+        (None, "init_delay_ms=600000"),
+    ] {
+        let world = World::with_nvml(before.unwrap_or(then));
+        let demo = Background::training(&world);
+        let mut terminal = Terminal::start(&world, &["--interval", "100ms"], 120, 40);
+        let row = |screen: &str| {
+            let pid = demo.pid().to_string();
+            let line = screen
+                .lines()
+                .find(|line| line.contains(&pid) && line.contains("publishing"));
+            line.map(str::to_owned)
+        };
+        terminal.wait("the publisher", |screen| row(screen).is_some());
+        if before.is_some() {
+            terminal.wait_for(&["4.0 of 79.6 GiB used"]);
+            world.play(then);
+            terminal.wait_for(&["NVML answered 3.0 s ago"]);
+        }
+        let old = row(&terminal.text());
+        terminal.wait("other figures of the publisher", |screen| {
+            row(screen).is_some_and(|row| Some(row) != old)
+        });
+        terminal.keys("3");
+        terminal.wait_for(&["last 60 s"]);
+        terminal.keys("q");
+        assert_eq!(terminal.ended(), Ended::Code(0));
+    }
+}
+
+#[test]
+fn reports_do_not_wait_for_a_driver_that_hangs() {
+    let world = World::with_nvml("gpu0.used=4G;init_delay_ms=600000");
+    let reports = [("--json", 3), ("--once", 3), ("doctor", 1)];
+    let started = reports.map(|(arg, code)| {
+        let mut command = world.command(&[arg]);
+        let report = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        (arg, code, report)
+    });
+    for (arg, code, report) in started {
+        let Output { status, stdout, stderr } = report.wait_with_output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        assert_eq!(status.code(), Some(code), "{arg}: {said}");
+        assert!(said.contains("no answer within 15 s"), "{arg}: {said}");
+    }
 }

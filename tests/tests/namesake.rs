@@ -4,8 +4,7 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, PoolId, Publisher, Segment, Touched};
-use gpumem_tests::World;
+use gpumem_tests::{World, publish, uuid_of};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -20,77 +19,9 @@ fn world() -> World {
     World::with_nvml(&format!("gpu0.used=2G;gpu0.process={pid}:2G:compute"))
 }
 
-/// This process publishes 512 MiB on NVML's GPU 0, a quarter of it cached.
-fn publish(world: &World) -> Publisher {
-    let options = Options {
-        dir: Some(world.channels().to_owned()),
-        blocks: 64,
-        segments: 8,
-        events: 64,
-        ..Options::default()
-    };
-    let mut publisher = Publisher::create(&options).unwrap();
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&[0x6f, 0x5a, 0xe4, 0xc5, 0, 0, 0x40, 0]);
-    uuid[8] = 0x80;
-    publisher.set_device(
-        0,
-        &Device {
-            uuid,
-            total: 80 << 30,
-            granularity: 2 * MIB,
-            name: "H100".into(),
-            ..Device::default()
-        },
-    );
-    let (addr, pool) = (1 << 32, PoolId::LARGE);
-    publisher.segment_begin(0);
-    let held = Block {
-        addr,
-        size: 384 * MIB,
-        requested: 384 * MIB,
-        state: BlockState::Allocated,
-        pool,
-        ..Block::default()
-    };
-    publisher.block(0, &held, Some(1));
-    publisher.block(
-        1,
-        &Block {
-            addr: addr + held.size,
-            size: 128 * MIB,
-            pool,
-            ..Block::default()
-        },
-        None,
-    );
-    let segment = Segment {
-        addr,
-        size: 512 * MIB,
-        mapped: 512 * MIB,
-        pool,
-        ..Segment::default()
-    };
-    publisher.segment_end(0, Some((&segment, Some(0))));
-    let mut stats = DeviceStats::default();
-    for (figure, n) in [
-        (&mut stats.large.allocation, 1),
-        (&mut stats.large.active, 1),
-        (&mut stats.large.requested_bytes, held.size),
-        (&mut stats.large.allocated_bytes, held.size),
-        (&mut stats.large.active_bytes, held.size),
-        (&mut stats.large.segment, 1),
-        (&mut stats.large.reserved_bytes, segment.size),
-    ] {
-        figure.add(n);
-    }
-    publisher.stats(0, &stats, Touched::ALL);
-    publisher
-}
-
 /// The channel of another process that had our pid, told from us by the word at `differs` and nothing else.
 fn of_another(world: &World, differs: usize) -> PathBuf {
-    let publisher = publish(world);
+    let publisher = publish(world, uuid_of(0));
     let mut bytes = fs::read(publisher.path()).unwrap();
     let ours = publisher.path().to_owned();
     drop(publisher);
@@ -119,7 +50,7 @@ fn rows(world: &World) -> Vec<(String, Option<u64>, Option<u64>)> {
 #[test]
 fn the_publisher_itself_is_one_row() {
     let world = world();
-    let _publisher = publish(&world);
+    let _publisher = publish(&world, uuid_of(0));
     assert_eq!(
         rows(&world),
         [("publishing".to_owned(), Some(2 << 30), Some(512 * MIB))]

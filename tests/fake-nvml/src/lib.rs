@@ -27,12 +27,15 @@
 //! | key | value | default |
 //! |---|---|---|
 //! | `init` | `ok`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `unknown`, or a number of `nvmlReturn_t` | `ok` |
+//! | `init_delay_ms` | how long initialisation sleeps | 0 |
 //! | `calls` | the same values, for every call after initialisation (the driver went away) | `ok` |
 //! | `driver`, `cuda` | versions: `580.159.04`, `13000` | those |
 //! | `gpus` | how many | 1 |
 //! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte (`\x3b` a semicolon) | H100 80GB HBM3, made from N |
 //! | `gpuN.total`, `.used`, `.reserved` | bytes, or with `K`, `M`, `G` (binary) | 81559M, 0, 480M |
 //! | `gpuN.memory` | `ok`, `not_supported`, `no_permission`, a number | `ok` |
+//! | `gpuN.memory_delay_ms` | how long one memory query sleeps | 0 |
+//! | `gpuN.sensors` | as `memory`, for utilisation, temperature, power and PCIe | `ok` |
 //! | `gpuN.utilization`, `.memory_utilization`, `.temperature` | percent, percent, degrees | 0, 0, 30 |
 //! | `gpuN.power`, `.power_limit` | milliwatts | 70000, 700000 |
 //! | `gpuN.pcie_rx`, `.pcie_tx` | KB/s (1000 bytes) as NVML gives them | 0 |

@@ -44,6 +44,7 @@ fn set(world: &mut World, key: &str, value: &str) -> Result<(), String> {
     match key {
         "gpus" => {}
         "init" => world.init = answer(value)?,
+        "init_delay_ms" => world.init_delay_ms = number(value)?,
         "calls" => world.calls = answer(value)?,
         "driver" => world.driver = value.into(),
         "cuda" => world.cuda = small(value)? as i32,
@@ -73,6 +74,8 @@ fn set_gpu(gpu: &mut Gpu, key: &str, value: &str) -> Result<(), String> {
         "used" => gpu.used = number(value)?,
         "reserved" => gpu.reserved = number(value)?,
         "memory" => gpu.memory = answer(value)?,
+        "memory_delay_ms" => gpu.memory_delay_ms = number(value)?,
+        "sensors" => gpu.sensors = answer(value)?,
         "utilization" => gpu.utilization = small(value)?,
         "memory_utilization" => gpu.memory_utilization = small(value)?,
         "temperature" => gpu.temperature = small(value)?,

@@ -8,6 +8,7 @@ pub(crate) type Answer = Result<(), nvmlReturn_t>;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
     pub(crate) init: Answer,
+    pub(crate) init_delay_ms: u64,
     pub(crate) calls: Answer,
     pub(crate) driver: String,
     pub(crate) cuda: i32,
@@ -25,6 +26,8 @@ pub(crate) struct Gpu {
     pub(crate) used: u64,
     pub(crate) reserved: u64,
     pub(crate) memory: Answer,
+    pub(crate) memory_delay_ms: u64,
+    pub(crate) sensors: Answer,
     pub(crate) utilization: u32,
     pub(crate) memory_utilization: u32,
     pub(crate) temperature: u32,
@@ -55,6 +58,7 @@ impl World {
     pub(crate) fn new() -> Self {
         World {
             init: Ok(()),
+            init_delay_ms: 0,
             calls: Ok(()),
             driver: "580.159.04".into(),
             cuda: 13000,
@@ -74,6 +78,8 @@ impl Gpu {
             used: 0,
             reserved: 480 << 20,
             memory: Ok(()),
+            memory_delay_ms: 0,
+            sensors: Ok(()),
             utilization: 0,
             memory_utilization: 0,
             temperature: 30,

@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use gpumem_channel::{Life, own_directories};
-use gpumem_probe::{Facts, Nvml, NvmlState, PtraceScope, Root};
+use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
 use super::{Check, Verdict};
 use crate::model::Colors;
-use crate::source::Channels;
+use crate::source::{Channels, sample_nvml_once};
 use crate::terminal::{self, Environment};
 use crate::units;
 
@@ -75,17 +75,13 @@ pub(super) fn device_files(facts: &Facts) -> Check {
 }
 
 pub(super) fn nvml() -> Check {
-    let mut nvml = match Nvml::load(None) {
-        Ok(nvml) => nvml,
-        Err(NvmlState::Failed { error, hint }) => return not("NVML", Verdict::Bad, error, hint),
-        Err(_) => {
-            let todo = "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file";
-            return not("NVML", Verdict::NoGpu, "libnvidia-ml.so.1 is not on this machine", todo);
-        }
-    };
-    let sample = nvml.sample();
+    let sample = sample_nvml_once(None);
     match sample.state {
         NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
+        NvmlState::Missing => {
+            let todo = "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file";
+            not("NVML", Verdict::NoGpu, "libnvidia-ml.so.1 is not on this machine", todo)
+        }
         _ if sample.gpus.is_empty() => not(
             "NVML",
             Verdict::NoGpu,

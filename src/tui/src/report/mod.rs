@@ -8,13 +8,13 @@ mod text;
 
 use std::time::Duration;
 
-use gpumem_probe::{Nvml, NvmlSample, NvmlState, Reading};
+use gpumem_probe::{NvmlState, Reading};
 
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
 use crate::model::{Model, Only, Setup, SourceState};
-use crate::source::Channels;
+use crate::source::{Channels, sample_nvml_once};
 use crate::update::update;
 
 pub use json::{SCHEMA, document};
@@ -39,7 +39,7 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
     model.ui.black_boxes = black_boxes;
     if !simulate {
         let at = clock::now();
-        let sample = Box::new(sample_nvml());
+        let sample = Box::new(sample_nvml_once(Some(SLOW)));
         update(&mut model, at, Event::Nvml { at, sample });
         look_at_channels(&mut model);
         return Ok(model);
@@ -67,21 +67,6 @@ async fn first_step(child: &mut DemoChild) -> Result<(), String> {
             DemoEvent::Failed(why) | DemoEvent::Exited(why) => return Err(why),
             _ => {}
         }
-    }
-}
-
-fn sample_nvml() -> NvmlSample {
-    match Nvml::load(None) {
-        Ok(mut nvml) => {
-            // The first sample starts the slow query, the second has its figures.
-            nvml.sample();
-            nvml.wait_for_slow(SLOW);
-            nvml.sample()
-        }
-        Err(state) => NvmlSample {
-            state,
-            ..NvmlSample::default()
-        },
     }
 }
 

@@ -56,6 +56,47 @@ fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, wishes: &Wishes) {
     }
 }
 
+/// How long a report waits for the driver. Without persistence mode it takes a second or two a GPU to wake up.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One sample, for a report. `slow` is how long the figures that take time are waited for; none are without it.
+pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
+    let (done, sampled) = std::sync::mpsc::channel();
+    let started = spawn("nvml", move || {
+        // Who waited may have given up.
+        let _ = done.send(sample(slow));
+    });
+    let answer = started.ok().and_then(|()| sampled.recv_timeout(PATIENCE).ok());
+    answer.unwrap_or_else(|| NvmlSample {
+        state: NvmlState::Failed {
+            error: format!("no answer within {} s", PATIENCE.as_secs()),
+            hint: "the driver hangs: look for Xid errors in dmesg, and reset the GPU or reboot".into(),
+        },
+        ..NvmlSample::default()
+    })
+}
+
+fn sample(slow: Option<Duration>) -> NvmlSample {
+    let mut nvml = match Nvml::load(None) {
+        Ok(nvml) => nvml,
+        Err(state) => {
+            return NvmlSample {
+                state,
+                ..NvmlSample::default()
+            };
+        }
+    };
+    let first = nvml.sample();
+    match slow {
+        None => first,
+        Some(time) => {
+            // The first sample starts the slow query, the second has its figures.
+            nvml.wait_for_slow(time);
+            nvml.sample()
+        }
+    }
+}
+
 /// Every pid of a sample.
 fn listed(sample: &NvmlSample) -> Vec<u32> {
     let lists = sample.gpus.iter().filter_map(|gpu| match &gpu.processes {

@@ -65,6 +65,7 @@ unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: nvmlDevice_t, pci: *mut nvm
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: *mut nvml::nvmlMemory_t) -> nvmlReturn_t {
     code(with_gpu(device, |gpu, mig| {
+        std::thread::sleep(Duration::from_millis(gpu.memory_delay_ms));
         gpu.memory?;
         let share = |bytes: u64| {
             if mig.is_some() {
@@ -95,6 +96,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
     memory: *mut nvml::nvmlMemory_v2_t,
 ) -> nvmlReturn_t {
     code(with_gpu(device, |gpu, mig| {
+        std::thread::sleep(Duration::from_millis(gpu.memory_delay_ms));
         gpu.memory?;
         let expected = (size_of::<nvml::nvmlMemory_v2_t>() | (2 << 24)) as c_uint;
         // SAFETY: NVML's contract: `memory` is null or valid, and the caller filled its `version`.
@@ -133,6 +135,7 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
     rates: *mut nvml::nvmlUtilization_t,
 ) -> nvmlReturn_t {
     code(with_gpu(device, |gpu, _| {
+        gpu.sensors?;
         // A GPU in MIG mode has no utilisation of its own.
         if gpu.mig > 0 {
             return Err(nvml::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED);
@@ -156,20 +159,29 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(
     _sensor: c_uint,
     temperature: *mut c_uint,
 ) -> nvmlReturn_t {
-    // SAFETY: NVML's contract: `temperature` is null or valid.
-    code(with_gpu(device, |gpu, _| unsafe { put(temperature, gpu.temperature) }))
+    code(with_gpu(device, |gpu, _| {
+        gpu.sensors?;
+        // SAFETY: NVML's contract: `temperature` is null or valid.
+        unsafe { put(temperature, gpu.temperature) }
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: nvmlDevice_t, power: *mut c_uint) -> nvmlReturn_t {
-    // SAFETY: NVML's contract: `power` is null or valid.
-    code(with_gpu(device, |gpu, _| unsafe { put(power, gpu.power) }))
+    code(with_gpu(device, |gpu, _| {
+        gpu.sensors?;
+        // SAFETY: NVML's contract: `power` is null or valid.
+        unsafe { put(power, gpu.power) }
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: nvmlDevice_t, limit: *mut c_uint) -> nvmlReturn_t {
-    // SAFETY: NVML's contract: `limit` is null or valid.
-    code(with_gpu(device, |gpu, _| unsafe { put(limit, gpu.power_limit) }))
+    code(with_gpu(device, |gpu, _| {
+        gpu.sensors?;
+        // SAFETY: NVML's contract: `limit` is null or valid.
+        unsafe { put(limit, gpu.power_limit) }
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -180,6 +192,7 @@ unsafe extern "C" fn nvmlDeviceGetPcieThroughput(
 ) -> nvmlReturn_t {
     code(with_gpu(device, |gpu, _| {
         std::thread::sleep(Duration::from_millis(gpu.pcie_delay_ms));
+        gpu.sensors?;
         let rate = match counter {
             nvml::nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_TX_BYTES => gpu.pcie_tx,
             nvml::nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES => gpu.pcie_rx,

@@ -1,6 +1,7 @@
 //! Initialisation, versions, error texts.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::time::Duration;
 
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
@@ -10,7 +11,10 @@ use crate::source;
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> nvmlReturn_t {
-    code(source::world().and_then(|world| world.init))
+    code(source::world().and_then(|world| {
+        std::thread::sleep(Duration::from_millis(world.init_delay_ms));
+        world.init
+    }))
 }
 
 #[unsafe(no_mangle)]
