@@ -210,3 +210,42 @@ fn two_cells() {
 fn one_of_two_cells_can_always_be_read() {
     assert!(holds(Without::Nothing, u32::MAX, two_cells));
 }
+
+/// A ring of two records, read by copying and then looking at the count: a copy that was made before the count allowed its record
+/// to be written again is whole.
+fn ring() {
+    const HEAD: usize = 4;
+    let memory = words(5);
+    let writer = {
+        let memory = memory.clone();
+        thread::spawn(move || {
+            for index in 0..4 {
+                let record = &memory[index % 2 * 2..][..2];
+                seqlock::begin(record, index as u64);
+                record[1].put(index as u64 + 100);
+                seqlock::end(record, index as u64);
+                Modelled::release_fence();
+                memory[HEAD].put(index as u64 + 1);
+            }
+        })
+    };
+    let head = memory[HEAD].get();
+    Modelled::acquire_fence();
+    if head == 2 {
+        let copy = [memory[2].get(), memory[3].get()];
+        Modelled::acquire_fence();
+        if memory[HEAD].get() < 1 + 2 {
+            // The next event's odd number may be there already.
+            assert!(copy[0] >= seqlock::finished(1), "not yet there");
+            assert_eq!(copy[1], 101, "torn");
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn an_event_that_was_copied_in_time_is_whole() {
+    use Without::{Acquire, Release};
+    // Of the writer's fences, three an event, 5 is the one before event 1 is counted, and 9 the first after event 2 is.
+    needs_every_fence(u32::MAX, ring, &[Release(5), Release(9), Acquire(0), Acquire(1)]);
+}

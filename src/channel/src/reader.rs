@@ -13,10 +13,12 @@ use crate::error::{OpenError, ReadError};
 use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
 use crate::map::Map;
 use crate::mirror::Mirror;
-use crate::record::{Device, Event};
-use crate::snapshot::{DeviceMap, Events, Identity, Life, SegmentMap, Snapshot};
+use crate::record::Device;
+use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
 use crate::source::Source;
 use crate::{identity, life, place, text};
+
+mod events;
 
 /// An open channel.
 pub struct Reader {
@@ -40,8 +42,10 @@ pub struct Reader {
     /// Events published so far.
     event_count: u64,
     /// Index of the next event to read.
-    pub(crate) next_event: u64,
-    pub(crate) events_lost: u64,
+    next_event: u64,
+    events_lost: u64,
+    /// Room for a part of the ring.
+    ring: Vec<u64>,
 }
 
 impl Reader {
@@ -95,6 +99,7 @@ impl Reader {
             event_count: 0,
             next_event: 0,
             events_lost: 0,
+            ring: Vec::new(),
         })
     }
 
@@ -270,63 +275,5 @@ impl Reader {
             .iter()
             .map(|maps| maps.iter().map(|map| map.slot).collect())
             .collect();
-    }
-
-    /// The events since the last call, oldest first. The first call returns what the ring still holds.
-    ///
-    /// # Errors
-    /// When the file itself fails.
-    pub fn events(&mut self) -> Result<Events, ReadError> {
-        let mut events = Vec::new();
-        let lost = self.each_event(|event| events.push(*event))?;
-        Ok(Events { events, lost })
-    }
-
-    /// Shows every event since the last call to `see`, oldest first, and returns how many were lost. For who wants few of many.
-    ///
-    /// # Errors
-    /// When the file itself fails.
-    pub fn each_event(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
-        let head = self.live(live::EVENTS)?;
-        self.source.fence();
-        let ring = self.layout.events;
-        let oldest = head.saturating_sub(ring.count as u64);
-        let mut lost = oldest.saturating_sub(self.next_event);
-        let mut next = self.next_event.max(oldest);
-        let mask = ring.count as u64 - 1;
-        while next < head {
-            // Up to the end of the ring, then once more from its start.
-            let first = (next & mask) as usize;
-            let count = (head - next).min((ring.count - first) as u64) as usize;
-            let events = first..first + count;
-            self.copied.changed(
-                &ring,
-                events,
-                |_| 0,
-                |slot, record: Option<(u64, [u64; words::EVENT - 1])>| {
-                    let index = next + (slot - first) as u64;
-                    // A publisher that is faster than we are has put a later event there, or is about to.
-                    match record.filter(|(seq, _)| *seq == crate::seqlock::finished(index)) {
-                        Some((_, words)) => see(&codec::to_event(index, &words)),
-                        None => lost += 1,
-                    }
-                },
-            )?;
-            next += count as u64;
-        }
-        self.next_event = head.max(self.next_event);
-        self.events_lost += lost;
-        Ok(lost)
-    }
-
-    /// When the last event happened: nanoseconds since 1970, as far as the file tells.
-    pub(crate) fn last_event_realtime(&mut self) -> Option<u64> {
-        let head = self.live(live::EVENTS).ok()?;
-        self.next_event = head.saturating_sub(1);
-        let last = self.events().ok()?.events.pop()?;
-        // The tick that stamps events may lie a little before the creation that was timed exactly.
-        self.identity
-            .created_realtime
-            .checked_add(last.time.saturating_sub(self.identity.created_monotonic))
     }
 }
