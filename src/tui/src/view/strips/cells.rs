@@ -48,6 +48,9 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
     let end = begin.saturating_add(bytes_per_cell.saturating_mul(u64::from(count)));
     let blocks = &segment.blocks;
     let first = blocks.partition_point(|b| b.addr.saturating_add(b.size) <= begin);
+    // The cell that the last block ended in, and where it begins: most blocks end in the cell that they begin in, and a division
+    // would be most of what they cost.
+    let (mut n, mut start) = (0, 0);
     for block in &blocks[first..] {
         if block.addr >= end {
             break;
@@ -58,12 +61,14 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
             continue;
         }
         let state = index(block.state);
-        let (head, tail) = ((from / bytes_per_cell) as usize, ((to - 1) / bytes_per_cell) as usize);
+        if from - start >= bytes_per_cell {
+            n = (from / bytes_per_cell) as usize;
+            start = n as u64 * bytes_per_cell;
+        }
+        let head = n;
         // The first block of a line needs no seam.
         let long = block.size / 2 >= bytes_per_cell && block.addr > begin;
-        for n in head..=tail.min(cells.len() - 1) {
-            let start = n as u64 * bytes_per_cell;
-            let cell = &mut cells[n];
+        while let Some(cell) = cells.get_mut(n) {
             if cell.runs == 0 {
                 (cell.runs, cell.last) = (1, state);
                 cell.first = (state, 8);
@@ -76,6 +81,11 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
             }
             cell.bytes[state] += to.min(start.saturating_add(bytes_per_cell)) - from.max(start);
             cell.begins |= long && n == head;
+            if to - start <= bytes_per_cell {
+                break;
+            }
+            n += 1;
+            start += bytes_per_cell;
         }
     }
 }
