@@ -16,6 +16,7 @@ mod partition;
 mod process;
 mod ran_out;
 mod source;
+mod tags;
 mod ui;
 mod world;
 
@@ -32,6 +33,7 @@ pub use partition::{Basis, Partition};
 pub use process::{Column, Owner, Process, ProcessId, ProcessState, Sort};
 pub use ran_out::RanOut;
 pub use source::{Source, SourceState};
+pub use tags::{TagPast, TagPoint};
 pub use ui::{
     Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TimelineUi, Toast, Ui, View,
 };
@@ -83,6 +85,8 @@ pub struct Model {
     pub rows: Vec<usize>,
     /// Blocks of the selected process; `None` when it publishes none.
     pub map: Option<BlockMap>,
+    /// What the selected process (or the one that was selected last) allocated for.
+    pub tags: Option<TagPast>,
     /// The demo that runs or ran last.
     pub demo: Option<Demo>,
     /// What the user looks at.

@@ -136,6 +136,10 @@ pub struct TimelineUi {
     pub span: Nanos,
     /// How far the right edge is behind now, nanoseconds.
     pub back: Nanos,
+    /// Leave out what others use, so that it does not dwarf what programs publish.
+    pub own: bool,
+    /// Stack what the selected process allocated by tag, where there are tags.
+    pub by_tag: bool,
 }
 
 impl TimelineUi {
@@ -148,6 +152,8 @@ impl Default for TimelineUi {
         TimelineUi {
             span: 60 * SECOND,
             back: 0,
+            own: false,
+            by_tag: false,
         }
     }
 }

@@ -161,6 +161,7 @@ pub(super) fn select_process(model: &mut Model, id: Option<crate::model::Process
         model.ui.device = Some(id.device);
     }
     map::refresh(model);
+    super::tags::refresh(model);
 }
 
 fn select_device(model: &mut Model, by: isize) {
@@ -222,9 +223,36 @@ fn timeline(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
         Key::End | Key::Char('G') => pan(model, |_| 0),
         Key::Up | Key::Char('k') => select_device(model, -1),
         Key::Down | Key::Char('j') => select_device(model, 1),
+        Key::Char('n') => select_row(model, 1),
+        Key::Char('N') => select_row(model, -1),
+        Key::Char('o') => model.ui.timeline.own = !model.ui.timeline.own,
+        Key::Char('t') => return Some(by_tag(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])
+}
+
+/// Stacks by tag, or by state again.
+fn by_tag(model: &mut Model) -> Vec<Effect> {
+    model.ui.timeline.by_tag = !model.ui.timeline.by_tag;
+    // What was seen of it is on the device that it uses.
+    select_process(model, model.ui.process);
+    let any = model
+        .tags
+        .as_ref()
+        .is_some_and(|t| Some(t.process) == model.ui.process && t.any());
+    if model.ui.timeline.by_tag && !any {
+        let text = match model.selected_process() {
+            Some(process) => format!(
+                "{} names nothing that it allocates for (n: the next process)",
+                process.pid
+            ),
+            None => "no process is selected: 1 lists them".to_owned(),
+        };
+        model.ui.timeline.by_tag = false;
+        return toast(model, Severity::Info, text);
+    }
+    vec![Effect::Draw]
 }
 
 pub(super) fn change_span(model: &mut Model, by: isize) {

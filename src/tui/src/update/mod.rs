@@ -12,6 +12,7 @@ mod map;
 mod mouse;
 mod popup;
 mod row;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -113,6 +114,7 @@ fn sampled(model: &mut Model, fresh: Fresh, look: &Look) -> Vec<Effect> {
 fn relist(model: &mut Model) {
     list::refresh(model);
     map::refresh(model);
+    tags::refresh(model);
 }
 
 /// Files what was held between the last two samples with the devices it was held on.

@@ -214,7 +214,18 @@ fn view_keys(model: &Model) -> Vec<Key> {
     let mut keys: Vec<Key> = match model.ui.view {
         View::Overview => vec![("↑↓", "select"), ("Enter", "blocks"), ("s", "sort"), ("/", "filter")],
         View::Blocks => vec![("←↑↓→", "move"), ("+ -", "zoom"), ("n N", "process")],
-        View::Timeline => vec![("←→", "scroll"), ("+ -", "span"), ("↑↓", "device")],
+        View::Timeline => {
+            let ui = &model.ui.timeline;
+            let mut keys = vec![("←→", "scroll"), ("+ -", "span")];
+            if model.world().devices.len() > 1 {
+                keys.push(("↑↓", "device"));
+            }
+            if !ui.by_tag {
+                keys.push(("o", if ui.own { "show other" } else { "hide other" }));
+            }
+            keys.push(("t", if ui.by_tag { "by state" } else { "by tag" }));
+            keys
+        }
         View::Demo => vec![],
     };
     let demo = model.demo.as_ref().filter(|d| d.running());

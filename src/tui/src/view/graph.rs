@@ -4,9 +4,10 @@
 mod tests;
 
 use ratatui::layout::Rect;
+use ratatui::style::Color;
 
 use super::pen::Pen;
-use super::theme::Ink;
+use super::theme::{Ink, Theme};
 
 const LOWER_EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_RAMP: [char; 9] = [' ', '.', '.', ':', '-', '=', '+', '*', '#'];
@@ -23,6 +24,11 @@ fn units(share: f64, height: u16, per_cell: u32) -> u32 {
     // A float that is positive and at most `all`, so the conversion is exact enough and in range.
     let n = (share.min(1.0) * f64::from(all)).round() as u32;
     n.max(1).min(all)
+}
+
+/// The colour of a layer at a height from 0 (foot) to 1 (top).
+pub(super) fn shade(theme: &Theme, ink: Ink, height: f64) -> Option<Color> {
+    theme.gradient(ink, 0.25 + 0.6 * height).fg
 }
 
 /// Draws one column of a stacked area; `layers[i]` fills up to `tops[i]`. A missing sample draws nothing.
@@ -62,7 +68,7 @@ pub(super) fn stacked_column(pen: &mut Pen<'_>, area: Rect, x: u16, layers: &[In
             .find(|(next, _)| **next > top)
             .map(|(_, &ink)| ink)
             .filter(|_| filled < fine);
-        let style = match above.and_then(|ink| pen.theme.gradient(ink, 0.25 + 0.6 * height).fg) {
+        let style = match above.and_then(|ink| shade(&pen.theme, ink, height)) {
             Some(ground) => style.bg(ground),
             None => style,
         };

@@ -30,6 +30,8 @@ pub(super) enum Ink {
     Free,
     /// Address range without memory.
     Unmapped,
+    /// Allocated for one of the program's tags, by number from 0.
+    Tag(u8),
     /// Something to act on.
     Warning,
     /// Something that is as it should be.
@@ -168,11 +170,28 @@ impl Theme {
             Ink::Driver => ('╱', 'r'),
             Ink::Free => ('·', '.'),
             Ink::Unmapped => ('╌', '-'),
+            // Its number, from 1.
+            Ink::Tag(n) => {
+                let digit = char::from(b'1' + n % 9);
+                (digit, digit)
+            }
             Ink::Warning => ('▲', '!'),
             Ink::Good => ('✓', '+'),
             Ink::Accent | Ink::Dim | Ink::Strong | Ink::Plain => ('•', '*'),
         };
         if self.ascii { ascii } else { unicode }
+    }
+
+    /// A letter on a coloured ground, if there is one.
+    pub(super) fn on(&self, ground: Option<Color>) -> Style {
+        let dark = match self.depth {
+            Depth::True => rgb(palette::ON_GROUND),
+            _ => Color::Black,
+        };
+        match ground {
+            Some(color) => Style::new().fg(dark).bg(color),
+            None => Style::new().add_modifier(Modifier::REVERSED),
+        }
     }
 
     /// Colour of a graph at a height from 0 (foot) to 1 (top): deep at the foot, bright at the top.
@@ -221,7 +240,8 @@ impl Theme {
             '·' | '•' => '-',
             '…' => '.',
             '│' | '┊' | '▏' | '▌' | '▐' => '|',
-            '─' | '━' | '╌' | '┄' | '╾' => '-',
+            '─' | '━' | '╌' | '┄' => '-',
+            '╾' => '|',
             '┈' => '.',
             '┤' => '|',
             '╭' | '╮' | '╰' | '╯' => '+',

@@ -2,6 +2,7 @@
 
 mod events;
 mod phases;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -78,13 +79,29 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     };
     let (inside, list) = split_bottom(inside, list);
     let lanes = u16::from(inside.height >= 7) + u16::from(inside.height >= 9);
-    let legends = 1 + u16::from(inside.height >= 12);
+    let legends = match inside.height {
+        // Tags have names and take two lines, events one.
+        20.. if screen.model.ui.timeline.by_tag => 3,
+        12.. => 2,
+        _ => 1,
+    };
     let (chart, foot) = split_bottom(inside, (1 + lanes + legends).min(inside.height.saturating_sub(2)));
     let (axis, plot) = split_left(chart, if chart.width >= 40 { AXIS } else { 0 });
     let ui = &screen.model.ui.timeline;
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
     let window = Window::new(ui.span, newest.saturating_sub(ui.back), plot.width);
-    stack(screen, axis, plot, device, window);
+    let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
+    let past = tags::past(screen.model, device).filter(|_| ui.by_tag);
+    let by_tag = past.map(|past| tags::Stack::new(past, window, patience));
+    match &by_tag {
+        Some(stack) => {
+            let total = device.memory.value().map_or(0, |m| m.total);
+            let top = top_of(stack.most(), total);
+            grid(screen, axis, plot, top);
+            stack.draw(screen, plot, top);
+        }
+        None => stack(screen, axis, plot, device, window, patience),
+    }
     let (_, foot) = split_left(foot, axis.width);
     let (line, rest) = split_top(foot, 1);
     time_axis(screen, line, ui.span, ui.back);
@@ -99,8 +116,14 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         phases::lane(screen, lane, device, window);
         rest = below;
     }
-    legend(screen, rest, device);
-    let (_, rest) = split_top(rest, 1);
+    let lines = match &by_tag {
+        Some(stack) => stack.legend(screen, rest),
+        None => {
+            legend(screen, rest, device);
+            1
+        }
+    };
+    let (_, rest) = split_top(rest, lines);
     let (x, end) = events::legend(screen, rest, device, window);
     phases::legend(screen, split_left(rest, end).0, x, device);
     events::list(screen, list, device, window);
@@ -111,6 +134,15 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     let mut note = format!("last {}", span_text(ui.span));
     if ui.back > 0 {
         note = format!("{} up to {} ago", span_text(ui.span), span_text(ui.back));
+    }
+    if ui.by_tag {
+        let pid = screen.model.selected_process().map_or(0, |p| p.pid);
+        note = match tags::past(screen.model, device) {
+            Some(_) => format!("{pid} by tag, {note}"),
+            None => format!("{pid} has no tags here, {note}"),
+        };
+    } else if ui.own {
+        note = format!("publishers only, {note}");
     }
     let several = screen.model.world().devices.len() > 1;
     let title = if several {
@@ -143,53 +175,74 @@ fn span_text(span: Nanos) -> String {
     }
 }
 
-/// One partition per column: the fullest of its bucket, else the one before while that is no older than samples may be.
-fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Partition>> {
-    let mut columns: Vec<Option<&Partition>> = vec![None; usize::from(window.columns)];
-    let mut before: Option<(Nanos, &Partition)> = None;
-    for point in device.history.points() {
-        match window.column(point.at) {
+/// One moment per column: the highest of its bucket, else the one before while that is no older than samples may be.
+/// Points come oldest first.
+fn fill<'a, T, K: PartialOrd>(
+    points: impl Iterator<Item = (Nanos, &'a T)>,
+    window: Window,
+    patience: Nanos,
+    height: impl Fn(&T) -> K,
+) -> Vec<Option<&'a T>> {
+    let mut columns: Vec<Option<&T>> = vec![None; usize::from(window.columns)];
+    let mut before: Option<(Nanos, &T)> = None;
+    let mut newest = None;
+    for (at, point) in points {
+        newest = Some(at);
+        match window.column(at) {
             Some(column) => {
                 let here = &mut columns[usize::from(column)];
-                if here.is_none_or(|m| m.fullness() <= point.memory.fullness()) {
-                    *here = Some(&point.memory);
+                if here.is_none_or(|known| height(known) <= height(point)) {
+                    *here = Some(point);
                 }
             }
-            None if point.at < window.start(0) => before = Some((point.at, &point.memory)),
+            None if at < window.start(0) => before = Some((at, point)),
             None => {}
         }
     }
     for column in 0..window.columns {
         let start = window.start(column);
         match columns[usize::from(column)] {
-            Some(memory) => before = Some((start, memory)),
+            Some(point) => before = Some((start, point)),
             None => {
                 let fresh = before.filter(|(at, _)| start.saturating_sub(*at) <= patience);
-                columns[usize::from(column)] = fresh.map(|(_, memory)| memory);
+                columns[usize::from(column)] = fresh.map(|(_, point)| point);
             }
         }
     }
     // Nothing is known of the time after the newest sample.
-    let newest = device.history.long.back().and_then(|p| window.column(p.at));
-    if let Some(newest) = newest {
+    if let Some(newest) = newest.and_then(|at| window.column(at)) {
         columns[usize::from(newest) + 1..].fill(None);
     }
     columns
 }
 
-fn stack(screen: &mut Screen<'_>, axis: Rect, plot: Rect, device: &Device, window: Window) {
-    let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
+/// The fullest partition of each column.
+fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Partition>> {
+    let points = device.history.points().map(|p| (p.at, &p.memory));
+    fill(points, window, patience, Partition::fullness)
+}
+
+/// By state: the device's memory, of everyone or of the programs that publish.
+fn stack(screen: &mut Screen<'_>, axis: Rect, plot: Rect, device: &Device, window: Window, patience: Nanos) {
+    let own = screen.model.ui.timeline.own;
     let columns = columns(device, window, patience);
     let total = device.memory.value().map_or(0, |m| m.total);
-    let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
-    let top = graph::ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1);
+    let height = |m: &Partition| if own { m.reserved() } else { m.used() };
+    let most = columns.iter().flatten().map(|m| height(m)).max().unwrap_or(0);
+    let top = top_of(most, total);
     grid(screen, axis, plot, top);
+    let layers = if own { &LAYERS[..2] } else { &LAYERS[..] };
     for (x, memory) in columns.into_iter().enumerate() {
         let Some(memory) = memory else { continue };
         let share = |bytes: u64| bytes as f64 / top as f64;
         let tops = [share(memory.allocated), share(memory.reserved()), share(memory.used())];
-        graph::stacked_column(&mut screen.pen, plot, x as u16, &LAYERS, &tops);
+        graph::stacked_column(&mut screen.pen, plot, x as u16, layers, &tops[..layers.len()]);
     }
+}
+
+/// The figure at the top of the axis.
+fn top_of(most: u64, total: u64) -> u64 {
+    graph::ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
 }
 
 /// Lines and labels at quarters (or halves) of the height.
@@ -256,7 +309,8 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
         (Ink::Allocated, "allocated", memory.allocated),
         (Ink::Cached, "cached", memory.cached),
     ];
-    if memory.basis == Basis::Driver {
+    let own = screen.model.ui.timeline.own;
+    if memory.basis == Basis::Driver && !own {
         parts.push((Ink::Other, "other", memory.other));
     }
     for (ink, label, bytes) in parts {
@@ -267,7 +321,10 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
             .text(area, x + 1, 0, &units::bytes_short(bytes), Style::new())
             + 3;
     }
-    let used = format!("{} of {} now", units::bytes(memory.used()), units::bytes(memory.total));
+    let used = match own && memory.other > 0 {
+        true => format!("o shows {} of others", units::bytes(memory.other)),
+        false => format!("{} of {} now", units::bytes(memory.used()), units::bytes(memory.total)),
+    };
     if x + width(&used) <= area.width {
         screen.pen.text_end(area, area.width, 0, &used, theme.ink(Ink::Dim));
     }

@@ -204,3 +204,31 @@ fn messages_go_after_their_time() {
     assert_eq!(feed(&mut model, [Event::Tick]), [Effect::Draw]);
     assert!(model.ui.toast.is_none());
 }
+
+#[test]
+fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('3'), Key::Char('o')]);
+    assert!(model.ui.timeline.own);
+    press(&mut model, &[Key::Char('t')]);
+    assert!(!model.ui.timeline.by_tag, "nothing has a tag");
+    let text = &model.ui.toast.as_ref().unwrap().text;
+    assert!(text.contains("names nothing"), "{text}");
+    let process = model.ui.process.unwrap();
+    let mut past = TagPast::new(process);
+    past.points.push_back(TagPoint {
+        at: SECOND,
+        tags: vec![("weights".into(), GIB)],
+        rest: 0,
+    });
+    model.tags = Some(past);
+    press(&mut model, &[Key::Char('t')]);
+    assert!(model.ui.timeline.by_tag);
+    assert_eq!(model.ui.device, Some(process.device));
+    // Another process has a past of its own.
+    press(&mut model, &[Key::Char('n')]);
+    assert_ne!(model.ui.process, Some(process));
+    assert_ne!(model.tags.as_ref().unwrap().process, process);
+    press(&mut model, &[Key::Char('t')]);
+    assert!(!model.ui.timeline.by_tag);
+}

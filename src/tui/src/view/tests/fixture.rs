@@ -212,6 +212,17 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("blocks-sim", at(View::Blocks, simulated())),
         ("blocks-none", at(View::Blocks, failing())),
         ("timeline", at(View::Timeline, h100())),
+        ("timeline-own", {
+            let mut model = at(View::Timeline, h100());
+            model.ui.timeline.own = true;
+            model
+        }),
+        ("timeline-tags", {
+            let mut model = at(View::Timeline, h100());
+            model.ui.timeline.by_tag = true;
+            model.tags = model.ui.process.map(memory::tags);
+            model
+        }),
         ("timeline-sim", at(View::Timeline, simulated())),
         ("demo", at(View::Demo, simulated())),
         ("demo-list", list),

@@ -29,6 +29,7 @@ fn color(out: &mut String, color: Color, ground: bool) {
     let _ = match color {
         Color::Rgb(r, g, b) => write!(out, "\x1b[{};2;{r};{g};{b}m", 38 + base),
         Color::Indexed(i) => write!(out, "\x1b[{};5;{i}m", 38 + base),
+        Color::Black => write!(out, "\x1b[{}m", 30 + base),
         Color::Yellow => write!(out, "\x1b[{}m", 33 + base),
         Color::Magenta => write!(out, "\x1b[{}m", 35 + base),
         Color::Green => write!(out, "\x1b[{}m", 32 + base),

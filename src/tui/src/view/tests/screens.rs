@@ -74,7 +74,7 @@ fn screens() {
 
 #[test]
 fn screens_in_ascii() {
-    for name in ["overview", "blocks", "timeline", "demo"] {
+    for name in ["overview", "blocks", "timeline", "timeline-tags", "demo"] {
         let (_, model) = fixture::screens().into_iter().find(|(n, _)| *n == name).unwrap();
         let (buffer, _) = drawn(model, 80, 24, Colors::Mono, true);
         insta::assert_snapshot!(format!("{name}-ascii"), text(&buffer));
@@ -83,7 +83,7 @@ fn screens_in_ascii() {
 
 #[test]
 fn colours_sit_where_their_meaning_is() {
-    for name in ["overview", "blocks", "overview-several"] {
+    for name in ["overview", "blocks", "overview-several", "timeline-tags"] {
         let (_, model) = fixture::screens().into_iter().find(|(n, _)| *n == name).unwrap();
         for (depth, colors) in [("true", Colors::True), ("256", Colors::Ansi256), ("16", Colors::Ansi16)] {
             let (buffer, _) = drawn(model.clone(), 80, 24, colors, false);

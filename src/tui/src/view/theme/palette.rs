@@ -29,6 +29,8 @@ pub(super) struct Swatch {
 pub(super) const SELECTED: Rgb = (38, 79, 120);
 /// Text on it.
 pub(super) const ON_SELECTED: Rgb = (236, 242, 248);
+/// Text on a ground of any of the colours below.
+pub(super) const ON_GROUND: Rgb = (16, 18, 22);
 
 /// The colours of a meaning; `None` for the terminal's own.
 pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
@@ -84,6 +86,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
             None,
         ),
         Ink::Free | Ink::Unmapped => swatch((104, 112, 126), (70, 76, 88), (140, 148, 162), None, (242, None), None),
+        Ink::Tag(n) => tag(n),
         Ink::Warning => swatch(
             (228, 108, 60),
             (140, 60, 30),
@@ -111,4 +114,23 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
         Ink::Dim => swatch((124, 132, 146), (70, 76, 88), (160, 168, 182), None, (245, None), None),
         Ink::Strong | Ink::Plain => None,
     }
+}
+
+/// Colours of tags: neighbours differ in lightness, and each has its number beside it.
+fn tag(n: u8) -> Option<Swatch> {
+    let (base, deep, bright, indexed, basic) = match n % 5 {
+        0 => ((72, 134, 214), (34, 74, 132), (116, 178, 244), 68, Color::LightBlue),
+        1 => ((214, 134, 62), (132, 76, 28), (246, 178, 112), 173, Color::Yellow),
+        2 => ((50, 148, 134), (26, 90, 82), (98, 200, 184), 72, Color::Green),
+        3 => ((204, 104, 148), (120, 52, 84), (236, 154, 190), 168, Color::Magenta),
+        _ => ((138, 138, 58), (80, 80, 30), (188, 188, 104), 143, Color::Cyan),
+    };
+    Some(Swatch {
+        base,
+        deep,
+        bright,
+        texture: None,
+        indexed: (indexed, None),
+        basic: Some(basic),
+    })
 }

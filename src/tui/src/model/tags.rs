@@ -1,0 +1,176 @@
+//! What the selected process allocated for, over time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gpumem_channel::BlockState;
+
+use super::blocks::BlockMap;
+use super::history::MAX_POINTS;
+use super::process::ProcessId;
+use super::{Nanos, SECOND};
+
+/// Tags kept of one moment, the largest; the others are summed up.
+const MAX_TAGS: usize = 12;
+
+/// Bytes allocated for each tag at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagPoint {
+    /// When.
+    pub at: Nanos,
+    /// The tags with most bytes, largest first. What has no tag is not among them.
+    pub tags: Vec<(Arc<str>, u64)>,
+    /// Bytes of all others, and of what has no tag.
+    pub rest: u64,
+}
+
+impl TagPoint {
+    /// The sums over a map's allocated blocks.
+    pub fn of(map: &BlockMap) -> TagPoint {
+        let mut sums = vec![0u64; map.strings.len()];
+        let mut rest = 0u64;
+        for block in map.segments.iter().flat_map(|s| s.blocks.iter()) {
+            if block.state == BlockState::Allocated {
+                let sum = sums.get_mut(block.tag.0 as usize).unwrap_or(&mut rest);
+                *sum = sum.saturating_add(block.size);
+            }
+        }
+        let named = sums.iter().zip(map.strings.iter()).filter(|(sum, _)| **sum > 0);
+        let (untagged, tagged): (Vec<_>, Vec<_>) = named.partition(|(_, name)| name.is_empty());
+        let mut tags: Vec<(Arc<str>, u64)> = tagged.into_iter().map(|(&sum, name)| (name.clone(), sum)).collect();
+        tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let surplus = tags.split_off(tags.len().min(MAX_TAGS));
+        let others = untagged.iter().map(|(sum, _)| **sum).chain(surplus.iter().map(|t| t.1));
+        TagPoint {
+            at: map.read_at,
+            rest: others.fold(rest, u64::saturating_add),
+            tags,
+        }
+    }
+
+    /// Bytes of a tag.
+    pub fn bytes(&self, tag: &str) -> u64 {
+        self.tags.iter().find(|(name, _)| **name == *tag).map_or(0, |t| t.1)
+    }
+
+    /// Bytes of all.
+    pub fn total(&self) -> u64 {
+        self.tags.iter().map(|t| t.1).fold(self.rest, u64::saturating_add)
+    }
+}
+
+/// The past of one process by tag, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagPast {
+    /// Whose.
+    pub process: ProcessId,
+    /// At most [`MAX_POINTS`], the newest.
+    pub points: VecDeque<TagPoint>,
+}
+
+impl TagPast {
+    /// Nothing yet.
+    pub fn new(process: ProcessId) -> TagPast {
+        TagPast {
+            process,
+            points: VecDeque::new(),
+        }
+    }
+
+    /// Adds what a newer map shows; the oldest gives way. A map that was seen already adds nothing, and of maps that are
+    /// read many times a second five are enough.
+    pub fn push(&mut self, map: &BlockMap) {
+        let newest = self.points.back().map(|p| p.at);
+        if newest.is_some_and(|at| map.read_at < at.saturating_add(SECOND / 5)) {
+            return;
+        }
+        self.points.push_back(TagPoint::of(map));
+        if self.points.len() > MAX_POINTS {
+            self.points.pop_front();
+        }
+    }
+
+    /// Whether any tag was ever seen.
+    pub fn any(&self) -> bool {
+        self.points.iter().any(|p| !p.tags.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use gpumem_channel::{Block, SegmentMap, StringId};
+
+    use super::*;
+    use crate::model::{ChannelKey, DeviceKey, Owner};
+
+    fn id() -> ProcessId {
+        ProcessId {
+            device: DeviceKey::NvmlIndex(0),
+            owner: Owner::Channel(ChannelKey(1, 1)),
+        }
+    }
+
+    /// A map of blocks given by tag, size and state.
+    fn map(at: Nanos, strings: usize, blocks: &[(u32, u64, BlockState)]) -> BlockMap {
+        let block = |&(tag, size, state): &(u32, u64, BlockState)| Block {
+            size,
+            state,
+            tag: StringId(tag),
+            ..Block::default()
+        };
+        let segment = SegmentMap {
+            blocks: blocks.iter().map(block).collect(),
+            ..SegmentMap::default()
+        };
+        let names = (0..strings).map(|i| if i == 0 { "".into() } else { format!("tag {i}").into() });
+        BlockMap {
+            process: id(),
+            segments: vec![Arc::new(segment)],
+            strings: names.collect::<Vec<Arc<str>>>().into(),
+            bytes: 0,
+            blocks: blocks.len(),
+            untracked: (0, 0),
+            read_at: at,
+        }
+    }
+
+    #[test]
+    fn sums_what_is_allocated_by_tag_and_keeps_the_largest() {
+        use BlockState::{Allocated, Free, PendingFree};
+        let blocks = [
+            (1, 5, Allocated),
+            (2, 9, Allocated),
+            (1, 6, Allocated),
+            (2, 100, Free),
+            (2, 100, PendingFree),
+            (0, 3, Allocated),
+            (77, 4, Allocated),
+        ];
+        let point = TagPoint::of(&map(1, 3, &blocks));
+        let tags: Vec<(&str, u64)> = point.tags.iter().map(|(name, bytes)| (&**name, *bytes)).collect();
+        assert_eq!(tags, [("tag 1", 11), ("tag 2", 9)]);
+        assert_eq!((point.rest, point.total(), point.bytes("tag 2")), (7, 27, 9));
+        let many: Vec<(u32, u64, BlockState)> = (1..=30).map(|i| (i, u64::from(i), Allocated)).collect();
+        let point = TagPoint::of(&map(1, 31, &many));
+        assert_eq!((point.tags.len(), point.total()), (MAX_TAGS, 30 * 31 / 2));
+        assert_eq!(point.bytes("tag 30"), 30);
+    }
+
+    #[test]
+    fn the_past_is_bounded_and_takes_each_map_once() {
+        let mut past = TagPast::new(id());
+        for second in 1..=700 {
+            for tenth in [0, 0, 1] {
+                past.push(&map(
+                    second * SECOND + tenth * SECOND / 10,
+                    1,
+                    &[(0, 1, BlockState::Allocated)],
+                ));
+            }
+        }
+        assert_eq!(past.points.len(), MAX_POINTS);
+        assert_eq!(past.points.back().unwrap().at, 700 * SECOND);
+        assert!(!past.any(), "nothing has a tag");
+    }
+}
