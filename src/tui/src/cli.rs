@@ -22,7 +22,7 @@ Exit codes:
   2        bad arguments, or no terminal to draw on
   3        no GPU to report on (--once, --json), no usable device (demo)
   101      a bug: please report it
-  128 + n  ended by signal n
+  128 + n  ended by signal n; 129 also when its terminal went away
 
 Environment:
   NO_COLOR     no colours                     COLORTERM    truecolor or 24bit: 24-bit colours
