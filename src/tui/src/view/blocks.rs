@@ -71,11 +71,9 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         format!("{} on {}: {}", p.pid, p.device_label, program(&p.command))
     });
     let simulated = process.is_some_and(|p| p.simulated);
-    let room = area
-        .width
-        .saturating_sub(width(note) + 10 + if simulated { 12 } else { 0 });
-    let title = clip(&title, room);
+    let badge_room = if simulated { 12 } else { 0 };
     if area.height < 8 {
+        let title = clip(&title, area.width.saturating_sub(2 + badge_room));
         let style = screen.pen.theme.ink(Ink::Strong);
         let x = screen.pen.text(area, 1, 0, &title, style);
         if simulated {
@@ -83,6 +81,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         }
         return split_top(area, 1).1;
     }
+    let title = clip(&title, area.width.saturating_sub(width(note) + 10 + badge_room));
     let inside = screen.pen.panel(area, &title, note);
     if simulated {
         badge(screen, area, width(&title) + 4);

@@ -170,25 +170,37 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
         return;
     }
     let names = model.setup.demos.iter().map(|d| width(&d.name)).max().unwrap_or(0);
-    let air = u16::from(inside.height > model.setup.demos.len() as u16 + 1);
+    let x = names + 4;
+    let summaries: Vec<Vec<String>> = model
+        .setup
+        .demos
+        .iter()
+        .map(|demo| pen::wrap(&demo.summary, inside.width.saturating_sub(x)))
+        .collect();
+    let lines: usize = summaries.iter().map(|lines| lines.len().max(1) + 1).sum();
+    // Summaries in full with air between them where there is room, else a line each.
+    let airy = usize::from(inside.height) > lines;
+    let mut y = u16::from(airy);
     for (i, demo) in model.setup.demos.iter().enumerate() {
-        let y = i as u16 + air;
-        let (_, line) = split_top(inside, y);
-        let (line, _) = split_top(line, 1);
+        let (_, rest) = split_top(inside, y);
+        let tall = if airy { summaries[i].len().max(1) as u16 } else { 1 };
+        let (line, _) = split_top(rest, tall);
+        y += tall + u16::from(airy);
         let chosen = i == model.ui.demo_entry;
         screen
             .pen
             .text(line, 0, 0, if chosen { "▸" } else { " " }, theme.ink(Ink::Accent));
         screen.pen.text(line, 2, 0, &demo.name, theme.ink(Ink::Strong));
-        let x = names + 4;
-        screen.pen.clipped(
-            line,
-            x,
-            0,
-            &demo.summary,
-            line.width.saturating_sub(x),
-            theme.ink(Ink::Dim),
-        );
+        let dim = theme.ink(Ink::Dim);
+        if airy {
+            for (below, part) in (0..).zip(&summaries[i]) {
+                screen.pen.text(line, x, below, part, dim);
+            }
+        } else {
+            screen
+                .pen
+                .clipped(line, x, 0, &demo.summary, line.width.saturating_sub(x), dim);
+        }
         if chosen {
             screen.pen.restyle(line, theme.selected());
         }

@@ -124,7 +124,7 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
         let (left, spark) = split_right(line, room);
         let (left, _) = split_right(left, if room > 0 { 7 } else { 0 });
         sensors::line(pen, left, device);
-        if room > 0 {
+        if room > 0 && !device.history.seconds.is_empty() {
             graph::spark(pen, spark, Ink::Allocated, &history::used(device, usize::from(room)));
             pen.text_end(
                 line,
@@ -141,7 +141,16 @@ fn one_line(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     let ink = if selected { Ink::Accent } else { Ink::Strong };
     let x = pen.text(area, 1, 0, &device.label, pen.theme.ink(ink));
     let text = used_text(device).unwrap_or_else(|| memory_reason(device));
-    let left = pen.text_end(area, area.width.saturating_sub(1), 0, &text, Style::new());
+    let room = area.width.saturating_sub(x + 2);
+    // A bar says more than words that leave it no room.
+    let texts = [text, used_share(device).unwrap_or_default(), String::new()];
+    let text = texts.iter().find(|text| width(text) + 8 <= room).unwrap_or(&texts[2]);
+    let end = area.width.saturating_sub(1);
+    let left = if text.is_empty() {
+        end + 1
+    } else {
+        pen.text_end(area, end, 0, text, Style::new())
+    };
     let line = Rect {
         x: area.x + x + 1,
         width: left.saturating_sub(x + 2),
@@ -206,6 +215,12 @@ fn used_text(device: &Device) -> Option<String> {
     let same_unit = total.ends_with("GiB");
     let used = if same_unit { gib(used) } else { units::bytes(used) };
     Some(format!("{used} of {total} {what}"))
+}
+
+/// The share that is used: `66%`.
+fn used_share(device: &Device) -> Option<String> {
+    let memory = device.memory.value().filter(|m| m.total > 0)?;
+    Some(units::percent(memory.used() as f64 / memory.total as f64))
 }
 
 /// Why there is no memory figure.

@@ -51,8 +51,8 @@ const KEYS: &[HelpLine] = &[
     Key("← →, Home End", "back and forth in time"),
     Key("+ -", "less, more time"),
     Key("↑ ↓", "another device"),
-    Key("o", "hide what others use, to see what programs publish larger"),
-    Key("t", "what the selected process allocated for, by its tags"),
+    Key("o", "hide what others use: the rest grows"),
+    Key("t", "by tag: what a process allocated for"),
     Key("n N", "next, previous process"),
     Blank,
     Head("Demo"),
@@ -101,6 +101,8 @@ const LEFT: u16 = 66;
 type Line = (String, String, Ink);
 /// Columns of the longest key, with indent and air.
 const KEY: u16 = 17;
+/// Below so many columns a key and what it does take a line each.
+const NARROW: u16 = KEY + 14;
 
 /// Draws help, scrolled by some lines when it does not fit.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
@@ -153,6 +155,12 @@ fn lines(help: &[HelpLine], room: u16) -> Vec<Line> {
             Blank => lines.push((String::new(), String::new(), Ink::Plain)),
             Head(text) => lines.push(((*text).to_owned(), String::new(), Ink::Strong)),
             Key(key, text) => {
+                if room < NARROW {
+                    lines.push((format!("  {key}"), String::new(), Ink::Accent));
+                    let wrapped = wrap(text, room.saturating_sub(4)).into_iter();
+                    lines.extend(wrapped.map(|part| (format!("    {part}"), String::new(), Ink::Plain)));
+                    continue;
+                }
                 for (i, part) in wrap(text, room.saturating_sub(KEY)).into_iter().enumerate() {
                     let key = if i == 0 { format!("  {key}") } else { String::new() };
                     lines.push((key, part, Ink::Accent));

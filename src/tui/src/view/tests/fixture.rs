@@ -106,7 +106,13 @@ pub(super) fn h100() -> Model {
     dead.figures = Some(Figures {
         reserved: 70 * G,
         allocated: 66 * G,
+        requested: 65 * G,
         cached: 4 * G,
+        peak_allocated: 69 * G,
+        peak_reserved: 70 * G,
+        free: 4 * G,
+        largest_free: G,
+        complete: true,
         ooms: 1,
         ..Figures::default()
     });
