@@ -32,6 +32,11 @@ pub use world::World;
 /// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A program's output as text.
+pub fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// Waits until something holds that no screen shows.
 #[track_caller]
 pub fn until(what: &str, holds: impl Fn() -> bool) {

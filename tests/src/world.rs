@@ -72,6 +72,14 @@ impl World {
         .into()
     }
 
+    /// What `--json` says, which is all well.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        let output = self.command(&["--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// A command of the program under test in this world, without a terminal.
     pub fn command(&self, args: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(crate::gpumem_tui());

@@ -1,12 +1,8 @@
 //! What the command line refuses, it refuses in words, and leaves the terminal alone.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Ended, Modes, Terminal, World};
+use gpumem_tests::{Ended, Modes, Terminal, World, said};
 use serde_json::Value;
-
-fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// In a terminal, where the dashboard would have started.
 #[test]

@@ -28,20 +28,9 @@ fn copy(channel: &Path, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> PathBu
     path
 }
 
-fn json(world: &World) -> Value {
-    let output = world.command(&["--json"]).output().unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 /// The row of a living program.
 fn row(world: &World, demo: &Background) -> Value {
-    let document = json(world);
+    let document = world.json();
     let mut rows = document["processes"].as_array().unwrap().iter();
     let living = |row: &&Value| row["pid"] == demo.pid() && row["state"] == "publishing";
     rows.find(living).unwrap().clone()
@@ -74,7 +63,7 @@ fn what_cannot_be_read_is_named_with_its_reason() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 
     assert_eq!(row(&world, &demo), before, "the one that can be read is read as before");
-    let document = json(&world);
+    let document = world.json();
     let problems = document["unreadable_channels"].as_array().unwrap();
     let reasons = [
         ("text", "not a gpumem channel"),
@@ -112,7 +101,7 @@ fn a_newer_format_that_readers_of_today_understand_is_read() {
     let lock = File::open(newer).unwrap();
     lock.lock().unwrap();
     assert_eq!(row(&world, &demo)["allocator"]["cached"], says["cached"]);
-    assert_eq!(json(&world)["unreadable_channels"], Value::Array(vec![]));
+    assert_eq!(world.json()["unreadable_channels"], Value::Array(vec![]));
 }
 
 #[test]

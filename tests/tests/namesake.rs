@@ -35,8 +35,7 @@ fn of_another(world: &World, differs: usize) -> PathBuf {
 
 /// State, NVML's bytes and reserved bytes of every row with our pid, by state.
 fn rows(world: &World) -> Vec<(String, Option<u64>, Option<u64>)> {
-    let output = world.command(&["--json"]).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = world.json();
     let told = |row: &Value| {
         let state = row["state"].as_str().unwrap().to_owned();
         (state, row["nvml"].as_u64(), row["allocator"]["reserved"].as_u64())

@@ -5,17 +5,6 @@ use gpumem_channel::{BlockState, Reader};
 use gpumem_tests::{Background, Ended, Terminal, World};
 use serde_json::Value;
 
-fn json(world: &World) -> Value {
-    let output = world.command(&["--json"]).output().unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 /// The row of a process in the JSON document.
 fn row(document: &Value, pid: u32) -> Value {
     let rows = document["processes"].as_array().unwrap();
@@ -68,7 +57,7 @@ fn the_program_its_channel_the_report_and_the_screen_say_the_same() {
         assert!(segment.complete && tiles == segment.segment.size, "{segment:?}");
     }
 
-    let document = json(&world);
+    let document = world.json();
     let process = row(&document, demo.pid());
     assert_eq!(
         (&process["state"], &process["simulated"]),
@@ -133,7 +122,7 @@ fn what_changes_all_the_time_adds_up_at_any_time() {
     let demo = Background::training(&world);
     let mut seen = Vec::new();
     for _ in 0..20 {
-        let document = json(&world);
+        let document = world.json();
         let process = row(&document, demo.pid());
         let figures = &process["allocator"];
         let (reserved, allocated) = (number(figures, "reserved"), number(figures, "allocated"));
@@ -176,7 +165,7 @@ fn a_killed_program_leaves_its_black_box() {
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 
-    let process = row(&json(&world), demo.pid());
+    let process = row(&world.json(), demo.pid());
     assert_eq!(process["state"], "died");
     assert_eq!(process["allocator"]["reserved"], says["reserved"]);
     assert_eq!(process["allocator"]["largest_free"], says["largest_free"]);
@@ -200,5 +189,5 @@ fn a_program_that_says_goodbye_has_exited_and_not_died() {
     demo.tell("quit");
     terminal.wait("it exited", |screen| row_says(screen, "exited"));
     assert!(!terminal.text().contains("died holding"));
-    assert_eq!(row(&json(&world), demo.pid())["state"], "exited");
+    assert_eq!(row(&world.json(), demo.pid())["state"], "exited");
 }

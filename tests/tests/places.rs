@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use gpumem_tests::{Background, Ended, Terminal, World, unshared};
+use gpumem_tests::{Background, Ended, Terminal, World, said, unshared};
 use serde_json::Value;
 
 const DEMO: [&str; 10] = [
@@ -22,10 +22,6 @@ const DEMO: [&str; 10] = [
     "--fix",
     "remap",
 ];
-
-fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Each is no place for channels; with what has to be said about it.
 fn unusable(world: &World) -> Vec<(PathBuf, &'static str)> {
@@ -203,8 +199,7 @@ fn another_users_channels_are_closed_to_all_but_root() {
     let channel = world.channel_files().remove(0);
     std::os::unix::fs::chown(&channel, Some(65534), None).unwrap();
     std::os::unix::fs::chown(world.channels(), Some(65534), None).unwrap();
-    let output = world.command(&["--json"]).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = world.json();
     assert_eq!(document["unreadable_channels"], Value::Array(vec![]));
     let process = &document["processes"][0];
     assert_eq!(

@@ -17,9 +17,7 @@ fn shows(screen: &str, pid: u32, state: &str) -> bool {
 }
 
 fn processes(world: &World) -> Vec<Value> {
-    let output = world.command(&["--json"]).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["processes"].as_array().unwrap().clone()
+    world.json()["processes"].as_array().unwrap().clone()
 }
 
 fn dashboard(world: &World) -> Terminal {

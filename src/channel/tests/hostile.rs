@@ -28,10 +28,7 @@ fn real(dir: &Path) -> Vec<u8> {
         tag,
         ..Default::default()
     });
-    let mut heap = Heap::new(3);
-    for _ in 0..2_000 {
-        heap.step(&mut publisher);
-    }
+    Heap::after(3, 2_000, &mut publisher);
     let bytes = std::fs::read(publisher.path()).unwrap();
     let path = publisher.path().to_owned();
     drop(publisher);

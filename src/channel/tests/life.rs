@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Heap, channel_dir, options};
-use gpumem_channel::{CreateError, Device, DeviceKind, Life, Options, Publisher, Reader};
+use common::{Heap, channel_dir, options, publisher};
+use gpumem_channel::{CreateError, Life, Options, Publisher, Reader};
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()
@@ -242,18 +242,8 @@ fn another_users_channel_is_read_by_root_without_mapping_it() {
         return;
     }
     let dir = channel_dir();
-    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
-    publisher.set_device(
-        0,
-        &Device {
-            kind: DeviceKind::Cuda,
-            ..Device::default()
-        },
-    );
-    let mut heap = Heap::new(11);
-    for _ in 0..500 {
-        heap.step(&mut publisher);
-    }
+    let mut publisher = publisher(dir.path());
+    let mut heap = Heap::after(11, 500, &mut publisher);
     std::os::unix::fs::chown(publisher.path(), Some(12_345), None).unwrap();
     let mut reader = Reader::open(publisher.path()).unwrap();
     for _ in 0..200 {

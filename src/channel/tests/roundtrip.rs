@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Heap, channel_dir, options};
+use common::{Heap, channel_dir, options, publisher};
 use gpumem_channel::{
     BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Touched,
 };
@@ -22,10 +22,7 @@ fn a_published_map_is_read_back_exactly() {
         name: "Simulated".into(),
     };
     publisher.set_device(0, &device);
-    let mut heap = Heap::new(7);
-    for _ in 0..500 {
-        heap.step(&mut publisher);
-    }
+    let heap = Heap::after(7, 500, &mut publisher);
     let mut reader = Reader::open(publisher.path()).unwrap();
     let snapshot = reader.refresh().unwrap();
     assert_eq!(snapshot.life, Life::Alive);
@@ -47,18 +44,8 @@ fn a_published_map_is_read_back_exactly() {
 #[test]
 fn an_unchanged_channel_gives_the_same_maps_and_a_changed_one_only_new_ones() {
     let dir = channel_dir();
-    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
-    publisher.set_device(
-        0,
-        &Device {
-            kind: DeviceKind::Cuda,
-            ..Device::default()
-        },
-    );
-    let mut heap = Heap::new(1);
-    for _ in 0..300 {
-        heap.step(&mut publisher);
-    }
+    let mut publisher = publisher(dir.path());
+    let mut heap = Heap::after(1, 300, &mut publisher);
     let mut reader = Reader::open(publisher.path()).unwrap();
     let first = reader.refresh().unwrap();
     let second = reader.refresh().unwrap();
@@ -115,14 +102,7 @@ fn events_come_in_order_and_lost_ones_are_counted() {
 #[test]
 fn a_full_block_table_counts_what_it_cannot_show() {
     let dir = channel_dir();
-    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
-    publisher.set_device(
-        0,
-        &Device {
-            kind: DeviceKind::Cuda,
-            ..Device::default()
-        },
-    );
+    let mut publisher = publisher(dir.path());
     let block = gpumem_channel::Block {
         addr: 4096,
         size: 512,
@@ -150,14 +130,7 @@ fn a_full_block_table_counts_what_it_cannot_show() {
 #[test]
 fn figures_follow_every_publication() {
     let dir = channel_dir();
-    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
-    publisher.set_device(
-        0,
-        &Device {
-            kind: DeviceKind::Cuda,
-            ..Device::default()
-        },
-    );
+    let mut publisher = publisher(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
     assert_eq!(
         reader.refresh().unwrap().devices[0].stats,

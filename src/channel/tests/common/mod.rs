@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpumem_channel::{
-    Block, BlockState, DeviceMap, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment, SegmentKind,
-    Snapshot, Touched,
+    Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment,
+    SegmentKind, Snapshot, Touched,
 };
 
 /// A private directory on tmpfs, as channels want it.
@@ -36,6 +36,13 @@ pub(crate) fn options(dir: &Path) -> Options {
         devices: 2,
         ..Options::default()
     }
+}
+
+/// A publisher of one device with such a channel.
+pub(crate) fn publisher(dir: &Path) -> Publisher {
+    let mut publisher = Publisher::create(&options(dir)).unwrap();
+    publisher.set_device(0, &Device::default());
+    publisher
 }
 
 /// Small deterministic random numbers (xorshift).
@@ -83,6 +90,15 @@ impl Heap {
             next_addr: 1 << 40,
             stats: DeviceStats::default(),
         }
+    }
+
+    /// One that has published `steps` random operations.
+    pub(crate) fn after(seed: u64, steps: u32, publisher: &mut Publisher) -> Heap {
+        let mut heap = Heap::new(seed);
+        for _ in 0..steps {
+            heap.step(publisher);
+        }
+        heap
     }
 
     /// One random operation.
