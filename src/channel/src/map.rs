@@ -1,7 +1,7 @@
-//! The only `unsafe` of this crate: shared mappings as words, and what happens to them in a forked child.
+//! The only `unsafe` of this crate: shared mappings as words, what happens to them in a forked child, and hints to the cache.
 #![allow(
     unsafe_code,
-    reason = "mmap and pthread_atfork have no safe interface; everything else in the crate goes through this module"
+    reason = "mmap, pthread_atfork and prefetching have no safe interface; everything else in the crate goes through this module"
 )]
 
 use std::fs::File;
@@ -81,6 +81,19 @@ impl Words for Map {
         // mappings this crate only loads.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), words) }
     }
+}
+
+/// Has the memory of a value that is wanted soon brought near. Does nothing where there is no safe name for that.
+#[inline(always)]
+pub(crate) fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint to the cache; it neither reads nor writes as far as the program can tell, and faults for no address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
 }
 
 impl Drop for Map {

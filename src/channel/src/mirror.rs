@@ -72,7 +72,7 @@ pub(crate) struct Mirror {
     torn: Vec<u32>,
     /// Segments with drafts.
     drafts: Vec<u32>,
-    walk: walk::Walk,
+    walks: Vec<walk::Walk>,
     /// This is of after the publisher's end.
     dead: bool,
 }

@@ -63,6 +63,12 @@ impl Table<'_> {
         seqlock::read(record, &mut data).map(|seq| (seq, data))
     }
 
+    /// Has slot `i`, which is in use, brought near.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, i: usize) {
+        crate::map::prefetch(&self.blocks[i * self.stride]);
+    }
+
     /// The sequence word of segment `i`, no older than any block that was read before: that read ended with a fence.
     #[inline(always)]
     pub(crate) fn bracket(&self, i: usize) -> u64 {

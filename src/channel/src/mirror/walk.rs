@@ -8,12 +8,8 @@ use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::Table;
 
-/// The blocks of one segment as they are found, and where: the slot of each, and the sequence number of what was read there.
-#[derive(Default)]
-pub(super) struct Walk {
-    blocks: Vec<Block>,
-    places: Vec<(u32, u64)>,
-}
+/// Lists that are followed at the same time. Each step of a list waits for memory, and they wait together.
+const AT_ONCE: usize = 8;
 
 /// How following a list ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +20,19 @@ enum End {
     Broken,
     /// A block is being written right now, or is not yet counted.
     Torn,
+}
+
+/// A list on the way: the blocks found so far, and where: the slot of each, and the sequence number of what was read there.
+#[derive(Default)]
+pub(super) struct Walk {
+    blocks: Vec<Block>,
+    places: Vec<(u32, u64)>,
+    owner: u32,
+    /// Slot of the next block.
+    slot: u32,
+    /// Where it has to begin, and where the segment ends.
+    addr: u64,
+    segment_end: u64,
 }
 
 impl Walk {
@@ -37,45 +46,47 @@ impl Walk {
         self.places.push((slot, seq));
     }
 
-    /// Follows the list that begins at slot `first`, over slots below `used`. Ends for any list, even for one that changes under
-    /// our feet: no more slots are read than `budget` allows.
-    fn follow(
-        &mut self,
-        table: &Table<'_>,
-        used: usize,
-        owner: u32,
-        (segment, first): &(Segment, u32),
-        budget: &mut usize,
-    ) -> End {
+    /// Before the first block of a segment.
+    fn begin(&mut self, owner: u32, (segment, first): &(Segment, u32)) {
         self.clear();
-        let Some(end) = segment.addr.checked_add(segment.size) else {
-            return End::Broken;
-        };
-        let (mut slot, mut addr) = (*first, segment.addr);
-        while slot != NO_SLOT {
-            let at = slot as usize;
-            if at >= table.slots() {
-                return End::Broken;
-            }
-            if at >= used || *budget == 0 {
-                return End::Torn;
-            }
-            *budget -= 1;
-            let Some((seq, words)) = table.read(at) else {
-                return End::Torn;
-            };
-            let Some((block, next)) = codec::to_block(&words) else {
-                return End::Broken;
-            };
-            let fits = block.segment == owner && block.addr == addr && block.size > 0;
-            match addr.checked_add(block.size).filter(|&after| fits && after <= end) {
-                Some(after) => addr = after,
-                None => return End::Broken,
-            }
-            self.push(block, slot, seq);
-            slot = next;
+        (self.owner, self.slot, self.addr) = (owner, *first, segment.addr);
+        // A segment that ends nowhere is tiled by nothing.
+        self.segment_end = segment.addr.checked_add(segment.size).unwrap_or(0);
+    }
+
+    /// Goes one block further, over slots below `used`. Says how it ended when it has: it does for any list, even for one that
+    /// changes under our feet, as no more slots are read than `budget` allows.
+    #[inline]
+    fn step(&mut self, table: &Table<'_>, used: usize, budget: &mut usize) -> Option<End> {
+        let slot = self.slot as usize;
+        if self.slot == NO_SLOT {
+            let whole = self.addr == self.segment_end;
+            return Some(if whole { End::Whole } else { End::Broken });
         }
-        if addr == end { End::Whole } else { End::Broken }
+        if slot >= table.slots() {
+            return Some(End::Broken);
+        }
+        if slot >= used || *budget == 0 {
+            return Some(End::Torn);
+        }
+        *budget -= 1;
+        let Some((seq, words)) = table.read(slot) else {
+            return Some(End::Torn);
+        };
+        let Some((block, next)) = codec::to_block(&words) else {
+            return Some(End::Broken);
+        };
+        let fits = block.segment == self.owner && block.addr == self.addr && block.size > 0;
+        let after = block.addr.checked_add(block.size);
+        let Some(after) = after.filter(|&after| fits && after <= self.segment_end) else {
+            return Some(End::Broken);
+        };
+        self.push(block, self.slot, seq);
+        (self.slot, self.addr) = (next, after);
+        if (next as usize) < used {
+            table.prefetch(next as usize);
+        }
+        None
     }
 }
 
@@ -84,33 +95,44 @@ impl Mirror {
     pub(super) fn follow(&mut self, table: &Table<'_>) -> bool {
         let mut changed = false;
         let mut broken = Vec::new();
-        let mut walk = std::mem::take(&mut self.walk);
+        let mut walks = std::mem::take(&mut self.walks);
+        walks.resize_with(AT_ONCE, Walk::default);
         // A slot is in one list; it may move to another while we look.
         let mut budget = 2 * self.blocks.len();
-        for slot in std::mem::take(&mut self.dirty) {
-            let i = slot as usize;
-            if !self.settled(table, slot) {
-                self.dirty.push(slot);
-                continue;
-            }
-            let end = match &self.segments[i].record {
-                Some(record) => walk.follow(table, self.blocks.len(), slot, record, &mut budget),
-                None => End::Whole,
-            };
-            match end {
-                End::Torn if !self.dead => self.dirty.push(slot),
-                _ if !self.settled(table, slot) => self.dirty.push(slot),
-                End::Whole => {
-                    self.believe(slot, &walk, !self.segments[i].cut_off);
-                    changed = true;
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let (settled, moving): (Vec<u32>, Vec<u32>) = dirty.drain(..).partition(|&slot| self.settled(table, slot));
+        self.dirty = moving;
+        for group in settled.chunks(AT_ONCE) {
+            let mut ends = [None; AT_ONCE];
+            for (slot, (walk, end)) in group.iter().zip(walks.iter_mut().zip(&mut ends)) {
+                match &self.segments[*slot as usize].record {
+                    Some(record) => walk.begin(*slot, record),
+                    None => *end = Some(End::Whole),
                 }
-                End::Torn | End::Broken => broken.push(slot),
+            }
+            while ends[..group.len()].contains(&None) {
+                for (walk, end) in walks.iter_mut().zip(&mut ends[..group.len()]) {
+                    if end.is_none() {
+                        *end = walk.step(table, self.blocks.len(), &mut budget);
+                    }
+                }
+            }
+            for (&slot, (walk, end)) in group.iter().zip(walks.iter().zip(ends)) {
+                match end {
+                    Some(End::Torn) if !self.dead => self.dirty.push(slot),
+                    _ if !self.settled(table, slot) => self.dirty.push(slot),
+                    Some(End::Whole) => {
+                        self.believe(slot, walk, !self.segments[slot as usize].cut_off);
+                        changed = true;
+                    }
+                    _ => broken.push(slot),
+                }
             }
         }
         if !broken.is_empty() {
-            changed |= self.salvage(table, &broken, &mut walk);
+            changed |= self.salvage(table, &broken, &mut walks[0]);
         }
-        self.walk = walk;
+        self.walks = walks;
         changed
     }
 
