@@ -29,14 +29,14 @@ pub struct Kernels {
 
 /// A kernel call that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing} failed: {source}")]
+#[error("{doing} failed: {}", gpumem_alloc::device::driver_message(*error))]
 pub struct GpuError {
     doing: &'static str,
-    source: DriverError,
+    error: DriverError,
 }
 
 fn while_doing(doing: &'static str) -> impl FnOnce(DriverError) -> GpuError {
-    move |source| GpuError { doing, source }
+    move |error| GpuError { doing, error }
 }
 
 impl Kernels {

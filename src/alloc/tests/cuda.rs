@@ -227,7 +227,7 @@ fn inner_says_no_device() {
     }
     let error = device::cuda(0).unwrap_err().to_string();
     assert!(
-        error.contains("CUDA_ERROR_NO_DEVICE") && error.contains("nvidia-smi"),
+        error.contains("CUDA_ERROR_NO_DEVICE: ") && error.contains("nvidia-smi"),
         "{error}"
     );
 }

@@ -16,6 +16,7 @@ use cudarc::driver::CudaContext;
 use gpumem_channel::DeviceKind;
 
 pub use cost::Call;
+pub use cuda::driver_message;
 pub use sim::{Live, Sim, SimConfig, Timeline};
 
 use crate::error::{DeviceError, Error};

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::{CudaContext, sys};
+use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
 
 use super::{Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
@@ -62,7 +62,8 @@ pub(super) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
         .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
         .map_err(|error| {
             fail(format!(
-                "{error}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES"
+                "{}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES",
+                driver_message(error)
             ))
         })?;
     let cuda = Cuda::new(api, ordinal, &context).map_err(|error| fail(error.to_string()))?;
@@ -73,11 +74,21 @@ pub(super) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
     })
 }
 
+/// An error of cudarc's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected". Its own text is that of
+/// a debugger.
+pub fn driver_message(error: DriverError) -> String {
+    let name = format!("{:?}", error.0);
+    match error.error_string().map(|text| text.to_string_lossy().into_owned()) {
+        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
+        _ => name,
+    }
+}
+
 impl Cuda {
     fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> std::result::Result<Cuda, Error> {
-        let ask = |error: cudarc::driver::DriverError| Error::NoDevice {
+        let ask = |error: DriverError| Error::NoDevice {
             ordinal,
-            reason: error.to_string(),
+            reason: driver_message(error),
         };
         let location = Location {
             kind: LOCATION_DEVICE,
