@@ -2,6 +2,7 @@
 //! second buffer takes.
 
 use ratatui::buffer::{Buffer, Cell, CellWidth};
+use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
 #[cfg(test)]
@@ -83,16 +84,20 @@ fn color(color: Color) -> u64 {
 pub(super) struct Shown(Vec<Mark>);
 
 impl Shown {
-    /// A blank screen of so many cells.
-    pub(super) fn blank(cells: usize) -> Shown {
-        Shown(vec![Mark::of(&Cell::EMPTY); cells])
+    /// A blank screen.
+    pub(super) fn blank(area: Rect) -> Shown {
+        Shown(vec![Mark::of(&Cell::EMPTY); area.area() as usize])
     }
 
-    /// The cells of `next` that have to be sent, in order. Once all are taken, `next` is what the terminal shows.
+    /// The cells of `next`, some lines of the screen, that have to be sent, in order. Once all are taken, `next` is what
+    /// the terminal shows there.
     pub(super) fn changes<'a>(&'a mut self, next: &'a Buffer) -> Changes<'a> {
+        let before = usize::from(next.area.y) * usize::from(next.area.width);
+        let marks = self.0.get_mut(before..).unwrap_or_default();
         Changes {
             width: usize::from(next.area.width).max(1),
-            cells: next.content.iter().zip(&mut self.0).enumerate(),
+            top: next.area.y,
+            cells: next.content.iter().zip(marks).enumerate(),
             last: None,
             behind: 0,
             uncovered: 0,
@@ -106,6 +111,8 @@ impl Shown {
 pub(super) struct Changes<'a> {
     cells: std::iter::Enumerate<std::iter::Zip<std::slice::Iter<'a, Cell>, std::slice::IterMut<'a, Mark>>>,
     width: usize,
+    /// Line of the first cell.
+    top: u16,
     /// The cell before and its mark: neighbours are often alike.
     last: Option<(&'a Cell, Mark)>,
     /// Cells before this one lie behind a wide character.
@@ -153,7 +160,7 @@ impl<'a> Iterator for Changes<'a> {
             let old = std::mem::replace(mark, new);
             if self.sends(i, cell, old, new) {
                 // Both are below a screen's width and height.
-                return Some(((i % self.width) as u16, (i / self.width) as u16, cell));
+                return Some(((i % self.width) as u16, self.top + (i / self.width) as u16, cell));
             }
         }
     }

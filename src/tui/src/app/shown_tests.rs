@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn sends_what_ratatui_would(pictures in prop::collection::vec(picture(), 1..6)) {
         let mut before = Buffer::empty(Rect::new(0, 0, W, H));
-        let mut shown = Shown::blank(before.content.len());
+        let mut shown = Shown::blank(before.area);
         for picture in &pictures {
             let next = draw(picture);
             let ours: Vec<_> = shown.changes(&next).collect();

@@ -50,11 +50,12 @@ impl Screen<'_> {
     }
 }
 
-/// Draws `model` over all of a blank buffer and tells which areas answer a click.
+/// Draws `model` on the terminal's screen and tells which areas answer a click. The blank buffer holds some lines of that
+/// screen, or all: what lies outside is not kept, and everything else comes out the same.
 pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
-    let area = buffer.area;
+    let area = Rect::new(0, 0, model.ui.term.width, model.ui.term.height);
     let mut screen = Screen {
-        pen: Pen::new(buffer, Theme::of(&model.ui.term)),
+        pen: Pen::on(buffer, area, Theme::of(&model.ui.term)),
         model,
         hits: Hits::default(),
     };

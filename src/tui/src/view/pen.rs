@@ -11,20 +11,29 @@ use super::theme::{Ink, Theme};
 
 /// Writes into a buffer with a theme. Positions are relative to the area given with each call.
 pub(super) struct Pen<'a> {
+    /// Some lines of the screen, or all.
     buffer: &'a mut Buffer,
+    screen: Rect,
     /// What colours and glyphs look like.
     pub(super) theme: Theme,
 }
 
 impl<'a> Pen<'a> {
-    /// A pen for this buffer.
+    /// A pen for a buffer that holds the whole screen.
+    #[cfg(test)]
     pub(super) fn new(buffer: &'a mut Buffer, theme: Theme) -> Self {
-        Pen { buffer, theme }
+        let screen = buffer.area;
+        Pen::on(buffer, screen, theme)
+    }
+
+    /// A pen for a buffer that holds some lines of a screen.
+    pub(super) fn on(buffer: &'a mut Buffer, screen: Rect, theme: Theme) -> Self {
+        Pen { buffer, screen, theme }
     }
 
     /// All of the screen.
     pub(super) fn screen(&self) -> Rect {
-        self.buffer.area
+        self.screen
     }
 
     /// One character. Nothing happens outside the area or the buffer.
@@ -52,19 +61,27 @@ impl<'a> Pen<'a> {
         if x >= area.width || y >= area.height {
             return x;
         }
-        let area = area.intersection(self.buffer.area);
+        let area = area.intersection(self.screen);
         if x >= area.width || y >= area.height {
             return x;
         }
-        let (room, style) = (usize::from(area.width - x), own(style));
-        let (left, top) = (area.x + x, area.y + y);
-        let end = if self.theme.ascii && !text.is_ascii() {
+        if self.theme.ascii && !text.is_ascii() {
             let text: String = text.chars().map(|c| self.theme.letter(c)).collect();
-            self.buffer.set_stringn(left, top, text, room, style).0
+            self.write(area, x, y, &text, own(style))
         } else {
-            self.buffer.set_stringn(left, top, text, room, style).0
-        };
-        end - area.x
+            self.write(area, x, y, text, own(style))
+        }
+    }
+
+    /// Writes text where it begins on the screen; the column after it is the same whether its line is in the buffer or not.
+    fn write(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+        let (left, top, room) = (area.x + x, area.y + y, area.width - x);
+        let lines = self.buffer.area.top()..self.buffer.area.bottom();
+        if lines.contains(&top) {
+            let end = self.buffer.set_stringn(left, top, text, usize::from(room), style).0;
+            return end - area.x;
+        }
+        x + columns_of(text, room)
     }
 
     /// Text whose last column is the one before `end`. Cut at the left when it does not fit. Returns its first column.
@@ -166,6 +183,23 @@ fn own(style: Style) -> Style {
         fg: style.fg.or(Some(Color::Reset)),
         ..style
     }
+}
+
+/// Columns that the buffer gives to a text that is cut to `room`: what has no width or controls a terminal is left out,
+/// and nothing is cut in halves.
+fn columns_of(text: &str, room: u16) -> u16 {
+    if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        return width(text).min(room);
+    }
+    let mut columns = 0;
+    for grapheme in ratatui::text::Span::raw(text).styled_graphemes(Style::new()) {
+        let wide = width(grapheme.symbol);
+        if columns + wide > room {
+            break;
+        }
+        columns += wide;
+    }
+    columns
 }
 
 /// Columns a text takes.
