@@ -2,8 +2,8 @@
 //! changed.
 //!
 //! A cell of the buffer takes 48 bytes, half a megabyte for a large screen, which would be as much as all else that this
-//! program holds. So a large screen is drawn in bands, one after the other. That costs no more time: a view leaves out
-//! what lies outside of the band, and a small buffer stays in the processor's cache.
+//! program holds. So a large screen is drawn in bands, one after the other: three for 200x50, which take a sixth longer
+//! than one would.
 
 use std::io;
 
@@ -83,7 +83,7 @@ impl Screen {
 }
 
 /// Most cells of a band; a band has at least one line.
-const BAND: u16 = 2000;
+const BAND: u16 = 4000;
 
 /// The lines of a screen in bands of about the same height, at least one.
 fn bands(area: Rect) -> impl Iterator<Item = Rect> {
