@@ -54,26 +54,54 @@ pub(super) fn stacked_column(pen: &mut Pen<'_>, area: Rect, x: u16, layers: &[In
         .collect();
     for y in 0..area.height {
         let foot = u32::from(area.height - 1 - y) * fine;
-        let mut here = tops.iter().zip(layers).filter(|(top, _)| **top > foot);
-        let Some((&top, &ink)) = here.next() else { continue };
+        let Some((&top, &ink)) = tops.iter().zip(layers).find(|(top, _)| **top > foot) else {
+            continue;
+        };
         let height = f64::from(foot) / f64::from(u32::from(area.height) * fine);
-        let style = pen.theme.gradient(ink, 0.25 + 0.6 * height);
         if fine == 1 {
+            let style = pen.theme.gradient(ink, 0.25 + 0.6 * height);
             pen.cell(area, x, y, pen.theme.glyph(ink), style);
             continue;
         }
-        let filled = (top - foot).min(fine);
-        let glyph = LOWER_EIGHTHS[filled as usize];
-        let above = here
-            .find(|(next, _)| **next > top)
-            .map(|(_, &ink)| ink)
-            .filter(|_| filled < fine);
-        let style = match above.and_then(|ink| shade(&pen.theme, ink, height)) {
+        let (filled, lower, upper) = match top - foot {
+            8.. => (8, ink, None),
+            _ => two_of(std::array::from_fn(|i| {
+                let mut reach = tops.iter().zip(layers);
+                reach.find(|(top, _)| **top > foot + i as u32).map(|(_, &ink)| ink)
+            })),
+        };
+        let style = pen.theme.gradient(lower, 0.25 + 0.6 * height);
+        let style = match upper.and_then(|ink| shade(&pen.theme, ink, height)) {
             Some(ground) => style.bg(ground),
             None => style,
         };
-        pen.cell(area, x, y, glyph, style);
+        pen.cell(area, x, y, LOWER_EIGHTHS[filled], style);
     }
+}
+
+/// The two layers that a cell shows of all that meet in it, and how many eighths the lower one fills: what puts the fewest eighths
+/// wrong. Where the whole stack ends counts more than which layer ends where.
+fn two_of(eighths: [Option<Ink>; 8]) -> (usize, Ink, Option<Ink>) {
+    let wrong = |shown: Option<Ink>, is: Option<Ink>| match (shown, is) {
+        _ if shown == is => 0,
+        (Some(_), Some(_)) => 1,
+        _ => 2,
+    };
+    let price = |part: &[Option<Ink>], shown: Option<Ink>| part.iter().map(|is| wrong(shown, *is)).sum::<u32>();
+    let mut best = (u32::MAX, (8, Ink::Free, None));
+    for split in (1..=8).rev() {
+        let (below, above) = eighths.split_at(split);
+        for lower in below.iter().flatten() {
+            // Nothing at all is above when nothing is left of the cell.
+            for upper in above.iter().chain(above.is_empty().then_some(&None)) {
+                let price = price(below, Some(*lower)) + price(above, *upper);
+                if price < best.0 {
+                    best = (price, (split, *lower, *upper));
+                }
+            }
+        }
+    }
+    best.1
 }
 
 /// A spark: one line, one sample a column, the newest at the right edge. Heights are shares from 0 to 1.

@@ -51,6 +51,22 @@ fn stacked_layers_meet_within_a_cell() {
 }
 
 #[test]
+fn of_many_layers_in_a_cell_the_two_that_fill_most_of_it_are_shown() {
+    let (a, b, c) = (Some(Ink::Allocated), Some(Ink::Cached), Some(Ink::Other));
+    // Slivers at the foot do not colour what lies above them.
+    assert_eq!(two_of([a, b, c, c, c, c, c, c]), (2, Ink::Allocated, c));
+    assert_eq!(two_of([a, b, b, c, c, c, c, c]), (3, Ink::Cached, c));
+    // The stack is as high as it is.
+    assert_eq!(
+        two_of([a, b, None, None, None, None, None, None]),
+        (2, Ink::Allocated, None)
+    );
+    assert_eq!(two_of([a, b, b, b, None, None, None, None]), (4, Ink::Cached, None));
+    assert_eq!(two_of([a, a, a, b, b, b, b, b]), (3, Ink::Allocated, b));
+    assert_eq!(two_of([b; 8]), (8, Ink::Cached, None));
+}
+
+#[test]
 fn nothing_is_drawn_without_room() {
     for (w, h) in [(0, 0), (0, 3), (3, 0)] {
         drawn(w, h, COLOUR, |pen, area| {
