@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use gpumem_channel::{Block, Device, DeviceStats, Event, EventKind, Options, Publisher, Segment, StringId, Touched};
+use gpumem_channel::{Block, Device, DeviceStats, Event, Operation, Options, Publisher, Segment, StringId, Touched};
 
 /// Whether an allocator publishes.
 #[derive(Clone, Debug)]
@@ -99,19 +99,11 @@ impl Outlet {
 
     /// An event, the one block it is about, and the figures.
     #[inline(always)]
-    pub(crate) fn operation(
-        &mut self,
-        kind: EventKind,
-        slot: u32,
-        block: &Block,
-        next: Option<u32>,
-        stats: &DeviceStats,
-        touched: Touched,
-    ) {
+    pub(crate) fn operation(&mut self, operation: &Operation<'_>, stats: &DeviceStats, touched: Touched) {
         if let Ok(publisher) = &mut self.publisher
-            && !publisher.operation(kind, slot, block, next, stats, touched)
+            && !publisher.operation(operation, stats, touched)
         {
-            self.refuse(slot, block.size);
+            self.refuse(operation.slot, operation.block.size);
         }
     }
 

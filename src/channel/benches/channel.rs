@@ -10,7 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Options, PoolId, Publisher, Reader, Segment, Touched,
+    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Operation, Options, PoolId, Publisher, Reader,
+    Segment, Touched,
 };
 
 const BLOCKS: u32 = 100_000;
@@ -104,14 +105,15 @@ fn publishing(c: &mut Criterion) {
                 (EventKind::Free, BlockState::Free),
             ] {
                 stats.small.allocation.add(1);
-                publisher.operation(
+                let block = black_box(block(7, state));
+                let operation = Operation {
                     kind,
-                    slot(7),
-                    black_box(&block(7, state)),
-                    Some(slot(8)),
-                    black_box(&stats),
-                    Touched::SMALL,
-                );
+                    slot: slot(7),
+                    block: &block,
+                    next: Some(slot(8)),
+                    split: false,
+                };
+                publisher.operation(&operation, black_box(&stats), Touched::SMALL);
             }
         });
     });

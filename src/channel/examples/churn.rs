@@ -6,10 +6,12 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Options, PoolId, Publisher, Segment, Touched,
+    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Operation, Options, PoolId, Publisher, Segment,
+    Touched,
 };
 
 const SIZE: u64 = 64 << 10;
+const REQUESTED: u64 = SIZE - 24;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = |n, default| std::env::args().nth(n).map_or(Ok(default), |text| text.parse());
@@ -34,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let block = |i: u32, state| Block {
         addr: (1 << 40) + u64::from(i) * SIZE,
         size: SIZE,
-        requested: if state == BlockState::Free { 0 } else { SIZE - 24 },
+        requested: if state == BlockState::Free { 0 } else { REQUESTED },
         segment: i / per_segment,
         pool: PoolId::LARGE,
         state,
@@ -94,20 +96,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             } else {
                 BlockState::Free
             };
+            let large = &mut stats.large;
+            let peak = large.allocation.peak;
             for (stat, amount) in [
-                (&mut stats.large.allocated_bytes, SIZE),
-                (&mut stats.large.allocation, 1),
+                (&mut large.allocation, 1),
+                (&mut large.active, 1),
+                (&mut large.requested_bytes, REQUESTED),
+                (&mut large.allocated_bytes, SIZE),
+                (&mut large.active_bytes, SIZE),
             ] {
                 if *alive { stat.add(amount) } else { stat.sub(amount) }
             }
-            publisher.operation(
+            let mut touched = Touched::LARGE;
+            if large.allocation.peak > peak {
+                let peaks = large.figures_mut().map(|stat| stat.peak);
+                stats.all_peaks = peaks;
+                touched = touched.and(Touched::COLD);
+            }
+            let operation = Operation {
                 kind,
-                i,
-                &block(i, state),
-                next(i),
-                &stats,
-                Touched::LARGE.and(Touched::COLD),
-            );
+                slot: i,
+                block: &Block {
+                    requested: REQUESTED,
+                    ..block(i, state)
+                },
+                next: next(i),
+                split: false,
+            };
+            publisher.operation(&operation, &stats, touched);
         }
         done = due;
         std::thread::sleep(Duration::from_millis(10));

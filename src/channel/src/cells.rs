@@ -3,8 +3,13 @@
 //! Every write goes to the cell that was not written last. A cell must then receive what changed now and what changed the time
 //! before (which went to the other cell). What changes is tracked in groups, so that a request that hits the cache stores a dozen
 //! words, and not all seventy.
+//!
+//! Most requests change nothing but counts that their events tell anyway. So only every sixteenth of them writes a cell, and a
+//! reader adds to the newest cell's figures what the events since say ([`follow`]). An event that says so is marked; the first
+//! one that is not ends it, and is followed by a cell.
 
 use crate::layout::words::{STATS, STATS_CELL};
+use crate::record::{Event, EventKind, PoolId};
 use crate::seqlock;
 use crate::stats::{DeviceStats, HOT_STATS, POOL_STATS, PoolStats, Stat};
 use crate::word::Word;
@@ -52,11 +57,18 @@ const SPLIT_WORDS: usize = 4;
 const COLD_WORDS: usize = 2 * (HOT_STATS + 2 + 2 * 3) + POOL_STATS + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
+/// Operations whose figures may be left to their events before a cell is written again. Far less than any ring holds, and what a
+/// reader has to read for it is one kilobyte.
+const LEFT_TO_EVENTS: u32 = 15;
+
 /// The writer's private half: which cell is next, and what each cell still lacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
+    /// Operations that may still be left to their events, unless anything else was published since `others`.
+    left: u32,
+    others: u64,
 }
 
 impl Default for CellWriter {
@@ -64,14 +76,34 @@ impl Default for CellWriter {
         CellWriter {
             ticket: 0,
             lacks: [Touched::ALL; 2],
+            left: 0,
+            others: 0,
         }
     }
 }
 
 impl CellWriter {
-    /// Publishes `stats` into one of the two `cells` of a device. `events` is the number of events published so far.
+    /// Whether an operation that changes what `touched` says may be left to its event: a reader adds it to the newest cell's
+    /// figures by itself. `others` counts everything else that was ever published.
     #[inline(always)]
-    pub(crate) fn write<W: Word>(&mut self, cells: &[W; STATS], stats: &DeviceStats, touched: Touched, events: u64) {
+    pub(crate) fn leaves(&mut self, touched: Touched, others: u64) -> bool {
+        if self.left == 0 || touched.has(Touched::COLD) || self.others != others {
+            return false;
+        }
+        self.left -= 1;
+        self.lacks = self.lacks.map(|lacks| lacks.and(touched));
+        true
+    }
+
+    /// Publishes `stats` into one of the two `cells` of a device, as they are after so many `events` and `others`.
+    #[inline(always)]
+    pub(crate) fn write<W: Word>(
+        &mut self,
+        cells: &[W; STATS],
+        stats: &DeviceStats,
+        touched: Touched,
+        (events, others): (u64, u64),
+    ) {
         let turn = (self.ticket & 1) as usize;
         self.lacks[turn ^ 1] = self.lacks[turn ^ 1].and(touched);
         let touched = std::mem::take(&mut self.lacks[turn]).and(touched);
@@ -95,6 +127,41 @@ impl CellWriter {
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
+        (self.left, self.others) = (LEFT_TO_EVENTS, others);
+    }
+}
+
+/// Adds to figures what an event does whose figures follow from it, peaks included.
+pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
+    let pool = match event.pool {
+        PoolId::SMALL => &mut stats.small,
+        _ => &mut stats.large,
+    };
+    let (size, requested) = (event.size, event.requested);
+    let change = |stat: &mut Stat, n: u64, more: bool| {
+        if more {
+            stat.current = stat.current.wrapping_add(n);
+            stat.allocated = stat.allocated.wrapping_add(n);
+            stat.peak = stat.peak.max(stat.current);
+        } else {
+            stat.sub(n);
+        }
+    };
+    let held = event.kind == EventKind::Alloc;
+    if held || event.kind == EventKind::Free {
+        change(&mut pool.allocation, 1, held);
+        change(&mut pool.allocated_bytes, size, held);
+    }
+    change(&mut pool.active, 1, held);
+    change(&mut pool.active_bytes, size, held);
+    change(&mut pool.requested_bytes, requested, held);
+    if event.split {
+        change(&mut pool.inactive_split, 1, !held);
+        change(&mut pool.inactive_split_bytes, size, !held);
+    }
+    let all = stats.all();
+    for (peak, stat) in stats.all_peaks.iter_mut().zip(all.figures()) {
+        *peak = (*peak).max(stat.current);
     }
 }
 

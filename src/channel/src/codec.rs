@@ -132,18 +132,28 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     Some((segment, high(packed)))
 }
 
-/// Words 1.. of an event record.
+/// Flags of an event.
+const SPLIT: u64 = 1 << 24;
+const FOLLOWS: u64 = 2 << 24;
+
+/// Words 1.. of an event record. `follows`: what it does to the device's figures follows from it.
 #[inline(always)]
-pub(crate) fn event(e: &Event) -> [u64; words::EVENT - 1] {
+pub(crate) fn event(e: &Event, follows: bool) -> [u64; words::EVENT - 1] {
+    let flags = if e.split { SPLIT } else { 0 } | if follows { FOLLOWS } else { 0 };
     [
         e.time,
-        pack(e.kind.number(), e.device, e.pool.0, e.segment),
+        pack(e.kind.number(), e.device, e.pool.0, e.segment) | flags,
         e.addr,
         e.size,
         e.requested,
         e.stream,
         u64::from(e.tag.0),
     ]
+}
+
+/// Whether what an event does to the figures follows from it.
+pub(crate) fn follows(w: &[u64; words::EVENT - 1]) -> bool {
+    w[1] & FOLLOWS != 0
 }
 
 /// The event of words 1...
@@ -161,6 +171,7 @@ pub(crate) fn to_event(index: u64, w: &[u64; words::EVENT - 1]) -> Event {
         stream: w[5],
         tag: StringId(w[6] as u32),
         segment: high(w[1]),
+        split: w[1] & SPLIT != 0,
     }
 }
 

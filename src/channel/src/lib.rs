@@ -32,7 +32,8 @@
 //! # Consistency
 //! One writer; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
 //! - A **record** has a sequence word, odd while it is written (`seqlock.rs`).
-//! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped (`cells.rs`).
+//! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped; what requests that hit the
+//!   cache change since is told by their events (`cells.rs`).
 //! - A **block** keeps its slot for life and names the slot of the block behind it. Every 1,024 slots share a **generation** word
 //!   that moves when one of them changes: a reader reads again only what changed (`mirror.rs`).
 //! - A **segment**'s sequence word brackets every change of its structure (split, join, growth): a reader believes the blocks only
@@ -89,7 +90,7 @@ pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
 pub use map::Process;
 pub use place::own_directories;
-pub use publisher::{Options, Publisher};
+pub use publisher::{Operation, Options, Publisher};
 pub use reader::Reader;
 pub use record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot};

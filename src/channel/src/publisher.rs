@@ -59,6 +59,21 @@ impl Default for Options {
     }
 }
 
+/// A request that hit the cache, or a block that came back to it, without any change of structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// [`EventKind::Alloc`], [`EventKind::Free`] or [`EventKind::FreeCompleted`].
+    pub kind: EventKind,
+    /// The block's slot.
+    pub slot: u32,
+    /// The block as it is now. A free block's `requested` and `tag` are those it had: they go into the event only.
+    pub block: &'a Block,
+    /// The slot of the block behind it in its segment.
+    pub next: Option<u32>,
+    /// Whether it is counted as an inactive split while it is free.
+    pub split: bool,
+}
+
 /// A channel being published. One writer: every method that stores takes `&mut self`.
 ///
 /// After creation nothing here allocates (except [`Publisher::intern`]), makes a system call, blocks, or panics. In a forked child
@@ -218,20 +233,19 @@ impl Publisher {
             )
     }
 
-    /// What a request that hits the cache publishes, in one go: the event `kind` of `block`, the block itself in `slot`, and the
-    /// device's figures. The same as [`Publisher::event`], [`Publisher::block`] and [`Publisher::stats`] one after the other, except
-    /// that not every one looks at the clock (see [`Event::time`]). A free block's `requested` and `tag` go into the event
-    /// only. Returns false if the table has no such slot.
+    /// What a request that hits the cache publishes, in one go. The same as [`Publisher::event`], [`Publisher::block`] and
+    /// [`Publisher::stats`] one after the other, except that not every one looks at the clock (see [`Event::time`]), and that the
+    /// figures of most are left to their events: `touched` must say all that changed, and nothing may have changed but what
+    /// PyTorch's definitions say that the operation changes. Returns false if the table has no such slot.
     #[inline(always)]
-    pub fn operation(
-        &mut self,
-        kind: EventKind,
-        slot: u32,
-        block: &Block,
-        next: Option<u32>,
-        stats: &DeviceStats,
-        touched: Touched,
-    ) -> bool {
+    pub fn operation(&mut self, operation: &Operation<'_>, stats: &DeviceStats, touched: Touched) -> bool {
+        let Operation {
+            kind,
+            slot,
+            block,
+            next,
+            split,
+        } = *operation;
         let Block {
             addr,
             size,
@@ -257,6 +271,7 @@ impl Publisher {
             stream,
             tag,
             segment,
+            split,
         };
         let free = state == BlockState::Free;
         let block = Block {
@@ -265,7 +280,10 @@ impl Publisher {
             tag: if free { StringId(0) } else { tag },
             ..*block
         };
-        self.writer.operation(&event, (slot, &block, next), stats, touched)
+        // A block that waits for the GPU is neither: its figures are written.
+        let follows = state != BlockState::PendingFree;
+        self.writer
+            .operation((&event, follows), (slot, &block, next), stats, touched)
     }
 
     /// Empties a slot. Returns false if the table has no such slot.

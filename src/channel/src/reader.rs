@@ -20,6 +20,9 @@ use crate::{identity, life, place, text};
 
 mod events;
 
+/// Looks at a device's figures that a publisher in the middle of a change is worth.
+const FIGURE_ATTEMPTS: usize = 8;
+
 /// An open channel.
 pub struct Reader {
     pub(crate) file: File,
@@ -33,7 +36,8 @@ pub struct Reader {
     same_boot: bool,
     mirror: Mirror,
     devices: Vec<(u64, Option<Device>)>,
-    cells: Vec<Option<Cell>>,
+    /// The figures of each device and the number of events they are after.
+    figures: Vec<Option<Cell>>,
     strings: Arc<[Arc<str>]>,
     /// Slots of the segments that are shown, by device and address; out of date when `unsorted`.
     shown: Vec<Vec<u32>>,
@@ -91,7 +95,7 @@ impl Reader {
             life: Life::Alive,
             mirror: Mirror::default(),
             devices: Vec::new(),
-            cells: Vec::new(),
+            figures: Vec::new(),
             strings: Arc::new([Arc::from("")]),
             shown: Vec::new(),
             unsorted: true,
@@ -132,7 +136,7 @@ impl Reader {
         self.refresh_devices()?;
         let dead = self.life != Life::Alive;
         self.unsorted |= self.mirror.refresh(&mut self.source, &self.layout, dead)?;
-        self.refresh_cells()?;
+        self.refresh_figures()?;
         if std::mem::take(&mut self.unsorted) {
             self.sort_segments();
         }
@@ -152,13 +156,13 @@ impl Reader {
         self.source.check_len(&self.file, self.layout.len)?;
         self.refresh_life()?;
         self.refresh_devices()?;
-        self.refresh_cells()?;
+        self.refresh_figures()?;
         self.without_segments()
     }
 
     fn without_segments(&mut self) -> Result<Snapshot, ReadError> {
         self.event_count = self.live(live::EVENTS)?.max(self.event_count);
-        let devices = self.devices.iter().zip(&self.cells);
+        let devices = self.devices.iter().zip(&self.figures);
         let devices = devices.map(|((_, device), cell)| DeviceMap {
             device: device.clone().unwrap_or_default(),
             stats: cell.map(|cell| cell.stats),
@@ -217,7 +221,7 @@ impl Reader {
             .max(self.devices.len());
         self.source.fence();
         self.devices.resize(count, (0, None));
-        self.cells.resize(count, None);
+        self.figures.resize(count, None);
         let known: Vec<u64> = self.devices.iter().map(|device| device.0).collect();
         let (devices, unsorted) = (&mut self.devices, &mut self.unsorted);
         self.source.changed(
@@ -233,12 +237,23 @@ impl Reader {
         )
     }
 
-    fn refresh_cells(&mut self) -> Result<(), ReadError> {
-        for (i, newest) in self.cells.iter_mut().enumerate() {
-            let record = self.layout.stats.record(i);
-            let cell = self.source.cells(record.start..record.start + words::STATS)?;
-            if let Some(cell) = cell.filter(|cell| newest.is_none_or(|old| cell.seq > old.seq)) {
-                *newest = Some(cell);
+    fn refresh_figures(&mut self) -> Result<(), ReadError> {
+        for device in 0..self.figures.len() {
+            let record = self.layout.stats.record(device);
+            for _ in 0..FIGURE_ATTEMPTS {
+                let cell = self.source.cells(record.start..record.start + words::STATS)?;
+                let old = self.figures[device];
+                let Some(cell) = cell.filter(|cell| old.is_none_or(|old| cell.seq >= old.seq)) else {
+                    break;
+                };
+                let followed = self.follow_events(device, &cell)?;
+                if let Some((now, _)) = followed.filter(|(now, _)| old.is_none_or(|old| now.events >= old.events)) {
+                    self.figures[device] = Some(now);
+                }
+                // Else a newer cell is there, or about to be.
+                if followed.is_some_and(|(_, whole)| whole) {
+                    break;
+                }
             }
         }
         Ok(())

@@ -186,4 +186,6 @@ pub struct Event {
     pub tag: StringId,
     /// Slot of the segment it happened in.
     pub segment: u32,
+    /// The block is counted as an inactive split while it is free.
+    pub split: bool,
 }

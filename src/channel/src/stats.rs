@@ -62,7 +62,7 @@ pub(crate) const POOL_STATS: usize = 9;
 pub(crate) const HOT_STATS: usize = 5;
 
 impl PoolStats {
-    fn figures(&self) -> [&Stat; POOL_STATS] {
+    pub(crate) fn figures(&self) -> [&Stat; POOL_STATS] {
         [
             &self.allocation,
             &self.active,

@@ -21,6 +21,8 @@ pub(crate) struct Writer<M> {
     /// Numbers every write of a block or segment; only ever grows.
     ticket: u64,
     events: u64,
+    /// Everything published that is no operation: after it the figures are written before any is left to its event.
+    others: u64,
     strings: usize,
     devices: usize,
     used_blocks: usize,
@@ -40,6 +42,7 @@ impl<M: Words> Writer<M> {
             layout,
             ticket: 0,
             events: 0,
+            others: 0,
             strings: 0,
             devices: 0,
             used_blocks: 0,
@@ -65,15 +68,17 @@ impl<M: Words> Writer<M> {
     /// Appends to the event ring. The event's own index is ignored.
     #[inline(always)]
     pub(crate) fn event(&mut self, event: &Event) {
-        self.events += put_event(self.memory.words(), &self.layout, self.events, event);
+        self.events += put_event(self.memory.words(), &self.layout, self.events, event, false);
+        self.others += 1;
     }
 
     /// [`Writer::event`], [`Writer::block`] and [`Writer::stats`] in one go, with one look at whether the memory is there. In a
-    /// forked child it is not, and nothing is stored.
+    /// forked child it is not, and nothing is stored. `follows`: what the event does to the figures follows from it, so that they
+    /// need not be written every time.
     #[inline(always)]
     pub(crate) fn operation(
         &mut self,
-        event: &Event,
+        (event, follows): (&Event, bool),
         (slot, block, next): (u32, &Block, Option<u32>),
         stats: &DeviceStats,
         touched: Touched,
@@ -82,7 +87,7 @@ impl<M: Words> Writer<M> {
         if words.is_empty() {
             return true;
         }
-        self.events += put_event(words, &self.layout, self.events, event);
+        self.events += put_event(words, &self.layout, self.events, event, follows);
         let stored = (slot as usize) < self.layout.blocks.count;
         if stored {
             self.ticket += 1;
@@ -91,8 +96,11 @@ impl<M: Words> Writer<M> {
             self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
         }
         let device = event.device as usize;
-        if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), stats_of(words, &self.layout, device)) {
-            cell.write(cells, stats, touched, self.events);
+        if let Some(cell) = self.cells.get_mut(device)
+            && !(follows && cell.leaves(touched, self.others))
+            && let Some(cells) = stats_of(words, &self.layout, device)
+        {
+            cell.write(cells, stats, touched, (self.events, self.others));
         }
         stored
     }
@@ -111,6 +119,7 @@ impl<M: Words> Writer<M> {
     #[inline(always)]
     fn block_words(&mut self, slot: u32, data: [u64; 7]) -> bool {
         let slot = slot as usize;
+        self.others += 1;
         if slot >= self.layout.blocks.count {
             return false;
         }
@@ -169,7 +178,7 @@ impl<M: Words> Writer<M> {
         let device = device as usize;
         let words = self.memory.words();
         if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), stats_of(words, &self.layout, device)) {
-            cell.write(cells, stats, touched, self.events);
+            cell.write(cells, stats, touched, (self.events, self.others));
         }
     }
 
@@ -240,13 +249,13 @@ fn stats_of<'a, W>(words: &'a [W], layout: &Layout, device: usize) -> Option<&'a
 
 /// Stores event number `index`. Returns how many were stored: none if the memory is gone.
 #[inline(always)]
-fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event) -> u64 {
+fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event, follows: bool) -> u64 {
     let Some(record) = event_of(words, layout, index) else {
         return 0;
     };
     // The index is the ticket: a reader knows which sequence number event `i` must carry.
     seqlock::begin(record, index);
-    for (word, value) in record[1..].iter().zip(codec::event(event)) {
+    for (word, value) in record[1..].iter().zip(codec::event(event, follows)) {
         word.put(value);
     }
     seqlock::end(record, index);

@@ -6,7 +6,9 @@ mod common;
 use std::time::Duration;
 
 use common::{channel_dir, options};
-use gpumem_channel::{Block, BlockState, Device, DeviceStats, Event, EventKind, Publisher, Reader, Segment, Touched};
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceStats, Event, EventKind, Operation, Publisher, Reader, Segment, Touched,
+};
 
 const SMALL: u64 = 4096;
 const BIG: u64 = 256 << 20;
@@ -50,14 +52,14 @@ fn publish(dir: &std::path::Path) -> Publisher {
 fn allocate(publisher: &mut Publisher, slot: usize) {
     let stats = DeviceStats::default();
     let block = block(slot, BlockState::Allocated);
-    assert!(publisher.operation(
-        EventKind::Alloc,
-        slot as u32,
-        &block,
-        next(slot),
-        &stats,
-        Touched::SMALL
-    ));
+    let operation = Operation {
+        kind: EventKind::Alloc,
+        slot: slot as u32,
+        block: &block,
+        next: next(slot),
+        split: false,
+    };
+    assert!(publisher.operation(&operation, &stats, Touched::SMALL));
 }
 
 /// When the blocks in `slots` were allocated, by the map and by the last events.

@@ -95,7 +95,7 @@ impl Heap {
     #[inline]
     fn hand_out(&mut self, key: Key, request: &Request) -> Grant {
         let b = key.block;
-        self.unshelve(b);
+        let split = self.unshelve(b);
         let rest = key.size - request.size;
         let rest = self
             .sizes
@@ -114,7 +114,7 @@ impl Heap {
         };
         self.ledger.allocated(request.class, grant.size, request.requested);
         match rest {
-            None => self.tell_allocated(b),
+            None => self.tell_allocated(b, split),
             Some(rest) => {
                 self.shelve(rest);
                 self.tell_cut(b, rest);

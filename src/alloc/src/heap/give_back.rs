@@ -36,11 +36,12 @@ impl Heap {
         }
         let (key, stream, class) = (block.key(b), block.stream, block.class);
         self.streams.line_mut(stream).free[class as usize].insert(key);
-        if prev.has_memory | next.has_memory {
+        let split = prev.has_memory | next.has_memory;
+        if split {
             self.blocks[b].split_counted = true;
             self.ledger.split_added(class, key.size);
         }
-        self.tell_freed(b, why);
+        self.tell_freed(b, split, why);
         self.forget_owner(b);
     }
 

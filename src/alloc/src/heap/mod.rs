@@ -165,15 +165,17 @@ impl Heap {
         self.recount(b);
     }
 
-    /// Takes a free block out of its index.
+    /// Takes a free block out of its index. Whether it was counted as an inactive split.
     #[inline]
-    fn unshelve(&mut self, b: u32) {
+    fn unshelve(&mut self, b: u32) -> bool {
         let block = &mut self.blocks[b];
         let (key, stream, class) = (block.key(b), block.stream, block.class);
-        if std::mem::take(&mut block.split_counted) {
+        let split = std::mem::take(&mut block.split_counted);
+        if split {
             self.ledger.split_removed(class, key.size);
         }
         self.streams.line_mut(stream).free[class as usize].remove(key);
+        split
     }
 
     fn has_memory(&self, b: u32) -> bool {

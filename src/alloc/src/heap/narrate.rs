@@ -4,7 +4,7 @@
 //! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, Event, EventKind, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
@@ -71,39 +71,45 @@ impl Heap {
         });
     }
 
-    /// A block was handed out as it was.
+    /// A block was handed out as it was; `split`: it was counted as an inactive split.
     #[inline]
-    pub(super) fn tell_allocated(&mut self, b: u32) {
+    pub(super) fn tell_allocated(&mut self, b: u32, split: bool) {
         if self.outlet.is_on() {
-            self.tell_operation(EventKind::Alloc, BlockState::Allocated, b);
+            self.tell_operation(EventKind::Alloc, BlockState::Allocated, b, split);
         }
     }
 
-    /// A block can be reused and joins no other.
+    /// A block can be reused and joins no other; `split`: it is counted as an inactive split.
     #[inline]
-    pub(super) fn tell_freed(&mut self, b: u32, why: EventKind) {
+    pub(super) fn tell_freed(&mut self, b: u32, split: bool, why: EventKind) {
         if self.outlet.is_on() {
-            self.tell_operation(why, BlockState::Free, b);
+            self.tell_operation(why, BlockState::Free, b, split);
         }
     }
 
     /// A block was freed and waits for other streams.
     pub(super) fn tell_waiting(&mut self, b: u32) {
         if self.outlet.is_on() {
-            self.tell_operation(EventKind::Free, BlockState::PendingFree, b);
+            self.tell_operation(EventKind::Free, BlockState::PendingFree, b, false);
         }
     }
 
     /// An event about a block, the block itself (`state` is its state: a constant here saves a table there), and the figures,
     /// in one go: most requests change nothing else.
     #[inline(always)]
-    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32) {
+    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: bool) {
         debug_assert_eq!(self.blocks[b].state, state);
         let touched = self.ledger.take_touched();
         let (block, next) = self.seen(b);
         let block = channel::Block { state, ..block };
-        self.outlet
-            .operation(kind, b, &block, next, &self.ledger.stats, touched);
+        let operation = Operation {
+            kind,
+            slot: b,
+            block: &block,
+            next,
+            split,
+        };
+        self.outlet.operation(&operation, &self.ledger.stats, touched);
     }
 
     /// A block was handed out, and `rest` was cut off it.
@@ -140,6 +146,7 @@ impl Heap {
             stream: self.streams.name(block.stream).0,
             tag: block.tag,
             segment: block.segment,
+            split: block.split_counted,
         });
     }
 

@@ -1,6 +1,9 @@
 //! The event ring, read by copying what is new.
 
+use std::ops::Range;
+
 use super::Reader;
+use crate::cells::{self, Cell};
 use crate::codec;
 use crate::error::ReadError;
 use crate::layout::{live, words};
@@ -29,21 +32,49 @@ impl Reader {
     /// # Errors
     /// When the file itself fails.
     pub fn each_event(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
-        let count = self.layout.events.count as u64;
         let head = self.published()?;
-        self.source.fence();
-        let oldest = head.saturating_sub(count);
-        let mut lost = oldest.saturating_sub(self.next_event);
-        let mut next = self.next_event.max(oldest);
-        while next < head {
-            // Not beyond the end of the ring: the rest is at its start.
-            let to = head.min(next + AT_ONCE).min((next / count + 1) * count);
-            lost += self.copy_events(next..to, &mut see)?;
-            next = to;
-        }
+        let lost = self.events_in(self.next_event..head, &mut |event, _| see(event))?;
         self.next_event = head.max(self.next_event);
         self.events_lost += lost;
         Ok(lost)
+    }
+
+    /// Shows those of these events that the ring still holds, and whether their figures follow from them. Returns how many were
+    /// lost. The end of the range was read as the count of events.
+    fn events_in(&mut self, events: Range<u64>, see: &mut impl FnMut(&Event, bool)) -> Result<u64, ReadError> {
+        self.source.fence();
+        let (head, count) = (events.end, self.layout.events.count as u64);
+        let oldest = head.saturating_sub(count);
+        let mut lost = oldest.saturating_sub(events.start);
+        let mut next = events.start.max(oldest);
+        while next < head {
+            // Not beyond the end of the ring: the rest is at its start.
+            let to = head.min(next + AT_ONCE).min((next / count + 1) * count);
+            lost += self.copy_events(next..to, see)?;
+            next = to;
+        }
+        Ok(lost)
+    }
+
+    /// The figures of a device: those of a cell, and what the events since did; and whether all of them could be followed. `None` if
+    /// these were overwritten meanwhile.
+    pub(super) fn follow_events(&mut self, device: usize, cell: &Cell) -> Result<Option<(Cell, bool)>, ReadError> {
+        let head = self.published()?;
+        let mut now = Cell {
+            events: cell.events.min(head),
+            ..*cell
+        };
+        let mut known = true;
+        let lost = self.events_in(now.events..head, &mut |event, follows| {
+            if known && usize::from(event.device) == device {
+                known = follows;
+                if follows {
+                    cells::follow(&mut now.stats, event);
+                    now.events = event.index + 1;
+                }
+            }
+        })?;
+        Ok((lost == 0).then_some((now, known)))
     }
 
     fn published(&self) -> Result<u64, ReadError> {
@@ -51,7 +82,7 @@ impl Reader {
     }
 
     /// Shows these events, whose records follow each other. Returns how many were lost.
-    fn copy_events(&mut self, events: std::ops::Range<u64>, see: &mut impl FnMut(&Event)) -> Result<u64, ReadError> {
+    fn copy_events(&mut self, events: Range<u64>, see: &mut impl FnMut(&Event, bool)) -> Result<u64, ReadError> {
         let ring = self.layout.events;
         let slot = |index: u64| (index % ring.count as u64) as usize;
         self.ring.resize((events.end - events.start) as usize * ring.stride, 0);
@@ -83,7 +114,7 @@ impl Reader {
                 }
             }
             match seq == finished {
-                true => see(&codec::to_event(index, &data)),
+                true => see(&codec::to_event(index, &data), codec::follows(&data)),
                 false => lost += 1,
             }
         }
