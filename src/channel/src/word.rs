@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::map;
+
 /// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
 pub(crate) trait Word {
     /// Relaxed load. The only load allowed on a read-only mapping.
@@ -15,6 +17,8 @@ pub(crate) trait Word {
     fn release_fence();
     /// The other half.
     fn acquire_fence();
+    /// Has the word brought near: it will be stored to soon.
+    fn prefetch(&self) {}
 }
 
 impl Word for AtomicU64 {
@@ -33,6 +37,10 @@ impl Word for AtomicU64 {
     #[inline(always)]
     fn acquire_fence() {
         fence(Ordering::Acquire);
+    }
+    #[inline(always)]
+    fn prefetch(&self) {
+        map::prefetch(self);
     }
 }
 

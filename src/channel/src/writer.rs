@@ -247,6 +247,9 @@ fn stats_of<'a, W>(words: &'a [W], layout: &Layout, device: usize) -> Option<&'a
     record(words, layout.stats.start + device * words::STATS)
 }
 
+/// Events that a publisher has their place in the ring brought near before it needs it.
+const AHEAD: u64 = 4;
+
 /// Stores event number `index`. Returns how many were stored: none if the memory is gone.
 #[inline(always)]
 fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event, follows: bool) -> u64 {
@@ -262,6 +265,10 @@ fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event, f
     // Everything that the count counts is seen by whoever sees the count.
     W::release_fence();
     words[layout.live.start + live::EVENTS].put(index + 1);
+    // A ring is always written where it was not touched for longest, and the next lock waits until these stores are done.
+    if let Some(record) = event_of(words, layout, index + AHEAD) {
+        record[0].prefetch();
+    }
     1
 }
 
