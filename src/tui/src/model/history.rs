@@ -125,6 +125,9 @@ impl History {
 
     /// Adds an event; the oldest gives way.
     pub fn mark(&mut self, mark: Mark) {
+        if self.marks.capacity() == 0 {
+            self.marks.reserve_exact(MAX_MARKS + 1);
+        }
         let place = self.marks.partition_point(|m| m.at <= mark.at);
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {
@@ -141,6 +144,10 @@ fn place(ring: &VecDeque<Point>, before: impl Fn(&Point) -> bool) -> usize {
 
 /// Puts a point in its place; the oldest gives way. One that would be the oldest of a full ring is dropped.
 fn insert_bounded(ring: &mut VecDeque<Point>, place: usize, point: Point) {
+    if ring.capacity() == 0 {
+        // Growing by doubling would end at half as much again, and leave holes behind.
+        ring.reserve_exact(MAX_POINTS);
+    }
     if ring.len() < MAX_POINTS {
         ring.insert(place, point);
     } else if let Some(place) = place.checked_sub(1) {
