@@ -240,6 +240,7 @@ impl Reader {
     fn refresh_figures(&mut self) -> Result<(), ReadError> {
         for device in 0..self.figures.len() {
             let record = self.layout.stats.record(device);
+            let mut tried = None;
             for _ in 0..FIGURE_ATTEMPTS {
                 let cell = self.source.cells(record.start..record.start + words::STATS)?;
                 let old = self.figures[device];
@@ -250,10 +251,11 @@ impl Reader {
                 if let Some((now, _)) = followed.filter(|(now, _)| old.is_none_or(|old| now.events >= old.events)) {
                     self.figures[device] = Some(now);
                 }
-                // Else a newer cell is there, or about to be.
-                if followed.is_some_and(|(_, whole)| whole) {
+                // Else there is a newer cell, unless the publisher is in the middle of a change, or made a mark and nothing since.
+                if followed.is_some_and(|(_, whole)| whole) || tried == Some(cell.seq) {
                     break;
                 }
+                tried = Some(cell.seq);
             }
         }
         Ok(())
