@@ -25,8 +25,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let columns = columns(device, scale);
     let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
     let total = columns.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
-    // Little use of a large device would be a line on the floor.
-    let top = if most < total / 4 {
+    // Little use of a large device would be a line on the floor; none needs no other axis.
+    let top = if (1..total / 4).contains(&most) {
         graph::ceiling(most.saturating_add(most / 4)).min(total)
     } else {
         total

@@ -242,6 +242,9 @@ fn stack(screen: &mut Screen<'_>, axis: Rect, plot: Rect, device: &Device, windo
 
 /// The figure at the top of the axis.
 fn top_of(most: u64, total: u64) -> u64 {
+    if most == 0 {
+        return total.max(1);
+    }
     graph::ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
 }
 

@@ -103,3 +103,10 @@ fn every_span_is_divided_into_round_times() {
         .collect();
     assert_eq!(steps, [3, 15, 30, 60, 120]);
 }
+
+#[test]
+fn an_unused_device_has_all_of_its_memory_as_its_axis() {
+    assert_eq!(top_of(0, 80 << 30), 80 << 30);
+    assert_eq!(top_of(3 << 30, 80 << 30), 4 << 30);
+    assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
+}
