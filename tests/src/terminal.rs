@@ -280,15 +280,13 @@ impl Terminal {
 
 /// How the terminal treats lines, in words that can be compared.
 fn line_mode(master: &dyn MasterPty) -> String {
-    /// An input speed of its own. Setting modes may write down that it is the output's, which an unset one means too.
-    const INPUT_SPEED: u32 = 0o2_003_600_000;
     let modes = master.get_termios().expect("a terminal has modes");
     format!(
         "{:?} {:?} {:?} {:o} {:?}",
         modes.input_flags,
         modes.output_flags,
         modes.local_flags,
-        modes.control_flags.bits() & !INPUT_SPEED,
+        modes.control_flags.bits(),
         modes.control_chars
     )
 }
