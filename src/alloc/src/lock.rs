@@ -36,13 +36,15 @@ impl<T> Lock<T> {
     #[inline(never)]
     fn wait(&self) -> SpinMutexGuard<'_, T> {
         let mut sleep = SLEEP;
-        for attempt in 0u32.. {
+        let mut attempt = 0u32;
+        loop {
             // A look that changes nothing first: an attempt takes the cache line away from the holder.
             if !self.0.is_locked()
                 && let Some(guard) = self.0.try_lock()
             {
                 return guard;
             }
+            attempt = attempt.saturating_add(1);
             match attempt {
                 0..EAGER => std::hint::spin_loop(),
                 EAGER..PATIENT => std::thread::yield_now(),
@@ -52,7 +54,6 @@ impl<T> Lock<T> {
                 }
             }
         }
-        self.0.lock()
     }
 }
 

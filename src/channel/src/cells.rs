@@ -57,7 +57,7 @@ const SPLIT_WORDS: usize = 4;
 const COLD_WORDS: usize = 2 * (HOT_STATS + 2 + 2 * 3) + POOL_STATS + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
-/// Operations whose figures may be left to their events before a cell is written again. Far less than any ring holds, and what a
+/// Operations whose figures may be left to their events before a cell is written again. The smallest ring holds them, and what a
 /// reader has to read for it is one kilobyte.
 const LEFT_TO_EVENTS: u32 = 15;
 
