@@ -94,6 +94,21 @@ impl Allocator {
         self.free_raw(addr)
     }
 
+    /// [`free_raw_on`](Allocator::free_raw_on) for callers that name a stream too: work queued on it so far may still use the
+    /// memory. That costs nothing more when it is the stream the memory was taken for.
+    pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
+        if ordinal == self.0.device.info().ordinal && addr != 0 {
+            return self.heap(|heap| {
+                let block = heap.find_raw(addr)?;
+                heap.record_use(block, stream)?;
+                heap.take_raw(addr)?;
+                heap.free(block);
+                Ok(())
+            })?;
+        }
+        self.free_raw_on(addr, ordinal)
+    }
+
     /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
     pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
         self.heap(|heap| {
@@ -171,6 +186,13 @@ impl Allocator {
     pub fn channel(&self) -> Result<PathBuf, String> {
         self.heap(|heap| heap.outlet().path().map(PathBuf::from).map_err(|why| why.to_string()))
             .map_err(|error| error.to_string())?
+    }
+
+    /// Ends the channel; the allocator works on without one. For programs that exit with the allocator in a global variable,
+    /// which nothing drops: a channel that is not ended looks like that of a program that was killed.
+    pub fn stop_publishing(&self) {
+        // In a forked child there is no channel.
+        let _ = self.heap(Heap::close_outlet);
     }
 
     #[inline]

@@ -75,6 +75,13 @@ impl Outlet {
         }
     }
 
+    /// Ends the channel, if there is one.
+    pub(crate) fn close(&mut self) {
+        if self.is_on() {
+            self.publisher = Err(WhyNot::Off);
+        }
+    }
+
     /// The channel's file, or why there is none.
     pub(crate) fn path(&self) -> Result<&Path, &WhyNot> {
         self.publisher.as_ref().map(|publisher| publisher.path())

@@ -118,6 +118,19 @@ fn without_a_channel_the_allocator_works_and_says_why() {
     assert_eq!(alloc.alloc::<f32>(100, Stream::DEFAULT).unwrap().len(), 100);
 }
 
+#[test]
+fn a_channel_that_is_ended_early_is_no_black_box() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 1024);
+    let buffer = alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap();
+    alloc.stop_publishing();
+    assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+    alloc.stop_publishing();
+    alloc.mark("nobody hears it");
+    drop((buffer, alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap()));
+    assert_eq!(alloc.stats().all().allocation.current, 0);
+}
+
 /// A child of a process that embeds the allocator: it must be able to drop what it inherited, and never to hang.
 #[test]
 fn a_forked_child_touches_nothing() {

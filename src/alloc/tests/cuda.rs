@@ -51,6 +51,11 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_TOTAL", "67108864")],
     );
     passes("inner_second_device_is_another", library, &[("FAKE_CUDA_DEVICES", "2")]);
+    passes(
+        "inner_leaves_the_threads_context_as_it_was",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2")],
+    );
     passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     passes("inner_refuses_virtual_segments", library, &[("FAKE_CUDA_VMM", "0")]);
     passes(
@@ -218,6 +223,34 @@ fn inner_second_device_is_another() {
     ));
     alloc.free_raw_on(addr, 1).unwrap();
     assert!(matches!(device::cuda(2), Err(Error::NoDevice { ordinal: 2, .. })));
+}
+
+#[test]
+fn inner_leaves_the_threads_context_as_it_was() {
+    if !is_inner() {
+        return;
+    }
+    let current = || cudarc::driver::result::ctx::get_current().unwrap();
+    let first = device::cuda(0).unwrap();
+    assert_eq!(current(), None, "opening a device makes it nobody's current one");
+    let context = first.cuda_context().unwrap();
+    context.bind_to_thread().unwrap();
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::cuda(1).unwrap(), config).unwrap();
+    let mut buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    buffer.fill_words(1).unwrap();
+    drop(buffer);
+    alloc.release_cached().unwrap();
+    assert_eq!(current(), Some(context.cu_ctx()));
+    std::thread::spawn(move || {
+        drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
+        assert_eq!(current(), None, "a thread without a context stays so");
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]

@@ -107,6 +107,23 @@ fn a_block_used_elsewhere_waits_for_every_other_stream() {
 }
 
 #[test]
+fn a_free_that_names_another_stream_waits_for_it() {
+    both(|sim, alloc| {
+        let take = || alloc.alloc_raw(16 << 20, A).unwrap();
+        let (here, there) = (take(), take());
+        sim.enqueue(B, there, 16 << 20);
+        assert!(alloc.free_raw_after(there, 7, B).is_err(), "of another device");
+        alloc.free_raw_after(here, 0, A).unwrap();
+        alloc.free_raw_after(there, 0, B).unwrap();
+        assert!(alloc.free_raw_after(there, 0, B).is_err(), "freed before");
+        assert_eq!(alloc.stats().all().active.current, 1, "it waits for the other stream");
+        sim.finish(B);
+        alloc.poll();
+        assert_eq!(alloc.stats().all().active.current, 0);
+    });
+}
+
+#[test]
 fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
     let (sim, alloc) = start(SegmentMode::Plain, Timeline::After(5));
     drop(alloc.alloc::<u8>(64 * MIB, A).unwrap());

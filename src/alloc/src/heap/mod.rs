@@ -141,6 +141,10 @@ impl Heap {
         &self.outlet
     }
 
+    pub(crate) fn close_outlet(&mut self) {
+        self.outlet.close();
+    }
+
     pub(crate) fn add_raw(&mut self, grant: Grant) {
         self.raw.insert(grant.addr, grant.block);
     }

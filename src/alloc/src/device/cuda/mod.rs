@@ -1,6 +1,7 @@
 //! CUDA devices, through the primary context, so that memory is shared with whatever else uses CUDA in the process.
 
 mod api;
+mod bound;
 mod launch;
 
 use std::ffi::c_int;
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::size::LARGE_ROUND;
 use crate::stream::Stream;
 use api::{AccessDesc, AllocationProp, Api, Location, Opaque};
+use bound::Bound;
 
 const NOT_READY: c_int = 600;
 const EVENT_DISABLE_TIMING: u32 = 2;
@@ -57,6 +59,8 @@ pub(super) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
             "the CUDA driver has no {name}: it is too old, CUDA 11.2 or newer is needed"
         ))
     })?;
+    // Opening makes the device's context current.
+    let _as_before = Bound::as_it_is(&api);
     // cudarc panics when a function it wants is missing from an old driver.
     let context = catch_unwind(|| CudaContext::new(ordinal as usize))
         .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
@@ -128,19 +132,9 @@ impl Cuda {
         })
     }
 
-    /// Makes our context current on this thread; callers may use others.
-    fn bind(&self) -> Result<()> {
-        let ours = self.context.cu_ctx().cast::<std::ffi::c_void>();
-        let mut current: Opaque = std::ptr::null_mut();
-        // SAFETY: writes one pointer.
-        let code = unsafe { (self.api.ctx_get_current)(&mut current) };
-        self.api.check("cuCtxGetCurrent", code)?;
-        if current == ours {
-            return Ok(());
-        }
-        // SAFETY: the context lives as long as `self.context`.
-        self.api
-            .check("cuCtxSetCurrent", unsafe { (self.api.ctx_set_current)(ours) })
+    /// Makes our context current on this thread until the guard is dropped.
+    fn bind(&self) -> Result<Bound<'_>> {
+        Bound::to(&self.api, self.context.cu_ctx().cast())
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
@@ -156,7 +150,7 @@ impl Driver for Cuda {
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let (mut free, mut total) = (0usize, 0usize);
         // SAFETY: writes two sizes.
         let code = unsafe { (self.api.mem_get_info)(&mut free, &mut total) };
@@ -168,7 +162,7 @@ impl Driver for Cuda {
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let mut addr = 0;
         // SAFETY: writes one address.
         let code = unsafe { (self.api.mem_alloc)(&mut addr, bytes as usize) };
@@ -177,13 +171,13 @@ impl Driver for Cuda {
     }
 
     fn free(&self, addr: u64) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: device memory; the driver waits for its users and rejects what is not its own.
         self.api.check("cuMemFree", unsafe { (self.api.mem_free)(addr) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let mut addr = 0;
         let align = self.info.granularity as usize;
         // SAFETY: writes one address; reserves address space only.
@@ -193,7 +187,7 @@ impl Driver for Cuda {
     }
 
     fn unreserve(&self, addr: u64, bytes: u64) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: gives back a range that `reserve` returned; the driver rejects one that still has mappings.
         self.api.check("cuMemAddressFree", unsafe {
             (self.api.address_free)(addr, bytes as usize)
@@ -201,7 +195,7 @@ impl Driver for Cuda {
     }
 
     fn create(&self, bytes: u64) -> Result<Handle> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let mut handle = 0;
         // SAFETY: reads one AllocationProp, writes one handle.
         let code = unsafe { (self.api.create)(&mut handle, bytes as usize, &self.prop.0, 0) };
@@ -210,20 +204,20 @@ impl Driver for Cuda {
     }
 
     fn release(&self, handle: Handle) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: a handle of `create` that the caller releases once.
         self.api.check("cuMemRelease", unsafe { (self.api.release)(handle.0) })
     }
 
     fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: a reserved range and a live handle; the driver rejects a range that is mapped.
         let code = unsafe { (self.api.map)(addr, bytes as usize, 0, handle.0, 0) };
         self.api.check("cuMemMap", code)
     }
 
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let access = AccessDesc {
             location: self.prop.0.location,
             flags: ACCESS_READ_WRITE,
@@ -234,14 +228,14 @@ impl Driver for Cuda {
     }
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: the caller knows that no queued work uses the range.
         self.api
             .check("cuMemUnmap", unsafe { (self.api.unmap)(addr, bytes as usize) })
     }
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match spare {
             Some(event) => event,
@@ -262,7 +256,7 @@ impl Driver for Cuda {
     }
 
     fn query(&self, event: EventHandle) -> Result<bool> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: an event of `record` that was not retired.
         match unsafe { (self.api.event_query)(event.0 as Opaque) } {
             NOT_READY => Ok(false),
@@ -282,14 +276,14 @@ impl Driver for Cuda {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: no arguments; waits for the current context.
         self.api
             .check("cuCtxSynchronize", unsafe { (self.api.ctx_synchronize)() })
     }
 
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let from = bytes.as_ptr().cast();
         // SAFETY: reads `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
         let code = unsafe { (self.api.copy_to_device)(addr, from, bytes.len(), stream.0 as Opaque) };
@@ -299,7 +293,7 @@ impl Driver for Cuda {
     }
 
     fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: writes `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
         let code = unsafe { (self.api.copy_to_host)(to, addr, bytes.len(), stream.0 as Opaque) };
@@ -309,7 +303,7 @@ impl Driver for Cuda {
     }
 
     fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()> {
-        self.bind()?;
+        let _bound = self.bind()?;
         // SAFETY: writes device memory that the caller owns, in stream order.
         let code = unsafe { (self.api.fill_words)(addr, value, words as usize, stream.0 as Opaque) };
         self.api.check("cuMemsetD32Async", code)
@@ -318,9 +312,7 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        if self.bind().is_err() {
-            return;
-        }
+        let Ok(_bound) = self.bind() else { return };
         let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
         for event in spare {
             // SAFETY: spare events are used by nobody.
