@@ -47,6 +47,7 @@ struct Bin {
 /// The free blocks of one stream and class.
 #[derive(Debug)]
 pub(crate) struct FreeIndex {
+    len: usize,
     occupied: [u64; WORDS],
     bins: Box<[Bin]>,
 }
@@ -64,6 +65,7 @@ fn bin_of(size: u64) -> usize {
 impl FreeIndex {
     pub(crate) fn new() -> FreeIndex {
         FreeIndex {
+            len: 0,
             occupied: [0; WORDS],
             bins: std::iter::repeat_with(Bin::default).take(BINS).collect(),
         }
@@ -71,6 +73,7 @@ impl FreeIndex {
 
     #[inline]
     pub(crate) fn insert(&mut self, key: Key) {
+        self.len += 1;
         let at = bin_of(key.size);
         let bin = &mut self.bins[at];
         match bin.first {
@@ -91,6 +94,7 @@ impl FreeIndex {
     /// Takes out a key that is in the index.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
+        self.len -= 1;
         let at = bin_of(key.size);
         let bin = &mut self.bins[at];
         if bin.first != Some(key) {
@@ -142,6 +146,10 @@ impl FreeIndex {
             bits = *self.occupied.get(word)?;
         }
         Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The size of the largest block (0: there is none) and the number of blocks. Looks at the occupied bins only.

@@ -29,13 +29,20 @@
 //!
 //! **Sizes.** Requests are rounded to 512 B. Up to 1 MiB they are cut from segments of 2 MiB (the small pool), up to 10 MiB from
 //! segments of 20 MiB, larger ones get segments of their own, rounded to 2 MiB. With [`SegmentMode::Virtual`], requests from
-//! 2 MiB are rounded to 2 MiB and live in one growing address range per stream, made of chunks of 2 to 32 MiB.
+//! 2 MiB are rounded to 2 MiB and live in growing address ranges made of chunks of 2 to 32 MiB. With [`SegmentMode::Stitched`]
+//! everything is rounded to 512 B and lives in one such range.
 //!
 //! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. What
 //! is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
-//! this order: pending blocks whose events are done; blocks of other streams that no queued work uses any more; new memory, the
-//! least that does (the end or a hole of a virtual segment, with the free blocks beside it); after waiting for the device and
-//! giving the cache back, once more; then [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
+//! this order: pending blocks whose events are done; blocks of other streams that no queued work uses any more; stitching, in
+//! that mode; new memory, the least that does (the end or a hole of a virtual segment, with the free blocks beside it); after
+//! waiting for the device and giving the cache back, once more; then [`Error::OutOfMemory`] with a [report](OomReport) of what
+//! would have helped.
+//!
+//! **Stitching.** A driver maps whole chunks, but a block need not use all of them: the end of one free block, whole chunks from
+//! anywhere and the beginning of another free block, mapped side by side a second time, are one block. Only what then is still
+//! missing is new memory. Such a layout stays mapped when its block is freed: the next request of the size has it without a
+//! driver call as soon as its pieces are free again, so that a loop that repeats itself soon maps nothing.
 //!
 //! **Free.** A block joins its free neighbours at once and may be reused by its own stream at once: what that stream does next
 //! is queued behind. If other streams were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each.

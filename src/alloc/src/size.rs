@@ -39,10 +39,21 @@ pub(crate) enum Class {
     Chunked = 2,
 }
 
+/// The pool that counts a block of `size` bytes while it is held.
+#[inline]
+pub(crate) fn pool_of(size: u64) -> PoolId {
+    if size <= SMALL_MAX {
+        PoolId::SMALL
+    } else {
+        PoolId::LARGE
+    }
+}
+
 /// Number of classes.
 pub(crate) const CLASSES: usize = 3;
 
 impl Class {
+    #[inline(always)]
     pub(crate) fn pool(self) -> PoolId {
         match self {
             Class::Small => PoolId::SMALL,
@@ -70,6 +81,9 @@ impl Sizes {
             });
         }
         let size = requested.next_multiple_of(MIN_BLOCK);
+        if self.mode == SegmentMode::Stitched {
+            return Ok((size, Class::Chunked));
+        }
         if size <= SMALL_MAX {
             return Ok((size, Class::Small));
         }
@@ -85,7 +99,8 @@ impl Sizes {
         match class {
             Class::Small => rest >= MIN_BLOCK,
             Class::Large => rest > SMALL_MAX,
-            Class::Chunked => rest >= self.granularity,
+            Class::Chunked if self.mode == SegmentMode::Virtual => rest >= self.granularity,
+            Class::Chunked => rest >= MIN_BLOCK,
         }
     }
 
@@ -96,6 +111,7 @@ impl Sizes {
             Class::Small => (SMALL_SEGMENT, SMALL_SEGMENT),
             Class::Large if size < MID_MAX => (MID_SEGMENT, size.next_multiple_of(LARGE_ROUND)),
             Class::Large => (size.next_multiple_of(LARGE_ROUND), size.next_multiple_of(LARGE_ROUND)),
+            Class::Chunked if self.mode == SegmentMode::Stitched => (size, size),
             Class::Chunked if size < MID_MAX => (MID_SEGMENT.next_multiple_of(self.granularity), size),
             Class::Chunked => (size, size),
         }
@@ -110,8 +126,8 @@ impl Sizes {
     }
 
     /// Splits `bytes` (a multiple of the granularity) into chunk sizes, largest first.
-    pub(crate) fn chunks(&self, bytes: u64) -> impl Iterator<Item = u64> {
-        let mut chunk = self.chunk(bytes);
+    pub(crate) fn chunks(&self, bytes: u64, whole: u64) -> impl Iterator<Item = u64> {
+        let mut chunk = self.chunk(whole);
         let mut left = bytes;
         let granularity = self.granularity;
         std::iter::from_fn(move || {

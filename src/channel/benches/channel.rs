@@ -111,7 +111,7 @@ fn publishing(c: &mut Criterion) {
                     slot: slot(7),
                     block: &block,
                     next: Some(slot(8)),
-                    split: false,
+                    split: None,
                 };
                 publisher.operation(&operation, black_box(&stats), Touched::SMALL);
             }

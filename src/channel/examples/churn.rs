@@ -121,7 +121,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     ..block(i, state)
                 },
                 next: next(i),
-                split: false,
+                split: None,
             };
             publisher.operation(&operation, &stats, touched);
         }

@@ -155,7 +155,11 @@ pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
     change(&mut pool.active, 1, held);
     change(&mut pool.active_bytes, size, held);
     change(&mut pool.requested_bytes, requested, held);
-    if event.split {
+    if let Some(pool) = event.split {
+        let pool = match pool {
+            PoolId::SMALL => &mut stats.small,
+            _ => &mut stats.large,
+        };
         change(&mut pool.inactive_split, 1, !held);
         change(&mut pool.inactive_split_bytes, size, !held);
     }

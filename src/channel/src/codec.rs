@@ -26,7 +26,7 @@ macro_rules! numbers {
 numbers!(DeviceKind { Cuda = 1, Simulated = 2 });
 numbers!(SegmentKind { Plain = 1, Virtual = 2 });
 // 0 is an empty slot, so that a zeroed file holds no blocks.
-numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4 });
+numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4, Part = 5 });
 numbers!(EventKind {
     Alloc = 1,
     Free = 2,
@@ -135,11 +135,17 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
 /// Flags of an event.
 const SPLIT: u64 = 1 << 24;
 const FOLLOWS: u64 = 2 << 24;
+const SPLIT_IN_LARGE: u64 = 4 << 24;
 
 /// Words 1.. of an event record. `follows`: what it does to the device's figures follows from it.
 #[inline(always)]
 pub(crate) fn event(e: &Event, follows: bool) -> [u64; words::EVENT - 1] {
-    let flags = if e.split { SPLIT } else { 0 } | if follows { FOLLOWS } else { 0 };
+    let split = match e.split {
+        None => 0,
+        Some(PoolId::SMALL) => SPLIT,
+        Some(_) => SPLIT | SPLIT_IN_LARGE,
+    };
+    let flags = split | if follows { FOLLOWS } else { 0 };
     [
         e.time,
         pack(e.kind.number(), e.device, e.pool.0, e.segment) | flags,
@@ -171,7 +177,10 @@ pub(crate) fn to_event(index: u64, w: &[u64; words::EVENT - 1]) -> Event {
         stream: w[5],
         tag: StringId(w[6] as u32),
         segment: high(w[1]),
-        split: w[1] & SPLIT != 0,
+        split: (w[1] & SPLIT != 0).then_some(match w[1] & SPLIT_IN_LARGE {
+            0 => PoolId::SMALL,
+            _ => PoolId::LARGE,
+        }),
     }
 }
 

@@ -98,14 +98,17 @@ fn records() {
         stream: 5,
         tag: StringId(6),
         segment: 7,
-        split: false,
+        split: None,
     };
     let words = [1, 0x0000_0007_0001_010a, 2, 3, 4, 5, 6];
     assert_eq!(codec::event(&event, false), words);
     assert_eq!(codec::to_event(12, &words), event);
     assert!(!codec::follows(&words));
-    let event = Event { split: true, ..event };
-    let words = [1, 0x0000_0007_0301_010a, 2, 3, 4, 5, 6];
+    let event = Event {
+        split: Some(PoolId::LARGE),
+        ..event
+    };
+    let words = [1, 0x0000_0007_0701_010a, 2, 3, 4, 5, 6];
     assert_eq!(codec::event(&event, true), words);
     assert_eq!(codec::to_event(12, &words), event);
     assert!(codec::follows(&words));

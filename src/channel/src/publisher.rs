@@ -15,7 +15,7 @@ use crate::cells::Touched;
 use crate::error::CreateError;
 use crate::layout::{Capacity, IDENTITY, Layout};
 use crate::map::{LockedFile, Map};
-use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
+use crate::record::{Block, BlockState, Device, Event, EventKind, PoolId, Segment, StringId};
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
@@ -70,8 +70,8 @@ pub struct Operation<'a> {
     pub block: &'a Block,
     /// The slot of the block behind it in its segment.
     pub next: Option<u32>,
-    /// Whether it is counted as an inactive split while it is free.
-    pub split: bool,
+    /// The pool that counts it as an inactive split while it is free, if it is one.
+    pub split: Option<PoolId>,
 }
 
 /// A channel being published. One writer: every method that stores takes `&mut self`.

@@ -98,6 +98,8 @@ pub enum BlockState {
     PendingFree,
     /// Address range without physical memory (virtual segments only).
     Unmapped,
+    /// A further piece of a held block that is stitched from several; its first piece has the figures of the request.
+    Part,
     /// A state newer than this reader.
     Unknown(u8),
 }
@@ -186,6 +188,6 @@ pub struct Event {
     pub tag: StringId,
     /// Slot of the segment it happened in.
     pub segment: u32,
-    /// The block is counted as an inactive split while it is free.
-    pub split: bool,
+    /// The pool that counts the block as an inactive split while it is free, if it is one.
+    pub split: Option<PoolId>,
 }

@@ -57,7 +57,7 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
         slot: slot as u32,
         block: &block,
         next: next(slot),
-        split: false,
+        split: None,
     };
     assert!(publisher.operation(&operation, &stats, Touched::SMALL));
 }

@@ -51,7 +51,8 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
             BlockState::Free | BlockState::Unmapped => {
                 assert_eq!((block.requested, block.tag.0), (0, 0), "torn: {block:?}");
             }
-            BlockState::Unknown(_) => panic!("{block:?}"),
+            // The victims stitch nothing.
+            BlockState::Part | BlockState::Unknown(_) => panic!("{block:?}"),
         }
         if block.requested > 0 {
             // A string that came after the strings were read is not known yet.

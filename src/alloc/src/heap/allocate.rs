@@ -1,11 +1,13 @@
 //! Best fit, split, and what is tried when nothing fits.
 
-use gpumem_channel::{BlockState, EventKind, StringId};
+use gpumem_channel::{BlockState, EventKind, PoolId, StringId};
 
+use super::streams::ANY;
 use super::{Grant, Heap};
+use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::Class;
+use crate::size::{Class, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -15,6 +17,7 @@ pub(super) struct Request {
     pub(super) requested: u64,
     pub(super) size: u64,
     pub(super) class: Class,
+    pub(super) pool: PoolId,
     pub(super) stream: u16,
     pub(super) tag: StringId,
 }
@@ -30,24 +33,39 @@ impl Heap {
             requested,
             size,
             class,
+            pool: pool_of(size),
             stream,
             tag,
         };
         match self.fit(&request) {
-            Some(key) => Ok(self.hand_out(key, &request)),
+            Some(key) if key.size == size || self.aliases.is_empty() => Ok(self.hand_out(key, &request)),
+            Some(_) => match self.find(&request) {
+                Some(grant) => Ok(grant),
+                None => self.allocate_slow(&request),
+            },
             None => self.allocate_slow(&request),
         }
     }
 
+    /// The best block that the request's stream may have at once: of its own, or nobody's.
     #[inline]
-    fn fit(&self, request: &Request) -> Option<Key> {
-        self.streams.line(request.stream).free[request.class as usize].best_fit(request.size)
+    pub(super) fn fit(&self, request: &Request) -> Option<Key> {
+        let class = request.class as usize;
+        let own = self.streams.line(request.stream).free[class].best_fit(request.size);
+        let any = &self.streams.line(ANY).free[class];
+        if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
+            return own;
+        }
+        own.into_iter().chain(any.best_fit(request.size)).min()
     }
 
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself.
     #[cold]
     fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         self.poll_pending();
+        if self.sizes.mode == SegmentMode::Stitched {
+            return self.allocate_stitched(request);
+        }
         if let Some(key) = self.fit_anywhere(request) {
             return Ok(self.hand_out(key, request));
         }
@@ -63,6 +81,11 @@ impl Heap {
             self.tell(EventKind::Retry, request, 0);
             return Ok(self.hand_out(key, request));
         }
+        self.fail(request)
+    }
+
+    /// Nothing helped.
+    fn fail(&mut self, request: &Request) -> Result<Grant, Error> {
         self.ledger.ran_out();
         let report = self.explain(request);
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
@@ -70,14 +93,69 @@ impl Heap {
         Err(Error::OutOfMemory(Box::new(report)))
     }
 
+    /// The same where memory is stitched: everything that needs no new memory comes first, and then no more than is missing.
+    fn allocate_stitched(&mut self, request: &Request) -> Result<Grant, Error> {
+        if let Some(grant) = self.obtain(request)? {
+            return Ok(grant);
+        }
+        if self.release_on_oom {
+            self.settle()?;
+            let mut grant = self.obtain(request)?;
+            if grant.is_none() {
+                // What cannot be given back stays in the cache; whether the rest makes enough room shows at once.
+                let _ = self.release_free();
+                grant = self.obtain(request)?;
+            }
+            if let Some(grant) = grant {
+                self.ledger.retried();
+                self.tell(EventKind::Retry, request, 0);
+                self.tell_figures();
+                return Ok(grant);
+            }
+        }
+        self.fail(request)
+    }
+
+    fn obtain(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        if let Some(grant) = self.find(request) {
+            return Ok(Some(grant));
+        }
+        if (self.reclaim(request.stream) | self.absorb(request))
+            && let Some(grant) = self.find(request)
+        {
+            return Ok(Some(grant));
+        }
+        let plain = self.best_place(request).map_or(request.size, |place| place.missing);
+        if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
+            && let Some(grant) = self.stitch(plan, request)?
+        {
+            return Ok(Some(grant));
+        }
+        if self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        Ok(None)
+    }
+
+    /// What is there: a block of exactly this size, one that was stitched before, or the best that fits.
+    fn find(&mut self, request: &Request) -> Option<Grant> {
+        let fit = self.fit(request);
+        if fit.is_none_or(|key| key.size != request.size)
+            && let Some(grant) = self.stitched_before(request)
+        {
+            return Some(grant);
+        }
+        fit.map(|key| self.hand_out(key, request))
+    }
+
     fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {
         if let Some(key) = self.fit(request) {
             return Some(key);
         }
-        if let Some(key) = self.foreign_fit(request) {
-            return Some(key);
+        if self.reclaim(request.stream) | self.absorb(request) {
+            return self.fit(request);
         }
-        if self.bring_home() { self.fit(request) } else { None }
+        None
     }
 
     fn fit_after_making_room(&mut self, request: &Request) -> Result<Option<Key>, Error> {
@@ -104,6 +182,7 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.state = BlockState::Allocated;
         block.requested = request.requested;
+        block.pool = request.pool;
         block.stream = request.stream;
         block.freed_at = 0;
         block.tag = request.tag;
@@ -112,7 +191,7 @@ impl Heap {
             addr: block.addr,
             size: block.size,
         };
-        self.ledger.allocated(request.class, grant.size, request.requested);
+        self.ledger.allocated(request.pool, grant.size, request.requested);
         match rest {
             None => self.tell_allocated(b, split),
             Some(rest) => {

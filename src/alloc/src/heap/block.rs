@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use gpumem_channel::{BlockState, StringId};
+use gpumem_channel::{BlockState, PoolId, StringId};
 
 use crate::free::Key;
 use crate::size::Class;
@@ -30,9 +30,13 @@ pub(crate) struct Block {
     /// Events it waits for while pending.
     pub(crate) waits: u16,
     pub(crate) class: Class,
+    /// Whose figures count it: of the request while it is held, of its class while it is free.
+    pub(crate) pool: PoolId,
     pub(crate) state: BlockState,
     /// Whether it is counted as an inactive split.
     pub(crate) split_counted: bool,
+    /// The alias at which a stitched block is used; on all its pieces while it is held.
+    pub(crate) alias: u32,
     /// Other streams that used it since it was allocated.
     pub(crate) uses: Vec<u16>,
 }

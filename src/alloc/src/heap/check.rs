@@ -12,6 +12,8 @@ use crate::free::FreeBlocks;
 pub(crate) struct Seen {
     pub(crate) addr: u64,
     pub(crate) size: u64,
+    /// Bytes of the stitched block it is the first piece of; else `size`.
+    pub(crate) whole: u64,
     pub(crate) state: BlockState,
 }
 
@@ -26,6 +28,7 @@ impl Heap {
                 seen.push(Seen {
                     addr: block.addr,
                     size: block.size,
+                    whole: self.aliases.get(block.alias).map_or(block.size, |alias| alias.size),
                     state: block.state,
                 });
                 b = block.next;
@@ -40,11 +43,9 @@ impl Heap {
         let mut large = PoolStats::default();
         let (mut blocks, mut pending) = (0, 0);
         for (slot, segment) in self.segments.iter() {
-            let pool = if segment.class.pool() == PoolId::SMALL {
-                &mut small
-            } else {
-                &mut large
-            };
+            let of = |id: PoolId| usize::from(id != PoolId::SMALL);
+            let mut pools = [&mut small, &mut large];
+            let pool = &mut pools[of(segment.class.pool())];
             pool.segment.current += u64::from(segment.size > 0);
             pool.reserved_bytes.current += segment.mapped;
             let mut at = segment.addr;
@@ -58,11 +59,13 @@ impl Heap {
                 );
                 assert!(block.size > 0 && block.size.is_multiple_of(512));
                 assert_eq!(block.class, segment.class);
+                let pool = &mut pools[of(block.pool)];
+                let whole = self.aliases.get(block.alias).map_or(block.size, |alias| alias.size);
                 match block.state {
                     BlockState::Free => self.check_free(b, pool),
                     BlockState::Allocated => {
                         pool.allocation.current += 1;
-                        pool.allocated_bytes.current += block.size;
+                        pool.allocated_bytes.current += whole;
                     }
                     BlockState::PendingFree => pending += 1,
                     BlockState::Unmapped => {
@@ -73,13 +76,18 @@ impl Heap {
                             "holes are merged"
                         );
                     }
+                    BlockState::Part => {
+                        let first = self.aliases.get(block.alias).unwrap().parts[0];
+                        assert_ne!(first, b);
+                        assert!(self.blocks[first].requested > 0, "its first piece tells of the request");
+                    }
                     BlockState::Unknown(_) => panic!("unknown state"),
                 }
                 if matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
                     pool.active.current += 1;
-                    pool.active_bytes.current += block.size;
+                    pool.active_bytes.current += whole;
                     pool.requested_bytes.current += block.requested;
-                    assert!(block.requested > 0 && block.requested <= block.size);
+                    assert!(block.requested > 0 && block.requested <= whole);
                     assert!(!block.split_counted);
                 }
                 if block.state != BlockState::Unmapped {
@@ -95,6 +103,14 @@ impl Heap {
             if segment.kind == SegmentKind::Virtual {
                 self.check_chunks(slot);
             }
+        }
+        for (_, alias) in self.aliases.iter() {
+            let pieces: Vec<(u64, u64)> = alias.pieces.iter().map(|piece| (piece.addr, piece.size)).collect();
+            let held = alias.parts.iter().map(|b| (self.blocks[*b].addr, self.blocks[*b].size));
+            assert!(
+                alias.parts.is_empty() || held.eq(pieces),
+                "a stitched block holds its pieces"
+            );
         }
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
         assert_eq!(pending, self.streams.pending);

@@ -102,6 +102,12 @@ fn every_call_fails_once_on_virtual_segments() {
     fail_everywhere(SegmentMode::Virtual, true);
 }
 
+#[test]
+fn every_call_fails_once_on_stitched_memory() {
+    fail_everywhere(SegmentMode::Stitched, false);
+    fail_everywhere(SegmentMode::Stitched, true);
+}
+
 /// A growth that runs out of memory half-way and cannot undo itself: the next attempt must go elsewhere.
 #[test]
 fn what_could_not_be_undone_is_not_mapped_over() {

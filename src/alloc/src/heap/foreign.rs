@@ -1,65 +1,89 @@
 //! Reuse across streams.
 //!
-//! A block freed on stream A may serve stream B once an event that A recorded after the free is done. Such a block stays
-//! B's after B frees it (B reuses it at once), until B is known to be done with it too: then it comes home to the stream
-//! its segment was taken for, and joins its neighbours there.
+//! A block freed on stream A may be used by others once an event that A recorded after the free is done: then it is nobody's
+//! ([`ANY`]), and any stream may take it at once. A stream's own free block swallows what is nobody's beside it.
+
+use gpumem_channel::BlockState;
 
 use super::Heap;
 use super::allocate::Request;
-use crate::free::Key;
-use crate::size::Class;
+use super::block::NIL;
+use super::streams::ANY;
 
 impl Heap {
-    /// The best block of another stream that no queued work uses any more.
-    pub(super) fn foreign_fit(&mut self, request: &Request) -> Option<Key> {
-        let class = request.class as usize;
-        let mut best: Option<Key> = None;
-        for stream in self.streams.others(request.stream) {
-            if self.streams.line(stream).free[class].best_fit(request.size).is_none() {
+    /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
+    pub(super) fn reclaim(&mut self, stream: u16) -> bool {
+        let mut found = false;
+        for other in self.streams.others(stream) {
+            if self.streams.line(other).free.iter().all(|index| index.is_empty()) {
                 continue;
             }
-            self.probe(stream);
-            let line = self.streams.line(stream);
-            let found = line.free[class]
-                .at_least(request.size)
-                .find(|k| self.blocks[k.block].freed_at <= line.safe);
-            best = best.into_iter().chain(found).min();
+            self.probe(other);
+            found |= self.disown(other);
         }
-        best
+        found
     }
 
-    /// Sends every free block that is away from home, and no longer used by queued work, back; whether there was one.
-    pub(super) fn bring_home(&mut self) -> bool {
-        let mut away = Vec::new();
-        for stream in self.streams.indices() {
-            let line = self.streams.line(stream);
-            for class in [Class::Small, Class::Large, Class::Chunked] {
-                away.extend(line.free[class as usize].at_least(1).map(|key| key.block).filter(|b| {
-                    let block = &self.blocks[*b];
-                    block.freed_at <= line.safe && self.home(*b) != block.stream
-                }));
-            }
-        }
-        // Blocks never vanish on the way: one that comes home merges only with blocks that are home already, or becomes
-        // part of a neighbour, and neighbours of one stream are one block.
-        for b in &away {
-            let home = self.home(*b);
+    /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.
+    pub(super) fn disown(&mut self, stream: u16) -> bool {
+        let line = self.streams.line(stream);
+        let done: Vec<u32> = line
+            .free
+            .iter()
+            .flat_map(|index| index.at_least(1))
+            .map(|key| key.block)
+            .filter(|b| self.blocks[*b].freed_at <= line.safe)
+            .collect();
+        for b in &done {
+            // Blocks of one stream are never neighbours, so none of them goes on the way. What is nobody's joins the like only:
+            // a neighbour that its stream still uses would take it back.
             let segment = self.blocks[*b].segment;
-            self.unshelve(*b);
-            self.blocks[*b].stream = home;
-            self.blocks[*b].freed_at = 0;
             self.outlet.segment_begin(segment);
+            self.unshelve(*b);
+            let block = &mut self.blocks[*b];
+            block.stream = ANY;
+            block.freed_at = 0;
             let b = self.coalesce(*b);
             self.show(b);
             self.show_segment(segment);
         }
-        !away.is_empty()
+        !done.is_empty()
     }
 
-    fn home(&self, b: u32) -> u16 {
+    /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough. Whether one did.
+    pub(super) fn absorb(&mut self, request: &Request) -> bool {
+        let class = request.class as usize;
+        let own: Vec<u32> = self.streams.line(request.stream).free[class]
+            .at_least(1)
+            .map(|key| key.block)
+            .collect();
+        for b in own {
+            let block = &self.blocks[b];
+            let beside: u64 = [block.prev, block.next]
+                .map(|n| self.free_bytes_of(n, ANY))
+                .iter()
+                .sum();
+            if beside == 0 || block.size + beside < request.size {
+                continue;
+            }
+            let segment = block.segment;
+            self.outlet.segment_begin(segment);
+            self.unshelve(b);
+            let b = self.coalesce(b);
+            self.show(b);
+            self.show_segment(segment);
+            return true;
+        }
+        false
+    }
+
+    /// Bytes of a block if a stream may have it at once.
+    pub(super) fn free_bytes_of(&self, b: u32, stream: u16) -> u64 {
+        if b == NIL {
+            return 0;
+        }
         let block = &self.blocks[b];
-        self.segments
-            .get(block.segment)
-            .map_or(block.stream, |segment| segment.stream)
+        let may = block.state == BlockState::Free && (block.stream == stream || block.stream == ANY);
+        if may { block.size } else { 0 }
     }
 }

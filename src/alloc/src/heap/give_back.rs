@@ -3,6 +3,7 @@
 use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::block::Block;
+use super::streams::ANY;
 use super::{Heap, NIL};
 
 impl Heap {
@@ -14,7 +15,11 @@ impl Heap {
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
-        self.ledger.freed(block.class, block.size);
+        let size = match block.alias {
+            NIL => block.size,
+            alias => self.aliases.get(alias).map_or(block.size, |alias| alias.size),
+        };
+        self.ledger.freed(block.pool, size);
         if block.uses.is_empty() {
             self.complete(b, EventKind::Free);
         } else {
@@ -27,7 +32,10 @@ impl Heap {
     #[inline]
     pub(super) fn complete(&mut self, b: u32, why: EventKind) {
         let block = &mut self.blocks[b];
-        self.ledger.completed(block.class, block.size, block.requested);
+        if block.alias != NIL {
+            return self.complete_stitched(b, why);
+        }
+        self.ledger.completed(block.pool, block.size, block.requested);
         block.state = BlockState::Free;
         let block = &self.blocks[b];
         let (prev, next) = (self.neighbour(block, block.prev), self.neighbour(block, block.next));
@@ -36,10 +44,10 @@ impl Heap {
         }
         let (key, stream, class) = (block.key(b), block.stream, block.class);
         self.streams.line_mut(stream).free[class as usize].insert(key);
-        let split = prev.has_memory | next.has_memory;
-        if split {
+        let split = (prev.has_memory | next.has_memory).then_some(class.pool());
+        if let Some(pool) = split {
             self.blocks[b].split_counted = true;
-            self.ledger.split_added(class, key.size);
+            self.ledger.split_added(pool, key.size);
         }
         self.tell_freed(b, split, why);
         self.forget_owner(b);
@@ -61,17 +69,19 @@ impl Heap {
     fn forget_owner(&mut self, b: u32) {
         let block = &mut self.blocks[b];
         block.requested = 0;
+        block.pool = block.class.pool();
         block.tag = StringId(0);
     }
 
-    /// Merges a free block that is in no index with its free neighbours and puts the result into the index.
+    /// Merges a free block that is in no index with its free neighbours and puts the result into the index. What was nobody's may
+    /// have stood between it and more of its own.
     #[inline]
     pub(super) fn coalesce(&mut self, mut b: u32) -> u32 {
-        if self.joins_next(b) {
+        while self.joins_next(b) {
             self.unshelve(self.blocks[b].next);
             self.swallow_next(b);
         }
-        if self.joins_prev(b) {
+        while self.joins_prev(b) {
             b = self.blocks[b].prev;
             self.unshelve(b);
             self.swallow_next(b);
@@ -98,7 +108,7 @@ impl Heap {
         }
         let neighbour = &self.blocks[slot];
         Neighbour {
-            joins: neighbour.state == BlockState::Free && neighbour.stream == block.stream,
+            joins: neighbour.state == BlockState::Free && (neighbour.stream == block.stream || neighbour.stream == ANY),
             has_memory: neighbour.state != BlockState::Unmapped,
         }
     }

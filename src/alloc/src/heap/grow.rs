@@ -7,6 +7,7 @@ use super::allocate::Request;
 use super::block::{Block, NIL};
 use super::place::{Place, empty};
 use super::segment::{Chunk, Segment};
+use crate::config::SegmentMode;
 use crate::error::DeviceError;
 use crate::size::Class;
 
@@ -53,8 +54,8 @@ impl Heap {
             size: bytes,
             ..empty(request, addr, bytes)
         });
-        self.ledger.segment_added(request.class);
-        self.ledger.reserved_added(request.class, bytes, 1);
+        self.ledger.segment_added(request.class.pool());
+        self.ledger.reserved_added(request.class.pool(), bytes, 1);
         let b = self.blocks.insert(new_block(request, segment, addr, bytes));
         if let Some(segment) = self.segments.get_mut(segment) {
             (segment.first, segment.last) = (b, b);
@@ -76,7 +77,10 @@ impl Heap {
                 Err(error) => return Err(error),
             },
         };
-        let want = want.max(place.missing).min(place.room.max(place.missing));
+        let want = match self.sizes.mode {
+            SegmentMode::Stitched => place.missing,
+            _ => want.max(place.missing).min(place.room.max(place.missing)),
+        };
         let mut outcome = Ok(false);
         for bytes in [want, place.missing] {
             // The first attempt may have left something behind that it could not unmap.
@@ -87,7 +91,7 @@ impl Heap {
             if blocked || !self.within_budget(bytes) {
                 continue;
             }
-            match self.map_new(place.segment, place.addr, bytes) {
+            match self.map_new(place.segment, place.addr, bytes, bytes.max(request.size)) {
                 Ok(chunks) => {
                     self.add_chunks(request, place, bytes, chunks);
                     return Ok(true);
@@ -103,11 +107,36 @@ impl Heap {
         outcome
     }
 
-    /// Maps new chunks at an address. All or nothing.
-    fn map_new(&mut self, segment: u32, addr: u64, bytes: u64) -> Result<Vec<(u64, Chunk)>, DeviceError> {
+    /// Takes at least `missing` bytes of new memory at the end of the home segment. `false`: not with the memory there is.
+    pub(super) fn grow_end(&mut self, missing: u64, request: &Request) -> Result<bool, DeviceError> {
+        let bytes = missing.next_multiple_of(self.sizes.granularity);
+        let Some((slot, segment)) = self.home.and_then(|slot| Some((slot, self.segments.get(slot)?))) else {
+            return Ok(false);
+        };
+        let place = Place {
+            segment: slot,
+            addr: segment.end(),
+            missing: bytes,
+            room: segment.reservation - segment.size,
+        };
+        if bytes > place.room || segment.is_stale(place.addr, bytes) || !self.within_budget(bytes) {
+            return Ok(false);
+        }
+        match self.map_new(slot, place.addr, bytes, request.size) {
+            Ok(chunks) => {
+                self.add_chunks(request, place, bytes, chunks);
+                Ok(true)
+            }
+            Err(error) if error.is_out_of_memory() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Maps new chunks at an address, of the size that suits a request of `whole` bytes. All or nothing.
+    fn map_new(&mut self, segment: u32, addr: u64, bytes: u64, whole: u64) -> Result<Vec<(u64, Chunk)>, DeviceError> {
         let mut mapped = Vec::new();
         let mut at = addr;
-        let sizes: Vec<u64> = self.sizes.chunks(bytes).collect();
+        let sizes: Vec<u64> = self.sizes.chunks(bytes, whole).collect();
         let result = sizes.into_iter().try_for_each(|size| {
             let chunk = self.create(size)?;
             if let Err(error) = self.driver.map(at, size, chunk.handle) {
@@ -157,7 +186,8 @@ impl Heap {
     }
 
     fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
-        self.ledger.reserved_added(request.class, bytes, chunks.len() as u64);
+        self.ledger
+            .reserved_added(request.class.pool(), bytes, chunks.len() as u64);
         self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);
         self.attach(request, place, bytes, chunks);
         self.tell_figures();
@@ -203,7 +233,7 @@ impl Heap {
         };
         let (addr, last) = (segment.end(), segment.last);
         if segment.size == 0 {
-            self.ledger.segment_added(request.class);
+            self.ledger.segment_added(request.class.pool());
         }
         segment.size += bytes;
         let b = self.blocks.insert(Block {
@@ -217,6 +247,7 @@ impl Heap {
             self.blocks[last].next = b;
             self.show(last);
         }
+        self.cover(b);
         b
     }
 }
@@ -235,8 +266,10 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         stream: request.stream,
         waits: 0,
         class: request.class,
+        pool: request.class.pool(),
         state: BlockState::Free,
         split_counted: false,
+        alias: NIL,
         uses: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
+use gpumem_channel::{BlockState, EventKind, PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
@@ -56,6 +56,7 @@ impl Heap {
             requested: bytes,
             size,
             class: Class::Chunked,
+            pool: PoolId::LARGE,
             stream,
             tag: StringId(0),
         };
@@ -64,13 +65,10 @@ impl Heap {
             driver_calls: 1,
             ..JoinReport::default()
         };
-        if self.streams.line(stream).free[Class::Chunked as usize]
-            .best_fit(size)
-            .is_none()
-        {
+        if self.fit(&request).is_none() {
             self.move_chunks(&request, &mut report)?;
         }
-        let largest = self.streams.line(stream).free[Class::Chunked as usize].best_fit(size);
+        let largest = self.fit(&request);
         report.contiguous = largest.map_or(0, |key| key.size);
         report.duration = started.elapsed();
         self.tell_figures();
@@ -117,10 +115,10 @@ impl Heap {
         Ok(())
     }
 
-    /// The end of the virtual segment of the stream that already has most free memory there.
+    /// The end of the virtual segment that already has most free memory there.
     fn widest_end(&self, request: &Request) -> Option<Place> {
         let ends = self.segments.iter().filter_map(|(slot, segment)| {
-            let fits = segment.kind == SegmentKind::Virtual && segment.stream == request.stream;
+            let fits = segment.kind == SegmentKind::Virtual;
             let missing = request.size - self.free_bytes_of(segment.last, request.stream).min(request.size);
             let room = segment.reservation - segment.size;
             // One chunk more than is missing may be mapped there.

@@ -1,8 +1,6 @@
 //! Counting, under PyTorch's definitions, with the peaks of both pools together.
 
-use gpumem_channel::{DeviceStats, PoolStats, Stat, Touched};
-
-use crate::size::Class;
+use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
 /// The figures of one device, and which of them changed since they were last published.
 #[derive(Debug, Default)]
@@ -34,18 +32,18 @@ fn increase(stat: &mut Stat, n: u64, other: &Stat, all_peak: u64) -> bool {
 }
 
 impl Ledger {
-    /// A class's pool and the other one.
+    /// The figures of a pool and of the other one.
     #[inline(always)]
-    fn pools(&mut self, class: Class) -> (&mut PoolStats, &mut PoolStats) {
-        match class {
-            Class::Small => (&mut self.stats.small, &mut self.stats.large),
-            Class::Large | Class::Chunked => (&mut self.stats.large, &mut self.stats.small),
+    fn pools(&mut self, pool: PoolId) -> (&mut PoolStats, &mut PoolStats) {
+        match pool {
+            PoolId::SMALL => (&mut self.stats.small, &mut self.stats.large),
+            _ => (&mut self.stats.large, &mut self.stats.small),
         }
     }
 
     #[inline(always)]
-    fn touch(&mut self, class: Class, small: Touched, large: Touched) {
-        self.touched = self.touched.and(if class == Class::Small { small } else { large });
+    fn touch(&mut self, pool: PoolId, small: Touched, large: Touched) {
+        self.touched = self.touched.and(if pool == PoolId::SMALL { small } else { large });
     }
 
     /// Something else than the figures of every request changed.
@@ -61,10 +59,10 @@ impl Ledger {
     }
 
     #[inline(always)]
-    pub(crate) fn allocated(&mut self, class: Class, size: u64, requested: u64) {
-        self.touch(class, Touched::SMALL, Touched::LARGE);
+    pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
+        self.touch(pool, Touched::SMALL, Touched::LARGE);
         let peaks = self.stats.all_peaks;
-        let (pool, other) = self.pools(class);
+        let (pool, other) = self.pools(pool);
         let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0])
             | increase(&mut pool.active, 1, &other.active, peaks[1])
             | increase(&mut pool.requested_bytes, requested, &other.requested_bytes, peaks[2])
@@ -95,28 +93,28 @@ impl Ledger {
 
     /// The program gave a block back.
     #[inline(always)]
-    pub(crate) fn freed(&mut self, class: Class, size: u64) {
-        self.touch(class, Touched::SMALL, Touched::LARGE);
-        let (pool, _) = self.pools(class);
+    pub(crate) fn freed(&mut self, pool: PoolId, size: u64) {
+        self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(pool);
         pool.allocation.sub(1);
         pool.allocated_bytes.sub(size);
     }
 
     /// Nothing uses the block any more. PyTorch counts `requested` until then.
     #[inline(always)]
-    pub(crate) fn completed(&mut self, class: Class, size: u64, requested: u64) {
-        self.touch(class, Touched::SMALL, Touched::LARGE);
-        let (pool, _) = self.pools(class);
+    pub(crate) fn completed(&mut self, pool: PoolId, size: u64, requested: u64) {
+        self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(pool);
         pool.active.sub(1);
         pool.active_bytes.sub(size);
         pool.requested_bytes.sub(requested);
     }
 
     #[inline(always)]
-    pub(crate) fn split_added(&mut self, class: Class, size: u64) {
-        self.touch(class, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
+    pub(crate) fn split_added(&mut self, pool: PoolId, size: u64) {
+        self.touch(pool, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
         let peaks = self.stats.all_peaks;
-        let (pool, other) = self.pools(class);
+        let (pool, other) = self.pools(pool);
         let rose = increase(&mut pool.inactive_split, 1, &other.inactive_split, peaks[7])
             | increase(
                 &mut pool.inactive_split_bytes,
@@ -130,42 +128,42 @@ impl Ledger {
     }
 
     #[inline(always)]
-    pub(crate) fn split_removed(&mut self, class: Class, size: u64) {
-        self.touch(class, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
-        let (pool, _) = self.pools(class);
+    pub(crate) fn split_removed(&mut self, pool: PoolId, size: u64) {
+        self.touch(pool, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
+        let (pool, _) = self.pools(pool);
         pool.inactive_split.sub(1);
         pool.inactive_split_bytes.sub(size);
     }
 
-    fn add(&mut self, class: Class, figure: Figure, n: u64) {
-        let (pool, _) = self.pools(class);
+    fn add(&mut self, pool: PoolId, figure: Figure, n: u64) {
+        let (pool, _) = self.pools(pool);
         field(pool, figure).add(n);
         self.raise_peaks();
     }
 
-    fn sub(&mut self, class: Class, figure: Figure, n: u64) {
+    fn sub(&mut self, pool: PoolId, figure: Figure, n: u64) {
         self.touch_cold();
-        let (pool, _) = self.pools(class);
+        let (pool, _) = self.pools(pool);
         field(pool, figure).sub(n);
     }
 
-    pub(crate) fn segment_added(&mut self, class: Class) {
-        self.add(class, Figure::Segment, 1);
+    pub(crate) fn segment_added(&mut self, pool: PoolId) {
+        self.add(pool, Figure::Segment, 1);
     }
 
-    pub(crate) fn segment_removed(&mut self, class: Class) {
-        self.sub(class, Figure::Segment, 1);
+    pub(crate) fn segment_removed(&mut self, pool: PoolId) {
+        self.sub(pool, Figure::Segment, 1);
     }
 
     /// Physical memory came, in `calls` calls.
-    pub(crate) fn reserved_added(&mut self, class: Class, bytes: u64, calls: u64) {
-        self.add(class, Figure::Reserved, bytes);
+    pub(crate) fn reserved_added(&mut self, pool: PoolId, bytes: u64, calls: u64) {
+        self.add(pool, Figure::Reserved, bytes);
         self.stats.num_device_alloc += calls;
     }
 
     /// Physical memory went, in `calls` calls.
-    pub(crate) fn reserved_removed(&mut self, class: Class, bytes: u64, calls: u64) {
-        self.sub(class, Figure::Reserved, bytes);
+    pub(crate) fn reserved_removed(&mut self, pool: PoolId, bytes: u64, calls: u64) {
+        self.sub(pool, Figure::Reserved, bytes);
         self.stats.num_device_free += calls;
     }
 

@@ -8,13 +8,15 @@
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
 //! | `place`, `grow`, `release`, `join` | memory from and to the driver, remapping |
+//! | `stitch`, `alias` | one block from pieces that lie apart |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
 //!
-//! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams; a free block is in the
+//! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams or to none; a free block is in the
 //! index of its stream and class; a block without memory is in its segment's `holes`; every figure of the ledger is what
 //! counting the blocks would give.
 
+mod alias;
 mod allocate;
 mod block;
 mod explain;
@@ -28,6 +30,7 @@ mod pending;
 mod place;
 mod release;
 mod segment;
+mod stitch;
 mod streams;
 
 #[cfg(test)]
@@ -43,7 +46,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use gpumem_channel::{BlockState, DeviceStats, StringId};
+use gpumem_channel::{BlockState, DeviceStats, PoolId, StringId};
 
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
@@ -51,10 +54,11 @@ use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
+use alias::Aliases;
 use block::{Block, Blocks, NIL};
 use ledger::Ledger;
 use segment::{Chunk, Segments};
-use streams::Streams;
+use streams::{ANY, Streams};
 
 pub use join::JoinReport;
 
@@ -80,6 +84,9 @@ pub(crate) struct Heap {
     ledger: Ledger,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
+    /// The one virtual segment of stitched memory.
+    home: Option<u32>,
+    aliases: Aliases,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
     /// Blocks handed out as raw pointers, by address.
@@ -104,9 +111,11 @@ impl Heap {
             release_on_oom: config.release_on_oom,
             blocks: Blocks::default(),
             segments: Segments::default(),
-            streams: Streams::default(),
+            streams: Streams::new(),
             ledger: Ledger::default(),
             frees: 0,
+            home: None,
+            aliases: Aliases::default(),
             orphans: Vec::new(),
             raw: HashMap::default(),
             outlet,
@@ -169,17 +178,17 @@ impl Heap {
         self.recount(b);
     }
 
-    /// Takes a free block out of its index. Whether it was counted as an inactive split.
+    /// Takes a free block out of its index. The pool that counted it as an inactive split, if one did.
     #[inline]
-    fn unshelve(&mut self, b: u32) -> bool {
+    fn unshelve(&mut self, b: u32) -> Option<PoolId> {
         let block = &mut self.blocks[b];
         let (key, stream, class) = (block.key(b), block.stream, block.class);
         let split = std::mem::take(&mut block.split_counted);
         if split {
-            self.ledger.split_removed(class, key.size);
+            self.ledger.split_removed(class.pool(), key.size);
         }
         self.streams.line_mut(stream).free[class as usize].remove(key);
-        split
+        split.then_some(class.pool())
     }
 
     fn has_memory(&self, b: u32) -> bool {
@@ -192,7 +201,7 @@ impl Heap {
         let block = &self.blocks[b];
         let split = block.state == BlockState::Free && (self.has_memory(block.prev) || self.has_memory(block.next));
         if split && !block.split_counted {
-            self.ledger.split_added(block.class, block.size);
+            self.ledger.split_added(block.class.pool(), block.size);
             self.blocks[b].split_counted = true;
         } else if !split {
             self.uncount(b);
@@ -203,7 +212,7 @@ impl Heap {
     fn uncount(&mut self, b: u32) {
         let block = &mut self.blocks[b];
         if std::mem::take(&mut block.split_counted) {
-            self.ledger.split_removed(block.class, block.size);
+            self.ledger.split_removed(block.class.pool(), block.size);
         }
     }
 
@@ -232,8 +241,10 @@ impl Heap {
             stream: block.stream,
             waits: 0,
             class: block.class,
+            pool: block.class.pool(),
             state: block.state,
             split_counted: false,
+            alias: NIL,
             uses: Vec::new(),
         };
         let (next, segment) = (block.next, block.segment);
@@ -241,22 +252,28 @@ impl Heap {
         let rest = self.blocks.insert(rest);
         self.blocks[b].next = rest;
         self.link_back(next, segment, rest);
+        self.cover(rest);
         rest
     }
 
-    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
+    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared. What was nobody's becomes the other
+    /// one's stream's.
     #[inline]
     fn swallow_next(&mut self, b: u32) {
         let n = self.blocks[b].next;
-        let (size, next, freed_at, segment) = {
+        let (size, next, freed_at, segment, stream) = {
             let gone = &self.blocks[n];
-            (gone.size, gone.next, gone.freed_at, gone.segment)
+            (gone.size, gone.next, gone.freed_at, gone.segment, gone.stream)
         };
         let block = &mut self.blocks[b];
         block.size += size;
         block.next = next;
         block.freed_at = block.freed_at.max(freed_at);
+        if block.stream == ANY {
+            block.stream = stream;
+        }
         self.link_back(next, segment, b);
+        self.cover(b);
         self.blocks.remove(n);
         self.outlet.clear_block(n);
     }
@@ -289,7 +306,7 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
     if !info.granularity.is_power_of_two() {
         return fail("segments", "the device's granularity is not a power of two");
     }
-    if config.segments == SegmentMode::Virtual && !info.virtual_memory {
+    if config.segments != SegmentMode::Plain && !info.virtual_memory {
         return fail(
             "segments",
             "this device cannot map memory into address ranges; use SegmentMode::Plain",

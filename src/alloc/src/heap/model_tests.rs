@@ -66,9 +66,14 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
 
 pub(super) fn config() -> impl Strategy<Value = Config> {
     let budget = prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)];
-    (any::<bool>(), any::<bool>(), budget).prop_map(|(virt, release_on_oom, budget)| Config {
+    let segments = prop_oneof![
+        Just(SegmentMode::Plain),
+        Just(SegmentMode::Virtual),
+        Just(SegmentMode::Stitched)
+    ];
+    (segments, any::<bool>(), budget).prop_map(|(segments, release_on_oom, budget)| Config {
         budget,
-        segments: if virt { SegmentMode::Virtual } else { SegmentMode::Plain },
+        segments,
         max_chunk: 8 * MIB,
         release_on_oom,
         publish: Publish::Off,
@@ -197,7 +202,7 @@ impl World {
 
     fn judge(&self, report: &crate::OomReport) {
         let free: u64 = self.seen(BlockState::Free).map(|b| b.size).sum();
-        let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.size).sum();
+        let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.whole).sum();
         assert_eq!((report.total_free, report.pending), (free, pending));
         assert_eq!(report.allocated, self.held.iter().map(|h| h.grant.size).sum::<u64>());
         assert!(report.largest_free <= free && !report.helps.is_empty());
@@ -253,7 +258,10 @@ impl World {
             self.held.iter().map(|h| h.grant.size).sum::<u64>()
         );
         let pending = all.active_bytes.current - all.allocated_bytes.current;
-        assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
+        assert_eq!(
+            pending,
+            self.seen(BlockState::PendingFree).map(|b| b.whole).sum::<u64>()
+        );
         assert!(self.budget.is_none_or(|budget| all.reserved_bytes.current <= budget));
     }
 

@@ -71,17 +71,17 @@ impl Heap {
         });
     }
 
-    /// A block was handed out as it was; `split`: it was counted as an inactive split.
+    /// A block was handed out as it was; `split`: the pool that counted it as an inactive split.
     #[inline]
-    pub(super) fn tell_allocated(&mut self, b: u32, split: bool) {
+    pub(super) fn tell_allocated(&mut self, b: u32, split: Option<PoolId>) {
         if self.outlet.is_on() {
             self.tell_operation(EventKind::Alloc, BlockState::Allocated, b, split);
         }
     }
 
-    /// A block can be reused and joins no other; `split`: it is counted as an inactive split.
+    /// A block can be reused and joins no other; `split`: the pool that counts it as an inactive split.
     #[inline]
-    pub(super) fn tell_freed(&mut self, b: u32, split: bool, why: EventKind) {
+    pub(super) fn tell_freed(&mut self, b: u32, split: Option<PoolId>, why: EventKind) {
         if self.outlet.is_on() {
             self.tell_operation(why, BlockState::Free, b, split);
         }
@@ -90,14 +90,14 @@ impl Heap {
     /// A block was freed and waits for other streams.
     pub(super) fn tell_waiting(&mut self, b: u32) {
         if self.outlet.is_on() {
-            self.tell_operation(EventKind::Free, BlockState::PendingFree, b, false);
+            self.tell_operation(EventKind::Free, BlockState::PendingFree, b, None);
         }
     }
 
     /// An event about a block, the block itself (`state` is its state: a constant here saves a table there), and the figures,
     /// in one go: most requests change nothing else.
     #[inline(always)]
-    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: bool) {
+    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
         debug_assert_eq!(self.blocks[b].state, state);
         let touched = self.ledger.take_touched();
         let (block, next) = self.seen(b);
@@ -134,19 +134,39 @@ impl Heap {
             return;
         }
         let block = &self.blocks[b];
+        let (addr, size) = self
+            .aliases
+            .get(block.alias)
+            .map_or((block.addr, block.size), |alias| (alias.addr, alias.size));
         self.outlet.event(&Event {
             index: 0,
             time: 0,
             kind,
             device: DEVICE,
-            pool: block.class.pool(),
-            addr: block.addr,
-            size: block.size,
+            pool: block.pool,
+            addr,
+            size,
             requested: block.requested,
             stream: self.streams.name(block.stream).0,
             tag: block.tag,
             segment: block.segment,
-            split: block.split_counted,
+            split: block.split_counted.then_some(block.class.pool()),
+        });
+    }
+
+    /// A block was stitched for a request, at an alias's address.
+    pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) {
+        self.outlet.event(&Event {
+            kind: EventKind::Alloc,
+            device: DEVICE,
+            pool: request.pool,
+            addr,
+            size,
+            requested: request.requested,
+            stream: self.streams.name(request.stream).0,
+            tag: request.tag,
+            segment: home,
+            ..Event::default()
         });
     }
 
@@ -155,7 +175,7 @@ impl Heap {
         self.outlet.event(&Event {
             kind,
             device: DEVICE,
-            pool: request.class.pool(),
+            pool: request.pool,
             addr: free,
             size: request.size,
             requested: request.requested,
@@ -206,7 +226,7 @@ impl Heap {
             stream: self.streams.name(block.stream).0,
             state: block.state,
             device: DEVICE,
-            pool: block.class.pool(),
+            pool: block.pool,
             segment: block.segment,
             tag: block.tag,
             time: 0,

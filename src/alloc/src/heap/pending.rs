@@ -6,6 +6,7 @@
 use gpumem_channel::{BlockState, EventKind};
 
 use super::Heap;
+use super::streams::ANY;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -76,7 +77,7 @@ impl Heap {
     }
 
     /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
-    /// home.
+    /// nobody's.
     pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
         self.driver.synchronize()?;
         self.ledger.synchronized();
@@ -94,7 +95,9 @@ impl Heap {
                 self.driver.retire(event);
             }
         }
-        self.bring_home();
+        for stream in self.streams.others(ANY) {
+            self.disown(stream);
+        }
         self.tell_figures();
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use gpumem_channel::{BlockState, SegmentKind};
+use gpumem_channel::SegmentKind;
 
 use super::allocate::Request;
 use super::block::NIL;
 use super::segment::Segment;
 use super::{Heap, narrate};
+use crate::config::SegmentMode;
 use crate::error::DeviceError;
 
 /// Where a virtual segment gets new memory.
@@ -22,8 +23,8 @@ pub(super) struct Place {
 }
 
 impl Heap {
-    /// The place on the request's stream that needs the least new memory: the end of a virtual segment or a hole in it,
-    /// with the free blocks beside it.
+    /// The place that needs the least new memory: the end of a virtual segment or a hole in it, with the free blocks beside it
+    /// that the request's stream may have.
     pub(super) fn best_place(&self, request: &Request) -> Option<Place> {
         let size = request.size;
         let mut best: Option<Place> = None;
@@ -33,11 +34,13 @@ impl Heap {
             }
         };
         for (slot, segment) in self.segments.iter() {
-            if segment.kind != SegmentKind::Virtual || segment.stream != request.stream {
+            if segment.kind != SegmentKind::Virtual {
                 continue;
             }
             let room = segment.reservation - segment.size;
+            let unit = self.sizes.granularity;
             let missing = size.saturating_sub(self.free_bytes_of(segment.last, request.stream));
+            let missing = missing.next_multiple_of(unit);
             if missing > 0 && missing <= room && !segment.is_stale(segment.end(), room) {
                 offer(Place {
                     segment: slot,
@@ -54,21 +57,13 @@ impl Heap {
                     offer(Place {
                         segment: slot,
                         addr: *addr,
-                        missing: (size - left).min(block.size),
+                        missing: (size - left).next_multiple_of(unit).min(block.size),
                         room: block.size,
                     });
                 }
             }
         }
         best
-    }
-
-    /// Bytes of a block if it is free on a stream.
-    pub(super) fn free_bytes_of(&self, b: u32, stream: u16) -> u64 {
-        if b == NIL || self.blocks[b].state != BlockState::Free || self.blocks[b].stream != stream {
-            return 0;
-        }
-        self.blocks[b].size
     }
 
     /// Reserves address space for a new virtual segment: twice the device, so that holes rarely run out of room.
@@ -86,10 +81,13 @@ impl Heap {
             kind: SegmentKind::Virtual,
             ..empty(request, addr, bytes)
         });
+        if self.sizes.mode == SegmentMode::Stitched {
+            self.home = Some(segment);
+        }
         Ok(Place {
             segment,
             addr,
-            missing: request.size,
+            missing: request.size.next_multiple_of(unit),
             room: bytes,
         })
     }
@@ -111,6 +109,7 @@ pub(super) fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
         last: NIL,
         chunks: BTreeMap::new(),
         holes: BTreeMap::new(),
+        cover: Vec::new(),
         stale: Vec::new(),
     }
 }

@@ -17,6 +17,7 @@ impl Heap {
     /// The same after the device was waited for. What the driver does not take back stays in the cache; the first such
     /// failure is returned after everything else was tried.
     pub(super) fn release_free(&mut self) -> Result<u64, DeviceError> {
+        self.drop_idle_aliases();
         let before = self.ledger.reserved();
         let mut outcome = Ok(());
         let slots: Vec<(u32, SegmentKind)> = self.segments.iter().map(|(slot, s)| (slot, s.kind)).collect();
@@ -54,8 +55,8 @@ impl Heap {
         self.outlet.clear_block(b);
         self.segments.remove(slot);
         self.outlet.segment_end(slot, None);
-        self.ledger.segment_removed(class);
-        self.ledger.reserved_removed(class, bytes, 1);
+        self.ledger.segment_removed(class.pool());
+        self.ledger.reserved_removed(class.pool(), bytes, 1);
         Ok(())
     }
 
@@ -100,7 +101,8 @@ impl Heap {
             segment.chunks.remove(addr);
         }
         let class = segment.class;
-        self.ledger.reserved_removed(class, to - from, chunks.len() as u64);
+        self.ledger
+            .reserved_removed(class.pool(), to - from, chunks.len() as u64);
         for (_, chunk) in chunks {
             self.discard(chunk);
         }
@@ -169,7 +171,7 @@ impl Heap {
         segment.last = prev;
         if prev == NIL {
             segment.first = NIL;
-            self.ledger.segment_removed(segment.class);
+            self.ledger.segment_removed(segment.class.pool());
         } else {
             self.blocks[prev].next = NIL;
             self.show(prev);
@@ -189,6 +191,9 @@ impl Heap {
             && self.driver.unreserve(segment.addr, segment.reservation).is_ok()
         {
             self.segments.remove(slot);
+            if self.home == Some(slot) {
+                self.home = None;
+            }
         }
     }
 
@@ -208,6 +213,7 @@ impl Drop for Heap {
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
         self.drop_events();
+        self.drop_all_aliases();
         let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.retry_stale(slot);

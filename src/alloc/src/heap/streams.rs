@@ -24,8 +24,11 @@ pub(crate) struct Line {
     pub(crate) marker: Option<(EventHandle, u64)>,
 }
 
-/// All streams of a heap, by index.
-#[derive(Debug, Default)]
+/// No stream's: memory that no queued work uses, which any stream may take at once.
+pub(crate) const ANY: u16 = 0;
+
+/// All streams of a heap, by index. The first is [`ANY`].
+#[derive(Debug)]
 pub(crate) struct Streams {
     names: Vec<Stream>,
     lines: Vec<Line>,
@@ -34,7 +37,28 @@ pub(crate) struct Streams {
     pub(crate) pending: usize,
 }
 
+impl Line {
+    fn new() -> Line {
+        Line {
+            free: std::array::from_fn(|_| FreeIndex::new()),
+            waiting: VecDeque::new(),
+            safe: 0,
+            marker: None,
+        }
+    }
+}
+
 impl Streams {
+    pub(crate) fn new() -> Streams {
+        Streams {
+            // The name of memory that belongs to nobody is the default stream's, as the channel knows no other for it.
+            names: vec![Stream::DEFAULT],
+            lines: vec![Line::new()],
+            last: usize::MAX,
+            pending: 0,
+        }
+    }
+
     /// The index of a stream, new if need be.
     #[inline]
     pub(crate) fn index(&mut self, stream: Stream) -> Result<u16, Error> {
@@ -45,20 +69,15 @@ impl Streams {
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
-        if let Some(at) = self.names.iter().position(|name| *name == stream) {
-            self.last = at;
-            return Ok(at as u16);
+        if let Some(at) = self.names[1..].iter().position(|name| *name == stream) {
+            self.last = at + 1;
+            return Ok(self.last as u16);
         }
-        if self.names.len() >= MAX_STREAMS {
+        if self.names.len() > MAX_STREAMS {
             return Err(Error::TooManyStreams { limit: MAX_STREAMS });
         }
         self.names.push(stream);
-        self.lines.push(Line {
-            free: std::array::from_fn(|_| FreeIndex::new()),
-            waiting: VecDeque::new(),
-            safe: 0,
-            marker: None,
-        });
+        self.lines.push(Line::new());
         self.last = self.names.len() - 1;
         Ok(self.last as u16)
     }
@@ -78,11 +97,13 @@ impl Streams {
         &mut self.lines[index as usize]
     }
 
+    /// Every stream, and [`ANY`].
     pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
-        0..self.lines.len() as u16
+        ANY..self.lines.len() as u16
     }
 
+    /// Every real stream but this one.
     pub(crate) fn others(&self, stream: u16) -> impl Iterator<Item = u16> + use<> {
-        self.indices().filter(move |other| *other != stream)
+        self.indices().filter(move |other| *other != stream && *other != ANY)
     }
 }

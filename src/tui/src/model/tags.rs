@@ -30,7 +30,7 @@ impl TagPoint {
         let mut sums = vec![0u64; map.strings.len()];
         let mut rest = 0u64;
         for block in map.segments.iter().flat_map(|s| s.blocks.iter()) {
-            if block.state == BlockState::Allocated {
+            if matches!(block.state, BlockState::Allocated | BlockState::Part) {
                 let sum = sums.get_mut(block.tag.0 as usize).unwrap_or(&mut rest);
                 *sum = sum.saturating_add(block.size);
             }

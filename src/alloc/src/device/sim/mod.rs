@@ -115,7 +115,7 @@ impl Sim {
 
     /// Whether unfinished work of a stream other than `stream` uses any of these bytes.
     pub fn busy_for(&self, stream: Stream, addr: u64, bytes: u64) -> bool {
-        self.state().busy(addr, bytes, Some(stream))
+        self.state().busy_for(stream, addr, bytes)
     }
 
     /// Makes the driver call after the next `skip` ones fail, once: with `CUDA_ERROR_OUT_OF_MEMORY` or

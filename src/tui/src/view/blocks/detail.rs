@@ -16,6 +16,7 @@ use crate::units::{count, round_size};
 fn state_text(state: BlockState) -> String {
     match state {
         BlockState::Allocated => "allocated".into(),
+        BlockState::Part => "allocated, a further piece of a stitched block".into(),
         BlockState::Free => "cached, ready for reuse".into(),
         BlockState::PendingFree => "freed, the GPU still uses it".into(),
         BlockState::Unmapped => "no memory behind it".into(),
@@ -25,7 +26,10 @@ fn state_text(state: BlockState) -> String {
 
 /// What is known of a block, as label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
-    let held = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let held = matches!(
+        block.state,
+        BlockState::Allocated | BlockState::Part | BlockState::PendingFree
+    );
     let mut facts = vec![
         ("address", format!("{:#014x}", block.addr)),
         ("size", units::bytes(block.size)),

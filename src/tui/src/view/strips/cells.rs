@@ -18,7 +18,7 @@ pub(in super::super) fn ink_of(state: BlockState) -> Ink {
 
 fn index(state: BlockState) -> usize {
     match state {
-        BlockState::Allocated => 0,
+        BlockState::Allocated | BlockState::Part => 0,
         BlockState::Free => 1,
         BlockState::PendingFree => 2,
         BlockState::Unmapped => 3,

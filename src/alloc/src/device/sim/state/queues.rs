@@ -9,7 +9,23 @@ pub(super) struct Work {
     number: u64,
     addr: u64,
     bytes: u64,
+    /// The memory behind these addresses when it was queued.
+    places: Vec<Place>,
     due: u64,
+}
+
+/// A part of a physical chunk.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    physical: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Place {
+    fn overlaps(&self, other: &Place) -> bool {
+        self.physical == other.physical && self.from < other.to && other.from < self.to
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +54,7 @@ impl State {
             Timeline::Manual => u64::MAX,
             Timeline::After(calls) => self.clock + calls,
         };
+        let places = self.places(addr, bytes);
         let queue = self.queues.entry(stream).or_default();
         queue.submitted += 1;
         let number = queue.submitted;
@@ -45,6 +62,7 @@ impl State {
             number,
             addr,
             bytes,
+            places,
             due,
         });
         self.settle();
@@ -65,13 +83,36 @@ impl State {
         }
     }
 
-    /// Whether unfinished work, of streams other than `except`, uses any of these bytes.
-    pub(in crate::device::sim) fn busy(&self, addr: u64, bytes: u64, except: Option<Stream>) -> bool {
-        self.queues
-            .iter()
-            .filter(|(stream, _)| Some(**stream) != except)
-            .flat_map(|(_, queue)| &queue.work)
-            .any(|work| work.addr < addr + bytes && addr < work.addr + work.bytes)
+    /// The physical memory behind addresses.
+    fn places(&self, addr: u64, bytes: u64) -> Vec<Place> {
+        let end = addr + bytes;
+        let before = self.mappings.range(..=addr).next_back();
+        let inside = self.mappings.range(addr + 1..end.max(addr + 1));
+        let overlapping = before
+            .into_iter()
+            .chain(inside)
+            .filter(|(at, m)| **at < end && addr < **at + m.size);
+        overlapping
+            .map(|(at, mapping)| Place {
+                physical: mapping.physical,
+                from: addr.max(*at) - at,
+                to: end.min(at + mapping.size) - at,
+            })
+            .collect()
+    }
+
+    /// Whether unfinished work uses any of these addresses.
+    pub(super) fn busy(&self, addr: u64, bytes: u64) -> bool {
+        let mut work = self.queues.values().flat_map(|queue| &queue.work);
+        work.any(|work| work.addr < addr + bytes && addr < work.addr + work.bytes)
+    }
+
+    /// Whether unfinished work of other streams uses any of the memory behind these addresses, by whatever address.
+    pub(in crate::device::sim) fn busy_for(&self, stream: Stream, addr: u64, bytes: u64) -> bool {
+        let places = self.places(addr, bytes);
+        let others = self.queues.iter().filter(|(other, _)| **other != stream);
+        let mut used = others.flat_map(|(_, queue)| &queue.work).flat_map(|work| &work.places);
+        used.any(|used| places.iter().any(|place| place.overlaps(used)))
     }
 
     pub(in crate::device::sim) fn record(&mut self, stream: Stream) -> Result<u64> {

@@ -106,7 +106,7 @@ impl State {
         let Some(tiles) = tiles else {
             return self.violation(Call::Unmap, format!("0x{addr:x} is not whole mappings"));
         };
-        if self.busy(addr, bytes, None) {
+        if self.busy(addr, bytes) {
             self.violations.push(format!("cuMemUnmap: queued work uses 0x{addr:x}"));
         }
         for tile in tiles {
