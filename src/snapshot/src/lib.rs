@@ -1,0 +1,20 @@
+//! PyTorch's GPU memory snapshots (`torch.cuda.memory._snapshot()`), read and written.
+//!
+//! - [`Snapshot`] is the value: segments with their blocks, the traces of events, the allocator's settings. Field names
+//!   are PyTorch's. Call stacks, frames and texts are kept once, in its [`Tables`].
+//! - [`Snapshot::read`] takes what people have: pickles of protocol 2 to 5 and JSON, plain or gzipped. **No code of a
+//!   pickle is ever run**: what would import or call something is an error that names it. Memory is bounded by
+//!   [`Limits`], whatever the file says.
+//!
+//! Texts come from outside and are kept as they are: clean them before they reach a terminal.
+
+#![forbid(unsafe_code)]
+
+mod names;
+mod read;
+mod tables;
+mod types;
+
+pub use read::{Limits, Opcode, PickleError, ReadError};
+pub use tables::{Frame, FrameId, StackId, Tables, TextId, Value, ValueId};
+pub use types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};

@@ -1,0 +1,150 @@
+//! Why a file could not be read.
+
+use std::path::PathBuf;
+
+use super::opcode::Opcode;
+
+/// Why a snapshot could not be read. Nothing of the file was run, and nothing of it is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system would not give the file's bytes.
+    #[error("reading {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file or what it unpacks to is larger than [`Limits::input`](crate::Limits::input).
+    #[error("the snapshot is larger than {limit} bytes{}", if *unpacked { " once unpacked" } else { "" })]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+        /// It was gzip's output that did not end.
+        unpacked: bool,
+    },
+    /// The gzip file is damaged or cut off.
+    #[error("gzip, after {unpacked} unpacked bytes: {source}")]
+    Gzip {
+        /// Bytes that came out before.
+        unpacked: u64,
+        /// What the decompressor said.
+        source: std::io::Error,
+    },
+    /// Neither a pickle nor JSON.
+    #[error("not a snapshot: {0}; expected a pickle of protocol 2 to 5 or JSON, plain or gzipped")]
+    Format(&'static str),
+    /// The pickle is damaged, cut off, or wants to run something.
+    #[error("pickle, byte {offset}: {kind}")]
+    Pickle {
+        /// Where the opcode begins, in the unpacked bytes.
+        offset: u64,
+        /// What is wrong with it.
+        kind: PickleError,
+    },
+    /// The JSON is damaged or cut off.
+    #[error("JSON: {0}")]
+    Json(serde_json::Error),
+    /// Well-formed, but not what a snapshot looks like.
+    #[error("{}: expected {expected}, found {found}", if path.is_empty() { "the snapshot" } else { path })]
+    Shape {
+        /// Where: `segments[3].blocks[0].size`.
+        path: String,
+        /// What PyTorch writes there.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// The content would take more memory than files of its size do: [`Limits`](crate::Limits).
+    #[error(
+        "the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?"
+    )]
+    Memory {
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// What is wrong with a pickle.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PickleError {
+    /// The file is cut off.
+    #[error("cut off: {needed} more bytes expected")]
+    Truncated {
+        /// At least so many.
+        needed: u64,
+    },
+    /// The file is written with a newer pickle, or not a pickle.
+    #[error("protocol {0} is not known, 2 to 5 are")]
+    Protocol(u8),
+    /// The pickle would import something.
+    #[error("{opcode} would import {name}; not run")]
+    Import {
+        /// The opcode.
+        opcode: Opcode,
+        /// Module and name, without control characters.
+        name: String,
+    },
+    /// The pickle would call something or make an object of a class.
+    #[error("{0} would run code; not run")]
+    Code(Opcode),
+    /// Nothing a snapshot needs.
+    #[error("{0} is not used by snapshots and not supported")]
+    Unsupported(Opcode),
+    /// No opcode at all.
+    #[error("{0:#04x} is no opcode")]
+    Unknown(u8),
+    /// The opcode takes more than there is.
+    #[error("{0} finds too little on the stack")]
+    Stack(Opcode),
+    /// The opcode takes another kind of thing.
+    #[error("{opcode} expects {expected}")]
+    Kind {
+        /// The opcode.
+        opcode: Opcode,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// A reference to what was never kept.
+    #[error("nothing is kept under number {0}")]
+    Memo(u32),
+    /// An integer of more than 64 bits.
+    #[error("an integer of {0} bytes does not fit 64 bits")]
+    Integer(u32),
+}
+
+impl ReadError {
+    /// The same error, told from one level further out.
+    pub(crate) fn within(self, outer: impl FnOnce() -> String) -> ReadError {
+        match self {
+            ReadError::Shape {
+                mut path,
+                expected,
+                found,
+            } => {
+                let outer = outer();
+                let dot = if path.is_empty() || path.starts_with('[') {
+                    ""
+                } else {
+                    "."
+                };
+                path = format!("{outer}{dot}{path}");
+                ReadError::Shape { path, expected, found }
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn shape(expected: &'static str, found: impl Into<String>) -> ReadError {
+        ReadError::Shape {
+            path: String::new(),
+            expected,
+            found: found.into(),
+        }
+    }
+}
+
+/// For `map_err`: the error is about the value under this key.
+pub(crate) fn at(key: &'static str) -> impl FnOnce(ReadError) -> ReadError {
+    move |error| error.within(|| key.to_owned())
+}

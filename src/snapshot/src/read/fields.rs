@@ -1,0 +1,98 @@
+//! One value of a file as the Rust type it should have.
+
+use super::document::{Document, Node, Object, ObjectId, Pair};
+use super::error::ReadError;
+use crate::tables::TextId;
+
+impl Document {
+    fn found(&self, node: Node) -> String {
+        match node {
+            Node::Int(value) => value.to_string(),
+            Node::Unsigned(value) => value.to_string(),
+            Node::Float(value) => format!("the float {value}"),
+            Node::Bool(value) => format!("the bool {value}"),
+            _ => self.kind(node).to_owned(),
+        }
+    }
+
+    fn wrong<T>(&self, node: Node, expected: &'static str) -> Result<T, ReadError> {
+        Err(ReadError::shape(expected, self.found(node)))
+    }
+
+    /// A size, time or count.
+    pub(crate) fn size(&self, node: Node) -> Result<u64, ReadError> {
+        match node {
+            Node::Int(value) if value >= 0 => Ok(value.cast_unsigned()),
+            Node::Unsigned(value) => Ok(value),
+            _ => self.wrong(node, "a number of bytes or microseconds"),
+        }
+    }
+
+    /// An address or number of 64 bits. PyTorch's own pickler writes those above 2^63 as negative.
+    pub(crate) fn word(&self, node: Node) -> Result<u64, ReadError> {
+        match node {
+            Node::Int(value) => Ok(value.cast_unsigned()),
+            Node::Unsigned(value) => Ok(value),
+            _ => self.wrong(node, "an integer"),
+        }
+    }
+
+    pub(crate) fn signed(&self, node: Node) -> Result<i64, ReadError> {
+        match node {
+            Node::Int(value) => Ok(value),
+            _ => self.wrong(node, "an integer of 64 bits"),
+        }
+    }
+
+    pub(crate) fn device(&self, node: Node) -> Result<i32, ReadError> {
+        let value = self.signed(node)?;
+        i32::try_from(value).or_else(|_| self.wrong(node, "a device's number"))
+    }
+
+    pub(crate) fn boolean(&self, node: Node) -> Result<bool, ReadError> {
+        match node {
+            Node::Bool(value) => Ok(value),
+            _ => self.wrong(node, "a bool"),
+        }
+    }
+
+    pub(crate) fn text(&self, node: Node) -> Result<TextId, ReadError> {
+        match node {
+            Node::Text(text) => Ok(text),
+            _ => self.wrong(node, "a text"),
+        }
+    }
+
+    /// The private pool's pair of numbers; JSON has a list for it.
+    pub(crate) fn pair(&self, node: Node) -> Result<(u64, u64), ReadError> {
+        match self.list(node) {
+            Ok((_, &[first, second])) => Ok((self.word(first)?, self.word(second)?)),
+            _ => self.wrong(node, "two integers"),
+        }
+    }
+
+    /// A list or tuple and its items.
+    pub(crate) fn list(&self, node: Node) -> Result<(ObjectId, &[Node]), ReadError> {
+        if let Node::Object(id) = node
+            && let Object::List(items) | Object::Tuple(items) = self.object(id)
+        {
+            return Ok((id, items));
+        }
+        self.wrong(node, "a list")
+    }
+
+    /// A dict and its pairs, as set.
+    pub(crate) fn dict(&self, node: Node) -> Result<(ObjectId, &[Pair]), ReadError> {
+        if let Node::Object(id) = node
+            && let Object::Dict(pairs) = self.object(id)
+        {
+            return Ok((id, pairs));
+        }
+        self.wrong(node, "a dict")
+    }
+}
+
+/// What must be there.
+pub(crate) fn required<T>(value: Option<T>, name: &'static str) -> Result<T, ReadError> {
+    value.ok_or_else(|| ReadError::shape("this key, which every snapshot has", "nothing").within(|| name.to_owned()))
+}

@@ -1,0 +1,68 @@
+//! From bytes to a [`Snapshot`].
+
+mod convert;
+mod cursor;
+mod document;
+mod error;
+mod fields;
+mod json;
+mod limits;
+mod opcode;
+mod pickle;
+mod unpack;
+mod values;
+
+use std::path::Path;
+
+use document::Document;
+use values::Converter;
+
+use crate::tables::Tables;
+use crate::types::Snapshot;
+
+pub use error::{PickleError, ReadError};
+pub use limits::Limits;
+pub use opcode::Opcode;
+
+impl Snapshot {
+    /// Reads a file: a pickle of protocol 2 to 5 or JSON, plain or gzipped, told by its content. No code in it is run.
+    pub fn read(path: &Path) -> Result<Snapshot, ReadError> {
+        Snapshot::read_within(path, &Limits::default())
+    }
+
+    /// [`Snapshot::read`] with other limits.
+    pub fn read_within(path: &Path, limits: &Limits) -> Result<Snapshot, ReadError> {
+        let bytes = unpack::file(path, limits)?;
+        Snapshot::from_bytes_within(&bytes, limits)
+    }
+
+    /// Reads what [`Snapshot::read`] reads, from memory.
+    ///
+    /// Texts that are not UTF-8 (file names can be so) have U+FFFD in place of the bytes that are not.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot, ReadError> {
+        Snapshot::from_bytes_within(bytes, &Limits::default())
+    }
+
+    /// [`Snapshot::from_bytes`] with other limits.
+    pub fn from_bytes_within(bytes: &[u8], limits: &Limits) -> Result<Snapshot, ReadError> {
+        let bytes = unpack::bytes(bytes, limits)?;
+        let mut meter = limits.meter(bytes.len() as u64);
+        let mut tables = Tables::default();
+        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        let mut snapshot = match first {
+            Some(0x80) => {
+                let mut document = Document::default();
+                let root = pickle::load(&bytes, &mut document, &mut tables, &mut meter)?;
+                Converter::new(&mut tables, &mut meter).snapshot(&document, root)?
+            }
+            Some(b'{' | b'[') => json::load(&bytes, Converter::new(&mut tables, &mut meter))?,
+            None => return Err(ReadError::Format("the file is empty")),
+            Some(_) if bytes.starts_with(b"PK\x03\x04") => {
+                return Err(ReadError::Format("a zip archive, as torch.save makes them"));
+            }
+            Some(_) => return Err(ReadError::Format("unknown content")),
+        };
+        snapshot.tables = tables;
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,387 @@
+//! Pickle's machine, the part of it that makes plain values (Python: `pickletools`, PEP 307, PEP 3154, PEP 574).
+//!
+//! Nothing is imported, called or built: those opcodes are errors. Each opcode takes at least a byte and pushes at most
+//! one node, so the stack is bounded by the file; what is kept is counted by the meter. There is no recursion.
+
+use super::cursor::Cursor;
+use super::document::{Document, Node, Object};
+use super::error::{PickleError, ReadError};
+use super::limits::Meter;
+use super::opcode::Opcode;
+use crate::tables::{Tables, TextId};
+
+/// Nodes appended to a full list double it: twice the node, and once more while the old one is copied.
+const GROWTH: usize = 3;
+
+/// Reads a pickle. The document holds what the answer refers to.
+pub(crate) fn load(
+    bytes: &[u8],
+    document: &mut Document,
+    tables: &mut Tables,
+    meter: &mut Meter,
+) -> Result<Node, ReadError> {
+    let mut machine = Machine {
+        input: Cursor::new(bytes),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        document,
+        tables,
+        meter,
+    };
+    loop {
+        let start = machine.input.position();
+        match machine.step() {
+            Ok(None) => {}
+            Ok(Some(answer)) => return Ok(answer),
+            Err(Stop::Pickle(kind)) => return Err(ReadError::Pickle { offset: start, kind }),
+            Err(Stop::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Why the machine stops before its end.
+enum Stop {
+    Pickle(PickleError),
+    Other(ReadError),
+}
+
+impl From<PickleError> for Stop {
+    fn from(error: PickleError) -> Stop {
+        Stop::Pickle(error)
+    }
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Stop {
+        Stop::Other(error)
+    }
+}
+
+struct Machine<'a> {
+    input: Cursor<'a>,
+    stack: Vec<Node>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: Vec<Option<Node>>,
+    document: &'a mut Document,
+    tables: &'a mut Tables,
+    meter: &'a mut Meter,
+}
+
+impl<'a> Machine<'a> {
+    /// One opcode; the answer if it was the last.
+    fn step(&mut self) -> Result<Option<Node>, Stop> {
+        let byte = self.input.byte()?;
+        let opcode = Opcode(byte);
+        match byte {
+            Opcode::PROTO => match self.input.byte()? {
+                2..=5 => {}
+                other => return Err(PickleError::Protocol(other).into()),
+            },
+            // Only says how far to read ahead.
+            Opcode::FRAME => drop(self.input.take(8)?),
+            Opcode::STOP => return Ok(Some(self.pop(opcode)?)),
+            Opcode::MARK => self.marks.push(self.stack.len()),
+            Opcode::POP => self.pop_or_mark(opcode)?,
+            Opcode::POP_MARK => {
+                let mark = self.mark(opcode)?;
+                self.stack.truncate(mark);
+            }
+            Opcode::DUP => {
+                let top = self.top(opcode)?;
+                self.stack.push(top);
+            }
+            Opcode::NONE => self.stack.push(Node::None),
+            Opcode::NEWTRUE => self.stack.push(Node::Bool(true)),
+            Opcode::NEWFALSE => self.stack.push(Node::Bool(false)),
+            Opcode::BININT => {
+                let bits = self.input.u32()?;
+                self.stack.push(Node::Int(i64::from(bits.cast_signed())));
+            }
+            Opcode::BININT1 => {
+                let value = self.input.byte()?;
+                self.stack.push(Node::Int(i64::from(value)));
+            }
+            Opcode::BININT2 => {
+                let value = self.input.u16()?;
+                self.stack.push(Node::Int(i64::from(value)));
+            }
+            Opcode::LONG1 => {
+                let length = u32::from(self.input.byte()?);
+                self.long(length)?;
+            }
+            Opcode::LONG4 => {
+                let length = self.input.u32()?;
+                self.long(length)?;
+            }
+            Opcode::BINFLOAT => {
+                let bits = self.input.u64()?.swap_bytes();
+                self.stack.push(Node::Float(f64::from_bits(bits)));
+            }
+            Opcode::SHORT_BINUNICODE | Opcode::BINUNICODE | Opcode::BINUNICODE8 => {
+                let text = self.text(byte)?;
+                self.stack.push(Node::Text(text));
+            }
+            Opcode::SHORT_BINBYTES | Opcode::BINBYTES | Opcode::BINBYTES8 => {
+                let bytes = self.counted(byte)?;
+                let node = self.document.add_bytes(bytes, self.meter)?;
+                self.stack.push(node);
+            }
+            Opcode::BINPUT | Opcode::LONG_BINPUT | Opcode::MEMOIZE => self.put(byte)?,
+            Opcode::BINGET => {
+                let number = u32::from(self.input.byte()?);
+                self.get(number)?;
+            }
+            Opcode::LONG_BINGET => {
+                let number = self.input.u32()?;
+                self.get(number)?;
+            }
+            _ => self.container(byte)?,
+        }
+        Ok(None)
+    }
+
+    /// The opcodes that make or fill lists, tuples and dicts; all others are errors.
+    fn container(&mut self, byte: u8) -> Result<(), Stop> {
+        let opcode = Opcode(byte);
+        match byte {
+            Opcode::EMPTY_LIST => self.push_object(Object::List(Vec::new())),
+            Opcode::EMPTY_DICT => self.push_object(Object::Dict(Vec::new())),
+            Opcode::EMPTY_TUPLE => self.push_object(Object::Tuple(Vec::new())),
+            Opcode::LIST => {
+                let mark = self.mark(opcode)?;
+                let items = self.stack.split_off(mark);
+                self.push_object(Object::List(items))
+            }
+            Opcode::TUPLE => {
+                let mark = self.mark(opcode)?;
+                let items = self.stack.split_off(mark);
+                self.push_object(Object::Tuple(items))
+            }
+            Opcode::TUPLE1 | Opcode::TUPLE2 | Opcode::TUPLE3 => {
+                let length = usize::from(byte - Opcode::TUPLE1) + 1;
+                let floor = self.floor();
+                let from = self.stack.len().checked_sub(length).filter(|from| *from >= floor);
+                let items = self.stack.split_off(from.ok_or(PickleError::Stack(opcode))?);
+                self.push_object(Object::Tuple(items))
+            }
+            Opcode::DICT => {
+                let mark = self.mark(opcode)?;
+                let pairs = pairs(opcode, &self.stack[mark..])?.collect();
+                self.stack.truncate(mark);
+                self.push_object(Object::Dict(pairs))
+            }
+            Opcode::APPEND => {
+                self.top(opcode)?;
+                let from = self.stack.len() - 1;
+                self.append(opcode, from)
+            }
+            Opcode::APPENDS => {
+                let mark = self.mark(opcode)?;
+                self.append(opcode, mark)
+            }
+            Opcode::SETITEM => {
+                let floor = self.floor();
+                let from = self.stack.len().checked_sub(2).filter(|from| *from >= floor);
+                self.set(opcode, from.ok_or(PickleError::Stack(opcode))?)
+            }
+            Opcode::SETITEMS => {
+                let mark = self.mark(opcode)?;
+                self.set(opcode, mark)
+            }
+            _ => Err(self.refuse(opcode).into()),
+        }
+    }
+
+    /// Why an opcode is not run.
+    fn refuse(&mut self, opcode: Opcode) -> PickleError {
+        match opcode.0 {
+            Opcode::GLOBAL | Opcode::INST => match (self.input.line(), self.input.line()) {
+                (Ok(module), Ok(name)) => {
+                    let text = |bytes| printable(&String::from_utf8_lossy(bytes));
+                    let name = format!("{}.{}", text(module), text(name));
+                    PickleError::Import { opcode, name }
+                }
+                (Err(error), _) | (_, Err(error)) => error,
+            },
+            Opcode::STACK_GLOBAL => match self.stack[self.floor()..] {
+                [.., Node::Text(module), Node::Text(name)] => {
+                    let text = |id| printable(self.tables.get_text(id));
+                    let name = format!("{}.{}", text(module), text(name));
+                    PickleError::Import { opcode, name }
+                }
+                _ => PickleError::Code(opcode),
+            },
+            Opcode::REDUCE
+            | Opcode::BUILD
+            | Opcode::OBJ
+            | Opcode::NEWOBJ
+            | Opcode::NEWOBJ_EX
+            | Opcode::EXT1
+            | Opcode::EXT2
+            | Opcode::EXT4
+            | Opcode::PERSID
+            | Opcode::BINPERSID => PickleError::Code(opcode),
+            byte if opcode.name().is_none() => PickleError::Unknown(byte),
+            _ => PickleError::Unsupported(opcode),
+        }
+    }
+
+    /// What an opcode may take ends at the last mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn top(&self, opcode: Opcode) -> Result<Node, PickleError> {
+        let top = self.stack[self.floor()..].last();
+        top.copied().ok_or(PickleError::Stack(opcode))
+    }
+
+    fn pop(&mut self, opcode: Opcode) -> Result<Node, PickleError> {
+        let top = self.top(opcode)?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    /// POP takes a mark if that is the last thing.
+    fn pop_or_mark(&mut self, opcode: Opcode) -> Result<(), PickleError> {
+        match self.marks.last() {
+            Some(mark) if *mark == self.stack.len() => drop(self.marks.pop()),
+            _ => drop(self.pop(opcode)?),
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, opcode: Opcode) -> Result<usize, PickleError> {
+        self.marks.pop().ok_or(PickleError::Stack(opcode))
+    }
+
+    fn push_object(&mut self, object: Object) -> Result<(), Stop> {
+        let node = self.document.add(object, self.meter)?;
+        self.stack.push(node);
+        Ok(())
+    }
+
+    /// Moves the stack from there on into the list below.
+    fn append(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
+        let count = self.stack.len() - from;
+        self.meter.charge(GROWTH * count * size_of::<Node>())?;
+        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
+        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
+            let expected = "a list";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let Object::List(items) = self.document.object_mut(id) else {
+            let expected = "a list";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        items.extend(self.stack.drain(from..));
+        Ok(())
+    }
+
+    /// Moves the stack's pairs from there on into the dict below.
+    fn set(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
+        let count = self.stack.len() - from;
+        self.meter.charge(GROWTH * count * size_of::<Node>())?;
+        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
+        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
+            let expected = "a dict";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let Object::Dict(dict) = self.document.object_mut(id) else {
+            let expected = "a dict";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let new = pairs(opcode, &self.stack[from..])?;
+        if dict.is_empty() {
+            dict.reserve_exact(new.len());
+        }
+        dict.extend(new);
+        self.stack.truncate(from);
+        Ok(())
+    }
+
+    /// Keeps the top of the stack under a number.
+    fn put(&mut self, byte: u8) -> Result<(), Stop> {
+        let number = match byte {
+            Opcode::BINPUT => usize::from(self.input.byte()?),
+            Opcode::LONG_BINPUT => self.input.u32()? as usize,
+            _ => self.memo.len(),
+        };
+        // Pickle counts from 0: a number beyond the file's bytes is none of its own.
+        if number as u64 > self.input.position() {
+            return Err(PickleError::Memo(number as u32).into());
+        }
+        let top = self.top(Opcode(byte))?;
+        if number >= self.memo.len() {
+            self.meter
+                .charge(GROWTH * (number + 1 - self.memo.len()) * size_of::<Node>())?;
+            self.memo.resize(number + 1, None);
+        }
+        self.memo[number] = Some(top);
+        Ok(())
+    }
+
+    fn get(&mut self, number: u32) -> Result<(), PickleError> {
+        let kept = self.memo.get(number as usize).copied().flatten();
+        self.stack.push(kept.ok_or(PickleError::Memo(number))?);
+        Ok(())
+    }
+
+    /// A little-endian integer in two's complement.
+    fn long(&mut self, length: u32) -> Result<(), PickleError> {
+        let bytes = self.input.take(u64::from(length))?;
+        let node = long(bytes).ok_or(PickleError::Integer(length))?;
+        self.stack.push(node);
+        Ok(())
+    }
+
+    /// Bytes after their length, which has 1, 4 or 8 bytes.
+    fn counted(&mut self, byte: u8) -> Result<&'a [u8], PickleError> {
+        let length = match byte {
+            Opcode::SHORT_BINUNICODE | Opcode::SHORT_BINBYTES => u64::from(self.input.byte()?),
+            Opcode::BINUNICODE | Opcode::BINBYTES => u64::from(self.input.u32()?),
+            _ => self.input.u64()?,
+        };
+        self.input.take(length)
+    }
+
+    /// Python writes lone surrogates too, as for file names that are not UTF-8: they become U+FFFD.
+    fn text(&mut self, byte: u8) -> Result<TextId, Stop> {
+        let bytes = self.counted(byte)?;
+        let text = String::from_utf8_lossy(bytes);
+        self.meter.charge(size_of::<[usize; 8]>() + text.len())?;
+        Ok(self.tables.text(&text))
+    }
+}
+
+/// The stack's end as keys and values.
+fn pairs(opcode: Opcode, items: &[Node]) -> Result<impl ExactSizeIterator<Item = (Node, Node)> + '_, PickleError> {
+    let (pairs, rest) = items.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(PickleError::Stack(opcode));
+    }
+    Ok(pairs.iter().map(|[key, value]| (*key, *value)))
+}
+
+/// An integer in as many bytes as Python needed: 64 bits, and one more byte where an unsigned one has the highest set.
+fn long(bytes: &[u8]) -> Option<Node> {
+    let (low, high) = bytes.split_at(bytes.len().min(8));
+    let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+    let mut word = [if negative { 0xff } else { 0 }; 8];
+    word[..low.len()].copy_from_slice(low);
+    match (i64::from_le_bytes(word), high) {
+        (value, []) => Some(Node::Int(value)),
+        (value, [0]) if value < 0 => Some(Node::Unsigned(value.cast_unsigned())),
+        _ => None,
+    }
+}
+
+/// Short, and without what steers a terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .take(60)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}

@@ -1,0 +1,238 @@
+//! What many things in a file share, looked at once: call stacks, and values whose shape is not fixed.
+
+use std::collections::HashMap;
+
+use super::document::{Document, Node, Object, ObjectId, Pair};
+use super::error::{ReadError, at};
+use super::fields::required;
+use super::limits::Meter;
+use crate::names;
+use crate::tables::{Frame, FrameId, StackId, Tables, Value, ValueId};
+
+/// Levels of a value. PyTorch's settings have two.
+const DEPTH: u32 = 32;
+
+/// What the tables take for one more thing, about: twice the thing, its hash and its number.
+const ENTRY: usize = 96;
+
+/// Takes a document's values into the tables.
+pub(crate) struct Converter<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) meter: &'a mut Meter,
+    stacks: HashMap<ObjectId, StackId>,
+    frames: HashMap<ObjectId, FrameId>,
+    /// `None` while its own items are looked at: met again, it holds itself.
+    values: HashMap<ObjectId, Option<Built>>,
+}
+
+/// A value that is in the tables.
+#[derive(Clone, Copy)]
+struct Built {
+    id: ValueId,
+    /// Values it has when written out, shared ones as often as they appear.
+    nodes: u64,
+    /// Levels.
+    height: u32,
+}
+
+impl<'a> Converter<'a> {
+    pub(crate) fn new(tables: &'a mut Tables, meter: &'a mut Meter) -> Self {
+        Converter {
+            tables,
+            meter,
+            stacks: HashMap::new(),
+            frames: HashMap::new(),
+            values: HashMap::new(),
+        }
+    }
+
+    /// Another document follows, whose numbers mean other objects.
+    pub(crate) fn next_document(&mut self) {
+        self.stacks.clear();
+        self.frames.clear();
+        self.values.clear();
+    }
+
+    /// A list of frames.
+    pub(crate) fn stack(&mut self, document: &Document, node: Node) -> Result<StackId, ReadError> {
+        let (id, items) = document.list(node)?;
+        if let Some(&known) = self.stacks.get(&id) {
+            return Ok(known);
+        }
+        self.meter.charge(ENTRY + size_of_val(items))?;
+        let mut frames = Vec::with_capacity(items.len());
+        for (i, node) in items.iter().enumerate() {
+            let frame = self.frame(document, *node);
+            frames.push(frame.map_err(|error| error.within(|| format!("[{i}]")))?);
+        }
+        let stack = self.tables.stack(&frames);
+        self.stacks.insert(id, stack);
+        Ok(stack)
+    }
+
+    fn frame(&mut self, document: &Document, node: Node) -> Result<FrameId, ReadError> {
+        let (id, pairs) = document.dict(node)?;
+        if let Some(&known) = self.frames.get(&id) {
+            return Ok(known);
+        }
+        self.meter.charge(2 * ENTRY)?;
+        let (mut name, mut filename, mut line) = (None, None, None);
+        let mut extra = Vec::new();
+        for &(key, value) in pairs {
+            match key {
+                Node::Text(names::NAME) => name = Some(document.text(value).map_err(at("name"))?),
+                Node::Text(names::FILENAME) => filename = Some(document.text(value).map_err(at("filename"))?),
+                Node::Text(names::LINE) => line = Some(document.signed(value).map_err(at("line"))?),
+                _ => extra.push((key, value)),
+            }
+        }
+        let frame = Frame {
+            name: required(name, "name")?,
+            filename: required(filename, "filename")?,
+            line: required(line, "line")?,
+            extra: self.extra(document, &extra)?,
+        };
+        let frame = self.tables.frame(frame);
+        self.frames.insert(id, frame);
+        Ok(frame)
+    }
+
+    /// The keys of a thing that are not known, as a dict; none without any.
+    pub(crate) fn extra(&mut self, document: &Document, extra: &[Pair]) -> Result<Option<ValueId>, ReadError> {
+        if extra.is_empty() {
+            return Ok(None);
+        }
+        let built = self.dict(document, extra, 0)?;
+        self.expanded(built).map(Some)
+    }
+
+    /// Any value.
+    pub(crate) fn value(&mut self, document: &Document, node: Node) -> Result<ValueId, ReadError> {
+        let built = self.nested(document, node, 0)?;
+        self.expanded(built)
+    }
+
+    /// Counts a value as if nothing in it were shared: a few lists that share lists would be terabytes as JSON.
+    fn expanded(&mut self, built: Built) -> Result<ValueId, ReadError> {
+        let nodes = usize::try_from(built.nodes).unwrap_or(usize::MAX);
+        self.meter.charge(nodes.saturating_mul(size_of::<Node>()))?;
+        Ok(built.id)
+    }
+
+    fn nested(&mut self, document: &Document, node: Node, depth: u32) -> Result<Built, ReadError> {
+        let value = match node {
+            Node::None => Value::None,
+            Node::Bool(value) => Value::Bool(value),
+            Node::Int(value) => Value::Int(value),
+            Node::Unsigned(value) => Value::Unsigned(value),
+            Node::Float(value) => Value::Float(value.to_bits()),
+            Node::Text(text) => Value::Text(text),
+            Node::Bytes(number) => Value::Bytes(document.bytes(number)),
+            Node::Object(id) => return self.object(document, id, depth),
+        };
+        Ok(Built {
+            id: self.keep(value)?,
+            nodes: 1,
+            height: 1,
+        })
+    }
+
+    fn object(&mut self, document: &Document, id: ObjectId, depth: u32) -> Result<Built, ReadError> {
+        match self.values.insert(id, None) {
+            Some(Some(built)) => {
+                self.values.insert(id, Some(built));
+                return Ok(built);
+            }
+            Some(None) => return Err(ReadError::shape("a value that ends", "one that holds itself")),
+            None if depth >= DEPTH => return Err(too_deep()),
+            None => {}
+        }
+        let built = match document.object(id) {
+            Object::Dict(pairs) => self.dict(document, pairs, depth)?,
+            Object::List(items) => self.sequence(document, items, depth, |items| Value::List(items.into()))?,
+            Object::Tuple(items) => self.sequence(document, items, depth, |items| Value::Tuple(items.into()))?,
+        };
+        self.values.insert(id, Some(built));
+        Ok(built)
+    }
+
+    fn sequence(
+        &mut self,
+        document: &Document,
+        items: &[Node],
+        depth: u32,
+        kind: impl FnOnce(Vec<ValueId>) -> Value,
+    ) -> Result<Built, ReadError> {
+        let mut sum = Sum::default();
+        let mut ids = Vec::with_capacity(items.len());
+        for item in items {
+            let built = self.nested(document, *item, depth + 1)?;
+            ids.push(sum.add(built));
+        }
+        self.meter.charge(size_of_val(items))?;
+        let id = self.keep(kind(ids))?;
+        sum.built(id)
+    }
+
+    /// Of equal keys the place of the first and the value of the last, as in Python.
+    fn dict(&mut self, document: &Document, pairs: &[Pair], depth: u32) -> Result<Built, ReadError> {
+        self.meter.charge(2 * size_of_val(pairs))?;
+        let mut sum = Sum::default();
+        let mut ids: Vec<(ValueId, ValueId)> = Vec::with_capacity(pairs.len());
+        let mut places = HashMap::with_capacity(pairs.len());
+        for &(key, value) in pairs {
+            if matches!(key, Node::Object(_)) {
+                let found = document.kind(key);
+                return Err(ReadError::shape("a key that is a text or a number", found));
+            }
+            let key = self.nested(document, key, depth + 1)?;
+            let value = self.nested(document, value, depth + 1)?;
+            let pair = (sum.add(key), sum.add(value));
+            match places.insert(pair.0, ids.len()) {
+                None => ids.push(pair),
+                Some(place) => {
+                    ids[place] = pair;
+                    places.insert(pair.0, place);
+                }
+            }
+        }
+        let id = self.keep(Value::Dict(ids.into()))?;
+        sum.built(id)
+    }
+
+    fn keep(&mut self, value: Value) -> Result<ValueId, ReadError> {
+        self.meter.charge(ENTRY)?;
+        Ok(self.tables.value(value))
+    }
+}
+
+/// Nodes and levels below a value.
+#[derive(Default)]
+struct Sum {
+    nodes: u64,
+    height: u32,
+}
+
+impl Sum {
+    fn add(&mut self, built: Built) -> ValueId {
+        self.nodes = self.nodes.saturating_add(built.nodes);
+        self.height = self.height.max(built.height);
+        built.id
+    }
+
+    fn built(self, id: ValueId) -> Result<Built, ReadError> {
+        // Also what is shared can lie on top of what is shared.
+        if self.height >= DEPTH {
+            return Err(too_deep());
+        }
+        Ok(Built {
+            id,
+            nodes: self.nodes.saturating_add(1),
+            height: self.height + 1,
+        })
+    }
+}
+
+fn too_deep() -> ReadError {
+    ReadError::shape("at most 32 levels", "more")
+}

@@ -1,0 +1,217 @@
+//! What a snapshot says many times, kept once: texts, frames, call stacks, and values whose shape is not ours.
+//!
+//! A file of 3 MB was seen to hold 700,000 references to 668 frames. Equal things have the same number within one
+//! [`Tables`]; numbers of different tables have nothing to do with each other.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::names;
+
+/// A text of a [`Tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TextId(pub(crate) u32);
+
+/// A frame of a [`Tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(u32);
+
+/// A call stack of a [`Tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(u32);
+
+impl StackId {
+    /// No frames: nothing was recorded.
+    pub const EMPTY: StackId = StackId(0);
+}
+
+/// A value of a [`Tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(u32);
+
+/// One line of a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The function.
+    pub name: TextId,
+    /// Its file.
+    pub filename: TextId,
+    /// Line in that file; 0 where the compiler left none.
+    pub line: i64,
+    /// A dict of the keys that are not known here (`fx_node_op` and the like).
+    pub extra: Option<ValueId>,
+}
+
+/// A Python value whose shape is not fixed: settings, metadata, keys of newer versions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// `None`
+    None,
+    /// `True` or `False`
+    Bool(bool),
+    /// An integer that fits 64 bits with a sign.
+    Int(i64),
+    /// An integer above `i64::MAX`.
+    Unsigned(u64),
+    /// A float, as its bits (so that equal values have one number).
+    Float(u64),
+    /// A str.
+    Text(TextId),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A list.
+    List(Arc<[ValueId]>),
+    /// A tuple. JSON has none: there it becomes a list.
+    Tuple(Arc<[ValueId]>),
+    /// A dict, in its order; no key twice.
+    Dict(Arc<[(ValueId, ValueId)]>),
+}
+
+/// Things and their numbers.
+#[derive(Clone, Debug)]
+struct Interner<T> {
+    things: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Interner<T> {
+    fn new() -> Interner<T> {
+        Interner {
+            things: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    fn number<Q>(&mut self, thing: &Q, own: impl FnOnce() -> T) -> u32
+    where
+        T: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        if let Some(&number) = self.numbers.get(thing) {
+            return number;
+        }
+        // Each of them takes more than a byte: memory ends long before the numbers do.
+        let number = self.things.len() as u32;
+        let thing = own();
+        self.things.push(thing.clone());
+        self.numbers.insert(thing, number);
+        number
+    }
+}
+
+/// The texts, frames, call stacks and free-form values of one [`Snapshot`](crate::Snapshot).
+///
+/// Numbers come from the methods here and mean something in their own table only; with a number of another table the
+/// look-ups answer with something else or nothing.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    texts: Interner<Arc<str>>,
+    frames: Interner<Frame>,
+    stacks: Interner<Arc<[FrameId]>>,
+    values: Interner<Value>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        let mut tables = Tables {
+            texts: Interner::new(),
+            frames: Interner::new(),
+            stacks: Interner::new(),
+            values: Interner::new(),
+        };
+        for name in names::ALL {
+            tables.text(name);
+        }
+        tables.stack(&[]);
+        tables
+    }
+}
+
+impl Tables {
+    /// The number of a text.
+    pub fn text(&mut self, text: &str) -> TextId {
+        TextId(self.texts.number(text, || text.into()))
+    }
+
+    /// The number of a text, if it is here.
+    pub fn find_text(&self, text: &str) -> Option<TextId> {
+        self.texts.numbers.get(text).map(|&number| TextId(number))
+    }
+
+    /// The number of a frame.
+    pub fn frame(&mut self, frame: Frame) -> FrameId {
+        FrameId(self.frames.number(&frame, || frame))
+    }
+
+    /// The number of a call stack, innermost frame first.
+    pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
+        StackId(self.stacks.number(frames, || frames.into()))
+    }
+
+    /// The number of a value.
+    pub fn value(&mut self, value: Value) -> ValueId {
+        ValueId(self.values.number(&value, || value.clone()))
+    }
+
+    /// The text of a number.
+    pub fn get_text(&self, text: TextId) -> &str {
+        self.texts.things.get(text.0 as usize).map_or("", |text| text)
+    }
+
+    /// The frame of a number.
+    pub fn get_frame(&self, frame: FrameId) -> Option<&Frame> {
+        self.frames.things.get(frame.0 as usize)
+    }
+
+    /// The frames of a call stack, innermost first.
+    pub fn get_stack(&self, stack: StackId) -> &[FrameId] {
+        self.stacks.things.get(stack.0 as usize).map_or(&[], |stack| stack)
+    }
+
+    /// The value of a number.
+    pub fn get_value(&self, value: ValueId) -> &Value {
+        self.values.things.get(value.0 as usize).unwrap_or(&Value::None)
+    }
+
+    /// Every frame, once.
+    pub fn all_frames(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.things.iter()
+    }
+
+    /// Call stacks kept, each once, the empty one among them.
+    pub fn stacks(&self) -> usize {
+        self.stacks.things.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn equal_things_have_one_number_and_known_names_theirs() {
+        let mut tables = Tables::default();
+        assert_eq!(tables.text("segments"), names::SEGMENTS);
+        assert_eq!(tables.text("line"), names::LINE);
+        assert_eq!(tables.get_text(names::FREE_COMPLETED), "free_completed");
+        assert_eq!(tables.stack(&[]), StackId::EMPTY);
+        let name = tables.text("forward");
+        let frame = Frame {
+            name,
+            filename: tables.text("model.py"),
+            line: 3,
+            extra: None,
+        };
+        let first = tables.frame(frame);
+        assert_eq!(tables.frame(frame), first);
+        assert_eq!((tables.stack(&[first, first]), tables.stacks()), (StackId(1), 2));
+        assert_eq!((tables.stack(&[first, first]), tables.stacks()), (StackId(1), 2));
+        assert_eq!(tables.get_frame(first), Some(&frame));
+        assert_eq!(tables.find_text("backward"), None);
+        let nan = Value::Float(f64::NAN.to_bits());
+        assert_eq!(tables.value(nan.clone()), tables.value(nan));
+    }
+}
