@@ -1,11 +1,11 @@
-//! The kernels on a CUDA device: the one module of this crate that speaks to the driver.
+//! The kernels on a CUDA device, and the driver's own allocators: the one module of this crate that speaks to the driver.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
-use gpumem_alloc::{Buffer, Element};
+use gpumem_alloc::{Buffer, Element, Stream};
 
 use crate::kernels::{CHECK, FILL, Kernel, WORK};
 use crate::pattern::Checked;
@@ -33,6 +33,16 @@ pub struct Kernels {
 pub struct GpuError {
     doing: &'static str,
     error: DriverError,
+}
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub(crate) const OUT_OF_MEMORY: i32 = sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32;
+
+impl GpuError {
+    /// The driver's error number.
+    pub(crate) fn code(&self) -> i32 {
+        self.error.0 as i32
+    }
 }
 
 fn while_doing(doing: &'static str) -> impl FnOnce(DriverError) -> GpuError {
@@ -184,6 +194,103 @@ impl Drop for Kernels {
         if !self.report.is_null() {
             // SAFETY: the pointer came from `malloc_host` of this object, once.
             let _ = unsafe { result::free_host(self.report.cast()) };
+        }
+    }
+}
+
+/// Whether NVIDIA's driver library is on this machine, in whatever state.
+pub(crate) fn driver_present() -> bool {
+    // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
+    unsafe { sys::is_culib_present() }
+}
+
+/// The driver's own allocators: `cuMemAlloc`, and the device's stream-ordered pool, which keeps what it has.
+#[derive(Debug)]
+pub(crate) struct DriverMemory {
+    context: Arc<CudaContext>,
+    /// Null when only `cuMemAlloc` is used.
+    pool: sys::CUmemoryPool,
+}
+
+impl DriverMemory {
+    /// With the pool's peaks set back when it is to be used.
+    pub(crate) fn new(context: &Arc<CudaContext>, pool: bool) -> Result<DriverMemory, GpuError> {
+        use sys::CUmemPool_attribute::{
+            CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+        };
+        let mut memory = DriverMemory {
+            context: Arc::clone(context),
+            pool: std::ptr::null_mut(),
+        };
+        let setting_up = "setting up the device's memory pool";
+        context.bind_to_thread().map_err(while_doing(setting_up))?;
+        if pool {
+            // SAFETY: the device of a live context.
+            let found = unsafe { result::device::get_default_mem_pool(context.cu_device()) };
+            memory.pool = found.map_err(while_doing(setting_up))?;
+            let settings = [
+                (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX),
+                (CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0),
+                (CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0),
+            ];
+            for (attribute, mut value) in settings {
+                // SAFETY: the device's pool; these attributes are 64 bits, which the driver reads before it returns.
+                let set = unsafe { result::mem_pool::set_attribute(memory.pool, attribute, arg(&mut value)) };
+                set.map_err(while_doing(setting_up))?;
+            }
+        }
+        Ok(memory)
+    }
+
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64, GpuError> {
+        // SAFETY: the context is current on this thread: `new` bound it, and a replay stays on its thread.
+        unsafe { result::malloc_sync(bytes as usize) }.map_err(while_doing("cuMemAlloc"))
+    }
+
+    pub(crate) fn free(&self, addr: u64) -> Result<(), GpuError> {
+        // SAFETY: the driver rejects an address that is not its own; no work uses the block.
+        unsafe { result::free_sync(addr) }.map_err(while_doing("cuMemFree"))
+    }
+
+    pub(crate) fn alloc_async(&self, bytes: u64, stream: Stream) -> Result<u64, GpuError> {
+        // SAFETY: as for `alloc`; the stream is one of this context and outlives the replay.
+        unsafe { result::malloc_async(stream.0 as sys::CUstream, bytes as usize) }
+            .map_err(while_doing("cuMemAllocAsync"))
+    }
+
+    pub(crate) fn free_async(&self, addr: u64, stream: Stream) -> Result<(), GpuError> {
+        // SAFETY: as for `free` and `alloc_async`.
+        unsafe { result::free_async(addr, stream.0 as sys::CUstream) }.map_err(while_doing("cuMemFreeAsync"))
+    }
+
+    /// Most bytes of the pool that were in use, and most that it took from the device, since `new`.
+    pub(crate) fn pool_peaks(&self) -> Result<(u64, u64), GpuError> {
+        use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, CU_MEMPOOL_ATTR_USED_MEM_HIGH};
+        let ask = |attribute| {
+            let mut value = 0u64;
+            // SAFETY: the device's pool; these attributes are 64 bits, which the driver writes.
+            unsafe { result::mem_pool::get_attribute(self.pool, attribute, arg(&mut value)) }
+                .map_err(while_doing("asking the device's memory pool"))?;
+            Ok(value)
+        };
+        Ok((
+            ask(CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+            ask(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+        ))
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<(), GpuError> {
+        self.context
+            .synchronize()
+            .map_err(while_doing("waiting for the device"))
+    }
+}
+
+impl Drop for DriverMemory {
+    fn drop(&mut self) {
+        if !self.pool.is_null() && self.synchronize().is_ok() {
+            // SAFETY: the device's pool. What fails here shows at the next use of the device.
+            let _ = unsafe { result::mem_pool::trim_to(self.pool, 0) };
         }
     }
 }

@@ -18,9 +18,11 @@ mod output;
 mod pattern;
 mod process;
 pub mod protocol;
+pub mod replay;
 mod run;
 mod scale;
 mod stamp;
+pub mod trace;
 mod train;
 
 pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};

@@ -1,11 +1,14 @@
 //! The command line. Its `--help` is the reference for flags, keys, exit codes and environment.
 
+mod replay;
+
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::{DemoArgs, DeviceChoice, Fix, parse_bytes};
 
 use crate::model::{Colors, Only};
+pub use replay::ReplayCli;
 
 const AFTER: &str = "\
 Keys:
@@ -20,7 +23,7 @@ Exit codes:
   0        all is well
   1        something failed; doctor: something is wrong
   2        bad arguments, or no terminal to draw on
-  3        no GPU to report on (--once, --json), no usable device (demo)
+  3        no GPU to report on (--once, --json), no usable device (demo, replay)
   101      a bug: please report it
   128 + n  ended by signal n; 129 also when its terminal went away
 
@@ -120,6 +123,8 @@ pub enum Device {
 pub enum Command {
     /// Create a memory problem and watch it being fixed; without a name: list the demos
     Demo(DemoCli),
+    /// Replay recorded allocations through an allocator: the memory and the time it takes
+    Replay(ReplayCli),
     /// Say what can and cannot be seen here, and what to do about it
     Doctor(LookArgs),
 }

@@ -34,6 +34,7 @@ pub fn main() -> u8 {
     };
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),
         Some(Command::Demo(demo)) => match demo.name.clone() {
             None => list_demos(),
             Some(name) => run_demo(&demo, &name),

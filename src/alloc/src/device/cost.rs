@@ -41,6 +41,24 @@ impl Call {
     /// Number of calls.
     pub const COUNT: usize = Call::Copy as usize + 1;
 
+    /// Every call.
+    pub const ALL: [Call; Call::COUNT] = [
+        Call::Alloc,
+        Call::Free,
+        Call::Reserve,
+        Call::Unreserve,
+        Call::Create,
+        Call::Release,
+        Call::Map,
+        Call::SetAccess,
+        Call::Unmap,
+        Call::Record,
+        Call::Query,
+        Call::Synchronize,
+        Call::MemoryInfo,
+        Call::Copy,
+    ];
+
     /// The driver's name for it.
     pub fn name(self) -> &'static str {
         match self {

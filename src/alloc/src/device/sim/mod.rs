@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gpumem_channel::DeviceKind;
 
 use super::{Call, Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
+use crate::error::DeviceError;
 use crate::stream::Stream;
 use state::State;
 
@@ -96,6 +97,16 @@ impl Sim {
             sim: Some(self.clone()),
             context: None,
         }
+    }
+
+    /// `cuMemAlloc`, for a program that has no allocator of its own.
+    pub fn alloc(&self, bytes: u64) -> std::result::Result<u64, DeviceError> {
+        self.state().alloc(bytes)
+    }
+
+    /// `cuMemFree` of what [`alloc`](Sim::alloc) returned. Anything else is an error and a [violation](Sim::violations).
+    pub fn free(&self, addr: u64) -> std::result::Result<(), DeviceError> {
+        self.state().free(addr)
     }
 
     /// Queues work on a stream that uses `bytes` at `addr`. It is done when the timeline says so.

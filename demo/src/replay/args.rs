@@ -1,0 +1,114 @@
+//! What a replay is told, free of any command-line library.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use gpumem_alloc::SegmentMode;
+
+use crate::args::DeviceChoice;
+
+/// Whose allocations are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllocatorChoice {
+    /// Our allocator.
+    #[default]
+    Gpumem,
+    /// The driver's, without any cache: every allocation is a `cuMemAlloc`.
+    CudaMalloc,
+    /// The driver's stream-ordered pool, told to keep what it has. On a GPU only.
+    CudaMallocAsync,
+}
+
+impl AllocatorChoice {
+    /// What the command line takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            AllocatorChoice::Gpumem => "gpumem",
+            AllocatorChoice::CudaMalloc => "cudamalloc",
+            AllocatorChoice::CudaMallocAsync => "cudamallocasync",
+        }
+    }
+}
+
+impl FromStr for AllocatorChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AllocatorChoice, String> {
+        use AllocatorChoice::{CudaMalloc, CudaMallocAsync, Gpumem};
+        let found = [Gpumem, CudaMalloc, CudaMallocAsync]
+            .into_iter()
+            .find(|a| a.name() == text);
+        found.ok_or_else(|| format!("{text:?} is no allocator: say gpumem, cudamalloc or cudamallocasync"))
+    }
+}
+
+/// How our allocator takes memory for large blocks; see [`SegmentMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments(pub(super) SegmentMode);
+
+const SEGMENTS: [(&str, SegmentMode); 3] = [
+    ("plain", SegmentMode::Plain),
+    ("virtual", SegmentMode::Virtual),
+    ("stitched", SegmentMode::Stitched),
+];
+
+impl Segments {
+    /// What the command line takes.
+    pub fn name(self) -> &'static str {
+        SEGMENTS
+            .iter()
+            .find(|(_, mode)| *mode == self.0)
+            .map_or("", |(name, _)| name)
+    }
+}
+
+impl FromStr for Segments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Segments, String> {
+        let found = SEGMENTS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, mode)| Segments(*mode)).ok_or_else(|| {
+            let names = SEGMENTS.map(|(name, _)| name).join(", ");
+            format!("{text:?} is no kind of segments; there are {names}")
+        })
+    }
+}
+
+/// What a replay is told. `ReplayArgs::default()` lacks only the trace.
+#[derive(Clone, Debug)]
+pub struct ReplayArgs {
+    /// The file.
+    pub trace: PathBuf,
+    /// Where.
+    pub device: DeviceChoice,
+    /// Through what.
+    pub allocator: AllocatorChoice,
+    /// How our allocator takes memory; `None`: its default.
+    pub segments: Option<Segments>,
+    /// How often; at least once.
+    pub passes: u32,
+    /// Most bytes to take from the device; `None`: as many as it has.
+    pub limit: Option<u64>,
+    /// One JSON object instead of text.
+    pub json: bool,
+    /// Whether our allocator publishes meanwhile, as it does in programs.
+    pub publish: bool,
+    /// Directory of the channel; `None`: the user's.
+    pub channel_dir: Option<PathBuf>,
+}
+
+impl Default for ReplayArgs {
+    fn default() -> ReplayArgs {
+        ReplayArgs {
+            trace: PathBuf::new(),
+            device: DeviceChoice::Auto,
+            allocator: AllocatorChoice::Gpumem,
+            segments: None,
+            passes: 3,
+            limit: None,
+            json: false,
+            publish: true,
+            channel_dir: None,
+        }
+    }
+}

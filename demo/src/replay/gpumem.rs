@@ -1,0 +1,153 @@
+//! Our allocator under replay.
+
+use gpumem_alloc::device::{Call, Device};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Options, Publish, Stream};
+
+use super::ReplayError;
+use super::args::{ReplayArgs, Segments};
+use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
+use super::report::Fragmentation;
+use crate::trace::{Op, Trace};
+
+/// Our allocator, and the buffers that live.
+pub(super) struct Gpumem {
+    live: Vec<Option<Buffer<u8>>>,
+    streams: Vec<Stream>,
+    segments: Segments,
+    allocator: Allocator,
+    device: Device,
+}
+
+impl Gpumem {
+    pub(super) fn new(
+        device: &Device,
+        args: &ReplayArgs,
+        trace: &Trace,
+        streams: &Streams,
+        publish: bool,
+    ) -> Result<Gpumem, ReplayError> {
+        let name = args.trace.file_name().unwrap_or_default().to_string_lossy();
+        let options = Options {
+            dir: args.channel_dir.clone(),
+            job: format!("replay {}", gpumem_channel::clean(&name)),
+            ..Options::default()
+        };
+        let mut config = Config {
+            budget: args.limit,
+            publish: if publish { Publish::On(options) } else { Publish::Off },
+            ..Config::default()
+        };
+        if let Some(Segments(mode)) = args.segments {
+            config.segments = mode;
+        }
+        let segments = Segments(config.segments);
+        let allocator = Allocator::new(device.clone(), config);
+        Ok(Gpumem {
+            live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
+            streams: streams.handles.clone(),
+            segments,
+            allocator: allocator.map_err(|e| ReplayError::while_doing("setting up the allocator", e))?,
+            device: device.clone(),
+        })
+    }
+
+    pub(super) fn segments(&self) -> &'static str {
+        self.segments.name()
+    }
+
+    /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell.
+    pub(super) fn survey(&mut self, trace: &Trace) -> Result<Option<Fragmentation>, ReplayError> {
+        let broken = |why: String| ReplayError::while_doing("looking for the peak", why);
+        let mut found: Option<Fragmentation> = None;
+        for (at, op) in trace.ops.iter().enumerate() {
+            let (slot, stream, bytes) = match *op {
+                Op::Alloc { slot, stream, bytes } => (slot, stream, bytes),
+                Op::Free { slot } => {
+                    self.free(slot).map_err(broken)?;
+                    continue;
+                }
+            };
+            if let Err(Refused::Broken(why)) = self.alloc(slot, bytes, stream) {
+                return Err(broken(why));
+            }
+            let all = self.allocator.stats().all();
+            let reserved = all.reserved_bytes.current;
+            if reserved > found.as_ref().map_or(0, |found| found.reserved) {
+                let free = self.allocator.free_blocks();
+                let (requested, allocated) = (all.requested_bytes.current, all.allocated_bytes.current);
+                found = Some(Fragmentation {
+                    operation: at as u64 + 1,
+                    requested,
+                    allocated,
+                    reserved,
+                    internal: (allocated > 0).then(|| 1.0 - requested as f64 / allocated as f64),
+                    external: free.fragmentation(),
+                    inactive_split: all.inactive_split_bytes.current as f64 / reserved as f64,
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Replayer for Gpumem {
+    #[inline]
+    fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused> {
+        match self.allocator.alloc(bytes as usize, self.streams[usize::from(stream)]) {
+            Ok(buffer) => {
+                self.live[slot as usize] = Some(buffer);
+                Ok(())
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, slot: u32) -> Result<(), String> {
+        self.live[slot as usize] = None;
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<(), String> {
+        self.live.iter_mut().for_each(|buffer| *buffer = None);
+        Ok(())
+    }
+
+    fn costs(&self) -> Costs {
+        match self.device.as_sim() {
+            Some(sim) => Costs {
+                calls: Call::ALL.iter().map(|call| (call.name(), sim.calls(*call))).collect(),
+                modelled_ns: Some(sim.modelled_ns()),
+                aside_ns: 0,
+            },
+            None => {
+                let stats = self.allocator.stats();
+                Costs {
+                    calls: vec![
+                        ("memory taken", stats.num_device_alloc),
+                        ("memory given back", stats.num_device_free),
+                        ("waited for all streams", stats.num_sync_all_streams),
+                    ],
+                    modelled_ns: None,
+                    aside_ns: 0,
+                }
+            }
+        }
+    }
+
+    fn peaks(&mut self) -> Result<Peaks, String> {
+        let all = self.allocator.stats().all();
+        Ok(Peaks {
+            allocated: Some(all.allocated_bytes.peak),
+            reserved: Some(all.reserved_bytes.peak),
+        })
+    }
+}
+
+#[cold]
+fn refused(error: Error) -> Refused {
+    match error {
+        Error::OutOfMemory(_) | Error::TooLarge { .. } => Refused::Memory(Box::new(error)),
+        error => Refused::Broken(error.to_string()),
+    }
+}

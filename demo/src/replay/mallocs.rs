@@ -1,0 +1,219 @@
+//! The driver's own allocators under replay: `cuMemAlloc`, and the stream-ordered pool.
+
+use std::time::Instant;
+
+use gpumem_alloc::Stream;
+use gpumem_alloc::device::{Call, Device, Sim};
+
+use super::ReplayError;
+use super::args::{AllocatorChoice, ReplayArgs};
+use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
+use crate::bytes::format_bytes;
+use crate::gpu::{DriverMemory, OUT_OF_MEMORY};
+use crate::trace::Trace;
+
+/// How much more must be held than when the device was last asked for what is free, before it is asked again: its granularity.
+const GRAIN: u64 = 2 << 20;
+
+/// Where allocations come from.
+enum Source {
+    Sim(Sim),
+    Plain(DriverMemory),
+    Pool(DriverMemory),
+}
+
+/// A live block.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// 0: none.
+    addr: u64,
+    bytes: u64,
+    stream: u16,
+}
+
+/// One of the driver's allocators, and the blocks that live.
+pub(super) struct Mallocs {
+    source: Source,
+    device: Device,
+    streams: Vec<Stream>,
+    live: Vec<Held>,
+    limit: u64,
+    requested: u64,
+    allocs: u64,
+    frees: u64,
+    /// Highest `requested` at which the device was asked, and what it had given out most beyond `baseline`.
+    asked_at: u64,
+    most_used: u64,
+    baseline: u64,
+    aside_ns: u64,
+    aside_modelled_ns: u64,
+}
+
+impl Mallocs {
+    pub(super) fn new(
+        device: &Device,
+        args: &ReplayArgs,
+        trace: &Trace,
+        streams: &Streams,
+    ) -> Result<Mallocs, ReplayError> {
+        let doing = "setting up the driver's allocator";
+        let pool = args.allocator == AllocatorChoice::CudaMallocAsync;
+        let source = match (device.as_sim(), device.cuda_context()) {
+            (Some(_), _) | (_, None) if pool => return Err(ReplayError::NoPool),
+            (_, Some(context)) => {
+                let memory = DriverMemory::new(context, pool).map_err(|e| ReplayError::while_doing(doing, e))?;
+                if pool {
+                    Source::Pool(memory)
+                } else {
+                    Source::Plain(memory)
+                }
+            }
+            (Some(sim), None) => Source::Sim(sim.clone()),
+            (None, None) => return Err(ReplayError::NoPool),
+        };
+        let mut mallocs = Mallocs {
+            source,
+            device: device.clone(),
+            streams: streams.handles.clone(),
+            live: vec![Held::default(); trace.slots],
+            limit: args.limit.unwrap_or(u64::MAX),
+            requested: 0,
+            allocs: 0,
+            frees: 0,
+            asked_at: 0,
+            most_used: 0,
+            baseline: 0,
+            aside_ns: 0,
+            aside_modelled_ns: 0,
+        };
+        mallocs.baseline = mallocs.used().map_err(|e| ReplayError::while_doing(doing, e))?;
+        Ok(mallocs)
+    }
+
+    /// What of the device is in use, by whomever.
+    fn used(&self) -> Result<u64, String> {
+        let memory = self.device.memory().map_err(|e| e.to_string())?;
+        Ok(memory.total.saturating_sub(memory.free))
+    }
+
+    /// Asks the device what it has given out. Takes time, which is put aside.
+    fn ask(&mut self) -> Result<(), String> {
+        let modelled = |source: &Source| {
+            if let Source::Sim(sim) = source {
+                sim.modelled_ns()
+            } else {
+                0
+            }
+        };
+        let (began, before) = (Instant::now(), modelled(&self.source));
+        self.asked_at = self.requested;
+        self.most_used = self.most_used.max(self.used()?.saturating_sub(self.baseline));
+        self.aside_modelled_ns += modelled(&self.source) - before;
+        self.aside_ns += began.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    fn release(&mut self, held: Held) -> Result<(), String> {
+        self.requested -= held.bytes;
+        self.frees += 1;
+        match &self.source {
+            Source::Sim(sim) => sim.free(held.addr).map_err(|e| e.to_string()),
+            Source::Plain(memory) => memory.free(held.addr).map_err(|e| e.to_string()),
+            Source::Pool(memory) => {
+                let stream = self.streams[usize::from(held.stream)];
+                memory.free_async(held.addr, stream).map_err(|e| e.to_string())
+            }
+        }
+    }
+}
+
+impl Replayer for Mallocs {
+    fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused> {
+        if self.requested.saturating_add(bytes) > self.limit {
+            let (held, limit) = (format_bytes(self.requested), format_bytes(self.limit));
+            let why = format!("{} requested, {held} held, limit {limit}", format_bytes(bytes));
+            return Err(Refused::Memory(Box::new(why)));
+        }
+        self.allocs += 1;
+        let refused = |out_of_memory: bool, why: String| {
+            if out_of_memory {
+                Refused::Memory(Box::new(why))
+            } else {
+                Refused::Broken(why)
+            }
+        };
+        let of_gpu = |e: crate::GpuError| refused(e.code() == OUT_OF_MEMORY, e.to_string());
+        let addr = match &self.source {
+            Source::Sim(sim) => sim
+                .alloc(bytes)
+                .map_err(|e| refused(e.is_out_of_memory(), e.to_string()))?,
+            Source::Plain(memory) => memory.alloc(bytes).map_err(of_gpu)?,
+            Source::Pool(memory) => {
+                let stream = self.streams[usize::from(stream)];
+                memory.alloc_async(bytes, stream).map_err(of_gpu)?
+            }
+        };
+        self.live[slot as usize] = Held { addr, bytes, stream };
+        self.requested += bytes;
+        if self.requested >= self.asked_at + GRAIN && !matches!(self.source, Source::Pool(_)) {
+            self.ask().map_err(Refused::Broken)?;
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, slot: u32) -> Result<(), String> {
+        match std::mem::take(&mut self.live[slot as usize]) {
+            Held { addr: 0, .. } => Ok(()),
+            held => self.release(held),
+        }
+    }
+
+    fn clear(&mut self) -> Result<(), String> {
+        for slot in 0..self.live.len() {
+            self.free(slot as u32)?;
+        }
+        if let Source::Pool(memory) = &self.source {
+            memory.synchronize().map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn costs(&self) -> Costs {
+        let (alloc, free) = match self.source {
+            Source::Pool(_) => ("cuMemAllocAsync", "cuMemFreeAsync"),
+            _ => (Call::Alloc.name(), Call::Free.name()),
+        };
+        let modelled_ns = match &self.source {
+            Source::Sim(sim) => Some(sim.modelled_ns() - self.aside_modelled_ns),
+            _ => None,
+        };
+        Costs {
+            calls: vec![(alloc, self.allocs), (free, self.frees)],
+            modelled_ns,
+            aside_ns: self.aside_ns,
+        }
+    }
+
+    fn peaks(&mut self) -> Result<Peaks, String> {
+        match &self.source {
+            Source::Pool(memory) => {
+                let (used, reserved) = memory.pool_peaks().map_err(|e| e.to_string())?;
+                Ok(Peaks {
+                    allocated: Some(used),
+                    reserved: Some(reserved),
+                })
+            }
+            _ => Ok(Peaks {
+                allocated: None,
+                reserved: Some(self.most_used),
+            }),
+        }
+    }
+}
+
+impl Drop for Mallocs {
+    fn drop(&mut self) {
+        // Whatever failed is already the replay's error.
+        let _ = self.clear();
+    }
+}

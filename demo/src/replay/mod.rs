@@ -1,0 +1,177 @@
+//! Replays recorded allocations through an allocator and says what memory and time they took.
+//!
+//! A pass is the whole trace; what still lives at its end is freed before the next one. The first pass is the cold one: the
+//! allocator holds nothing. Time is that of the loop over the operations, and nothing else is in that loop: the trace is parsed
+//! before, peaks are kept by the allocator itself, and what only a look after every operation can tell comes from one more pass,
+//! on an allocator of its own ([`Fragmentation`]).
+
+mod args;
+mod gpumem;
+mod idle;
+mod mallocs;
+mod measure;
+mod replayer;
+mod report;
+mod text;
+
+use std::io::Write;
+use std::time::Instant;
+
+use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_channel::DeviceKind;
+
+use crate::args::DeviceChoice;
+use crate::gpu;
+use crate::trace::{Trace, TraceError};
+
+pub use args::{AllocatorChoice, ReplayArgs, Segments};
+pub use report::{
+    AllocatorPart, Failures, FirstFailure, Fragmentation, MemoryPart, Pass, Report, SCHEMA, TimePart, TracePart,
+};
+
+use gpumem::Gpumem;
+use mallocs::Mallocs;
+use measure::measure;
+use replayer::Streams;
+
+/// Why a trace could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file is no trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There is nothing to replay.
+    #[error("{0}: the trace has no operations")]
+    Nothing(String),
+    /// An allocator that does not exist on this device.
+    #[error(
+        "cudamallocasync is the driver's own pool and exists on a GPU only: say --device cuda, or --allocator cudamalloc"
+    )]
+    NoPool,
+    /// An argument that means nothing here.
+    #[error("{argument} is for --allocator gpumem only")]
+    NotForThis {
+        /// Its name.
+        argument: &'static str,
+    },
+    /// The device cannot be used.
+    #[error("{0}. The simulated device needs no GPU: --device sim")]
+    NoDevice(String),
+    /// Something failed for another reason than too little memory.
+    #[error("{doing}: {why}")]
+    Failed {
+        /// What was done.
+        doing: String,
+        /// What the allocator or the driver says.
+        why: String,
+    },
+    /// The report could not be written.
+    #[error("could not write the report: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl ReplayError {
+    /// 1: something failed, the trace is none among that; 2: bad arguments; 3: no usable device; 0: nobody reads the report.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ReplayError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+            ReplayError::Trace(_) | ReplayError::Nothing(_) | ReplayError::Failed { .. } | ReplayError::Output(_) => 1,
+            ReplayError::NoPool | ReplayError::NotForThis { .. } => 2,
+            ReplayError::NoDevice(_) => 3,
+        }
+    }
+
+    fn while_doing(doing: &str, why: impl std::fmt::Display) -> ReplayError {
+        ReplayError::Failed {
+            doing: doing.to_owned(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// Replays as this process's whole purpose: the report on stdout, an error on stderr. Returns the exit code.
+pub fn main(args: &ReplayArgs) -> u8 {
+    let done = run(args).and_then(|report| {
+        let text = if args.json {
+            serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n"
+        } else {
+            report.text()
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    });
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            if error.exit_code() != 0 {
+                eprintln!("gpumem-tui replay: {error}");
+            }
+            error.exit_code()
+        }
+    }
+}
+
+/// Replays a trace.
+///
+/// # Errors
+/// See [`ReplayError`]. Requests that find too little memory are no error: the report counts them.
+pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
+    if args.segments.is_some() && args.allocator != AllocatorChoice::Gpumem {
+        return Err(ReplayError::NotForThis { argument: "--segments" });
+    }
+    let began = Instant::now();
+    let trace = Trace::open(&args.trace)?;
+    let parse_ns = began.elapsed().as_nanos() as u64;
+    let file = gpumem_channel::clean(&args.trace.display().to_string());
+    if trace.ops.is_empty() {
+        return Err(ReplayError::Nothing(file));
+    }
+    let device = open(args)?;
+    let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
+    let measured = match args.allocator {
+        AllocatorChoice::Gpumem => {
+            let mut replayer = Gpumem::new(&device, args, &trace, &streams, args.publish)?;
+            let mut measured = measure(&trace, args.passes, &mut replayer)?;
+            let segments = replayer.segments();
+            // Two of them may not fit beside each other.
+            drop(replayer);
+            let mut again = Gpumem::new(&fresh(&device)?, args, &trace, &streams, false)?;
+            measured.memory.fragmentation = again.survey(&trace)?;
+            measured.allocator.segments = Some(segments.to_owned());
+            measured.allocator.publishing = args.publish;
+            measured
+        }
+        AllocatorChoice::CudaMalloc | AllocatorChoice::CudaMallocAsync => {
+            measure(&trace, args.passes, &mut Mallocs::new(&device, args, &trace, &streams)?)?
+        }
+    };
+    let mut report = measured;
+    report.simulated = device.info().kind == DeviceKind::Simulated;
+    report.device = device.info().name.clone();
+    report.device_total = device.info().total;
+    report.trace = TracePart::new(file, &trace, parse_ns);
+    report.allocator.name = args.allocator.name().to_owned();
+    report.allocator.limit = args.limit;
+    Ok(report)
+}
+
+/// The device asked for. Without a wish, and without NVIDIA's driver on this machine, people get the simulated one, labelled;
+/// programs never do.
+fn open(args: &ReplayArgs) -> Result<Device, ReplayError> {
+    let ordinal = match args.device {
+        DeviceChoice::Sim => return Ok(device::sim(SimConfig::default())),
+        DeviceChoice::Auto if !args.json && !gpu::driver_present() => return Ok(device::sim(SimConfig::default())),
+        DeviceChoice::Auto => 0,
+        DeviceChoice::Cuda(ordinal) => ordinal,
+    };
+    device::cuda(ordinal).map_err(|error| ReplayError::NoDevice(error.to_string()))
+}
+
+/// A simulated device with nothing on it; of a real one there is only one.
+fn fresh(device: &Device) -> Result<Device, ReplayError> {
+    Ok(match device.as_sim() {
+        Some(_) => device::sim(SimConfig::default()),
+        None => device.clone(),
+    })
+}

@@ -1,0 +1,79 @@
+//! What replays operations: an allocator, and a place for the blocks that live.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+use gpumem_alloc::Stream;
+use gpumem_alloc::device::{Device, driver_message};
+
+use crate::trace::Trace;
+
+/// Why a request got no block.
+pub(super) enum Refused {
+    /// Too little memory. The reason is put into words only when it is shown.
+    Memory(Box<dyn Display>),
+    /// Anything else: the replay ends.
+    Broken(String),
+}
+
+/// What the driver was asked for so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// Calls by the driver's name for them.
+    pub(super) calls: Vec<(&'static str, u64)>,
+    /// What they would have cost on a real device, in nanoseconds; `None` on one.
+    pub(super) modelled_ns: Option<u64>,
+    /// Time spent on looking at the device, which is not the allocator's.
+    pub(super) aside_ns: u64,
+}
+
+/// Highest figures so far, in bytes; `None` where nobody keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peaks {
+    /// Held by the program after rounding.
+    pub(super) allocated: Option<u64>,
+    /// Physical memory taken from the device.
+    pub(super) reserved: Option<u64>,
+}
+
+/// An allocator under replay. Slots and streams are the trace's.
+pub(super) trait Replayer {
+    /// Requests a block for a free slot.
+    fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused>;
+    /// Frees the block of a slot; nothing when its request was refused.
+    fn free(&mut self, slot: u32) -> Result<(), String>;
+    /// Frees every block.
+    fn clear(&mut self) -> Result<(), String>;
+    fn costs(&self) -> Costs;
+    fn peaks(&mut self) -> Result<Peaks, String>;
+}
+
+/// A stream of the device for each of the trace.
+pub(super) struct Streams {
+    pub(super) handles: Vec<Stream>,
+    /// Keeps the handles valid.
+    _streams: Vec<Arc<CudaStream>>,
+}
+
+impl Streams {
+    pub(super) fn new(device: &Device, trace: &Trace) -> Result<Streams, String> {
+        let mut streams = Streams {
+            handles: Vec::new(),
+            _streams: Vec::new(),
+        };
+        for number in &trace.streams {
+            let handle = match device.cuda_context() {
+                Some(context) if *number != 0 => {
+                    let stream = context.new_stream().map_err(driver_message)?;
+                    let handle = Stream::from(&stream);
+                    streams._streams.push(stream);
+                    handle
+                }
+                _ => Stream(*number),
+            };
+            streams.handles.push(handle);
+        }
+        Ok(streams)
+    }
+}

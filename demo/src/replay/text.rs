@@ -1,0 +1,279 @@
+//! A report for people: at most 80 columns.
+
+use std::fmt::Write;
+
+use super::report::{Pass, Report};
+use crate::bytes::format_bytes;
+
+const WIDTH: usize = 80;
+/// Where a column of figures ends.
+const FIGURES: usize = 34;
+/// Most passes that are listed one by one.
+const LISTED: usize = 10;
+
+impl Report {
+    /// The report as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        head(self, &mut text);
+        memory(self, &mut text);
+        fragmentation(self, &mut text);
+        time(self, &mut text);
+        failures(self, &mut text);
+        text
+    }
+}
+
+fn head(report: &Report, text: &mut String) {
+    let label = if report.simulated { "SIMULATED " } else { "" };
+    line(
+        text,
+        &format!("{label}{}, {}", report.device, format_bytes(report.device_total)),
+    );
+    let trace = &report.trace;
+    let compressed = if trace.compressed { ", gzip" } else { "" };
+    let mut about = format!(
+        "{} ({}{compressed}): {} operations on {}, read in {}",
+        trace.file,
+        trace.format,
+        count(trace.operations),
+        plural(trace.streams, "stream"),
+        duration(trace.parse_ns)
+    );
+    for (number, what) in [
+        (trace.zero_sized, "of 0 bytes"),
+        (trace.recorded_failures, "that had failed when recorded"),
+    ] {
+        if number > 0 {
+            let _ = write!(about, "; left out: {} {what}", plural(number, "request"));
+        }
+    }
+    paragraph(text, "trace      ", &about);
+    let allocator = &report.allocator;
+    let mut about = allocator.name.clone();
+    if let Some(segments) = &allocator.segments {
+        let _ = write!(about, ", {segments} segments");
+    }
+    if let Some(limit) = allocator.limit {
+        let _ = write!(about, ", at most {}", format_bytes(limit));
+    }
+    if allocator.publishing {
+        about += ", publishing";
+    }
+    paragraph(text, "allocator  ", &about);
+}
+
+fn memory(report: &Report, text: &mut String) {
+    let memory = &report.memory;
+    let unknown = || "not told".to_owned();
+    let bytes = |value: Option<u64>| value.map_or_else(unknown, format_bytes);
+    line(text, "\nmemory in the first pass");
+    figure(text, "peak requested", &format_bytes(memory.peak_requested), "");
+    figure(
+        text,
+        "peak allocated",
+        &bytes(memory.peak_allocated),
+        "requested, rounded up to blocks",
+    );
+    figure(
+        text,
+        "peak reserved",
+        &bytes(memory.peak_reserved),
+        "physical memory taken from the device",
+    );
+    if memory.peak_reserved_of_all_passes != memory.peak_reserved {
+        figure(text, "  of all passes", &bytes(memory.peak_reserved_of_all_passes), "");
+    }
+    let ratio = memory.ratio.map_or_else(unknown, |ratio| format!("{ratio:.3}"));
+    figure(text, "ratio", &ratio, "peak reserved / peak requested");
+    let left = plural(report.trace.live_at_end_blocks, "block");
+    figure(
+        text,
+        "live at the end",
+        &format_bytes(report.trace.live_at_end_bytes),
+        &left,
+    );
+}
+
+fn fragmentation(report: &Report, text: &mut String) {
+    let Some(found) = &report.memory.fragmentation else {
+        return;
+    };
+    line(text, "\nfragmentation at the reserved peak");
+    let percent = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{:.1} %", v * 100.0));
+    figure(text, "internal", &percent(found.internal), "1 - requested / allocated");
+    figure(
+        text,
+        "external",
+        &percent(found.external),
+        "1 - largest free block / all free",
+    );
+    figure(
+        text,
+        "inactive split",
+        &percent(Some(found.inactive_split)),
+        "free but pinned by neighbours / reserved",
+    );
+    let about = format!(
+        "after operation {}, with {} requested in {} of blocks",
+        count(found.operation),
+        format_bytes(found.requested),
+        format_bytes(found.allocated)
+    );
+    paragraph(text, "  ", &about);
+}
+
+fn time(report: &Report, text: &mut String) {
+    let time = &report.time;
+    let modelled = time.driver_cost == "modelled";
+    line(text, "\ntime in the allocator");
+    let cost = if modelled { "modelled cost" } else { "" };
+    row(text, ["pass", "total", "an operation", "driver calls", cost]);
+    let last = time.passes.len();
+    for (number, pass) in (1..).zip(&time.passes) {
+        let best = time.steady_pass == Some(number);
+        if last > LISTED && number > 1 && !best {
+            continue;
+        }
+        let name = match number {
+            1 => "1 cold".to_owned(),
+            n if best => format!("{n} best"),
+            n => n.to_string(),
+        };
+        row(
+            text,
+            [
+                &name,
+                &duration(pass.ns),
+                &ns(pass.ns_per_op),
+                &count(calls(pass)),
+                &cost_of(pass),
+            ],
+        );
+    }
+    for (number, pass) in (1..).zip(&time.passes) {
+        if number == 1 || time.steady_pass == Some(number) {
+            let calls: Vec<String> = pass
+                .driver_calls
+                .iter()
+                .map(|(name, n)| format!("{name} {}", count(*n)))
+                .collect();
+            let calls = if calls.is_empty() {
+                "none".to_owned()
+            } else {
+                calls.join(", ")
+            };
+            paragraph(text, "  ", &format!("driver calls of pass {number}: {calls}"));
+        }
+    }
+    let where_ = if modelled {
+        "The totals hold the simulated device's bookkeeping; what its calls cost on a GPU is modelled, and apart."
+    } else {
+        "The totals hold the driver calls."
+    };
+    let own = format!(
+        "Of each operation {} are the replay itself. {where_}",
+        ns(time.own_ns_per_op)
+    );
+    paragraph(text, "  ", &own);
+}
+
+fn calls(pass: &Pass) -> u64 {
+    pass.driver_calls.values().sum()
+}
+
+fn cost_of(pass: &Pass) -> String {
+    pass.driver_ns.map_or_else(String::new, duration)
+}
+
+fn failures(report: &Report, text: &mut String) {
+    let failures = &report.out_of_memory;
+    let Some(first) = &failures.first else {
+        line(text, "\nout of memory: never");
+        return;
+    };
+    let in_first = report.time.passes.first().map_or(0, |pass| pass.out_of_memory);
+    let said = format!(
+        "\nout of memory: {}, {} of them in the first pass",
+        plural(failures.count, "request"),
+        count(in_first)
+    );
+    line(text, &said);
+    let about = format!(
+        "The first was operation {} of pass {}, of {}: {}",
+        count(first.operation),
+        first.pass,
+        format_bytes(first.bytes),
+        first.message
+    );
+    paragraph(text, "  ", &about);
+}
+
+fn line(text: &mut String, what: &str) {
+    text.push_str(what);
+    text.push('\n');
+}
+
+fn figure(text: &mut String, label: &str, value: &str, note: &str) {
+    let width = FIGURES - 2 - label.len();
+    line(text, format!("  {label}{value:>width$}   {note}").trim_end());
+}
+
+fn row(text: &mut String, [name, a, b, c, d]: [&str; 5]) {
+    line(text, format!("  {name:<10}{a:>12}{b:>16}{c:>16}{d:>16}").trim_end());
+}
+
+/// Wraps words behind a label, with the lines below indented as far.
+fn paragraph(text: &mut String, label: &str, words: &str) {
+    text.push_str(label);
+    let mut column = label.len();
+    for (at, word) in words.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if at > 0 && column + 1 + length > WIDTH {
+            let _ = write!(text, "\n{:indent$}", "", indent = label.len());
+            column = label.len();
+        } else if at > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+fn plural(n: u64, what: &str) -> String {
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// `1,234,567`.
+fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn ns(value: f64) -> String {
+    if value < 100.0 {
+        format!("{value:.1} ns")
+    } else {
+        format!("{} ns", count(value.round() as u64))
+    }
+}
+
+fn duration(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0 => "0".to_owned(),
+        1..10_000 => format!("{ns} ns"),
+        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..10_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.1} s", value / 1e9),
+    }
+}

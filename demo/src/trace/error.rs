@@ -1,0 +1,44 @@
+//! Why a file is no trace.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A file that could not be read as a trace.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", gpumem_channel::clean(&path.display().to_string()))]
+pub struct TraceError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    #[source]
+    pub problem: Problem,
+}
+
+/// What is wrong with a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// It could not be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// Compressed data that ends early or is damaged.
+    #[error("the compressed data is cut off or damaged after line {line}: {source}")]
+    Damaged {
+        /// The last line that was whole.
+        line: u64,
+        /// What the decompressor says.
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("is empty: a trace begins with a header line")]
+    Empty,
+    /// Something is not as it should be.
+    #[error("line {line}, column {column}: {what}")]
+    At {
+        /// Line, from 1.
+        line: u64,
+        /// Column in bytes, from 1.
+        column: usize,
+        /// What was found and what was expected.
+        what: String,
+    },
+}

@@ -1,0 +1,174 @@
+//! Recorded allocations, read from files of several programs into one compact form.
+//!
+//! The format is recognised by content:
+//!
+//! | format | begins with | rows |
+//! |---|---|---|
+//! | ours | `op,id,bytes,stream` | `a,ID,BYTES,STREAM` and `f,ID` in program order |
+//! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
+//!
+//! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, memory is bounded by
+//! the number of operations, and nothing of a file is kept but numbers.
+
+mod builder;
+mod csv;
+mod error;
+mod lines;
+mod rmm;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use builder::Builder;
+pub use error::{Problem, TraceError};
+use lines::{Lines, Row};
+
+/// One operation of a program. Blocks are known by *slot*: a number that is reused once its block is freed, so that slots are few
+/// and whoever replays can keep its blocks in an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A request of at least one byte.
+    Alloc {
+        /// Where the block is kept; free at this point.
+        slot: u32,
+        /// Index into [`Trace::streams`].
+        stream: u16,
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// The end of the block in this slot.
+    Free {
+        /// Its slot.
+        slot: u32,
+    },
+}
+
+/// What kind of file a trace came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `op,id,bytes,stream`.
+    Csv,
+    /// The log of RMM's logging adaptor.
+    RmmLog,
+}
+
+impl Format {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Csv => "csv",
+            Format::RmmLog => "rmm log",
+        }
+    }
+}
+
+/// A program's allocations and frees, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The file's format.
+    pub format: Format,
+    /// Whether the file was compressed.
+    pub compressed: bool,
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// The streams as the file numbers them.
+    pub streams: Vec<u64>,
+    /// How many slots the operations use: the most blocks that live at once.
+    pub slots: usize,
+    /// Highest sum of bytes asked for and not freed yet.
+    pub peak_requested: u64,
+    /// Blocks that are never freed.
+    pub live_blocks: u64,
+    /// Bytes of those.
+    pub live_bytes: u64,
+    /// Requests of 0 bytes, which are no operations here, nor are their frees.
+    pub zero_sized: u64,
+    /// Requests that had failed when the trace was recorded, which are no operations here.
+    pub recorded_failures: u64,
+}
+
+impl Trace {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no trace; with the file's name, and line and column where there are such.
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
+        let problem = match File::open(path) {
+            Ok(file) => match Trace::read(file) {
+                Ok(trace) => return Ok(trace),
+                Err(problem) => problem,
+            },
+            Err(error) => Problem::Io(error),
+        };
+        Err(TraceError {
+            path: path.to_owned(),
+            problem,
+        })
+    }
+
+    /// Reads from anything.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no trace.
+    pub fn read(from: impl Read) -> Result<Trace, Problem> {
+        let mut from = BufReader::with_capacity(1 << 16, from);
+        let compressed = from.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let trace = if compressed {
+            parse(&mut MultiGzDecoder::new(from))
+        } else {
+            parse(&mut from)
+        };
+        trace.map(|trace| Trace { compressed, ..trace })
+    }
+
+    /// The bytes asked for that lived at once at most, when the requests at these places (ascending) were refused.
+    pub fn peak_requested_without(&self, refused: &[usize]) -> u64 {
+        let mut sizes = vec![0; self.slots];
+        let (mut now, mut peak, mut refused) = (0u64, 0, refused.iter().peekable());
+        for (at, op) in self.ops.iter().enumerate() {
+            match *op {
+                Op::Alloc { .. } if refused.next_if_eq(&&at).is_some() => {}
+                Op::Alloc { slot, bytes, .. } => {
+                    sizes[slot as usize] = bytes;
+                    now += bytes;
+                    peak = peak.max(now);
+                }
+                Op::Free { slot } => now -= std::mem::take(&mut sizes[slot as usize]),
+            }
+        }
+        peak
+    }
+}
+
+fn parse(from: &mut dyn Read) -> Result<Trace, Problem> {
+    let mut lines = Lines::new(from);
+    let Some(header) = lines.next()? else {
+        return Err(Problem::Empty);
+    };
+    let (format, row): (_, fn(&mut Builder, &mut Row<'_>) -> _) = match header.text() {
+        csv::HEADER => (Format::Csv, csv::row),
+        rmm::HEADER => (Format::RmmLog, rmm::row),
+        _ => {
+            let wanted = format!("the header {} or {}", show(csv::HEADER), show(rmm::HEADER));
+            return Err(header.unexpected(1, &wanted, header.text()));
+        }
+    };
+    let mut builder = Builder::default();
+    while let Some(mut line) = lines.next()? {
+        row(&mut builder, &mut line)?;
+    }
+    Ok(builder.finish(format))
+}
+
+/// A piece of a file as a message may show it: in quotes, escaped, not too long.
+fn show(text: &[u8]) -> String {
+    const LONGEST: usize = 48;
+    let shown = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
+    let more = if text.len() > LONGEST { "..." } else { "" };
+    format!("{shown:?}{more}")
+}

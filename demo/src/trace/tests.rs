@@ -1,0 +1,281 @@
+//! What is read, and what is said of files that are no traces.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+
+use super::*;
+
+const OURS: &str = "op,id,bytes,stream\n";
+const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
+
+fn read(text: impl AsRef<[u8]>) -> Result<Trace, Problem> {
+    Trace::read(text.as_ref())
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn alloc(slot: u32, stream: u16, bytes: u64) -> Op {
+    Op::Alloc { slot, stream, bytes }
+}
+
+fn free(slot: u32) -> Op {
+    Op::Free { slot }
+}
+
+#[test]
+fn rows_become_operations_on_slots_that_are_used_again() {
+    let text = "op,id,bytes,stream\r\na,7,100,0\r\na,900000000000,50,3\r\nf,7\r\na,8,0,0\r\na,9,10,3\r\nf,8,,\r\n\r\n";
+    for bytes in [
+        text.as_bytes().to_vec(),
+        text.replace('\r', "").into(),
+        gzip(text.as_bytes()),
+    ] {
+        let trace = read(&bytes).unwrap();
+        assert_eq!(trace.ops, [alloc(0, 0, 100), alloc(1, 1, 50), free(0), alloc(0, 1, 10)]);
+        assert_eq!((trace.slots, &trace.streams[..]), (2, &[0, 3][..]));
+        assert_eq!((trace.peak_requested, trace.zero_sized), (150, 1));
+        assert_eq!((trace.live_blocks, trace.live_bytes), (2, 60));
+        assert_eq!(trace.compressed, bytes.starts_with(&[0x1f]));
+    }
+}
+
+#[test]
+fn a_log_of_rmm_is_read() {
+    let text = "\
+Thread,Time,Action,Pointer,Size,Stream
+2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
+2342727,15:47:02.841962,allocate,(nil),0,0
+2342727,15:47:02.841963,allocate failure,(nil),99999999999,0
+2342728,15:47:02.841970,allocate,0x10012500000,512,0x7f8a38001020
+2342727,15:47:02.841977,free,0x10012400000,1048576,0
+2342727,15:47:02.841978,free,(nil),0,0
+2342727,15:47:02.841980,allocate,0x10012400000,256,0x0
+";
+    let trace = read(text).unwrap();
+    assert_eq!(
+        trace.ops,
+        [alloc(0, 0, 1 << 20), alloc(1, 1, 512), free(0), alloc(0, 0, 256)]
+    );
+    assert_eq!(
+        (trace.format, &trace.streams[..]),
+        (Format::RmmLog, &[0, 0x7f8a_3800_1020][..])
+    );
+    assert_eq!(
+        (trace.zero_sized, trace.recorded_failures, trace.live_blocks),
+        (1, 1, 2)
+    );
+}
+
+/// Every message names the place and what was expected there.
+#[test]
+fn what_is_wrong_is_said_with_line_and_column() {
+    let ours = [
+        ("x,1,2,3", "line 2, column 1: found \"x\"; expected a or f"),
+        ("a", "line 2, column 2: the line ends; expected the id of a block"),
+        ("a,1", "line 2, column 4: the line ends; expected a size in bytes"),
+        (
+            "a,1,2",
+            "line 2, column 6: the line ends; expected the number of a stream",
+        ),
+        ("a,1,,0", "line 2, column 5: nothing here; expected a size in bytes"),
+        ("a,1,12x,0", "line 2, column 5: found \"12x\"; expected a size in bytes"),
+        ("a,1,-5,0", "line 2, column 5: found \"-5\"; expected a size in bytes"),
+        ("a,1, 5,0", "line 2, column 5: found \" 5\"; expected a size in bytes"),
+        (
+            "a,1,5,0,9",
+            "line 2, column 9: found \"9\"; expected the end of the line",
+        ),
+        (
+            "a,1,18446744073709551616,0",
+            "line 2, column 5: \"18446744073709551616\" does not fit into 64 bits; expected a size in bytes",
+        ),
+        (
+            "a,1,18446744073709551615,0\na,2,1,0",
+            "line 3, column 5: the sum of all live blocks does not fit into 64 bits; expected a smaller size",
+        ),
+        (
+            "a,1,5,0\na,1,5,0",
+            "line 3, column 3: id 1 is live already; expected one that is not, or its free first",
+        ),
+        (
+            "a,1,0,0\na,1,5,0",
+            "line 3, column 3: id 1 is live already; expected one that is not, or its free first",
+        ),
+        (
+            "f,4",
+            "line 2, column 3: id 4 is not live (never allocated, or freed before); expected one that is",
+        ),
+        (
+            "a,4,1,0\nf,4\nf,4",
+            "line 4, column 3: id 4 is not live (never allocated, or freed before); expected one that is",
+        ),
+        ("f,4,1", "line 2, column 5: found \"1\"; expected the end of the line"),
+        (
+            "a,1,1,0\n\nf,1",
+            "line 3, column 1: an empty line; expected an operation",
+        ),
+    ];
+    let rmm = [
+        (
+            "1,2",
+            "line 2, column 4: the line ends; expected allocate, free or allocate failure",
+        ),
+        (
+            "1,2,grow,0x1,2,0",
+            "line 2, column 5: found \"grow\"; expected allocate, free or allocate failure",
+        ),
+        (
+            "1,2,allocate,(nil),2,0",
+            "line 2, column 14: found \"(nil)\"; expected an address such as 0x7f8a40000000",
+        ),
+        (
+            "1,2,allocate,0xfg,2,0",
+            "line 2, column 14: found \"0xfg\"; expected an address such as 0x7f8a40000000",
+        ),
+        (
+            "1,2,allocate,0x12345678123456781,2,0",
+            "line 2, column 14: \"0x12345678123456781\" does not fit into 64 bits; expected an address such as 0x7f8a40000000",
+        ),
+        (
+            "1,2,allocate,0x1,2,",
+            "line 2, column 20: nothing here; expected a stream handle in hexadecimal",
+        ),
+        (
+            "1,2,free,0x10,2,0",
+            "line 2, column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is",
+        ),
+    ];
+    let all = ours.map(|(rows, said)| (OURS, rows, said)).into_iter();
+    for (header, rows, said) in all.chain(rmm.map(|(rows, said)| (RMM, rows, said))) {
+        let text = format!("{header}{rows}");
+        assert_eq!(read(&text).unwrap_err().to_string(), said, "{text}");
+        assert_eq!(read(gzip(text.as_bytes())).unwrap_err().to_string(), said, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_trace_at_all_is_said_too() {
+    let headers = "expected the header \"op,id,bytes,stream\" or \"Thread,Time,Action,Pointer,Size,Stream\"";
+    for (bytes, said) in [
+        (
+            &b"a,1,2,0\n"[..],
+            format!("line 1, column 1: found \"a,1,2,0\"; {headers}"),
+        ),
+        (
+            b"\x80\xff\xfe\n",
+            format!("line 1, column 1: found \"\u{fffd}\u{fffd}\u{fffd}\"; {headers}"),
+        ),
+        (
+            b"\x1b[31m",
+            format!("line 1, column 1: found \"\\u{{1b}}[31m\"; {headers}"),
+        ),
+        (b"", "is empty: a trace begins with a header line".to_owned()),
+        (b"\n\n", "is empty: a trace begins with a header line".to_owned()),
+    ] {
+        assert_eq!(read(bytes).unwrap_err().to_string(), said);
+    }
+    let error = Trace::open(Path::new("/nowhere/to be\x1b found"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("/nowhere/to be\u{fffd} found: cannot be read: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_not_read_as_a_shorter_one() {
+    let rows: String = (0..50_000)
+        .map(|id| format!("a,{id},{},0\n", id * 7919 % 5000 + 1))
+        .collect();
+    let whole = gzip(format!("{OURS}{rows}").as_bytes());
+    for len in [3, 12, whole.len() / 2, whole.len() - 9, whole.len() - 1] {
+        match read(&whole[..len]) {
+            Err(Problem::Damaged { line, .. }) => assert!((line == 0) == (len < 20), "{len}: {line}"),
+            other => panic!("{len} of {}: {other:?}", whole.len()),
+        }
+    }
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 0x55;
+    assert!(read(&damaged).is_err());
+    assert_eq!(read(&whole).unwrap().ops.len(), 50_000);
+}
+
+/// Twenty million zeros, or line ends, in some kB.
+#[test]
+fn a_bomb_takes_no_memory() {
+    for (byte, said) in [
+        (
+            0,
+            "line 2, column 4097: the line is longer than 4096 bytes; expected its end",
+        ),
+        (b'\n', "line 2, column 1: an empty line; expected an operation"),
+    ] {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(OURS.as_bytes()).unwrap();
+        for _ in 0..20 {
+            encoder.write_all(&vec![byte; 1_000_000]).unwrap();
+        }
+        encoder.write_all(b"x").unwrap();
+        assert_eq!(read(encoder.finish().unwrap()).unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
+fn refused_requests_do_not_count_for_the_peak() {
+    let trace = read(format!("{OURS}a,1,10,0\na,2,100,0\nf,2\na,3,20,0\nf,1\na,4,15,0\n")).unwrap();
+    assert_eq!(trace.peak_requested, 110);
+    assert_eq!(trace.peak_requested_without(&[]), 110);
+    assert_eq!(trace.peak_requested_without(&[1]), 35);
+    assert_eq!(trace.peak_requested_without(&[0, 1]), 35);
+    assert_eq!(trace.peak_requested_without(&[0, 1, 3, 5]), 0);
+}
+
+proptest! {
+    /// Whatever a file holds, reading it ends without a panic.
+    #[test]
+    fn no_bytes_do_harm(rows in "[af0-9,\n\r x]{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..200), rmm in any::<bool>()) {
+        let header = if rmm { RMM } else { OURS };
+        let _ = read(format!("{header}{rows}"));
+        let _ = read([header.as_bytes(), &bytes].concat());
+        let _ = read([&[0x1f, 0x8b, 8], &bytes[..]].concat());
+    }
+
+    /// The operations are those of the rows: sizes, streams and lives as a naive reader has them.
+    #[test]
+    fn operations_are_those_of_the_rows(choices in prop::collection::vec((0u64..8, 0u64..1000, 0u64..3), 0..100)) {
+        let (mut text, mut live) = (OURS.to_owned(), std::collections::BTreeMap::new());
+        let (mut peak, mut expected) = (0, Vec::new());
+        for (id, bytes, stream) in choices {
+            if let Some(bytes) = live.remove(&id) {
+                text += &format!("f,{id}\n");
+                expected.extend((bytes > 0).then_some((bytes, None)));
+            } else {
+                text += &format!("a,{id},{bytes},{stream}\n");
+                live.insert(id, bytes);
+                expected.extend((bytes > 0).then_some((bytes, Some(stream))));
+            }
+            peak = peak.max(live.values().sum());
+        }
+        let trace = read(&text).unwrap();
+        let mut slots = vec![0; trace.slots];
+        let found: Vec<_> = trace.ops.iter().map(|op| match *op {
+            Op::Alloc { slot, stream, bytes } => {
+                assert_eq!(std::mem::replace(&mut slots[slot as usize], bytes), 0, "the slot is taken");
+                (bytes, Some(trace.streams[usize::from(stream)]))
+            }
+            Op::Free { slot } => (std::mem::take(&mut slots[slot as usize]), None),
+        }).collect();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(trace.peak_requested, peak);
+        prop_assert_eq!(trace.live_bytes, live.values().sum::<u64>());
+    }
+}

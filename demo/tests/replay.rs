@@ -1,0 +1,184 @@
+//! Excerpts of real traces through every allocator of the simulated device.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use gpumem_demo::DeviceChoice;
+use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, ReplayError, Report, run};
+
+/// The first 2,000 operations of two recorded programs.
+const EXCERPTS: [&str; 2] = ["llm_serving_2000.csv.gz", "multi_stream_2000.csv.gz"];
+
+fn excerpt(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn args(trace: PathBuf) -> ReplayArgs {
+    ReplayArgs {
+        trace,
+        device: DeviceChoice::Sim,
+        publish: false,
+        ..ReplayArgs::default()
+    }
+}
+
+/// The peak of requested bytes, and of the same rounded up to `unit`, as one reads the file by hand.
+fn naive_peaks(name: &str, unit: u64) -> (u64, u64) {
+    let mut text = String::new();
+    let file = std::fs::File::open(excerpt(name)).unwrap();
+    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    let mut live: HashMap<u64, u64> = HashMap::new();
+    let (mut peak, mut rounded) = (0, 0);
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let id = fields[1].parse().unwrap();
+        match fields[0] {
+            "a" => live.insert(id, fields[2].parse().unwrap()),
+            _ => live.remove(&id),
+        };
+        peak = peak.max(live.values().sum());
+        rounded = rounded.max(live.values().map(|bytes| bytes.next_multiple_of(unit)).sum());
+    }
+    (peak, rounded)
+}
+
+fn check(report: &Report) {
+    let memory = &report.memory;
+    assert!(report.simulated && report.trace.operations == 2000 && report.trace.compressed);
+    assert!(memory.peak_reserved >= memory.peak_allocated && memory.peak_reserved >= Some(memory.peak_requested));
+    let ratio = memory.peak_reserved.unwrap() as f64 / memory.peak_requested as f64;
+    assert_eq!(memory.ratio, Some(ratio));
+    let passes = &report.time.passes;
+    assert!(report.time.cold_ns_per_op == passes[0].ns_per_op && report.time.own_ns_per_op > 0.0);
+    let best = passes[1..].iter().map(|pass| pass.ns_per_op).reduce(f64::min);
+    assert_eq!(report.time.steady_ns_per_op, best);
+    assert_eq!(report.time.driver_cost, "modelled");
+}
+
+#[test]
+fn peaks_are_those_of_a_naive_reader() {
+    for name in EXCERPTS {
+        let report = run(&args(excerpt(name))).unwrap();
+        check(&report);
+        let (requested, rounded) = naive_peaks(name, 512);
+        assert_eq!(report.memory.peak_requested, requested, "{name}");
+        assert!(report.memory.peak_allocated >= Some(rounded), "{name}");
+        assert_eq!(report.out_of_memory.count, 0);
+        let found = report.memory.fragmentation.clone().unwrap();
+        assert_eq!(
+            Some(found.reserved),
+            report.memory.peak_reserved,
+            "the peak was found: {name}"
+        );
+        assert!(
+            found.requested <= found.allocated && found.allocated <= found.reserved,
+            "{found:?}"
+        );
+        let cold = &report.time.passes[0];
+        assert!(cold.driver_calls["cuMemAlloc"] > 0 && cold.driver_ns > Some(0));
+    }
+}
+
+#[test]
+fn without_a_cache_every_operation_is_a_driver_call() {
+    for name in EXCERPTS {
+        let report = run(&ReplayArgs {
+            allocator: AllocatorChoice::CudaMalloc,
+            passes: 2,
+            ..args(excerpt(name))
+        });
+        let report = report.unwrap();
+        check(&report);
+        // The simulated device gives whole pages of 2 MiB, and was asked whenever 2 MiB more were held.
+        let (requested, pages) = naive_peaks(name, 2 << 20);
+        assert_eq!(report.memory.peak_requested, requested);
+        assert!(report.memory.peak_reserved <= Some(pages), "{name}");
+        for pass in &report.time.passes {
+            assert_eq!(pass.driver_calls.values().sum::<u64>(), 2000, "{pass:?}");
+            assert!(pass.driver_ns > Some(2000 * 46_000) && !pass.driver_calls.contains_key("cuMemGetInfo"));
+        }
+        assert!(report.memory.fragmentation.is_none() && report.memory.peak_allocated.is_none());
+    }
+}
+
+/// What finds no memory is counted, and the replay goes on.
+#[test]
+fn requests_beyond_the_limit_are_counted() {
+    let whole = naive_peaks(EXCERPTS[0], 1).0;
+    for allocator in [AllocatorChoice::Gpumem, AllocatorChoice::CudaMalloc] {
+        let report = run(&ReplayArgs {
+            allocator,
+            limit: Some(whole / 2),
+            passes: 2,
+            ..args(excerpt(EXCERPTS[0]))
+        });
+        let report = report.unwrap();
+        let first = report.out_of_memory.first.as_ref().unwrap();
+        assert!(
+            first.pass == 1 && first.bytes > 0 && first.message.contains("requested"),
+            "{first:?}"
+        );
+        let counted: u64 = report.time.passes.iter().map(|pass| pass.out_of_memory).sum();
+        assert!(report.out_of_memory.count == counted && counted > 0);
+        assert!(report.memory.peak_requested <= whole / 2 && report.memory.peak_requested > 0);
+        assert!(report.memory.peak_requested <= report.memory.peak_reserved.unwrap());
+        let text = report.text();
+        assert!(
+            text.contains(&format!("The first was operation {}", first.operation)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
+    for (allocator, limit, passes) in [
+        (AllocatorChoice::Gpumem, Some(128 << 20), 12),
+        (AllocatorChoice::CudaMalloc, None, 1),
+    ] {
+        let report = run(&ReplayArgs {
+            allocator,
+            limit,
+            passes,
+            ..args(excerpt(EXCERPTS[1]))
+        });
+        // A path without spaces is not wrapped.
+        let mut report = report.unwrap();
+        report.trace.file = EXCERPTS[1].to_owned();
+        let text = report.text();
+        assert!(text.starts_with("SIMULATED "), "{text}");
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= 80 && line == line.trim_end()),
+            "{text}"
+        );
+        assert!(text.lines().count() < 40, "twelve passes are not twelve lines: {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let code = |args: &ReplayArgs| run(args).unwrap_err().exit_code();
+    assert_eq!(code(&args("/nowhere/at/all".into())), 1);
+    assert_eq!(code(&args(file.path().to_owned())), 1);
+    file.write_all(b"op,id,bytes,stream\na,1,0,0\n").unwrap();
+    assert!(matches!(
+        run(&args(file.path().to_owned())),
+        Err(ReplayError::Nothing(_))
+    ));
+    let pool = ReplayArgs {
+        allocator: AllocatorChoice::CudaMallocAsync,
+        ..args(excerpt(EXCERPTS[0]))
+    };
+    assert!(matches!(run(&pool), Err(ReplayError::NoPool)) && code(&pool) == 2);
+    let segments = ReplayArgs {
+        allocator: AllocatorChoice::CudaMalloc,
+        segments: "plain".parse().ok(),
+        ..args(excerpt(EXCERPTS[0]))
+    };
+    assert_eq!(code(&segments), 2);
+}
