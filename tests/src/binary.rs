@@ -16,6 +16,14 @@ pub fn churn() -> PathBuf {
     build("gpumem-channel", &["--example", "churn"], "examples/churn")
 }
 
+/// The allocator for C programs.
+pub fn libgpumem_alloc() -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY
+        .get_or_init(|| build("gpumem-alloc-c", &[], "libgpumem_alloc.so"))
+        .clone()
+}
+
 fn build(package: &str, target: &[&str], file: &str) -> PathBuf {
     // <target>/<profile>/deps/<test>, or examples/<program>
     let test = std::env::current_exe().expect("the test's own path");

@@ -27,7 +27,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn no_crate_knows_what_is_above_it() {
     let of = dependencies();
-    let forbidden: [(&str, &[&str]); 5] = [
+    let forbidden: [(&str, &[&str]); 6] = [
         (
             "gpumem-channel",
             &[
@@ -43,7 +43,26 @@ fn no_crate_knows_what_is_above_it() {
         ),
         (
             "gpumem-alloc",
-            &["gpumem-probe", "gpumem-demo", "gpumem-tui", "ratatui", "tokio"],
+            &[
+                "gpumem-alloc-c",
+                "gpumem-probe",
+                "gpumem-demo",
+                "gpumem-tui",
+                "ratatui",
+                "tokio",
+            ],
+        ),
+        (
+            "gpumem-alloc-c",
+            &[
+                "gpumem-channel",
+                "gpumem-probe",
+                "gpumem-demo",
+                "gpumem-tui",
+                "cudarc",
+                "ratatui",
+                "tokio",
+            ],
         ),
         (
             "gpumem-probe",
@@ -187,10 +206,12 @@ fn unsafe_code_stays_in_its_rooms() {
         "src/channel/src/map.rs",
         "src/channel/tests/common/mod.rs",
         "src/alloc/src/device/cuda",
+        "src/alloc/c/src/",
         "src/alloc/tests/",
         "demo/src/gpu.rs",
         "src/probe/src/nvml/calls",
         "src/probe/src/process/users",
+        "tests/tests/c_abi/",
         "tests/fake-nvml/",
         "tests/fake-cuda/",
     ];

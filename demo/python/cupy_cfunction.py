@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""CuPy on gpumem's allocator.
+
+    cargo build --profile embed -p gpumem-alloc-c
+    python3 demo/python/cupy_cfunction.py target/embed/libgpumem_alloc.so
+"""
+
+import ctypes
+import sys
+
+import cupy
+import gpumem
+
+MIB = 1 << 20
+
+
+class Allocator:
+    """Memory for the current stream. CuPy does not tell its allocators the stream, so each stream has one of its own."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.functions = [gpumem.address(library, name) for name in ("gpumem_cupy_malloc", "gpumem_cupy_free")]
+        self.of_stream = {}
+
+    def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
+        stream = cupy.cuda.get_current_stream().ptr
+        allocator = self.of_stream.get(stream)
+        if allocator is None:
+            allocator = cupy.cuda.memory.CFunctionAllocator(stream, *self.functions, self.library)
+            self.of_stream[stream] = allocator
+        memory = allocator.malloc(size)
+        if size > 0 and memory.ptr == 0:  # CuPy does not look
+            raise MemoryError(gpumem.last_error(self.library))
+        return memory
+
+
+def install(path: str) -> ctypes.CDLL:
+    library = gpumem.load(path)
+    cupy.cuda.set_allocator(Allocator(library).malloc)
+    return library
+
+
+def main() -> None:
+    library = install(sys.argv[1])
+    a = cupy.random.rand(2048, 2048, dtype=cupy.float32)
+    for _ in range(20):
+        a = cupy.tanh(a @ a.T / 64)
+    print("mean", float(a.mean()))
+    figures = gpumem.stats(library).all
+    print(f"reserved {figures.reserved_bytes.current // MIB} MiB, allocated {figures.allocated_bytes.current // MIB} MiB")
+    try:
+        cupy.empty(1 << 45, dtype=cupy.uint8)
+    except MemoryError as error:
+        print(f"too much is an exception: {error}")
+
+
+if __name__ == "__main__":
+    main()

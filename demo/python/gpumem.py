@@ -1,0 +1,84 @@
+"""The C ABI of gpumem's allocator by ctypes: what the examples beside this file share. Copy it into your project.
+
+    library = gpumem.load("target/embed/libgpumem_alloc.so")
+    print(gpumem.stats(library).all.reserved_bytes.peak)
+
+What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
+"""
+
+import ctypes
+from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
+
+
+class Stat(Structure):
+    _fields_ = [(name, c_uint64) for name in ("current", "peak", "allocated", "freed")]
+
+
+class PoolStats(Structure):
+    _fields_ = [
+        (name, Stat)
+        for name in (
+            "allocation",
+            "segment",
+            "active",
+            "inactive_split",
+            "requested_bytes",
+            "allocated_bytes",
+            "reserved_bytes",
+            "active_bytes",
+            "inactive_split_bytes",
+        )
+    ]
+
+
+class Stats(Structure):
+    _fields_ = [("size", c_uint64)]
+    _fields_ += [(name, PoolStats) for name in ("all", "small_pool", "large_pool")]
+    _fields_ += [
+        (name, c_uint64)
+        for name in (
+            "num_alloc_retries",
+            "num_ooms",
+            "num_sync_all_streams",
+            "num_device_alloc",
+            "num_device_free",
+            "free_bytes",
+            "largest_free_bytes",
+            "free_blocks",
+        )
+    ]
+
+
+def load(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)
+    for name, result, arguments in (
+        ("gpumem_alloc", c_void_p, [c_size_t, c_int, c_void_p]),
+        ("gpumem_free", None, [c_void_p, c_size_t, c_int, c_void_p]),
+        ("gpumem_empty_cache", c_int64, [c_int]),
+        ("gpumem_stats", c_int, [c_int, POINTER(Stats)]),
+        ("gpumem_mark", c_int, [c_char_p]),
+        ("gpumem_scope_push", c_int, [c_char_p]),
+        ("gpumem_scope_pop", c_int, []),
+        ("gpumem_last_error", c_char_p, []),
+        ("gpumem_error_count", c_uint64, []),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def address(library: ctypes.CDLL, name: str) -> int:
+    """A function's address, for those who call it without ctypes."""
+    return ctypes.cast(getattr(library, name), c_void_p).value
+
+
+def last_error(library: ctypes.CDLL) -> str:
+    return (library.gpumem_last_error() or b"no error").decode()
+
+
+def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
+    """What torch.cuda.memory_stats() would say, which refuses to with a pluggable allocator."""
+    found = Stats(size=ctypes.sizeof(Stats))
+    if library.gpumem_stats(device, ctypes.byref(found)) != 0:
+        raise RuntimeError(last_error(library))
+    return found

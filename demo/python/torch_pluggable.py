@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""PyTorch on gpumem's allocator: what install() does is all that a program needs, before it first uses the GPU.
+
+    cargo build --profile embed -p gpumem-alloc-c
+    python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so
+
+Run gpumem-tui beside it to see its blocks.
+"""
+
+import ctypes
+import sys
+
+import gpumem
+import torch
+
+MIB = 1 << 20
+
+
+def install(path: str) -> ctypes.CDLL:
+    library = gpumem.load(path)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "gpumem_torch_alloc", "gpumem_free")
+    # PyTorch skips what is not set without a word: a missing record_stream would let memory be reused too early.
+    hooks = allocator.allocator()
+    hooks.set_init_fn(gpumem.address(library, "gpumem_init"))
+    hooks.set_reset_fn(gpumem.address(library, "gpumem_reset"))
+    hooks.set_memory_fraction_fn(gpumem.address(library, "gpumem_memory_fraction"))
+    hooks.set_base_alloc_fn(gpumem.address(library, "gpumem_base_alloc"))
+    hooks.set_record_stream_fn(gpumem.address(library, "gpumem_record_stream"))
+    hooks.set_begin_allocate_to_pool(gpumem.address(library, "gpumem_begin_allocate_to_pool"))
+    hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
+    hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
+    torch.cuda.memory.change_current_allocator(allocator)
+    return library
+
+
+def main() -> None:
+    library = install(sys.argv[1])
+    library.gpumem_scope_push(b"weights")  # who allocates, as the dashboard shows it
+    weights = torch.randn(4096, 4096, device="cuda")
+    library.gpumem_scope_pop()
+    for step in range(20):
+        library.gpumem_mark(f"step {step}".encode())
+        weights = torch.tanh(weights @ weights.T / 64)
+    torch.cuda.synchronize()
+    figures = gpumem.stats(library).all
+    print(
+        f"reserved {figures.reserved_bytes.current // MIB} MiB (peak {figures.reserved_bytes.peak // MIB}), "
+        f"allocated {figures.allocated_bytes.current // MIB} MiB (peak {figures.allocated_bytes.peak // MIB})"
+    )
+    try:
+        torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+    except RuntimeError as error:
+        print(f"too much is an exception, as with PyTorch's own: {str(error).splitlines()[0]}")
+
+
+if __name__ == "__main__":
+    main()

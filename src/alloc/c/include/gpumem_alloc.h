@@ -1,0 +1,178 @@
+/*
+ * gpumem_alloc.h: the caching GPU memory allocator of gpumem for C, C++, PyTorch, CuPy and RMM.
+ *
+ * Build the library with
+ *
+ *     cargo build --profile embed -p gpumem-alloc-c        (target/embed/libgpumem_alloc.so)
+ *
+ * and not with --release: that profile ends the program on a bug of ours instead of returning an error. The library does not
+ * link CUDA; it loads libcuda.so at the first allocation. Linux only. Examples: demo/python/.
+ *
+ * Devices. One allocator per device, made at the first allocation on it and there until the process ends. Device numbers are
+ * those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It works in the device's primary context,
+ * which the CUDA runtime, PyTorch and CuPy use too, and leaves the calling thread's current context and device as they were.
+ *
+ * Threads. Every function may be called from any thread at any time. Memory may be freed by another thread than the one that
+ * allocated it.
+ *
+ * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2, the per-thread default stream, is
+ * refused: it is another stream in each thread. Memory belongs to the stream it was allocated for, and is reused on that stream at
+ * once when it is freed: what the stream does next is queued behind. Whoever uses it on another stream either says so
+ * (gpumem_record_stream) or waits for that stream before the free. A stream must outlive what was allocated on it; if it does not,
+ * memory that waits for it comes free when the device is next waited for (gpumem_empty_cache does), and none is lost.
+ *
+ * Errors. No function ends the process or lets an exception out, except gpumem_torch_alloc, which throws PyTorch's own. A call
+ * that failed has changed nothing. gpumem_last_error() has the message; the first of each kind is also printed to stderr.
+ * gpumem_error_count() tells whether anything went wrong on threads that are not yours.
+ *
+ * Fork. CUDA does not survive it: in a child of a process that allocated, every function fails, and frees are free of effect.
+ *
+ * Exit. Memory goes back with the process. Once exit() has begun, gpumem_free does nothing, whatever is left of CUDA.
+ *
+ * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there.
+ */
+#ifndef GPUMEM_ALLOC_H
+#define GPUMEM_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Memory ---- */
+
+/*
+ * At least `size` bytes on a device, for use on a stream, aligned to 512. NULL with a message if that fails; NULL without one if
+ * size is 0. A negative size is a very large one, and an error. The contents are whatever the memory held before.
+ */
+void *gpumem_alloc(size_t size, int device, void *stream);
+
+/*
+ * Gives memory back. `ptr` is what an allocation here returned, or NULL (nothing happens); `size` is not looked at. `device` is the
+ * one it was allocated on. `stream` may have work queued that uses it: if that is another stream than the one it was allocated for,
+ * the memory is reused after that work. A pointer that is foreign, freed before, or of another device is an error and changes nothing.
+ */
+void gpumem_free(void *ptr, size_t size, int device, void *stream);
+
+/* Notes that work on another stream uses the memory: once freed it is not reused before that work is done. NULL is fine. */
+void gpumem_record_stream(void *ptr, void *stream);
+
+/* Gives unused memory of a device, or of all (-1), back to the driver, after waiting for the device. The bytes; -1 on errors. */
+int64_t gpumem_empty_cache(int device);
+
+/* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (demo/python/torch_pluggable.py) ---- */
+
+/*
+ * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python: "CUDA out of memory. ..."
+ * with what would have helped. Only if the process has no PyTorch it returns NULL. To be freed with gpumem_free.
+ */
+void *gpumem_torch_alloc(size_t size, int device, void *stream);
+
+/* For set_init_fn: how many devices there are. Nothing is made yet. */
+void gpumem_init(int device_count);
+
+/* For set_reset_fn: torch.cuda.empty_cache(). The same as gpumem_empty_cache(-1). */
+void gpumem_reset(void);
+
+/*
+ * For set_memory_fraction_fn: the allocator may take this part (above 0, at most 1) of the device's memory. To be set before
+ * the first allocation on the device; an error afterwards, for now.
+ */
+void gpumem_memory_fraction(double fraction, int device);
+
+/* For set_base_alloc_fn: always NULL and an error, for now. *size, if not NULL, becomes 0. */
+void *gpumem_base_alloc(void *ptr, size_t *size);
+
+/* c10::cuda::MempoolId_t */
+struct gpumem_pool_id {
+    uint64_t first;
+    uint64_t second;
+};
+
+/*
+ * For set_begin_allocate_to_pool, set_end_allocate_to_pool_fn and set_release_pool: private pools, which CUDA graphs need. There are
+ * none for now: beginning one is an error, and so is every allocation on the device until it is ended, for a graph would go on using
+ * memory that others get. `filter` is PyTorch's (a std::function) and not looked at.
+ */
+void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
+void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);
+void gpumem_release_pool(int device, struct gpumem_pool_id id);
+
+/* ---- CuPy: cupy.cuda.memory.CFunctionAllocator (demo/python/cupy_cfunction.py) ---- */
+
+/*
+ * CuPy passes no stream: `stream` is the `param` that the CFunctionAllocator was made with. Make one allocator for each stream, with
+ * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does.
+ */
+void *gpumem_cupy_malloc(void *stream, size_t size, int device);
+void gpumem_cupy_free(void *stream, void *ptr, int device);
+
+/* ---- Figures, under PyTorch's names (torch.cuda.memory_stats) ---- */
+
+struct gpumem_stat {
+    uint64_t current;
+    uint64_t peak;
+    uint64_t allocated; /* sum of all increases */
+    uint64_t freed;     /* sum of all decreases */
+};
+
+struct gpumem_pool_stats {
+    struct gpumem_stat allocation;           /* blocks that the program holds */
+    struct gpumem_stat segment;              /* segments taken from the driver */
+    struct gpumem_stat active;               /* blocks that the program holds, or that queued work uses */
+    struct gpumem_stat inactive_split;       /* free blocks that live neighbours pin */
+    struct gpumem_stat requested_bytes;      /* asked for */
+    struct gpumem_stat allocated_bytes;      /* the same after rounding */
+    struct gpumem_stat reserved_bytes;       /* physical memory taken from the driver */
+    struct gpumem_stat active_bytes;
+    struct gpumem_stat inactive_split_bytes;
+};
+
+struct gpumem_stats {
+    uint64_t size; /* in: sizeof(struct gpumem_stats); out: how much of it was filled. Later versions add fields at the end. */
+    struct gpumem_pool_stats all;
+    struct gpumem_pool_stats small_pool;
+    struct gpumem_pool_stats large_pool;
+    uint64_t num_alloc_retries;    /* requests that succeeded only after room was made */
+    uint64_t num_ooms;             /* requests that failed for want of memory */
+    uint64_t num_sync_all_streams; /* times the device was waited for */
+    uint64_t num_device_alloc;     /* calls that took memory from the driver */
+    uint64_t num_device_free;      /* calls that gave memory back */
+    uint64_t free_bytes;           /* free in the cache, not counting what queued work uses */
+    uint64_t largest_free_bytes;   /* the largest free block */
+    uint64_t free_blocks;          /* how many there are */
+};
+
+/* The figures of a device; all 0 if nothing was allocated there yet. 0, or -1 on errors. */
+int gpumem_stats(int device, struct gpumem_stats *stats);
+
+/* ---- Names, as the dashboard shows them ---- */
+
+/* A mark on the timeline of every device in use: "forward", "step 12". 0, or -1 on errors. */
+int gpumem_mark(const char *name);
+
+/*
+ * Names what the calling thread allocates, from a push to its pop; scopes nest, the innermost counts. Names are meant to be few
+ * ("optimizer", not "step 17"). UTF-8; cut after 256 bytes. 0, or -1 on errors.
+ */
+int gpumem_scope_push(const char *name);
+int gpumem_scope_pop(void);
+
+/* ---- Errors ---- */
+
+/*
+ * What went wrong last on the calling thread, or NULL if nothing did since this was last called. The text is valid until the
+ * thread calls this again.
+ */
+const char *gpumem_last_error(void);
+
+/* How many calls failed so far, on all threads. */
+uint64_t gpumem_error_count(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+//! The way in and out. Every function of the ABI does its work in here.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::failure::{self, Failure, Kind};
+
+/// Does the work of `call`. If it fails the caller gets `failed`, and a message.
+#[inline]
+pub(crate) fn enter<R: Copy>(call: &'static str, failed: R, work: impl FnOnce() -> Result<R, Failure>) -> R {
+    // What a panic leaves behind is as it was or counted as lost: the allocator's lock is made for that.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(result)) => result,
+        Ok(Err(failure)) => fail(call, &failure, failed),
+        Err(panic) => fail(call, &bug(panic), failed),
+    }
+}
+
+#[cold]
+fn fail<R>(call: &'static str, failure: &Failure, failed: R) -> R {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| failure::report(call, failure))) {
+        std::mem::forget(panic);
+    }
+    failed
+}
+
+#[cold]
+fn bug(panic: Box<dyn Any + Send>) -> Failure {
+    let said = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    let text = format!("a bug in gpumem, please report it: {said}");
+    // Dropping it could panic again.
+    std::mem::forget(panic);
+    Failure {
+        kind: Kind::Internal,
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, clippy::unwrap_used)]
+
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn told() -> String {
+        // SAFETY: a message was left just now; it lives until the next call on this thread.
+        let text = unsafe { CStr::from_ptr(failure::last()) };
+        text.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn no_panic_passes() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("dropping it is one more");
+            }
+        }
+        let count = failure::count();
+        assert_eq!(enter("gpumem_x", -1, || panic!("the number is {}", 7)), -1);
+        assert_eq!(told(), "gpumem_x: a bug in gpumem, please report it: the number is 7");
+        assert_eq!(enter("gpumem_x", -1, || panic!("plain")), -1);
+        assert_eq!(told(), "gpumem_x: a bug in gpumem, please report it: plain");
+        assert_eq!(enter("gpumem_x", -1, || std::panic::panic_any(Bomb)), -1);
+        assert!(told().ends_with("no message"));
+        assert!(failure::count() >= count + 3);
+        assert_eq!(enter("gpumem_x", -1, || Ok(5)), 5);
+        assert!(failure::last().is_null());
+    }
+
+    #[test]
+    fn a_zero_byte_in_a_message_does_not_cut_it() {
+        enter("gpumem_x", (), || Err(Failure::misuse("one\0two")));
+        assert_eq!(told(), "gpumem_x: onetwo");
+    }
+}

@@ -1,0 +1,100 @@
+//! One allocator per device, made at first use and there until the process ends.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use gpumem::{Allocator, device};
+
+use crate::failure::Failure;
+use crate::{config, exit};
+
+/// Devices of a process. PyTorch numbers them with one signed byte.
+pub(crate) const MOST: usize = 128;
+
+/// A device's place.
+pub(crate) struct Place {
+    allocator: OnceLock<Allocator>,
+    /// The fraction of the device's memory that was asked for before the allocator was made. Locked while it is made.
+    fraction: Mutex<Option<f64>>,
+    /// Pools that were begun and not ended: see `missing`.
+    pub(crate) pools: AtomicU32,
+}
+
+static PLACES: [Place; MOST] = [const {
+    Place {
+        allocator: OnceLock::new(),
+        fraction: Mutex::new(None),
+        pools: AtomicU32::new(0),
+    }
+}; MOST];
+
+/// The process that made the first allocator; 0 for none yet.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// The place of a device by its number in this process.
+#[inline]
+pub(crate) fn place(device: c_int) -> Result<&'static Place, Failure> {
+    usize::try_from(device)
+        .ok()
+        .and_then(|device| PLACES.get(device))
+        .ok_or_else(|| {
+            Failure::misuse(format!(
+                "there is no device {device}: devices are numbered from 0 to {}",
+                MOST - 1
+            ))
+        })
+}
+
+impl Place {
+    /// The device's allocator, if one was made.
+    #[inline]
+    pub(crate) fn allocator(&'static self) -> Option<&'static Allocator> {
+        self.allocator.get()
+    }
+
+    /// The device's allocator.
+    #[inline]
+    pub(crate) fn open(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
+        match self.allocator.get() {
+            Some(allocator) => Ok(allocator),
+            None => self.make(device),
+        }
+    }
+
+    #[cold]
+    fn make(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
+        let us = std::process::id();
+        // The lock may be held for ever by a thread that does not exist in a forked child.
+        if OWNER
+            .compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err_and(|owner| owner != us)
+        {
+            return Err(Failure::forked());
+        }
+        let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(allocator) = self.allocator.get() {
+            return Ok(allocator);
+        }
+        let made = config::allocator(device::cuda(device.unsigned_abs())?, *fraction)?;
+        let allocator = self.allocator.get_or_init(|| made);
+        exit::watch();
+        Ok(allocator)
+    }
+
+    /// Limits the allocator that will be made to a fraction of the device's memory. Whether there is none yet.
+    pub(crate) fn limit(&'static self, to: f64) -> bool {
+        let mut fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
+        let early = self.allocator.get().is_none();
+        if early {
+            *fraction = Some(to);
+        }
+        early
+    }
+}
+
+/// The devices that have an allocator, by number.
+pub(crate) fn in_use() -> impl Iterator<Item = (usize, &'static Allocator)> {
+    let made = |(number, place): (usize, &'static Place)| Some((number, place.allocator.get()?));
+    PLACES.iter().enumerate().filter_map(made)
+}

@@ -1,0 +1,137 @@
+//! What can go wrong, and who is told: the calling thread at any time, the program's log once per kind.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use gpumem::Error;
+
+use crate::exit;
+
+/// What sort of failure it is: of each, the first is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The request does not fit.
+    OutOfMemory,
+    /// The caller passed something that cannot be meant.
+    Misuse,
+    /// No device, or the driver failed.
+    Device,
+    /// The allocator cannot do that.
+    Missing,
+    /// A forked child. Interpreters free what they inherited there: that is no news.
+    Forked,
+    /// A bug of ours.
+    Internal,
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn misuse(text: impl Into<String>) -> Failure {
+        Failure {
+            kind: Kind::Misuse,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn missing(text: impl Into<String>) -> Failure {
+        Failure {
+            kind: Kind::Missing,
+            text: text.into(),
+        }
+    }
+
+    /// With the words that programs look for which try again with less.
+    pub(crate) fn in_pytorchs_words(self) -> Failure {
+        match self.kind {
+            Kind::OutOfMemory => Failure {
+                text: format!("CUDA out of memory. {}", self.text),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    pub(crate) fn forked() -> Failure {
+        Failure {
+            kind: Kind::Forked,
+            text: "the process forked after it began to use the GPU, which CUDA does not survive: start workers with spawn".into(),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let kind = match &error {
+            Error::OutOfMemory(_) => Kind::OutOfMemory,
+            Error::NoDevice { .. } | Error::Device(_) | Error::Config { .. } => Kind::Device,
+            Error::Forked => return Failure::forked(),
+            _ => Kind::Misuse,
+        };
+        Failure {
+            kind,
+            text: error.to_string(),
+        }
+    }
+}
+
+/// The messages of a thread.
+#[derive(Default)]
+struct Messages {
+    /// Not yet asked for.
+    latest: Option<CString>,
+    /// The one last asked for: the caller may still look at it.
+    shown: CString,
+}
+
+thread_local! {
+    static MESSAGES: RefCell<Messages> = RefCell::default();
+}
+
+/// Failures so far, on all threads.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Kinds that were printed, a bit each.
+static PRINTED: AtomicU32 = AtomicU32::new(0);
+
+/// Tells of a failure.
+pub(crate) fn report(call: &str, failure: &Failure) {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    let line = format!("{call}: {}", failure.text);
+    let bit = 1 << failure.kind as u32;
+    let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
+    if first && failure.kind != Kind::Forked && !exit::has_begun() {
+        // Whoever closed stderr does not want to know.
+        let _ = writeln!(
+            std::io::stderr(),
+            "gpumem: {line}\ngpumem: (further errors of this kind: gpumem_last_error() only)"
+        );
+    }
+    // A thread that ends has no room for messages any more.
+    let _ = MESSAGES.try_with(|messages| {
+        if let Ok(mut messages) = messages.try_borrow_mut() {
+            messages.latest = Some(CString::new(line.replace('\0', "")).unwrap_or_default());
+        }
+    });
+}
+
+/// The calling thread's last message, once; null if there is none. It stays valid until the next call of this on the thread.
+pub(crate) fn last() -> *const c_char {
+    let take = |messages: &RefCell<Messages>| {
+        let mut messages = messages.try_borrow_mut().ok()?;
+        messages.shown = messages.latest.take()?;
+        Some(messages.shown.as_ptr())
+    };
+    MESSAGES.try_with(take).ok().flatten().unwrap_or(std::ptr::null())
+}
+
+/// Failures so far, on all threads.
+pub(crate) fn count() -> u64 {
+    COUNT.load(Ordering::Relaxed)
+}

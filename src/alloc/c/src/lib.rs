@@ -1,0 +1,26 @@
+//! The allocator behind a C ABI: `libgpumem_alloc.so`. What each function does is said once, in `include/gpumem_alloc.h`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boundary` | the way in and out: no panic passes, failures become messages |
+//! | `failure` | what can go wrong, and who is told |
+//! | `devices` | one allocator per device, made at first use |
+//! | `config` | what those are told |
+//! | `exit` | the end of the process |
+//! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
+//! | `torch` | what else PyTorch asks of an allocator |
+//! | `missing` | what it asks and the allocator cannot do yet |
+//! | `figures` | statistics |
+//! | `names` | marks and scopes |
+
+mod boundary;
+mod config;
+mod devices;
+mod exit;
+mod failure;
+mod figures;
+mod memory;
+mod missing;
+mod names;
+mod throw;
+mod torch;

@@ -1,0 +1,106 @@
+//! Allocate, free, streams.
+
+use std::ffi::{c_int, c_void};
+
+use gpumem::{Error, Stream};
+
+use crate::boundary::enter;
+use crate::failure::Failure;
+use crate::{devices, exit, missing, throw};
+
+/// A stream by its handle. The legacy default stream has two.
+#[inline]
+fn stream(handle: *mut c_void) -> Result<Stream, Failure> {
+    const LEGACY: usize = 1;
+    const PER_THREAD: usize = 2;
+    match handle.addr() {
+        0 | LEGACY => Ok(Stream::DEFAULT),
+        // An event recorded on it by another thread says nothing about the thread that used the memory.
+        PER_THREAD => Err(Failure::misuse(
+            "the per-thread default stream (handle 2) is another stream in each thread: use the default stream or one of your own",
+        )),
+        handle => Ok(Stream(handle as u64)),
+    }
+}
+
+#[inline]
+fn take(size: usize, device: c_int, handle: *mut c_void) -> Result<*mut c_void, Failure> {
+    if size == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let place = devices::place(device)?;
+    missing::no_pool(place)?;
+    let stream = stream(handle)?;
+    let addr = place.open(device)?.alloc_raw(size as u64, stream)?;
+    Ok(std::ptr::without_provenance_mut(addr as usize))
+}
+
+#[inline]
+fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(), Failure> {
+    if ptr.is_null() || exit::has_begun() {
+        return Ok(());
+    }
+    let place = devices::place(device)?;
+    let unknown = || {
+        let text =
+            format!("{ptr:p} is not a live allocation on device {device}: foreign, freed before, or of another device");
+        Failure::misuse(text)
+    };
+    let allocator = place.allocator().ok_or_else(unknown)?;
+    match allocator.free_raw_after(ptr.addr() as u64, device.unsigned_abs(), stream(handle)?) {
+        Err(Error::UnknownPointer { .. }) => Err(unknown()),
+        done => Ok(done?),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    enter("gpumem_alloc", std::ptr::null_mut(), || take(size, device, stream))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream: *mut c_void) {
+    enter("gpumem_free", (), || give_back(ptr, device, stream));
+}
+
+/// Unwinds when it fails, so nothing here may need to be dropped.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    let ptr = enter("gpumem_torch_alloc", std::ptr::null_mut(), || {
+        take(size, device, stream).map_err(Failure::in_pytorchs_words)
+    });
+    if ptr.is_null() && size > 0 {
+        throw::as_pytorch();
+    }
+    ptr
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_cupy_malloc(stream: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+    enter("gpumem_cupy_malloc", std::ptr::null_mut(), || {
+        take(size, device, stream)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_cupy_free(stream: *mut c_void, ptr: *mut c_void, device: c_int) {
+    enter("gpumem_cupy_free", (), || give_back(ptr, device, stream));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_record_stream(ptr: *mut c_void, handle: *mut c_void) {
+    enter("gpumem_record_stream", (), || {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let stream = stream(handle)?;
+        // Addresses are unique among the devices of a process.
+        for (_, allocator) in devices::in_use() {
+            match allocator.record_stream_raw(ptr.addr() as u64, stream) {
+                Err(Error::UnknownPointer { .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        Err(Failure::misuse(format!("{ptr:p} is not a live allocation")))
+    });
+}

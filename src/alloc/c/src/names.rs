@@ -1,0 +1,83 @@
+//! Marks on the timeline, and who allocates.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int};
+
+use gpumem::Scope;
+
+use crate::boundary::enter;
+use crate::devices;
+use crate::failure::Failure;
+
+/// Longest name that is looked at; the channel shows fewer bytes.
+const LONGEST: usize = 256;
+/// Scopes of a thread at the same time. More is a push without a pop.
+const DEEPEST: usize = 256;
+
+thread_local! {
+    static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A name of the caller's, cut after [`LONGEST`] bytes.
+///
+/// # Safety
+///
+/// `name` is null or points to a string that ends in a zero byte.
+unsafe fn name(name: *const c_char) -> Result<String, Failure> {
+    if name.is_null() {
+        return Err(Failure::misuse("no name was given"));
+    }
+    // SAFETY: not null, so a C string by this function's contract.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let part = bytes.get(..LONGEST).unwrap_or(bytes);
+    Ok(String::from_utf8_lossy(part).into_owned())
+}
+
+/// # Safety
+///
+/// `text` is null or points to a string that ends in a zero byte.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_mark(text: *const c_char) -> c_int {
+    enter("gpumem_mark", -1, || {
+        // SAFETY: the caller's contract.
+        let text = unsafe { name(text) }?;
+        devices::in_use().for_each(|(_, allocator)| allocator.mark(&text));
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `text` is null or points to a string that ends in a zero byte.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_scope_push(text: *const c_char) -> c_int {
+    enter("gpumem_scope_push", -1, || {
+        // SAFETY: the caller's contract.
+        let text = unsafe { name(text) }?;
+        scopes(|scopes| {
+            if scopes.len() >= DEEPEST {
+                return Err(Failure::misuse(format!(
+                    "{DEEPEST} scopes are open on this thread: is one not popped?"
+                )));
+            }
+            scopes.push(gpumem::scope(&text));
+            Ok(0)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_scope_pop() -> c_int {
+    enter("gpumem_scope_pop", -1, || {
+        scopes(|scopes| match scopes.pop() {
+            Some(_) => Ok(0),
+            None => Err(Failure::misuse("no scope is open on this thread")),
+        })
+    })
+}
+
+fn scopes<R>(work: impl FnOnce(&mut Vec<Scope>) -> Result<R, Failure>) -> Result<R, Failure> {
+    SCOPES
+        .try_with(|scopes| work(&mut scopes.borrow_mut()))
+        .unwrap_or_else(|_| Err(Failure::misuse("this thread ends")))
+}

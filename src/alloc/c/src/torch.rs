@@ -1,0 +1,106 @@
+//! What else PyTorch asks of a pluggable allocator. Signatures: `torch/csrc/cuda/CUDAPluggableAllocator.h`.
+
+use std::ffi::{c_int, c_void};
+
+use crate::boundary::enter;
+use crate::devices;
+use crate::failure::Failure;
+use crate::missing;
+
+/// `c10::cuda::MempoolId_t`, a `std::pair` of two numbers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PoolId {
+    first: u64,
+    second: u64,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_init(device_count: c_int) {
+    enter("gpumem_init", (), || match usize::try_from(device_count) {
+        Ok(count) if count <= devices::MOST => Ok(()),
+        _ => {
+            let text = format!("{device_count} devices: at most {} are kept apart", devices::MOST);
+            Err(Failure::misuse(text))
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_reset() {
+    enter("gpumem_reset", (), || release(-1).map(drop));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_empty_cache(device: c_int) -> i64 {
+    enter("gpumem_empty_cache", -1, || release(device))
+}
+
+/// Gives the cache of one device, or of all (-1), back to the driver; the bytes that came free.
+fn release(device: c_int) -> Result<i64, Failure> {
+    let mut freed = 0u64;
+    let mut failure = None;
+    if device != -1 {
+        devices::place(device)?;
+    }
+    for (number, allocator) in devices::in_use() {
+        if device == -1 || usize::try_from(device) == Ok(number) {
+            match allocator.release_cached() {
+                Ok(bytes) => freed += bytes,
+                Err(error) => failure = Some(error),
+            }
+        }
+    }
+    failure.map_or(Ok(i64::try_from(freed).unwrap_or(i64::MAX)), |error| Err(error.into()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_memory_fraction(fraction: f64, device: c_int) {
+    enter("gpumem_memory_fraction", (), || {
+        let place = devices::place(device)?;
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return Err(Failure::misuse(format!(
+                "a fraction of {fraction}: it must be above 0 and at most 1"
+            )));
+        }
+        if place.limit(fraction) {
+            Ok(())
+        } else {
+            Err(missing::limit_later())
+        }
+    });
+}
+
+/// # Safety
+///
+/// `size` is null or valid for one write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_base_alloc(_ptr: *mut c_void, size: *mut usize) -> *mut c_void {
+    enter("gpumem_base_alloc", std::ptr::null_mut(), || {
+        if !size.is_null() {
+            // SAFETY: the caller's contract.
+            unsafe { size.write(0) };
+        }
+        Err(missing::base())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_begin_allocate_to_pool(device: c_int, _id: PoolId, _filter: *const c_void) {
+    enter("gpumem_begin_allocate_to_pool", (), || {
+        missing::begin_pool(devices::place(device)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_end_allocate_to_pool(device: c_int, _id: PoolId) {
+    enter("gpumem_end_allocate_to_pool", (), || {
+        missing::end_pool(devices::place(device)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_release_pool(device: c_int, _id: PoolId) {
+    // No pool was ever made, so nothing is left to release.
+    enter("gpumem_release_pool", (), || devices::place(device).map(|_| ()));
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# PyTorch and CuPy on libgpumem_alloc.so, on a machine with an NVIDIA GPU: the same programs with their own allocator and with
+# this one give the same results to the bit, end without a word on stderr, and the dashboard shows their blocks.
+#
+#   tests/gpu/c_abi.sh                   builds what it runs with cargo
+#   GPUMEM_BIN=DIR tests/gpu/c_abi.sh    builds nothing: takes DIR/libgpumem_alloc.so and DIR/gpumem-tui
+#   PYTHON=... tests/gpu/c_abi.sh        the Python that has the packages (default python3)
+#
+# What cannot be imported is skipped, with a line. Exit code 0 when every check passed or was skipped; 1 otherwise.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$here/../..
+
+command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1 || {
+    echo "SKIPPED: nvidia-smi sees no GPU"
+    [ -z "${GPUMEM_REQUIRE_GPU:-}" ]
+    exit
+}
+nvidia-smi -L
+
+if [ -n "${GPUMEM_BIN:-}" ]; then
+    bin=$GPUMEM_BIN
+else
+    cargo build --manifest-path "$root/Cargo.toml" --profile embed -p gpumem-alloc-c
+    cargo build --manifest-path "$root/Cargo.toml" --profile embed -p gpumem-tui
+    bin=$(cargo metadata --format-version 1 --no-deps --manifest-path "$root/Cargo.toml" |
+        sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/embed
+fi
+exec "${PYTHON:-python3}" "$here/c_abi.py" compare "$bin"

@@ -1,0 +1,86 @@
+//! How processes end: by exit with memory still held, and as forked children.
+
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use gpumem_channel::{Life, Reader};
+use gpumem_tests::{World, said};
+
+use crate::abi::Abi;
+use crate::{inner, library, passes};
+
+const MIB: usize = 1 << 20;
+
+/// What another library's destructor frees after the exit handlers of this one.
+static LEFT: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(null_mut());
+static ABI: OnceLock<Abi> = OnceLock::new();
+
+#[test]
+fn a_program_that_exits_with_memory_held_is_no_black_box_and_says_nothing() {
+    let world = World::without_gpu();
+    let output = inner(&world, "ends::inner_exits_with_memory_held", &[]);
+    let stderr = said(&output.stderr);
+    assert_eq!(
+        (output.status.code(), stderr.as_str()),
+        (Some(42), ""),
+        "{}",
+        said(&output.stdout)
+    );
+    let files = world.channel_files();
+    let life = |file| Reader::open(file).unwrap().refresh().unwrap().life;
+    assert_eq!(files.iter().map(|file| life(file)).collect::<Vec<_>>(), [Life::Closed]);
+}
+
+extern "C" fn free_late() {
+    if let Some(abi) = ABI.get() {
+        let left = LEFT.load(Ordering::Relaxed);
+        abi.free(left, MIB, 0, null_mut());
+        abi.free(left, MIB, 0, null_mut());
+        abi.record_stream(left, null_mut());
+        abi.reset();
+        let failed = abi.error_count();
+        // SAFETY: nothing is left to do.
+        unsafe { libc::_exit(if failed == 0 { 42 } else { 43 }) };
+    }
+}
+
+#[test]
+fn inner_exits_with_memory_held() {
+    let Some(abi) = library() else { return };
+    // Asked for first, called last.
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(free_late) };
+    let abi = ABI.get_or_init(|| abi);
+    LEFT.store(abi.alloc(MIB, 0, null_mut()), Ordering::Relaxed);
+    assert!(!abi.alloc(MIB, 0, null_mut()).is_null());
+    std::process::exit(1);
+}
+
+#[test]
+fn a_forked_child_is_refused_and_frees_are_free_of_effect() {
+    assert_eq!(passes("ends::inner_forks", &[]), "");
+}
+
+#[test]
+fn inner_forks() {
+    let Some(abi) = library() else { return };
+    let held = abi.alloc(MIB, 0, null_mut());
+    let before = abi.figures(0);
+    // SAFETY: the child calls nothing but the library and _exit, and this process has one thread that allocates.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        abi.free(held, MIB, 0, null_mut());
+        let refused = abi.alloc(MIB, 0, null_mut()).is_null() && abi.alloc(MIB, 1, null_mut()).is_null();
+        let told = abi.error().is_some_and(|error| error.contains("spawn"));
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(if refused && told { 7 } else { 8 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(libc::WEXITSTATUS(status), 7);
+    assert_eq!(abi.figures(0), before);
+    abi.free(held, MIB, 0, null_mut());
+    assert_eq!((abi.figures(0)["all.allocation.current"], abi.error_count()), (0, 0));
+}

@@ -1,0 +1,126 @@
+//! `libgpumem_alloc.so` as C programs use it, on a fake driver.
+//!
+//! cudarc opens the driver by name, so its path must be set before the process starts: the outer tests run this binary again,
+//! with the environment that an inner test needs.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod abi;
+mod elf;
+mod ends;
+mod header;
+mod misuse;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use abi::Abi;
+use gpumem_tests::{World, said};
+
+/// Where an inner test finds the library.
+const LIBRARY: &str = "GPUMEM_TESTS_C_LIBRARY";
+
+/// The library, in an inner test.
+fn library() -> Option<Abi> {
+    let path = std::env::var_os(LIBRARY).map(PathBuf::from)?;
+    Some(Abi::load(&path))
+}
+
+/// Runs an inner test in a process of its own.
+fn inner(world: &World, test: &str, environment: &[(&str, &str)]) -> Output {
+    let driver = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(driver.path()).unwrap();
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env(LIBRARY, gpumem_tests::libgpumem_alloc())
+        .envs(world.environment())
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// Runs an inner test that must pass; what it printed to stderr.
+#[track_caller]
+fn passes(test: &str, environment: &[(&str, &str)]) -> String {
+    let output = inner(&World::without_gpu(), test, environment);
+    let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{test}: {stdout}{stderr}"
+    );
+    stderr
+}
+
+#[test]
+fn the_header_declares_what_the_library_exports() {
+    let library = elf::Elf::read(&gpumem_tests::libgpumem_alloc());
+    let exported: BTreeSet<String> = library.exported().into_iter().collect();
+    assert_eq!(header::functions(), exported);
+    let tested: BTreeSet<String> = Abi::NAMES.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(exported, tested, "a function that these tests do not call");
+}
+
+#[test]
+fn the_library_loads_without_cuda() {
+    let needed = elf::Elf::read(&gpumem_tests::libgpumem_alloc()).needed();
+    assert!(needed.iter().any(|name| name.starts_with("libc.so")), "{needed:?}");
+    assert!(!needed.iter().any(|name| name.contains("cu")), "{needed:?}");
+}
+
+/// The build command is said in the header and in the README; a profile that does not unwind would end programs.
+#[test]
+fn the_documented_build_command_is_that_of_the_profile_that_unwinds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    for file in [
+        "src/alloc/c/include/gpumem_alloc.h",
+        "README.md",
+        "src/alloc/c/build.rs",
+    ] {
+        assert!(
+            read(file).contains("cargo build --profile embed -p gpumem-alloc-c"),
+            "{file}"
+        );
+    }
+    let manifest = read("Cargo.toml");
+    let profile = manifest.split_once("[profile.embed]").unwrap().1;
+    assert!(profile.split_once("\n\n").unwrap().0.contains("panic = \"unwind\""));
+}
+
+/// A stream of the driver's, in an inner test that allocated already.
+fn driver_stream() -> abi::Ptr {
+    let mut stream = std::ptr::null_mut();
+    let code = driver(
+        c"cuStreamCreate",
+        |create: unsafe extern "C" fn(*mut abi::Ptr, u32) -> i32| {
+            // SAFETY: writes one handle.
+            unsafe { create(&mut stream, 1) }
+        },
+    );
+    assert_eq!(code, 0);
+    stream
+}
+
+fn destroy_driver_stream(stream: abi::Ptr) {
+    let code = driver(
+        c"cuStreamDestroy_v2",
+        |destroy: unsafe extern "C" fn(abi::Ptr) -> i32| {
+            // SAFETY: a stream of `driver_stream`.
+            unsafe { destroy(stream) }
+        },
+    );
+    assert_eq!(code, 0);
+}
+
+/// Calls a function of the driver that the library has loaded.
+fn driver<F: Copy>(name: &std::ffi::CStr, call: impl FnOnce(F) -> i32) -> i32 {
+    // SAFETY: the fake driver is loaded already; the callers above name the functions' types.
+    unsafe {
+        let library = libloading::Library::new("libcuda.so").unwrap();
+        let code = call(*library.get(name.to_bytes_with_nul()).unwrap());
+        std::mem::forget(library);
+        code
+    }
+}

@@ -1,0 +1,233 @@
+//! What cannot be meant is told and changes nothing.
+
+use std::ptr::null_mut;
+
+use crate::abi::{Abi, PoolId, stream};
+use crate::{library, passes};
+
+const MIB: usize = 1 << 20;
+
+/// A call that must be refused, and words of the message.
+type Case<'a> = (&'a dyn Fn(&Abi), &'a str);
+
+#[test]
+fn what_cannot_be_meant_is_told_and_changes_nothing() {
+    let stderr = passes("misuse::inner_misuse_changes_nothing", &[("FAKE_CUDA_DEVICES", "2")]);
+    let lines: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.starts_with("gpumem: gpumem_"))
+        .collect();
+    assert_eq!(
+        lines.len(),
+        3,
+        "one line a kind of error (misuse, no device, not supported): {stderr}"
+    );
+    let stderr = passes("misuse::inner_no_device", &[("FAKE_CUDA_INIT", "100")]);
+    assert!(stderr.contains("CUDA_ERROR_NO_DEVICE"), "{stderr}");
+    passes("misuse::inner_driver_fails_once", &[("FAKE_CUDA_FAIL", "cuMemAlloc:2")]);
+    passes("misuse::inner_stream_is_gone", &[]);
+    passes("misuse::inner_old_programs_get_what_they_know", &[]);
+}
+
+#[test]
+fn inner_misuse_changes_nothing() {
+    let Some(abi) = library() else { return };
+    let none = null_mut();
+    let (first, second) = (abi.alloc(MIB, 0, none), abi.alloc(MIB, 1, none));
+    let before = (abi.figures(0), abi.figures(1));
+    let cases: &[Case<'_>] = &[
+        (
+            &|abi| assert!(abi.alloc(-1isize as usize, 0, none).is_null()),
+            "larger than any device",
+        ),
+        (
+            &|abi| assert!(abi.cupy_malloc(none, isize::MIN as usize, 0).is_null()),
+            "larger than any device",
+        ),
+        (
+            &|abi| assert!(abi.torch_alloc(usize::MAX / 4, 0, none).is_null()),
+            "larger than any device",
+        ),
+        (&|abi| assert!(abi.alloc(MIB, -1, none).is_null()), "no device -1"),
+        (&|abi| assert!(abi.alloc(MIB, 2, none).is_null()), "device 2: "),
+        (&|abi| assert!(abi.alloc(MIB, 128, none).is_null()), "no device 128"),
+        (
+            &|abi| assert!(abi.alloc(MIB, i32::MIN, none).is_null()),
+            "no device -2147483648",
+        ),
+        (
+            &|abi| assert!(abi.alloc(MIB, 0, stream(2)).is_null()),
+            "per-thread default stream",
+        ),
+        (
+            &|abi| abi.free(stream(0xdead_0000), MIB, 0, none),
+            "0xdead0000 is not a live allocation on device 0",
+        ),
+        (
+            &|abi| abi.free(stream(first.addr() + 512), MIB, 0, none),
+            "not a live allocation on device 0",
+        ),
+        (
+            &|abi| abi.free(first, MIB, 1, none),
+            "not a live allocation on device 1",
+        ),
+        (
+            &|abi| abi.free(second, MIB, 5, none),
+            "not a live allocation on device 5",
+        ),
+        (&|abi| abi.free(second, MIB, 999, none), "no device 999"),
+        (&|abi| abi.free(first, MIB, 0, stream(2)), "per-thread default stream"),
+        (
+            &|abi| abi.cupy_free(none, second, 0),
+            "not a live allocation on device 0",
+        ),
+        (
+            &|abi| abi.record_stream(stream(7), none),
+            "0x7 is not a live allocation",
+        ),
+        (&|abi| abi.record_stream(first, stream(2)), "per-thread default stream"),
+        (&|abi| assert_eq!(abi.empty_cache(128), -1), "no device 128"),
+        (&|abi| assert_eq!(abi.empty_cache(-2), -1), "no device -2"),
+        (&|abi| abi.init(-1), "-1 devices"),
+        (&|abi| abi.memory_fraction(0.5, 0), "before the first allocation"),
+        (&|abi| abi.memory_fraction(f64::NAN, 0), "a fraction of NaN"),
+        (&|abi| abi.memory_fraction(1.5, 0), "a fraction of 1.5"),
+        (&|abi| abi.memory_fraction(0.0, 0), "a fraction of 0"),
+        (
+            &|abi| assert!(abi.base_alloc(first, null_mut()).is_null()),
+            "cannot be told",
+        ),
+        (
+            &|abi| assert_eq!(abi.stats(0, null_mut()), -1),
+            "no struct gpumem_stats",
+        ),
+        (
+            &|abi| assert_eq!(abi.stats(0, [0u64; 200].as_mut_ptr()), -1),
+            "set the field size",
+        ),
+        (
+            &|abi| assert_eq!(abi.stats(-1, [8u64].as_mut_ptr()), -1),
+            "no device -1",
+        ),
+        (&|abi| assert_eq!(abi.mark(std::ptr::null()), -1), "no name was given"),
+        (
+            &|abi| assert_eq!(abi.scope_push(std::ptr::null()), -1),
+            "no name was given",
+        ),
+        (&|abi| assert_eq!(abi.scope_pop(), -1), "no scope is open"),
+        (&|abi| abi.end_allocate_to_pool(0, PoolId(1, 0)), "no pool was begun"),
+        (&|abi| abi.release_pool(-1, PoolId(1, 0)), "no device -1"),
+    ];
+    for (n, (call, words)) in cases.iter().enumerate() {
+        call(&abi);
+        abi.refused(words);
+        assert_eq!(abi.error_count(), n as u64 + 1);
+    }
+    assert_eq!((abi.figures(0), abi.figures(1)), before);
+
+    let mut size = 1usize;
+    assert!(abi.base_alloc(first, &mut size).is_null() && size == 0);
+    abi.refused("IPC");
+    // What is nothing, and fine.
+    let count = abi.error_count();
+    abi.free(none, 0, 0, none);
+    abi.record_stream(none, none);
+    assert!(abi.alloc(0, 0, none).is_null() && abi.torch_alloc(0, 0, none).is_null());
+    assert_eq!((abi.error(), abi.error_count()), (None, count));
+
+    // A graph would go on using memory that others get: nothing is allocated while a pool is open.
+    let pool = PoolId(3, 4);
+    abi.begin_allocate_to_pool(0, pool, none);
+    abi.refused("private pools");
+    assert!(abi.alloc(MIB, 0, none).is_null());
+    abi.refused("private pools");
+    assert!(
+        !abi.alloc(MIB, 1, none).is_null(),
+        "another device has nothing to do with it"
+    );
+    abi.end_allocate_to_pool(0, pool);
+    abi.release_pool(0, pool);
+    assert_eq!(abi.error(), None);
+    assert!(!abi.alloc(MIB, 0, none).is_null());
+
+    for _ in 0..256 {
+        assert_eq!(abi.scope_push(c"deeper".as_ptr()), 0);
+    }
+    assert_eq!(abi.scope_push(c"deeper".as_ptr()), -1);
+    abi.refused("256 scopes are open");
+
+    abi.free(first, MIB, 0, none);
+    abi.free(first, MIB, 0, none);
+    abi.refused("freed before");
+    // Messages belong to their thread.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            abi.free(stream(512), 1, 0, null_mut());
+            abi.refused("0x200");
+        });
+    });
+    assert_eq!(abi.error(), None);
+}
+
+#[test]
+fn inner_no_device() {
+    let Some(abi) = library() else { return };
+    for _ in 0..2 {
+        assert!(abi.alloc(MIB, 0, null_mut()).is_null());
+        abi.refused("device 0: CUDA_ERROR_NO_DEVICE");
+    }
+    assert_eq!((abi.empty_cache(-1), abi.figures(0)["num_ooms"]), (0, 0));
+}
+
+#[test]
+fn inner_driver_fails_once() {
+    let Some(abi) = library() else { return };
+    let first = abi.alloc(30 * MIB, 0, null_mut());
+    assert!(abi.alloc(30 * MIB, 0, null_mut()).is_null());
+    abi.refused("cuMemAlloc failed: CUDA_ERROR_UNKNOWN (999)");
+    let second = abi.alloc(30 * MIB, 0, null_mut());
+    assert!(!second.is_null() && second != first);
+    assert_eq!(
+        abi.figures(0)["all.reserved_bytes.current"],
+        60 << 20,
+        "the failed attempt left nothing"
+    );
+}
+
+#[test]
+fn inner_stream_is_gone() {
+    let Some(abi) = library() else { return };
+    let first = abi.alloc(4 * MIB, 0, null_mut());
+    let gone = crate::driver_stream();
+    let second = abi.alloc(4 * MIB, 0, gone);
+    crate::destroy_driver_stream(gone);
+    abi.record_stream(first, gone);
+    abi.free(first, 4 * MIB, 0, null_mut());
+    abi.free(second, 4 * MIB, 0, gone);
+    let again = abi.alloc(4 * MIB, 0, null_mut());
+    assert!(
+        !again.is_null() && again != first && again != second,
+        "nobody knows whether their users are done"
+    );
+    abi.free(again, 4 * MIB, 0, null_mut());
+    assert!(abi.empty_cache(0) > 0);
+    let figures = abi.figures(0);
+    assert_eq!(
+        (figures["all.active.current"], figures["all.reserved_bytes.current"]),
+        (0, 0),
+        "nothing is lost"
+    );
+}
+
+#[test]
+fn inner_old_programs_get_what_they_know() {
+    let Some(abi) = library() else { return };
+    abi.alloc(MIB, 0, null_mut());
+    let mut words = [16u64, 77, 77];
+    assert_eq!(abi.stats(0, words.as_mut_ptr()), 0);
+    assert_eq!(words, [16, 1, 77], "a struct of two fields");
+    let mut words = vec![77u64; 500];
+    words[0] = 4000;
+    assert_eq!(abi.stats(0, words.as_mut_ptr()), 0);
+    assert_eq!((words[0] < 4000, words[499]), (true, 77), "a struct of a later version");
+}

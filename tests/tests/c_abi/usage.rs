@@ -1,0 +1,181 @@
+//! The functions doing what they are for.
+
+use std::collections::HashSet;
+use std::ptr::null_mut;
+
+use crate::abi::{Ptr, stream};
+use crate::{library, passes};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn it_allocates_counts_and_gives_back() {
+    assert_eq!(passes("usage::inner_allocates_counts_and_gives_back", &[]), "");
+    let late = [("FAKE_CUDA_EVENT_QUERIES", "3")];
+    assert_eq!(passes("usage::inner_waits_for_other_streams", &late), "");
+    assert_eq!(passes("usage::inner_names_are_published", &[]), "");
+    let devices = [("FAKE_CUDA_DEVICES", "2")];
+    assert_eq!(passes("usage::inner_threads_share_two_devices", &devices), "");
+    let small = [("FAKE_CUDA_TOTAL", "134217728")];
+    let stderr = passes("usage::inner_takes_a_fraction", &small);
+    assert!(stderr.contains("out of GPU memory: 70.0 MiB requested"), "{stderr}");
+}
+
+#[test]
+fn inner_allocates_counts_and_gives_back() {
+    let Some(abi) = library() else { return };
+    abi.init(1);
+    assert!(
+        abi.figures(0).iter().all(|(name, n)| name == "size" || *n == 0),
+        "nothing yet"
+    );
+    let held = [
+        abi.alloc(1000, 0, null_mut()),
+        abi.torch_alloc(3 * MIB, 0, stream(1)),
+        abi.cupy_malloc(stream(0x50), MIB, 0),
+    ];
+    assert!(held.iter().all(|ptr| !ptr.is_null() && ptr.addr().is_multiple_of(512)));
+    let figures = abi.figures(0);
+    let allocated = 1024 + 4 * MIB as u64;
+    assert_eq!(
+        ["allocation.current", "requested_bytes.current", "allocated_bytes.peak"]
+            .map(|name| figures[&format!("all.{name}")]),
+        [3, allocated - 24, allocated]
+    );
+    assert_eq!(figures["small_pool.allocation.allocated"], 2);
+    assert_eq!(
+        figures["all.reserved_bytes.current"],
+        figures["all.allocated_bytes.current"] + figures["free_bytes"]
+    );
+    assert!(figures["largest_free_bytes"] > 0 && figures["free_blocks"] > 0 && figures["num_device_alloc"] > 0);
+    let reserved = figures["all.reserved_bytes.current"];
+
+    abi.free(held[0], 1000, 0, null_mut());
+    // The legacy default stream by its other name.
+    abi.free(held[1], 3 * MIB, 0, null_mut());
+    abi.cupy_free(stream(0x50), held[2], 0);
+    assert_eq!(abi.alloc(1000, 0, null_mut()), held[0], "the cache has it");
+    abi.free(held[0], 1000, 0, null_mut());
+    assert_eq!(
+        (abi.figures(0)["all.active.current"], abi.empty_cache(0)),
+        (0, reserved as i64)
+    );
+    assert_eq!(
+        (abi.empty_cache(-1), abi.figures(0)["all.reserved_bytes.current"]),
+        (0, 0)
+    );
+
+    abi.free(abi.alloc(MIB, 0, null_mut()), MIB, 0, null_mut());
+    abi.reset();
+    assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 0);
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+}
+
+#[test]
+fn inner_waits_for_other_streams() {
+    let Some(abi) = library() else { return };
+    let home = null_mut();
+    let [recorded, freed_there, plain] = [(); 3].map(|()| abi.alloc(4 * MIB, 0, home));
+    let away = crate::driver_stream();
+    abi.record_stream(recorded, away);
+    abi.free(recorded, 4 * MIB, 0, home);
+    abi.free(freed_there, 4 * MIB, 0, away);
+    abi.free(plain, 4 * MIB, 0, home);
+    let figures = abi.figures(0);
+    assert_eq!(
+        (figures["all.allocation.current"], figures["all.active.current"]),
+        (0, 2)
+    );
+    assert_eq!(abi.alloc(4 * MIB, 0, home), plain, "the one that nobody else uses");
+    abi.free(plain, 4 * MIB, 0, home);
+    abi.reset();
+    assert_eq!((abi.figures(0)["all.active.current"], abi.error_count()), (0, 0));
+}
+
+#[test]
+fn inner_names_are_published() {
+    let Some(abi) = library() else { return };
+    let long = std::ffi::CString::new("x".repeat(100_000)).unwrap();
+    for name in [c"outer".as_ptr(), c"in\xffner".as_ptr(), c"".as_ptr(), long.as_ptr()] {
+        assert_eq!(abi.scope_push(name), 0);
+        assert!(!abi.alloc(2 * MIB, 0, null_mut()).is_null());
+        assert_eq!(abi.mark(name), 0);
+    }
+    let mut names: Vec<String> = Vec::new();
+    let found = gpumem_channel::discover();
+    let mut reader = gpumem_channel::Reader::open(&found.found[0].path).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    for block in snapshot.devices[0].blocks() {
+        names.push(snapshot.string(block.tag).to_owned());
+    }
+    assert!(names.iter().any(|name| name == "outer"), "{names:?}");
+    assert!(names.iter().any(|name| name == "in\u{fffd}ner"), "{names:?}");
+    for _ in 0..4 {
+        assert_eq!(abi.scope_pop(), 0);
+    }
+    assert_eq!(abi.error_count(), 0);
+}
+
+#[test]
+fn inner_threads_share_two_devices() {
+    let Some(abi) = library() else { return };
+    let abi = &abi;
+    let mut owners = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let device = thread % 2;
+                    let mut held: Vec<(usize, usize)> = Vec::new();
+                    for step in 0..2000 {
+                        let size = 1 + (step * 7919 + thread as usize * 104_729) % (5 * MIB);
+                        let ptr = abi.alloc(size, device, stream(0x100 + thread as usize));
+                        assert!(!ptr.is_null(), "{:?}", abi.error());
+                        held.push((ptr.addr(), size));
+                        if held.len() > 20 {
+                            let (addr, size) = held.swap_remove(step % 20);
+                            abi.free(stream(addr), size, device, stream(0x100 + thread as usize));
+                        }
+                    }
+                    (device, held)
+                })
+            })
+            .collect();
+        owners.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
+    });
+    let distinct: HashSet<usize> = owners
+        .iter()
+        .flat_map(|(_, held)| held)
+        .map(|(addr, _)| *addr)
+        .collect();
+    assert_eq!(distinct.len(), 160, "each has its own memory");
+    for device in [0, 1] {
+        assert_eq!(abi.figures(device)["all.allocation.current"], 80);
+    }
+    // Another thread than the one that allocated.
+    for (device, held) in owners {
+        for (addr, size) in held {
+            abi.free(stream(addr), size, device, null_mut());
+        }
+    }
+    for device in [0, 1] {
+        assert_eq!(abi.figures(device)["all.allocation.current"], 0);
+    }
+    assert_eq!(abi.error_count(), 0);
+}
+
+#[test]
+fn inner_takes_a_fraction() {
+    let Some(abi) = library() else { return };
+    abi.memory_fraction(0.5, 0);
+    assert_eq!(abi.error(), None);
+    let large = abi.alloc(40 * MIB, 0, null_mut());
+    assert!(!large.is_null());
+    let refused: Ptr = abi.torch_alloc(70 * MIB, 0, null_mut());
+    assert!(refused.is_null(), "without PyTorch nothing is thrown");
+    abi.refused("gpumem_torch_alloc: CUDA out of memory. out of GPU memory: 70.0 MiB requested");
+    assert_eq!(abi.figures(0)["num_ooms"], 1);
+    abi.memory_fraction(1.0, 0);
+    abi.refused("before the first allocation");
+    abi.free(large, 40 * MIB, 0, null_mut());
+}
