@@ -5,16 +5,25 @@
 //! - [`Snapshot::read`] takes what people have: pickles of protocol 2 to 5 and JSON, plain or gzipped. **No code of a
 //!   pickle is ever run**: what would import or call something is an error that names it. Memory is bounded by
 //!   [`Limits`], whatever the file says.
+//! - [`Snapshot::write_pickle`] and [`Snapshot::write_json`] stream what PyTorch's web viewer and
+//!   `python -m torch.cuda._memory_viz` read.
+//! - [`Snapshot::check`] says what does not add up, [`Snapshot::requests`] is what the program asked its allocator for.
 //!
 //! Texts come from outside and are kept as they are: clean them before they reach a terminal.
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod names;
 mod read;
+mod requests;
 mod tables;
 mod types;
+mod write;
 
+pub use check::Problem;
 pub use read::{Limits, Opcode, PickleError, ReadError};
+pub use requests::{Request, RequestKind, Requests};
 pub use tables::{Frame, FrameId, StackId, Tables, TextId, Value, ValueId};
 pub use types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};
+pub use write::WriteError;

@@ -31,6 +31,19 @@ impl StackId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(u32);
 
+macro_rules! index {
+    ($($id:ident)*) => {
+        $(impl $id {
+            /// Its place among its kind.
+            pub(crate) fn index(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
+}
+
+index!(TextId FrameId StackId ValueId);
+
 /// One line of a call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
@@ -155,24 +168,34 @@ impl Tables {
         ValueId(self.values.number(&value, || value.clone()))
     }
 
+    /// The number of a dict with texts as keys; none of them twice.
+    pub fn dict(&mut self, pairs: impl IntoIterator<Item = (impl AsRef<str>, Value)>) -> ValueId {
+        let pairs = pairs.into_iter().map(|(key, value)| {
+            let key = Value::Text(self.text(key.as_ref()));
+            (self.value(key), self.value(value))
+        });
+        let pairs = pairs.collect();
+        self.value(Value::Dict(pairs))
+    }
+
     /// The text of a number.
     pub fn get_text(&self, text: TextId) -> &str {
-        self.texts.things.get(text.0 as usize).map_or("", |text| text)
+        self.texts.things.get(text.index()).map_or("", |text| text)
     }
 
     /// The frame of a number.
     pub fn get_frame(&self, frame: FrameId) -> Option<&Frame> {
-        self.frames.things.get(frame.0 as usize)
+        self.frames.things.get(frame.index())
     }
 
     /// The frames of a call stack, innermost first.
     pub fn get_stack(&self, stack: StackId) -> &[FrameId] {
-        self.stacks.things.get(stack.0 as usize).map_or(&[], |stack| stack)
+        self.stacks.things.get(stack.index()).map_or(&[], |stack| stack)
     }
 
     /// The value of a number.
     pub fn get_value(&self, value: ValueId) -> &Value {
-        self.values.things.get(value.0 as usize).unwrap_or(&Value::None)
+        self.values.things.get(value.index()).unwrap_or(&Value::None)
     }
 
     /// Every frame, once.

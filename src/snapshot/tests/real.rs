@@ -1,13 +1,13 @@
 //! A real snapshot: ten steps of a GPT on an H100, PyTorch 2.11.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::path::Path;
+mod common;
 
-use gpumem_snapshot::{Action, Snapshot, Value};
+use common::{json, pickle, real_path};
+use gpumem_snapshot::{Action, RequestKind, Snapshot, Value};
 
 fn real() -> Snapshot {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch211_gpt_fixed.pickle.gz");
-    Snapshot::read(&path).unwrap()
+    Snapshot::read(real_path()).unwrap()
 }
 
 #[test]
@@ -39,4 +39,58 @@ fn what_python_sees_in_it_is_there() {
     let name = snapshot.lookup(first.metadata.unwrap(), "stage");
     assert_eq!(name, snapshot.tables.find_text("START").map(Value::Text).as_ref());
     assert!(snapshot.unknown_keys().is_empty(), "{:?}", snapshot.unknown_keys());
+}
+
+#[test]
+fn everything_adds_up() {
+    assert_eq!(real().check(), []);
+}
+
+#[test]
+fn written_and_read_again_it_is_the_same() {
+    let snapshot = real();
+    let pickled = pickle(&snapshot);
+    let from_pickle = Snapshot::from_bytes(&pickled).unwrap();
+    assert_eq!(from_pickle.segments, snapshot.segments);
+    assert_eq!(from_pickle.device_traces, snapshot.device_traces);
+    assert_eq!(pickle(&from_pickle), pickled);
+    let text = json(&snapshot);
+    assert_eq!(json(&from_pickle), text);
+    // JSON has no tuples; of these PyTorch has the pool's ids only, and there a list is as good.
+    let from_json = Snapshot::from_bytes(text.to_string().as_bytes()).unwrap();
+    assert_eq!(json(&from_json), text);
+    assert_eq!(from_json.segments.len(), 90);
+}
+
+#[test]
+fn its_requests_are_those_of_the_program() {
+    let snapshot = real();
+    let requests: Vec<_> = snapshot.requests(0).collect();
+    let count = |kind, recorded| {
+        requests
+            .iter()
+            .filter(|r| (r.kind, r.recorded) == (kind, recorded))
+            .count()
+    };
+    assert_eq!(count(RequestKind::Alloc, true), 7497);
+    assert_eq!(count(RequestKind::Free, true), 7197);
+    assert_eq!(
+        (count(RequestKind::Alloc, false), count(RequestKind::Free, false)),
+        (3, 0)
+    );
+    // What is live after the last request is what the segments say.
+    let mut live = std::collections::BTreeMap::new();
+    for request in requests {
+        match request.kind {
+            RequestKind::Alloc => assert_eq!(live.insert(request.addr, request.size), None),
+            RequestKind::Free => assert_eq!(live.remove(&request.addr), Some(request.size)),
+        }
+    }
+    let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+    let active = blocks.filter(|block| block.state.active());
+    assert!(
+        live.into_iter().eq(active
+            .map(|b| (b.address, b.requested_size))
+            .collect::<std::collections::BTreeMap<_, _>>())
+    );
 }

@@ -1,5 +1,6 @@
 //! From bytes to a [`Snapshot`].
 
+mod containers;
 mod convert;
 mod cursor;
 mod document;

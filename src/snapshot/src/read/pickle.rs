@@ -3,15 +3,13 @@
 //! Nothing is imported, called or built: those opcodes are errors. Each opcode takes at least a byte and pushes at most
 //! one node, so the stack is bounded by the file; what is kept is counted by the meter. There is no recursion.
 
+use super::containers::GROWTH;
 use super::cursor::Cursor;
-use super::document::{Document, Node, Object};
+use super::document::{Document, Node};
 use super::error::{PickleError, ReadError};
 use super::limits::Meter;
 use super::opcode::Opcode;
 use crate::tables::{Tables, TextId};
-
-/// Nodes appended to a full list double it: twice the node, and once more while the old one is copied.
-const GROWTH: usize = 3;
 
 /// Reads a pickle. The document holds what the answer refers to.
 pub(crate) fn load(
@@ -41,7 +39,7 @@ pub(crate) fn load(
 }
 
 /// Why the machine stops before its end.
-enum Stop {
+pub(super) enum Stop {
     Pickle(PickleError),
     Other(ReadError),
 }
@@ -58,15 +56,15 @@ impl From<ReadError> for Stop {
     }
 }
 
-struct Machine<'a> {
+pub(super) struct Machine<'a> {
     input: Cursor<'a>,
-    stack: Vec<Node>,
+    pub(super) stack: Vec<Node>,
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: Vec<Option<Node>>,
-    document: &'a mut Document,
+    pub(super) document: &'a mut Document,
     tables: &'a mut Tables,
-    meter: &'a mut Meter,
+    pub(super) meter: &'a mut Meter,
 }
 
 impl<'a> Machine<'a> {
@@ -142,60 +140,8 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// The opcodes that make or fill lists, tuples and dicts; all others are errors.
-    fn container(&mut self, byte: u8) -> Result<(), Stop> {
-        let opcode = Opcode(byte);
-        match byte {
-            Opcode::EMPTY_LIST => self.push_object(Object::List(Vec::new())),
-            Opcode::EMPTY_DICT => self.push_object(Object::Dict(Vec::new())),
-            Opcode::EMPTY_TUPLE => self.push_object(Object::Tuple(Vec::new())),
-            Opcode::LIST => {
-                let mark = self.mark(opcode)?;
-                let items = self.stack.split_off(mark);
-                self.push_object(Object::List(items))
-            }
-            Opcode::TUPLE => {
-                let mark = self.mark(opcode)?;
-                let items = self.stack.split_off(mark);
-                self.push_object(Object::Tuple(items))
-            }
-            Opcode::TUPLE1 | Opcode::TUPLE2 | Opcode::TUPLE3 => {
-                let length = usize::from(byte - Opcode::TUPLE1) + 1;
-                let floor = self.floor();
-                let from = self.stack.len().checked_sub(length).filter(|from| *from >= floor);
-                let items = self.stack.split_off(from.ok_or(PickleError::Stack(opcode))?);
-                self.push_object(Object::Tuple(items))
-            }
-            Opcode::DICT => {
-                let mark = self.mark(opcode)?;
-                let pairs = pairs(opcode, &self.stack[mark..])?.collect();
-                self.stack.truncate(mark);
-                self.push_object(Object::Dict(pairs))
-            }
-            Opcode::APPEND => {
-                self.top(opcode)?;
-                let from = self.stack.len() - 1;
-                self.append(opcode, from)
-            }
-            Opcode::APPENDS => {
-                let mark = self.mark(opcode)?;
-                self.append(opcode, mark)
-            }
-            Opcode::SETITEM => {
-                let floor = self.floor();
-                let from = self.stack.len().checked_sub(2).filter(|from| *from >= floor);
-                self.set(opcode, from.ok_or(PickleError::Stack(opcode))?)
-            }
-            Opcode::SETITEMS => {
-                let mark = self.mark(opcode)?;
-                self.set(opcode, mark)
-            }
-            _ => Err(self.refuse(opcode).into()),
-        }
-    }
-
     /// Why an opcode is not run.
-    fn refuse(&mut self, opcode: Opcode) -> PickleError {
+    pub(super) fn refuse(&mut self, opcode: Opcode) -> PickleError {
         match opcode.0 {
             Opcode::GLOBAL | Opcode::INST => match (self.input.line(), self.input.line()) {
                 (Ok(module), Ok(name)) => {
@@ -229,11 +175,11 @@ impl<'a> Machine<'a> {
     }
 
     /// What an opcode may take ends at the last mark.
-    fn floor(&self) -> usize {
+    pub(super) fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    fn top(&self, opcode: Opcode) -> Result<Node, PickleError> {
+    pub(super) fn top(&self, opcode: Opcode) -> Result<Node, PickleError> {
         let top = self.stack[self.floor()..].last();
         top.copied().ok_or(PickleError::Stack(opcode))
     }
@@ -253,53 +199,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn mark(&mut self, opcode: Opcode) -> Result<usize, PickleError> {
+    pub(super) fn mark(&mut self, opcode: Opcode) -> Result<usize, PickleError> {
         self.marks.pop().ok_or(PickleError::Stack(opcode))
-    }
-
-    fn push_object(&mut self, object: Object) -> Result<(), Stop> {
-        let node = self.document.add(object, self.meter)?;
-        self.stack.push(node);
-        Ok(())
-    }
-
-    /// Moves the stack from there on into the list below.
-    fn append(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
-        let count = self.stack.len() - from;
-        self.meter.charge(GROWTH * count * size_of::<Node>())?;
-        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
-        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
-            let expected = "a list";
-            return Err(PickleError::Kind { opcode, expected }.into());
-        };
-        let Object::List(items) = self.document.object_mut(id) else {
-            let expected = "a list";
-            return Err(PickleError::Kind { opcode, expected }.into());
-        };
-        items.extend(self.stack.drain(from..));
-        Ok(())
-    }
-
-    /// Moves the stack's pairs from there on into the dict below.
-    fn set(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
-        let count = self.stack.len() - from;
-        self.meter.charge(GROWTH * count * size_of::<Node>())?;
-        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
-        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
-            let expected = "a dict";
-            return Err(PickleError::Kind { opcode, expected }.into());
-        };
-        let Object::Dict(dict) = self.document.object_mut(id) else {
-            let expected = "a dict";
-            return Err(PickleError::Kind { opcode, expected }.into());
-        };
-        let new = pairs(opcode, &self.stack[from..])?;
-        if dict.is_empty() {
-            dict.reserve_exact(new.len());
-        }
-        dict.extend(new);
-        self.stack.truncate(from);
-        Ok(())
     }
 
     /// Keeps the top of the stack under a number.
@@ -354,15 +255,6 @@ impl<'a> Machine<'a> {
         self.meter.charge(size_of::<[usize; 8]>() + text.len())?;
         Ok(self.tables.text(&text))
     }
-}
-
-/// The stack's end as keys and values.
-fn pairs(opcode: Opcode, items: &[Node]) -> Result<impl ExactSizeIterator<Item = (Node, Node)> + '_, PickleError> {
-    let (pairs, rest) = items.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(PickleError::Stack(opcode));
-    }
-    Ok(pairs.iter().map(|[key, value]| (*key, *value)))
 }
 
 /// An integer in as many bytes as Python needed: 64 bits, and one more byte where an unsigned one has the highest set.

@@ -1,0 +1,117 @@
+//! Pickle's opcodes that make or fill lists, tuples and dicts.
+
+use super::document::{Node, Object, Pair};
+use super::error::PickleError;
+use super::opcode::Opcode;
+use super::pickle::{Machine, Stop};
+
+/// Nodes appended to a full list double it: twice the node, and once more while the old one is copied.
+pub(super) const GROWTH: usize = 3;
+
+impl Machine<'_> {
+    /// The opcodes that make or fill lists, tuples and dicts; all others are errors.
+    pub(super) fn container(&mut self, byte: u8) -> Result<(), Stop> {
+        let opcode = Opcode(byte);
+        match byte {
+            Opcode::EMPTY_LIST => self.push_object(Object::List(Vec::new())),
+            Opcode::EMPTY_DICT => self.push_object(Object::Dict(Vec::new())),
+            Opcode::EMPTY_TUPLE => self.push_object(Object::Tuple(Vec::new())),
+            Opcode::LIST => {
+                let mark = self.mark(opcode)?;
+                let items = self.stack.split_off(mark);
+                self.push_object(Object::List(items))
+            }
+            Opcode::TUPLE => {
+                let mark = self.mark(opcode)?;
+                let items = self.stack.split_off(mark);
+                self.push_object(Object::Tuple(items))
+            }
+            Opcode::TUPLE1 | Opcode::TUPLE2 | Opcode::TUPLE3 => {
+                let length = usize::from(byte - Opcode::TUPLE1) + 1;
+                let floor = self.floor();
+                let from = self.stack.len().checked_sub(length).filter(|from| *from >= floor);
+                let items = self.stack.split_off(from.ok_or(PickleError::Stack(opcode))?);
+                self.push_object(Object::Tuple(items))
+            }
+            Opcode::DICT => {
+                let mark = self.mark(opcode)?;
+                let pairs = pairs(opcode, &self.stack[mark..])?.collect();
+                self.stack.truncate(mark);
+                self.push_object(Object::Dict(pairs))
+            }
+            Opcode::APPEND => {
+                self.top(opcode)?;
+                let from = self.stack.len() - 1;
+                self.append(opcode, from)
+            }
+            Opcode::APPENDS => {
+                let mark = self.mark(opcode)?;
+                self.append(opcode, mark)
+            }
+            Opcode::SETITEM => {
+                let floor = self.floor();
+                let from = self.stack.len().checked_sub(2).filter(|from| *from >= floor);
+                self.set(opcode, from.ok_or(PickleError::Stack(opcode))?)
+            }
+            Opcode::SETITEMS => {
+                let mark = self.mark(opcode)?;
+                self.set(opcode, mark)
+            }
+            _ => Err(self.refuse(opcode).into()),
+        }
+    }
+
+    fn push_object(&mut self, object: Object) -> Result<(), Stop> {
+        let node = self.document.add(object, self.meter)?;
+        self.stack.push(node);
+        Ok(())
+    }
+
+    /// Moves the stack from there on into the list below.
+    fn append(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
+        let count = self.stack.len() - from;
+        self.meter.charge(GROWTH * count * size_of::<Node>())?;
+        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
+        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
+            let expected = "a list";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let Object::List(items) = self.document.object_mut(id) else {
+            let expected = "a list";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        items.extend(self.stack.drain(from..));
+        Ok(())
+    }
+
+    /// Moves the stack's pairs from there on into the dict below.
+    fn set(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
+        let count = self.stack.len() - from;
+        self.meter.charge(GROWTH * count * size_of::<Node>())?;
+        let target = from.checked_sub(1).filter(|below| *below >= self.floor());
+        let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
+            let expected = "a dict";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let Object::Dict(dict) = self.document.object_mut(id) else {
+            let expected = "a dict";
+            return Err(PickleError::Kind { opcode, expected }.into());
+        };
+        let new = pairs(opcode, &self.stack[from..])?;
+        if dict.is_empty() {
+            dict.reserve_exact(new.len());
+        }
+        dict.extend(new);
+        self.stack.truncate(from);
+        Ok(())
+    }
+}
+
+/// The stack's end as keys and values.
+fn pairs(opcode: Opcode, items: &[Node]) -> Result<impl ExactSizeIterator<Item = Pair> + '_, PickleError> {
+    let (pairs, rest) = items.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(PickleError::Stack(opcode));
+    }
+    Ok(pairs.iter().map(|[key, value]| (*key, *value)))
+}
