@@ -58,6 +58,11 @@ impl Gpumem {
     /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell.
     pub(super) fn survey(&mut self, trace: &Trace) -> Result<Option<Fragmentation>, ReplayError> {
         let broken = |why: String| ReplayError::while_doing("looking for the peak", why);
+        let used = |device: &Device| match device.memory() {
+            Ok(memory) => Ok(memory.total.saturating_sub(memory.free)),
+            Err(error) => Err(broken(error.to_string())),
+        };
+        let before = used(&self.device)?;
         let mut found: Option<Fragmentation> = None;
         for (at, op) in trace.ops.iter().enumerate() {
             let (slot, stream, bytes) = match *op {
@@ -80,6 +85,7 @@ impl Gpumem {
                     requested,
                     allocated,
                     reserved,
+                    device_used: used(&self.device)?.saturating_sub(before),
                     internal: (allocated > 0).then(|| 1.0 - requested as f64 / allocated as f64),
                     external: free.fragmentation(),
                     inactive_split: all.inactive_split_bytes.current as f64 / reserved as f64,

@@ -53,7 +53,7 @@ impl Default for Report {
 pub struct TracePart {
     /// Its file.
     pub file: String,
-    /// `csv` or `rmm log`.
+    /// `csv`, `rmm log` or `pytorch snapshot`.
     pub format: &'static str,
     /// Whether the file was compressed.
     pub compressed: bool,
@@ -65,6 +65,9 @@ pub struct TracePart {
     pub zero_sized: u64,
     /// Requests that failed when the trace was recorded, which are not replayed.
     pub recorded_failures: u64,
+    /// Operations that the recording lacks and that were added (blocks that were live before it began), or that were left out because
+    /// what belongs to them is lacking.
+    pub assumed: u64,
     /// Highest sum of bytes asked for and not freed.
     pub peak_requested: u64,
     /// Blocks that the trace never frees.
@@ -85,6 +88,7 @@ impl TracePart {
             streams: trace.streams.len() as u64,
             zero_sized: trace.zero_sized,
             recorded_failures: trace.recorded_failures,
+            assumed: trace.assumed,
             peak_requested: trace.peak_requested,
             live_at_end_blocks: trace.live_blocks,
             live_at_end_bytes: trace.live_bytes,
@@ -132,8 +136,10 @@ pub struct Fragmentation {
     pub requested: u64,
     /// Those after rounding.
     pub allocated: u64,
-    /// Physical memory taken from the device.
+    /// Physical memory taken from the device, as the allocator counts it.
     pub reserved: u64,
+    /// The same as the device counts it: what it has given out since the allocator was made, to whomever.
+    pub device_used: u64,
     /// 1 - requested / allocated; `null` when nothing was allocated.
     pub internal: Option<f64>,
     /// 1 - largest free block / all free; `null` when nothing was free.
@@ -148,7 +154,7 @@ pub struct Fragmentation {
 pub struct TimePart {
     /// Of the first pass.
     pub cold_ns_per_op: f64,
-    /// Of the best later pass; `null` when there was none.
+    /// Of the best later pass, modelled driver calls counted; `null` when there was none.
     pub steady_ns_per_op: Option<f64>,
     /// The pass that was, from 1.
     pub steady_pass: Option<u32>,
@@ -209,7 +215,9 @@ impl TimePart {
         } else {
             "measured"
         };
-        let best = (2..).zip(later).min_by_key(|(_, pass)| pass.ns);
+        let best = (2..)
+            .zip(later)
+            .min_by_key(|(_, pass)| pass.ns + pass.driver_ns.unwrap_or(0));
         self.steady_ns_per_op = best.map(|(_, pass)| pass.ns_per_op);
         self.steady_pass = best.map(|(number, _)| number);
     }

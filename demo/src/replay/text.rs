@@ -48,6 +48,10 @@ fn head(report: &Report, text: &mut String) {
             let _ = write!(about, "; left out: {} {what}", plural(number, "request"));
         }
     }
+    if trace.assumed > 0 {
+        let assumed = plural(trace.assumed, "operation");
+        let _ = write!(about, "; {assumed} added or left out where the recording has a gap");
+    }
     paragraph(text, "trace      ", &about);
     let allocator = &report.allocator;
     let mut about = allocator.name.clone();

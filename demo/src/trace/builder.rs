@@ -45,6 +45,7 @@ pub(super) struct Builder {
     peak_requested: u64,
     zero_sized: u64,
     recorded_failures: u64,
+    assumed: u64,
 }
 
 /// What is wrong with an operation.
@@ -58,30 +59,32 @@ pub(super) enum Wrong {
 }
 
 impl Wrong {
+    /// In words; `name` is that of the block.
+    pub(super) fn what(self, name: &str) -> String {
+        match self {
+            Wrong::LiveAlready => format!("{name} is live already; expected one that is not, or its free first"),
+            Wrong::NotLive => {
+                format!("{name} is not live (never allocated, or freed before); expected one that is")
+            }
+            Wrong::Overflow => {
+                "the sum of all live blocks does not fit into 64 bits; expected a smaller size".to_owned()
+            }
+            Wrong::TooManyStreams => format!("more than {} streams; expected one of them", u16::MAX),
+            Wrong::TooManyOperations => {
+                format!("more than {MOST_OPERATIONS} operations; expected the end of the file")
+            }
+        }
+    }
+
     /// The problem, at the column of the block's name, of its size or of its stream.
     pub(super) fn at(self, row: &Row<'_>, [name_at, bytes_at, stream_at]: [usize; 3], name: &str) -> Problem {
-        match self {
-            Wrong::LiveAlready => row.at(
-                name_at,
-                format!("{name} is live already; expected one that is not, or its free first"),
-            ),
-            Wrong::NotLive => row.at(
-                name_at,
-                format!("{name} is not live (never allocated, or freed before); expected one that is"),
-            ),
-            Wrong::Overflow => row.at(
-                bytes_at,
-                "the sum of all live blocks does not fit into 64 bits; expected a smaller size".to_owned(),
-            ),
-            Wrong::TooManyStreams => row.at(
-                stream_at,
-                format!("more than {} streams; expected one of them", u16::MAX),
-            ),
-            Wrong::TooManyOperations => row.at(
-                1,
-                format!("more than {MOST_OPERATIONS} operations; expected the end of the file"),
-            ),
-        }
+        let column = match self {
+            Wrong::LiveAlready | Wrong::NotLive => name_at,
+            Wrong::Overflow => bytes_at,
+            Wrong::TooManyStreams => stream_at,
+            Wrong::TooManyOperations => 1,
+        };
+        row.at(column, self.what(name))
     }
 }
 
@@ -127,6 +130,15 @@ impl Builder {
         self.recorded_failures += 1;
     }
 
+    /// Counts an operation that the recording lacks, or has without what belongs to it.
+    pub(super) fn assumed(&mut self) {
+        self.assumed += 1;
+    }
+
+    pub(super) fn is_live(&self, id: u64) -> bool {
+        self.live.contains_key(&id)
+    }
+
     fn push(&mut self, op: Op) -> Result<(), Wrong> {
         if self.ops.len() == MOST_OPERATIONS {
             return Err(Wrong::TooManyOperations);
@@ -159,6 +171,7 @@ impl Builder {
             live_bytes: self.requested,
             zero_sized: self.zero_sized,
             recorded_failures: self.recorded_failures,
+            assumed: self.assumed,
         }
     }
 }

@@ -31,6 +31,22 @@ pub enum Problem {
     /// There is nothing in it.
     #[error("is empty: a trace begins with a header line")]
     Empty,
+    /// A snapshot of PyTorch's that cannot be read.
+    #[error("as a snapshot of PyTorch's: {0}")]
+    Snapshot(#[from] gpumem_snapshot::ReadError),
+    /// A snapshot of PyTorch's without a history.
+    #[error(
+        "is a snapshot without a history: call torch.cuda.memory._record_memory_history() before the work that is to be recorded"
+    )]
+    NoHistory,
+    /// Something is not as it should be in a snapshot of PyTorch's.
+    #[error("event {event} of the history: {what}")]
+    Event {
+        /// The event, from 1; 0 for what was live before.
+        event: u64,
+        /// What was found and what was expected.
+        what: String,
+    },
     /// Something is not as it should be.
     #[error("line {line}, column {column}: {what}")]
     At {

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | ours | `op,id,bytes,stream` | `a,ID,BYTES,STREAM` and `f,ID` in program order |
 //! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
+//! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
 //! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, memory is bounded by
 //! the number of operations, and nothing of a file is kept but numbers.
@@ -14,6 +15,9 @@ mod builder;
 mod csv;
 mod error;
 mod lines;
+mod pytorch;
+#[cfg(test)]
+mod pytorch_tests;
 mod rmm;
 #[cfg(test)]
 mod tests;
@@ -22,7 +26,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::{GzDecoder, MultiGzDecoder};
+use gpumem_snapshot::{Limits, Snapshot};
 
 use builder::Builder;
 pub use error::{Problem, TraceError};
@@ -55,6 +60,8 @@ pub enum Format {
     Csv,
     /// The log of RMM's logging adaptor.
     RmmLog,
+    /// A snapshot of PyTorch's with a history.
+    PyTorch,
 }
 
 impl Format {
@@ -63,6 +70,7 @@ impl Format {
         match self {
             Format::Csv => "csv",
             Format::RmmLog => "rmm log",
+            Format::PyTorch => "pytorch snapshot",
         }
     }
 }
@@ -90,6 +98,8 @@ pub struct Trace {
     pub zero_sized: u64,
     /// Requests that had failed when the trace was recorded, which are no operations here.
     pub recorded_failures: u64,
+    /// Operations that the recording lacks and that were added, or that were left out because what belongs to them is lacking.
+    pub assumed: u64,
 }
 
 impl Trace {
@@ -98,14 +108,8 @@ impl Trace {
     /// # Errors
     /// When it cannot be read or is no trace; with the file's name, and line and column where there are such.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
-        let problem = match File::open(path) {
-            Ok(file) => match Trace::read(file) {
-                Ok(trace) => return Ok(trace),
-                Err(problem) => problem,
-            },
-            Err(error) => Problem::Io(error),
-        };
-        Err(TraceError {
+        let file = File::open(path).map_err(Problem::Io);
+        file.and_then(Trace::read).map_err(|problem| TraceError {
             path: path.to_owned(),
             problem,
         })
@@ -117,11 +121,19 @@ impl Trace {
     /// When it cannot be read or is no trace.
     pub fn read(from: impl Read) -> Result<Trace, Problem> {
         let mut from = BufReader::with_capacity(1 << 16, from);
-        let compressed = from.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let trace = if compressed {
-            parse(&mut MultiGzDecoder::new(from))
+        let head = from.fill_buf()?;
+        let compressed = head.starts_with(&[0x1f, 0x8b]);
+        let mut first = [0];
+        let begins = if compressed {
+            GzDecoder::new(head).read(&mut first)
         } else {
-            parse(&mut from)
+            (&head[..]).read(&mut first)
+        };
+        // A first read that fails is told by whoever reads on.
+        let trace = match (begins.unwrap_or(0), first[0]) {
+            (1, 0x80 | b'{' | b'[') => snapshot(from),
+            _ if compressed => rows(&mut MultiGzDecoder::new(from)),
+            _ => rows(&mut from),
         };
         trace.map(|trace| Trace { compressed, ..trace })
     }
@@ -145,7 +157,17 @@ impl Trace {
     }
 }
 
-fn parse(from: &mut dyn Read) -> Result<Trace, Problem> {
+/// Reads a snapshot, whose reader takes it compressed, too.
+fn snapshot(from: impl Read) -> Result<Trace, Problem> {
+    let limits = Limits::default();
+    let mut bytes = Vec::new();
+    // One more than is allowed, so that too many are refused and not cut off.
+    from.take(limits.input.saturating_add(1)).read_to_end(&mut bytes)?;
+    pytorch::trace(&Snapshot::from_bytes_within(&bytes, &limits)?)
+}
+
+/// Reads the formats that have lines.
+fn rows(from: &mut dyn Read) -> Result<Trace, Problem> {
     let mut lines = Lines::new(from);
     let Some(header) = lines.next()? else {
         return Err(Problem::Empty);
@@ -154,7 +176,8 @@ fn parse(from: &mut dyn Read) -> Result<Trace, Problem> {
         csv::HEADER => (Format::Csv, csv::row),
         rmm::HEADER => (Format::RmmLog, rmm::row),
         _ => {
-            let wanted = format!("the header {} or {}", show(csv::HEADER), show(rmm::HEADER));
+            let (ours, rmm) = (show(csv::HEADER), show(rmm::HEADER));
+            let wanted = format!("the header {ours} or {rmm}, or a snapshot of PyTorch's");
             return Err(header.unexpected(1, &wanted, header.text()));
         }
     };

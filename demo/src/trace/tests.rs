@@ -12,21 +12,21 @@ use super::*;
 const OURS: &str = "op,id,bytes,stream\n";
 const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
-fn read(text: impl AsRef<[u8]>) -> Result<Trace, Problem> {
+pub(super) fn read(text: impl AsRef<[u8]>) -> Result<Trace, Problem> {
     Trace::read(text.as_ref())
 }
 
-fn gzip(text: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text).unwrap();
     encoder.finish().unwrap()
 }
 
-fn alloc(slot: u32, stream: u16, bytes: u64) -> Op {
+pub(super) fn alloc(slot: u32, stream: u16, bytes: u64) -> Op {
     Op::Alloc { slot, stream, bytes }
 }
 
-fn free(slot: u32) -> Op {
+pub(super) fn free(slot: u32) -> Op {
     Op::Free { slot }
 }
 
@@ -163,14 +163,14 @@ fn what_is_wrong_is_said_with_line_and_column() {
 
 #[test]
 fn what_is_no_trace_at_all_is_said_too() {
-    let headers = "expected the header \"op,id,bytes,stream\" or \"Thread,Time,Action,Pointer,Size,Stream\"";
+    let headers = "expected the header \"op,id,bytes,stream\" or \"Thread,Time,Action,Pointer,Size,Stream\", or a snapshot of PyTorch's";
     for (bytes, said) in [
         (
             &b"a,1,2,0\n"[..],
             format!("line 1, column 1: found \"a,1,2,0\"; {headers}"),
         ),
         (
-            b"\x80\xff\xfe\n",
+            b"\xff\x80\xfe\n",
             format!("line 1, column 1: found \"\u{fffd}\u{fffd}\u{fffd}\"; {headers}"),
         ),
         (

@@ -5,6 +5,7 @@ mod queues;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::pool::Pools;
 use crate::result;
 use crate::settings::Settings;
 
@@ -43,6 +44,7 @@ pub(crate) struct State {
     /// How often each event will still say "not ready".
     events: HashMap<u64, u64>,
     streams: HashMap<u64, ()>,
+    pub(crate) pools: Pools,
     calls: HashMap<&'static str, u64>,
 }
 
@@ -68,6 +70,7 @@ impl State {
             used: HashMap::new(),
             events: HashMap::new(),
             streams: HashMap::new(),
+            pools: Pools::default(),
             calls: HashMap::new(),
         }
     }

@@ -7,9 +7,10 @@ use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments};
 use gpumem_demo::{DeviceChoice, parse_bytes};
 
 const AFTER: &str = "\
-Traces, each plain or compressed with gzip, known by their first line:
+Traces, each plain or compressed with gzip, known by how they begin:
   op,id,bytes,stream                      rows a,ID,BYTES,STREAM and f,ID
   Thread,Time,Action,Pointer,Size,Stream  the log of RMM's logging_resource_adaptor
+  a pickle or JSON                        torch.cuda.memory._dump_snapshot() after _record_memory_history()
 
 A pass is the whole trace; what it leaves is freed before the next one. Reserved is physical memory taken from the device,
 for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device what driver

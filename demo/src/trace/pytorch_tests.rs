@@ -1,0 +1,69 @@
+//! Histories of snapshots: a made one with gaps, and a real one.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use super::tests::{alloc, free, gzip, read};
+use super::{Format, Problem, Trace};
+
+const SNAPSHOT: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_size": 8192, "allocated_size": 2048, "active_size": 2048,
+  "requested_size": 1100, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], "is_expandable": false, "frames": [],
+  "blocks": [{"address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": []},
+             {"address": 5120, "size": 1024, "requested_size": 100, "state": "active_allocated", "frames": []},
+             {"address": 6144, "size": 6144, "requested_size": 0, "state": "inactive", "frames": []}]}],
+ "device_traces": [[
+   {"action": "free_requested", "addr": 7000, "size": 300, "stream": 7},
+   {"action": "free_completed", "addr": 7000, "size": 300, "stream": 7},
+   {"action": "alloc", "addr": 5120, "size": 50, "stream": 0},
+   {"action": "oom", "device_free": 5, "size": 99999, "stream": 0},
+   {"action": "alloc", "addr": 5120, "size": 100, "stream": 0},
+   {"action": "free_requested", "addr": 7000, "size": 20, "stream": 0}
+ ]]}"#;
+
+/// What was live before the recording comes first, and gaps in it do no harm.
+#[test]
+fn the_history_of_a_snapshot_is_read() {
+    for bytes in [SNAPSHOT.as_bytes().to_vec(), gzip(SNAPSHOT.as_bytes())] {
+        let trace = read(&bytes).unwrap();
+        let expected = [
+            alloc(0, 0, 1000),
+            alloc(1, 1, 300),
+            free(1),
+            alloc(1, 0, 50),
+            free(1),
+            alloc(1, 0, 100),
+        ];
+        assert_eq!(trace.ops, expected);
+        assert_eq!((trace.format, &trace.streams[..]), (Format::PyTorch, &[0, 7][..]));
+        assert_eq!((trace.assumed, trace.recorded_failures), (4, 1));
+        assert_eq!(
+            (trace.peak_requested, trace.live_blocks, trace.live_bytes),
+            (1300, 2, 1100)
+        );
+    }
+    let large = SNAPSHOT.replace(
+        r#""addr": 5120, "size": 100"#,
+        r#""addr": 1, "size": 18446744073709551615"#,
+    );
+    let said = read(&large).unwrap_err().to_string();
+    let sum = "event 5 of the history: the sum of all live blocks does not fit into 64 bits; expected a smaller size";
+    assert_eq!(said, sum);
+    let none = SNAPSHOT.split("\"device_traces\"").next().unwrap().to_owned() + "\"device_traces\": [[]]}";
+    assert!(matches!(read(none), Err(Problem::NoHistory)));
+    for cut in [2, 100, SNAPSHOT.len() - 1] {
+        assert!(matches!(read(&SNAPSHOT[..cut]), Err(Problem::Snapshot(_))), "{cut}");
+    }
+    // A pickle that would import something.
+    assert!(matches!(read(b"\x80\x02cos\nsystem\n."), Err(Problem::Snapshot(_))));
+}
+
+#[test]
+fn a_real_snapshot_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/snapshot/tests/data/torch211_gpt_fixed.pickle.gz");
+    let trace = Trace::open(&path).unwrap();
+    // 7,497 allocations and 7,197 frees were recorded, and three held blocks are older than the recording.
+    assert_eq!(
+        (trace.ops.len(), trace.assumed, trace.live_blocks),
+        (7_497 + 7_197 + 3, 3, 303)
+    );
+}

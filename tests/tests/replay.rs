@@ -1,0 +1,191 @@
+//! `replay` as people and programs run it: on the simulated device, on CUDA as the fake driver plays it, and refused.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::process::Output;
+
+use gpumem_tests::{World, said};
+use serde_json::Value;
+
+/// The first 2,000 operations of a recorded program on four streams.
+const TRACE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../demo/tests/data/multi_stream_2000.csv.gz"
+);
+
+fn replay(world: &World, args: &[&str]) -> Output {
+    world.command(&[&["replay"], args].concat()).output().unwrap()
+}
+
+#[track_caller]
+fn report(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema"], "gpumem-replay/1");
+    assert_eq!(report["trace"]["operations"], 2000);
+    report
+}
+
+#[test]
+fn a_report_has_every_figure_and_its_label() {
+    let world = World::without_gpu();
+    let report = report(&replay(&world, &[TRACE, "--device", "sim", "--json", "--passes", "2"]));
+    assert_eq!(report["simulated"], true);
+    assert_eq!(report["allocator"]["name"], "gpumem");
+    assert_eq!(report["allocator"]["publishing"], true);
+    let memory = &report["memory"];
+    let (requested, reserved) = (
+        memory["peak_requested"].as_f64().unwrap(),
+        memory["peak_reserved"].as_f64().unwrap(),
+    );
+    assert_eq!(memory["ratio"].as_f64().unwrap(), reserved / requested);
+    for figure in ["internal", "external", "inactive_split", "reserved", "device_used"] {
+        assert!(memory["fragmentation"][figure].is_number(), "{figure}: {memory}");
+    }
+    let time = &report["time"];
+    assert!(
+        time["cold_ns_per_op"].is_number() && time["steady_ns_per_op"].is_number() && time["own_ns_per_op"].is_number()
+    );
+    let passes = time["passes"].as_array().unwrap();
+    assert_eq!(passes.len(), 2);
+    assert!(passes[0]["driver_calls"]["cuMemAlloc"].as_u64() > Some(0) && passes[0]["driver_ns"].as_u64() > Some(0));
+    assert_eq!(report["out_of_memory"], serde_json::json!({"count": 0, "first": null}));
+    assert_eq!(world.channel_files().len(), 1, "it published, and left its black box");
+
+    // Without a driver people get the simulated device, labelled; programs are told.
+    let text = replay(&world, &[TRACE, "--no-publish"]);
+    assert_eq!(text.status.code(), Some(0), "{}", said(&text.stderr));
+    assert!(said(&text.stdout).starts_with("SIMULATED "), "{}", said(&text.stdout));
+    let refused = replay(&world, &[TRACE, "--json"]);
+    assert_eq!(refused.status.code(), Some(3), "{}", said(&refused.stdout));
+    assert!(said(&refused.stderr).contains("--device sim") && refused.stdout.is_empty());
+    assert_eq!(world.channel_files().len(), 1, "nothing was published");
+}
+
+#[test]
+fn every_allocator_replays_on_cuda() {
+    let driver = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(driver.path()).unwrap();
+    let world = World::without_gpu();
+    let run = |args: &[&str], environment: &[(&str, &str)]| {
+        let mut command = world.command(&[&["replay", TRACE, "--json", "--device", "cuda:0"], args].concat());
+        command
+            .env("LD_LIBRARY_PATH", driver.path())
+            .envs(environment.iter().copied());
+        command.output().unwrap()
+    };
+    for (allocator, call) in [
+        ("gpumem", "memory taken"),
+        ("cudamalloc", "cuMemAlloc"),
+        ("cudamallocasync", "cuMemAllocAsync"),
+    ] {
+        let report = report(&run(&["--allocator", allocator, "--passes", "2"], &[]));
+        assert_eq!(
+            (&report["simulated"], &report["time"]["driver_cost"]),
+            (&false.into(), &"measured".into())
+        );
+        let cold = &report["time"]["passes"][0];
+        assert!(cold["driver_calls"][call].as_u64() > Some(0), "{allocator}: {cold}");
+        assert!(cold["driver_ns"].is_null());
+        let ratio = report["memory"]["ratio"].as_f64().unwrap();
+        assert!((1.0..8.0).contains(&ratio), "{allocator}: {ratio}");
+    }
+    // Less memory than the trace wants: counted, whoever allocates.
+    for allocator in ["gpumem", "cudamalloc", "cudamallocasync"] {
+        let small = [("FAKE_CUDA_TOTAL", "134217728")];
+        let report = report(&run(&["--allocator", allocator, "--passes", "1"], &small));
+        let failures = &report["out_of_memory"];
+        assert!(failures["count"].as_u64() > Some(0), "{allocator}: {failures}");
+        let message = failures["first"]["message"].as_str().unwrap();
+        assert!(message.to_lowercase().contains("memory"), "{allocator}: {message}");
+        assert!(
+            report["memory"]["peak_reserved"].as_u64() <= Some(128 << 20),
+            "{allocator}"
+        );
+    }
+    // A driver in trouble is no lack of memory.
+    for (allocator, call) in [
+        ("gpumem", "cuMemAlloc"),
+        ("cudamalloc", "cuMemFree"),
+        ("cudamallocasync", "cuMemAllocAsync"),
+    ] {
+        let output = run(&["--allocator", allocator], &[("FAKE_CUDA_FAIL", &format!("{call}:5"))]);
+        assert_eq!(output.status.code(), Some(1), "{allocator}: {}", said(&output.stdout));
+        let complaint = said(&output.stderr);
+        assert!(
+            complaint.contains("operation ") && complaint.contains(call),
+            "{allocator}: {complaint}"
+        );
+    }
+    let missing = run(&[], &[("FAKE_CUDA_INIT", "100")]);
+    assert_eq!(missing.status.code(), Some(3), "{}", said(&missing.stderr));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_a_sentence() {
+    let world = World::without_gpu();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = std::fs::read(TRACE).unwrap();
+    let absent = folder.path().join("absent").to_str().unwrap().to_owned();
+    for (path, code, expected) in [
+        (absent, 1, "cannot be read"),
+        (folder.path().to_str().unwrap().to_owned(), 1, "cannot be read"),
+        (file("empty", b""), 1, "is empty"),
+        (
+            file("other", b"a,1,2,3\n"),
+            1,
+            "line 1, column 1: found \"a,1,2,3\"; expected the header",
+        ),
+        (
+            file("bad.csv", b"op,id,bytes,stream\na,1,lots,0\n"),
+            1,
+            "bad.csv: line 2, column 5: found \"lots\"; expected a size in bytes",
+        ),
+        (file("short", &whole[..whole.len() / 2]), 1, "is cut off or damaged"),
+        (file("nothing", b"op,id,bytes,stream\n"), 1, "no operations"),
+    ] {
+        let output = replay(&world, &[&path, "--device", "sim"]);
+        assert_eq!(output.status.code(), Some(code), "{path}: {}", said(&output.stdout));
+        let complaint = said(&output.stderr);
+        assert!(
+            complaint.contains(expected) && output.stdout.is_empty(),
+            "{path}: {complaint}"
+        );
+        assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
+    }
+    for (args, expected) in [
+        (&[][..], "TRACE"),
+        (&[TRACE, "--passes", "0"], "--passes"),
+        (&[TRACE, "--allocator", "malloc"], "cudamallocasync"),
+        (&[TRACE, "--segments", "odd"], "plain"),
+        (&[TRACE, "--limit", "much"], "512MiB"),
+        (
+            &[TRACE, "--device", "sim", "--allocator", "cudamallocasync"],
+            "exists on a GPU only",
+        ),
+        (
+            &[
+                TRACE,
+                "--device",
+                "sim",
+                "--allocator",
+                "cudamalloc",
+                "--segments",
+                "plain",
+            ],
+            "--segments",
+        ),
+    ] {
+        let output = replay(&world, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output.stdout));
+        assert!(
+            said(&output.stderr).contains(expected),
+            "{args:?}: {}",
+            said(&output.stderr)
+        );
+    }
+}
