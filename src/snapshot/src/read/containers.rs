@@ -2,11 +2,9 @@
 
 use super::document::{Node, Object, Pair};
 use super::error::PickleError;
+use super::limits::GROWTH;
 use super::opcode::Opcode;
 use super::pickle::{Machine, Stop};
-
-/// Nodes appended to a full list double it: twice the node, and once more while the old one is copied.
-pub(super) const GROWTH: usize = 3;
 
 impl Machine<'_> {
     /// The opcodes that make or fill lists, tuples and dicts; all others are errors.

@@ -54,7 +54,6 @@ impl Converter<'_> {
             Node::Text(other) => {
                 let value = self.value(document, value);
                 let value = value.map_err(|error| error.within(|| self.tables.get_text(other).to_owned()))?;
-                into.extra.retain(|(key, _)| *key != other);
                 into.extra.push((other, value));
             }
             other => return Err(ReadError::shape("keys that are texts", document.kind(other))),
@@ -80,8 +79,15 @@ impl Converter<'_> {
         Ok(items)
     }
 
-    pub(crate) fn segment(&mut self, document: &Document, node: Node) -> Result<Segment, ReadError> {
+    /// A dict's pairs. Counted each time: one dict of a million keys may stand in a list a million times.
+    fn pairs<'d>(&mut self, document: &'d Document, node: Node) -> Result<&'d [Pair], ReadError> {
         let (_, pairs) = document.dict(node)?;
+        self.meter.charge(size_of_val(pairs))?;
+        Ok(pairs)
+    }
+
+    pub(crate) fn segment(&mut self, document: &Document, node: Node) -> Result<Segment, ReadError> {
+        let pairs = self.pairs(document, node)?;
         let (mut address, mut total_size, mut blocks) = (None, None, None);
         let (mut allocated, mut active, mut requested, mut kind) = (None, None, None, None);
         let (mut device, mut stream, mut pool, mut expandable) = (0, 0, (0, 0), false);
@@ -149,7 +155,7 @@ impl Converter<'_> {
     }
 
     fn block(&mut self, document: &Document, node: Node, next: u64) -> Result<Block, ReadError> {
-        let (_, pairs) = document.dict(node)?;
+        let pairs = self.pairs(document, node)?;
         let (mut address, mut size, mut requested, mut state, mut frames) = (None, None, None, None, None);
         let (mut history, mut extra) = (None, Vec::new());
         for &(key, value) in pairs {
@@ -195,7 +201,7 @@ impl Converter<'_> {
         let Some(newest) = items.first() else {
             return Ok((size, frames));
         };
-        for &(key, value) in document.dict(*newest)?.1 {
+        for &(key, value) in self.pairs(document, *newest)? {
             match key {
                 Node::Text(names::REAL_SIZE) => size = Some(document.size(value).map_err(at("real_size"))?),
                 Node::Text(names::FRAMES) => frames = Some(self.stack(document, value).map_err(at("frames"))?),
@@ -206,7 +212,7 @@ impl Converter<'_> {
     }
 
     pub(crate) fn entry(&mut self, document: &Document, node: Node) -> Result<TraceEntry, ReadError> {
-        let (_, pairs) = document.dict(node)?;
+        let pairs = self.pairs(document, node)?;
         let (mut action, mut addr, mut device_free, mut size) = (None, None, None, None);
         let (mut frames, mut compile_context, mut user_metadata) = (None, None, None);
         let (mut stream, mut time_us, mut extra) = (0, 0, Vec::new());
@@ -248,7 +254,7 @@ impl Converter<'_> {
     }
 
     pub(crate) fn annotation(&mut self, document: &Document, node: Node) -> Result<Annotation, ReadError> {
-        let (_, pairs) = document.dict(node)?;
+        let pairs = self.pairs(document, node)?;
         let (mut device, mut time_us, mut metadata) = (0, 0, Vec::new());
         for &(key, value) in pairs {
             match key {

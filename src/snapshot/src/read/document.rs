@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::ReadError;
-use super::limits::Meter;
+use super::limits::{GROWTH, Meter};
 use crate::tables::TextId;
 
 /// A value. What is large or may be shared is elsewhere and has a number here, as in Python.
@@ -48,14 +48,14 @@ impl Document {
             Object::List(items) | Object::Tuple(items) => size_of_val(items.as_slice()),
             Object::Dict(pairs) => size_of_val(pairs.as_slice()),
         };
-        meter.charge(size_of::<Object>() + size)?;
+        meter.charge(GROWTH * size_of::<Object>() + size)?;
         let number = ObjectId(self.objects.len() as u32);
         self.objects.push(object);
         Ok(Node::Object(number))
     }
 
     pub(crate) fn add_bytes(&mut self, bytes: &[u8], meter: &mut Meter) -> Result<Node, ReadError> {
-        meter.charge(size_of::<Arc<[u8]>>() + bytes.len())?;
+        meter.charge((GROWTH + 1) * size_of::<Arc<[u8]>>() + bytes.len())?;
         self.bytes.push(bytes.into());
         Ok(Node::Bytes(self.bytes.len() as u32 - 1))
     }

@@ -4,6 +4,9 @@ use super::error::ReadError;
 
 const MIB: u64 = 1 << 20;
 
+/// What is appended to a full list doubles it: twice the thing, and once more while the old one is copied.
+pub(crate) const GROWTH: usize = 3;
+
 /// How much a snapshot may take of this machine.
 ///
 /// Real files take a few times their unpacked size in memory; a hostile one of a few kilobytes can ask for terabytes. Reading

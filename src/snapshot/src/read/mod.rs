@@ -13,6 +13,7 @@ mod pickle;
 mod unpack;
 mod values;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use document::Document;
@@ -63,6 +64,11 @@ impl Snapshot {
             }
             Some(_) => return Err(ReadError::Format("unknown content")),
         };
+        // Of equal keys the last counts.
+        let mut met = HashSet::new();
+        snapshot.extra.reverse();
+        snapshot.extra.retain(|(key, _)| met.insert(*key));
+        snapshot.extra.reverse();
         snapshot.tables = tables;
         Ok(snapshot)
     }

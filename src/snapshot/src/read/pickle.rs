@@ -1,13 +1,12 @@
 //! Pickle's machine, the part of it that makes plain values (Python: `pickletools`, PEP 307, PEP 3154, PEP 574).
 //!
-//! Nothing is imported, called or built: those opcodes are errors. Each opcode takes at least a byte and pushes at most
-//! one node, so the stack is bounded by the file; what is kept is counted by the meter. There is no recursion.
+//! Nothing is imported, called or built: those opcodes are errors. What is kept is counted by the meter. There is no
+//! recursion.
 
-use super::containers::GROWTH;
 use super::cursor::Cursor;
 use super::document::{Document, Node};
 use super::error::{PickleError, ReadError};
-use super::limits::Meter;
+use super::limits::{GROWTH, Meter};
 use super::opcode::Opcode;
 use crate::tables::{Tables, TextId};
 
@@ -22,6 +21,7 @@ pub(crate) fn load(
         input: Cursor::new(bytes),
         stack: Vec::new(),
         marks: Vec::new(),
+        highest: 0,
         memo: Vec::new(),
         document,
         tables,
@@ -29,7 +29,7 @@ pub(crate) fn load(
     };
     loop {
         let start = machine.input.position();
-        match machine.step() {
+        match machine.step().and_then(|answer| machine.weigh().map(|()| answer)) {
             Ok(None) => {}
             Ok(Some(answer)) => return Ok(answer),
             Err(Stop::Pickle(kind)) => return Err(ReadError::Pickle { offset: start, kind }),
@@ -61,6 +61,8 @@ pub(super) struct Machine<'a> {
     pub(super) stack: Vec<Node>,
     /// Heights of the stack.
     marks: Vec<usize>,
+    /// The most that was on the stack, marks among it.
+    highest: usize,
     memo: Vec<Option<Node>>,
     pub(super) document: &'a mut Document,
     tables: &'a mut Tables,
@@ -68,6 +70,17 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
+    /// Counts the stack's memory where it grew.
+    fn weigh(&mut self) -> Result<(), Stop> {
+        let height = self.stack.len() + self.marks.len();
+        if height > self.highest {
+            self.meter
+                .charge(GROWTH * (height - self.highest) * size_of::<Node>())?;
+            self.highest = height;
+        }
+        Ok(())
+    }
+
     /// One opcode; the answer if it was the last.
     fn step(&mut self) -> Result<Option<Node>, Stop> {
         let byte = self.input.byte()?;

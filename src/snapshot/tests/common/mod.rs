@@ -1,8 +1,11 @@
 //! What several tests need.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses some of it")]
 
+use std::io::Write;
 use std::path::Path;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use gpumem_snapshot::{ReadError, Snapshot, Value, ValueId};
 
 /// Ten steps of a GPT on an H100, PyTorch 2.11.
@@ -64,4 +67,24 @@ pub(crate) fn repr(snapshot: &Snapshot, value: ValueId) -> String {
             format!("{{{}}}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
     }
+}
+
+/// Small, with a frame, a call stack used twice, and a key of a version to come.
+pub(crate) const SMALL: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_size": 1024, "allocated_size": 512,
+    "active_size": 512, "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0],
+    "is_expandable": false, "frames": [], "blocks": [{"address": 4096, "size": 512, "requested_size": 500,
+    "state": "active_allocated", "frames": [{"name": "f", "filename": "a.py", "line": 3}]}, {"address": 4608,
+    "size": 512, "requested_size": 0, "state": "inactive", "frames": []}]}], "device_traces": [[{"action": "alloc",
+    "addr": 4096, "size": 500, "stream": 0, "time_us": 1795208136043549, "compile_context": "N/A",
+    "user_metadata": {"step": 1.5}, "frames": [{"name": "f", "filename": "a.py", "line": 3}]}]],
+    "allocator_settings": {"a": null}, "external_annotations": [], "to_come": [[true]]}"#;
+
+pub(crate) fn small() -> Snapshot {
+    Snapshot::from_bytes(SMALL.as_bytes()).unwrap()
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }

@@ -1,0 +1,169 @@
+//! Files that ask for more than there is: what is shared, nested or packed a million times.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{SMALL, gzip, pickle, read_value, small, with_value};
+use gpumem_snapshot::{Limits, ReadError, Snapshot};
+
+/// A tuple of two, each of which is the same tuple of two, and so on.
+fn laughs(levels: u8) -> Vec<u8> {
+    let mut opcodes = b")\x94".to_vec();
+    for level in 0..levels {
+        opcodes.extend([b'h', level, 0x86, 0x94]);
+    }
+    opcodes
+}
+
+#[test]
+fn what_is_shared_is_not_expanded() {
+    // Sharing within reason is kept as such: a million values in 200 bytes.
+    let snapshot = Snapshot::from_bytes(&with_value(&laughs(20))).unwrap();
+    assert!(pickle(&snapshot).len() < 200);
+    let error = read_value(&laughs(30)).unwrap_err();
+    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+    let error = read_value(&laughs(40)).unwrap_err();
+    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+}
+
+#[test]
+fn what_holds_itself_is_an_error() {
+    let itself = "x: expected a value that ends, found one that holds itself";
+    assert_eq!(read_value(b"]\x94h\x00a").unwrap_err().to_string(), itself);
+    assert_eq!(read_value(b"}\x94K\x01h\x00s").unwrap_err().to_string(), itself);
+    // Twice in itself would be 2^32 looks at it.
+    assert_eq!(read_value(b"]\x94(]h\x00ah\x00h\x00e").unwrap_err().to_string(), itself);
+    let of_segments = b"\x80\x04}\x8c\x08segments]\x94h\x00as.";
+    let error = Snapshot::from_bytes(of_segments).unwrap_err();
+    assert_eq!(error.to_string(), "segments[0]: expected a dict, found a list");
+}
+
+#[test]
+fn a_million_levels_are_an_error_and_no_stack_overflow() {
+    let mut opcodes = vec![b']'; 1_000_000];
+    opcodes.extend(vec![b'a'; 999_999]);
+    let error = read_value(&opcodes).unwrap_err();
+    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+    let mut text = br#"{"segments": [], "x": "#.to_vec();
+    text.extend(vec![b'['; 1_000_000]);
+    let error = Snapshot::from_bytes(&text).unwrap_err();
+    assert!(
+        error.to_string().starts_with("JSON: recursion limit exceeded"),
+        "{error}"
+    );
+    // What is shared may lie on what is shared, each seen before the one above it.
+    let mut opcodes = b"](]\x94".to_vec();
+    for level in 0..40 {
+        opcodes.extend([b'h', level, 0x85, 0x94]);
+    }
+    opcodes.push(b'e');
+    let error = read_value(&opcodes).unwrap_err();
+    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+}
+
+/// A list of the thing of a number, so many times.
+fn times(memo: u8, count: usize) -> Vec<u8> {
+    [b"](".as_slice(), &[b'h', memo].repeat(count), b"e"].concat()
+}
+
+#[test]
+fn one_segment_a_million_times_is_not_a_million_segments() {
+    let block = b"}(\x8c\x04sizeM\x00\x02\x8c\x05state\x8c\x08inactiveu\x940";
+    let segment = [
+        b"}(\x8c\x07addressK\x00\x8c\x0atotal_sizeK\x00\x8c\x06blocks".as_slice(),
+        &times(0, 1000),
+        b"u\x940",
+    ];
+    let file = [
+        b"\x80\x04".as_slice(),
+        block,
+        &segment.concat(),
+        b"}\x8c\x08segments",
+        &times(1, 100_000),
+        b"s.",
+    ];
+    let error = Snapshot::from_bytes(&file.concat()).unwrap_err();
+    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+}
+
+#[test]
+fn one_event_of_a_million_keys_a_million_times_is_not_looked_at_as_often() {
+    let entry = [b"}\x8c\x01k\x940(".as_slice(), &b"h\x00N".repeat(300_000), b"u\x940"].concat();
+    let file = [
+        b"\x80\x04".as_slice(),
+        &entry,
+        b"}\x8c\x0ddevice_traces]",
+        &times(1, 300_000),
+        b"as.",
+    ];
+    let error = Snapshot::from_bytes(&file.concat()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "device_traces[0][0].action: expected this key, which every snapshot has, found nothing"
+    );
+    let with_action = file.concat();
+    let with_action = [&with_action[..9], b"\x8c\x06action\x8c\x08snapshot", &with_action[9..]].concat();
+    let error = Snapshot::from_bytes(&with_action).unwrap_err();
+    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+}
+
+#[test]
+fn a_call_stack_of_many_events_is_kept_once() {
+    let frame = b"}(\x8c\x04name\x8c\x01f\x8c\x08filename\x8c\x01g\x8c\x04lineK\x01u\x940";
+    let entry = [
+        b"}(\x8c\x06action\x8c\x08snapshot\x8c\x06frames".as_slice(),
+        &times(0, 100_000),
+        b"u\x940",
+    ];
+    let file = [
+        b"\x80\x04".as_slice(),
+        frame,
+        &entry.concat(),
+        b"}\x8c\x0ddevice_traces]",
+        &times(1, 100_000),
+        b"as.",
+    ];
+    let snapshot = Snapshot::from_bytes(&file.concat()).unwrap();
+    assert_eq!(
+        (snapshot.device_traces[0].len(), snapshot.tables.stacks()),
+        (100_000, 2)
+    );
+    // 10^10 frames, written as 10^5.
+    assert!(pickle(&snapshot).len() < 5_000_000);
+}
+
+#[test]
+fn json_shares_what_it_repeats() {
+    assert_eq!((small().tables.stacks(), small().tables.all_frames().count()), (2, 1));
+}
+
+#[test]
+fn limits_hold() {
+    let limits = Limits {
+        input: 1 << 20,
+        ..Limits::default()
+    };
+    let bomb = gzip(&vec![b' '; 2 << 20]);
+    assert!(bomb.len() < 20_000);
+    let error = Snapshot::from_bytes_within(&bomb, &limits).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the snapshot is larger than 1048576 bytes once unpacked"
+    );
+    let large = vec![b' '; (1 << 20) + 1];
+    let error = Snapshot::from_bytes_within(&large, &limits).unwrap_err();
+    assert_eq!(error.to_string(), "the snapshot is larger than 1048576 bytes");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &large).unwrap();
+    let error = Snapshot::read_within(file.path(), &limits).unwrap_err();
+    assert!(matches!(error, ReadError::TooLarge { unpacked: false, .. }), "{error}");
+    let tight = Limits {
+        memory: 500,
+        ..Limits::default()
+    };
+    for bytes in [pickle(&small()), SMALL.as_bytes().to_vec()] {
+        let error = Snapshot::from_bytes_within(&bytes, &tight).unwrap_err();
+        assert!(matches!(error, ReadError::Memory { limit: 500 }), "{error}");
+    }
+    assert!(matches!(Snapshot::read("/nowhere".as_ref()), Err(ReadError::Io { .. })));
+}

@@ -1,0 +1,133 @@
+//! Files that are cut off, damaged, or made to hurt.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{SMALL, gzip, json, pickle, real_path, small, with_value};
+use gpumem_snapshot::{PickleError, ReadError, Snapshot};
+use proptest::prelude::*;
+
+/// Whatever was read can be used.
+fn use_it(snapshot: &Snapshot) {
+    snapshot.check();
+    snapshot.unknown_keys();
+    for device in 0..snapshot.device_traces.len() {
+        snapshot.requests(device).count();
+    }
+    let written = pickle(snapshot);
+    assert_eq!(pickle(&Snapshot::from_bytes(&written).unwrap()), written);
+    // Not everything can be told in JSON.
+    drop(snapshot.write_json(std::io::sink()));
+}
+
+#[test]
+fn a_pickle_cut_off_anywhere_says_where() {
+    let whole = pickle(&small());
+    for length in 1..whole.len() {
+        match Snapshot::from_bytes(&whole[..length]) {
+            Err(ReadError::Pickle { offset, kind }) => {
+                assert!(matches!(kind, PickleError::Truncated { .. }), "{length}: {kind}");
+                assert!(offset <= length as u64, "{offset} of {length}");
+            }
+            other => panic!("{length}: {other:?}"),
+        }
+    }
+    assert!(matches!(
+        Snapshot::from_bytes(b""),
+        Err(ReadError::Format("the file is empty"))
+    ));
+}
+
+#[test]
+fn json_and_gzip_cut_off_anywhere_are_errors() {
+    let whole = json(&small()).to_string();
+    for length in 1..whole.len() {
+        match Snapshot::from_bytes(&whole.as_bytes()[..length]) {
+            Err(ReadError::Json(error)) => assert!(error.is_eof(), "{length}: {error}"),
+            other => panic!("{length}: {other:?}"),
+        }
+    }
+    let whole = gzip(&pickle(&small()));
+    assert!(Snapshot::from_bytes(&whole).is_ok());
+    for length in 2..whole.len() {
+        let error = Snapshot::from_bytes(&whole[..length]).unwrap_err();
+        assert!(matches!(error, ReadError::Gzip { .. }), "{length}: {error}");
+    }
+}
+
+#[test]
+fn the_real_file_cut_off_says_where() {
+    let whole = std::fs::read(real_path()).unwrap();
+    for length in (2..whole.len()).step_by(whole.len() / 20) {
+        let error = Snapshot::from_bytes(&whole[..length]).unwrap_err();
+        assert!(matches!(error, ReadError::Gzip { .. }), "{length}: {error}");
+    }
+    let mut bytes = Vec::new();
+    Snapshot::from_bytes(&whole).unwrap().write_pickle(&mut bytes).unwrap();
+    for length in (1..bytes.len()).step_by(bytes.len() / 20) {
+        match Snapshot::from_bytes(&bytes[..length]) {
+            // Within the last opcode, of which texts are the longest.
+            Err(ReadError::Pickle { offset, .. }) => {
+                assert!(
+                    (length as u64).saturating_sub(60) <= offset && offset <= length as u64,
+                    "{offset} of {length}"
+                );
+            }
+            other => panic!("{length}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn any_byte_may_be_another() {
+    let whole = pickle(&small());
+    for place in 0..whole.len() {
+        for flip in [
+            0x01,
+            0x80,
+            0xff,
+            whole[place] ^ b'.',
+            whole[place] ^ b'(',
+            whole[place] ^ b'h',
+        ] {
+            let mut bytes = whole.clone();
+            bytes[place] ^= flip;
+            if let Ok(snapshot) = Snapshot::from_bytes(&bytes) {
+                use_it(&snapshot);
+            }
+        }
+    }
+    for place in 0..SMALL.len() {
+        for new in b"\"09-,:]}[{ne" {
+            let mut bytes = SMALL.as_bytes().to_vec();
+            bytes[place] = *new;
+            if let Ok(snapshot) = Snapshot::from_bytes(&bytes) {
+                use_it(&snapshot);
+            }
+        }
+    }
+}
+
+/// Opcodes with arguments that fit, mostly.
+fn opcodes() -> impl Strategy<Value = Vec<u8>> {
+    let plain = prop::sample::select(b"(0]})N\x88\x85\x86\x87\x94aesutld2".to_vec()).prop_map(|byte| vec![byte]);
+    let number = (0..8u8).prop_map(|number| vec![b'h', number]);
+    let key = prop::sample::select(vec![
+        "segments", "blocks", "frames", "size", "state", "action", "name", "history",
+    ]);
+    let key = key.prop_map(|key| [&[0x8c, key.len() as u8], key.as_bytes()].concat());
+    let raw = prop::collection::vec(any::<u8>(), 1..4);
+    let one = prop_oneof![8 => plain, 3 => number, 3 => key, 1 => raw];
+    prop::collection::vec(one, 0..60).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_opcodes_does_harm(opcodes in opcodes()) {
+        for bytes in [with_value(&opcodes), [b"\x80\x04", &opcodes[..], b"."].concat()] {
+            if let Ok(snapshot) = Snapshot::from_bytes(&bytes) {
+                use_it(&snapshot);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What is a snapshot, what old and new versions write, and what is none.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{json, repr};
+use gpumem_snapshot::{Action, BlockState, SegmentType, Snapshot};
+use serde_json::{Value, json as literal};
+
+fn read(value: &Value) -> Result<Snapshot, String> {
+    Snapshot::from_bytes(value.to_string().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// The least that old versions and `torch.profiler` write.
+fn least() -> Value {
+    literal!({
+        "segments": [{"address": 4096, "total_size": 2048, "blocks": [
+            {"size": 512, "state": "active_allocated", "history": [
+                {"addr": 4096, "real_size": 400, "frames": [{"name": "f", "filename": "a.py", "line": 3}]},
+                {"addr": 4096, "real_size": 300},
+            ]},
+            {"size": 512, "state": "active_awaiting_free"},
+            {"size": 1024, "state": "inactive"},
+        ]}],
+        "device_traces": [[{"action": "alloc", "addr": 4096, "size": 400}, {"action": "oom", "size": 9}, {"action": "snapshot"}]],
+    })
+}
+
+#[test]
+fn old_files_have_what_they_lack() {
+    let snapshot = read(&least()).unwrap();
+    let segment = &snapshot.segments[0];
+    assert_eq!(
+        (segment.device, segment.stream, segment.segment_pool_id),
+        (0, 0, (0, 0))
+    );
+    assert_eq!(
+        (segment.segment_type, segment.is_expandable),
+        (SegmentType::Small, false)
+    );
+    assert_eq!(
+        (segment.allocated_size, segment.active_size, segment.requested_size),
+        (512, 1024, 912)
+    );
+    let blocks: Vec<_> = segment
+        .blocks
+        .iter()
+        .map(|b| (b.address, b.requested_size, b.state))
+        .collect();
+    let expected = [
+        (4096, 400, BlockState::ActiveAllocated),
+        (4608, 512, BlockState::ActivePendingFree),
+        (5120, 1024, BlockState::Inactive),
+    ];
+    assert_eq!(blocks, expected);
+    assert_eq!(snapshot.tables.get_stack(segment.blocks[0].frames).len(), 1);
+    let entry = &snapshot.device_traces[0][0];
+    assert_eq!(
+        (entry.time_us, entry.frames, entry.compile_context, entry.user_metadata),
+        (0, None, None, None)
+    );
+    assert_eq!(
+        (snapshot.allocator_settings, snapshot.external_annotations.len()),
+        (None, 0)
+    );
+    assert_eq!(snapshot.check(), []);
+    // The history is kept, and the event has not got a time from us.
+    let written = json(&snapshot);
+    assert_eq!(
+        written["segments"][0]["blocks"][0]["history"],
+        least()["segments"][0]["blocks"][0]["history"]
+    );
+    assert_eq!(
+        written["device_traces"][0][0],
+        literal!({"action": "alloc", "addr": 4096, "size": 400, "stream": 0})
+    );
+    let mut large = least();
+    large["segments"][0]["total_size"] = literal!((2 << 20) + 512);
+    assert_eq!(read(&large).unwrap().segments[0].segment_type, SegmentType::Large);
+}
+
+#[test]
+fn the_list_of_segments_alone_is_a_snapshot_too() {
+    let snapshot = read(&least()["segments"]).unwrap();
+    assert_eq!((snapshot.segments.len(), snapshot.device_traces.len()), (1, 0));
+    let pickled = b"\x80\x02].";
+    assert_eq!(Snapshot::from_bytes(pickled).unwrap().segments, []);
+}
+
+#[test]
+fn keys_of_newer_versions_are_counted_kept_and_written() {
+    let mut value = least();
+    value["host_segments"] = literal!([{"a": [1, 2.5, null]}]);
+    value["segments"][0]["new"] = literal!("x");
+    value["segments"][0]["blocks"][1]["new"] = literal!({"b": []});
+    value["device_traces"][0][0]["forward_frames"] = literal!(["a\n"]);
+    value["segments"][0]["frames"] = literal!([{"name": "f", "filename": "a.py", "line": 3, "fx_node_op": "call"}]);
+    value["device_traces"][0][1]["action"] = literal!("annotate");
+    value["device_traces"][0][1]["user_metadata"] = literal!("note");
+    let snapshot = read(&value).unwrap();
+    let unknown = snapshot.unknown_keys();
+    let unknown: Vec<_> = unknown
+        .iter()
+        .map(|((on, key), count)| (*on, key.as_str(), *count))
+        .collect();
+    let expected = [
+        ("block", "history", 1),
+        ("block", "new", 1),
+        ("frame", "fx_node_op", 1),
+        ("segment", "new", 1),
+        ("snapshot", "host_segments", 1),
+        ("trace entry", "forward_frames", 1),
+    ];
+    assert_eq!(unknown, expected);
+    let action = snapshot.device_traces[0][1].action;
+    assert_eq!(snapshot.tables.get_text(action.name()), "annotate");
+    assert!(matches!(action, Action::Other(_)));
+    let note = snapshot.device_traces[0][1].user_metadata.unwrap();
+    assert_eq!(repr(&snapshot, note), "'note'");
+    let written = json(&snapshot);
+    assert_eq!(written["host_segments"], value["host_segments"]);
+    assert_eq!(written["segments"][0]["new"], "x");
+    assert_eq!(written["segments"][0]["frames"], value["segments"][0]["frames"]);
+    assert_eq!(written["device_traces"][0][0]["forward_frames"], literal!(["a\n"]));
+    let problems: Vec<_> = snapshot.check().iter().map(ToString::to_string).collect();
+    assert_eq!(problems, ["1 times the action \"annotate\", which is not known"]);
+}
+
+#[test]
+fn what_is_not_as_pytorch_writes_it_says_where() {
+    let cases = [
+        (
+            "",
+            literal!({}),
+            "the snapshot: expected the keys segments and device_traces, found a dict without either",
+        ),
+        (
+            "/segments",
+            literal!(3),
+            "JSON: invalid type: integer `3`, expected a list of segments or events at line 1 column",
+        ),
+        (
+            "/segments/0",
+            literal!(null),
+            "segments[0]: expected a dict, found None",
+        ),
+        (
+            "/segments/0/address",
+            literal!("x"),
+            "segments[0].address: expected an integer, found a text",
+        ),
+        (
+            "/segments/0/total_size",
+            literal!(-1),
+            "segments[0].total_size: expected a number of bytes or microseconds, found -1",
+        ),
+        (
+            "/segments/0/blocks",
+            literal!({}),
+            "segments[0].blocks: expected a list, found a dict",
+        ),
+        (
+            "/segments/0/blocks/2/size",
+            literal!(1.5),
+            "segments[0].blocks[2].size: expected a number of bytes or microseconds, found the float 1.5",
+        ),
+        (
+            "/segments/0/blocks/1/state",
+            literal!(true),
+            "segments[0].blocks[1].state: expected a text, found the bool true",
+        ),
+        (
+            "/segments/0/blocks/0/history/0/frames/0/line",
+            literal!([]),
+            "segments[0].blocks[0].history.frames[0].line: expected an integer of 64 bits, found a list",
+        ),
+        (
+            "/device_traces/0/1/action",
+            literal!(1),
+            "device_traces[0][1].action: expected a text, found 1",
+        ),
+        (
+            "/device_traces/0/2",
+            literal!({}),
+            "device_traces[0][2].action: expected this key, which every snapshot has, found nothing",
+        ),
+        (
+            "/device_traces/0/0",
+            literal!({"action": "alloc", "addr": 1}),
+            "device_traces[0][0].size: expected this key, which every snapshot has, found nothing",
+        ),
+    ];
+    for (place, value, expected) in cases {
+        let mut whole = least();
+        *whole.pointer_mut(place).unwrap() = value;
+        let error = read(&whole).unwrap_err();
+        assert!(error.starts_with(expected), "{place}: {error}");
+    }
+    let added = [
+        (
+            "device",
+            literal!(1u64 << 40),
+            "segments[0].device: expected a device's number, found 1099511627776",
+        ),
+        (
+            "segment_pool_id",
+            literal!([1]),
+            "segments[0].segment_pool_id: expected two integers, found a list",
+        ),
+        (
+            "is_expandable",
+            literal!(0),
+            "segments[0].is_expandable: expected a bool, found 0",
+        ),
+        (
+            "frames",
+            literal!([{"name": "f", "line": 1}]),
+            "segments[0].frames[0].filename: expected this key",
+        ),
+    ];
+    for (key, value, expected) in added {
+        let mut whole = least();
+        whole["segments"][0][key] = value;
+        let error = read(&whole).unwrap_err();
+        assert!(error.starts_with(expected), "{key}: {error}");
+    }
+    for (bytes, expected) in [
+        (
+            b"PK\x03\x04...".as_slice(),
+            "not a snapshot: a zip archive, as torch.save makes them",
+        ),
+        (b"op,id", "not a snapshot: unknown content"),
+        (b"{\"segments\": []} x", "JSON: trailing characters"),
+        (b"\x80\x04N.", "the snapshot: expected a dict, found None"),
+        (b"\x80\x04}.", "the snapshot: expected the keys"),
+        (
+            b"\x80\x04}(\x8c\x08segments]K\x01Nu.",
+            "the snapshot: expected keys that are texts, found an integer",
+        ),
+    ] {
+        let error = Snapshot::from_bytes(bytes).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn addresses_above_the_middle_may_be_negative() {
+    // PyTorch's own pickler has no unsigned integers.
+    let mut value = least();
+    value["segments"][0]["address"] = literal!(-4096);
+    let snapshot = read(&value).unwrap();
+    assert_eq!(snapshot.segments[0].address, 0u64.wrapping_sub(4096));
+    assert_eq!(snapshot.segments[0].blocks[2].address, 0u64.wrapping_sub(3072));
+}
+
+#[test]
+fn what_does_not_add_up_is_told() {
+    let mut value = least();
+    value["segments"][0]["allocated_size"] = literal!(1);
+    value["segments"][0]["blocks"][1]["address"] = literal!(4700);
+    value["segments"][0]["blocks"][1]["requested_size"] = literal!(513);
+    value["segments"][0]["blocks"][2] = literal!({"size": 0, "state": "lost"});
+    let other = literal!({"address": 5000, "total_size": u64::MAX, "blocks": [], "segment_type": "huge"});
+    value["segments"].as_array_mut().unwrap().push(other);
+    let snapshot = read(&value).unwrap();
+    let problems: Vec<_> = snapshot.check().iter().map(ToString::to_string).collect();
+    let expected = [
+        "segment 0, block 1: begins at 0x125c, the one before ends at 0x1200",
+        "segment 0, block 1: 513 bytes requested in a block of 512",
+        "segment 0, block 2: 0 bytes requested in a block of 0",
+        "segment 0: total_size is 2048, its blocks have 1024",
+        "segment 0: allocated_size is 1, its blocks have 512",
+        "segment 1: 18446744073709551615 bytes from 0x1388 on is more than there are addresses",
+        "segment 1: total_size is 18446744073709551615, its blocks have 0",
+        "segments 1 and 0 overlap",
+        "1 times the block state \"lost\", which is not known",
+        "1 times the segment type \"huge\", which is not known",
+    ];
+    assert_eq!(problems, expected);
+}
