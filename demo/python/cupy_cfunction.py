@@ -23,11 +23,12 @@ class Allocator:
         self.of_stream = {}
 
     def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
-        stream = cupy.cuda.get_current_stream().ptr
-        allocator = self.of_stream.get(stream)
-        if allocator is None:
-            allocator = cupy.cuda.memory.CFunctionAllocator(stream, *self.functions, self.library)
-            self.of_stream[stream] = allocator
+        stream = cupy.cuda.get_current_stream()
+        if stream.ptr not in self.of_stream:
+            allocator = cupy.cuda.memory.CFunctionAllocator(stream.ptr, *self.functions, self.library)
+            # With the stream itself: CUDA crashes when it is asked about one that is gone.
+            self.of_stream[stream.ptr] = allocator, stream
+        allocator, _ = self.of_stream[stream.ptr]
         memory = allocator.malloc(size)
         if size > 0 and memory.ptr == 0:  # CuPy does not look
             raise MemoryError(gpumem.last_error(self.library))

@@ -51,6 +51,7 @@ def torch_program(folder):
 
         library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
     torch.use_deterministic_algorithms(True)
+    torch.cuda.set_per_process_memory_fraction(0.9)
     torch.manual_seed(1)
     sizes = random.Random(1)
     width, heads, layers, vocabulary, longest = 768, 12, 8, 16_000, 1024
@@ -130,7 +131,13 @@ def torch_failures(torch):
             warnings.simplefilter("ignore")  # the graph is empty
             torch.zeros(1000, device="cuda")
 
+    def pool():
+        with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+            torch.zeros(1000, device="cuda")
+
     fails(capture)
+    fails(pool)
+    assert len(caught) == 3, caught
     torch.cuda.empty_cache()
     assert torch.ones(1000, device="cuda").sum().item() == 1000
     return caught

@@ -18,8 +18,10 @@
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2, the per-thread default stream, is
  * refused: it is another stream in each thread. Memory belongs to the stream it was allocated for, and is reused on that stream at
  * once when it is freed: what the stream does next is queued behind. Whoever uses it on another stream either says so
- * (gpumem_record_stream) or waits for that stream before the free. A stream must outlive what was allocated on it; if it does not,
- * memory that waits for it comes free when the device is next waited for (gpumem_empty_cache does), and none is lost.
+ * (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
+ * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): do not destroy a stream that memory was
+ * allocated for, or that was named in a free or in gpumem_record_stream, before that memory is freed and gpumem_empty_cache was
+ * called. PyTorch's own streams live as long as the process. Where CUDA notices, no memory is lost.
  *
  * Errors. No function ends the process or lets an exception out, except gpumem_torch_alloc, which throws PyTorch's own. A call
  * that failed has changed nothing. gpumem_last_error() has the message; the first of each kind is also printed to stderr.
