@@ -9,6 +9,19 @@
 //!   `python -m torch.cuda._memory_viz` read.
 //! - [`Snapshot::check`] says what does not add up, [`Snapshot::requests`] is what the program asked its allocator for.
 //!
+//! ```no_run
+//! use gpumem_snapshot::{RequestKind, Snapshot};
+//!
+//! let snapshot = Snapshot::read("snapshot.pickle".as_ref())?;
+//! for problem in snapshot.check() {
+//!     eprintln!("{problem}");
+//! }
+//! let asked = snapshot.requests(0).filter(|request| request.kind == RequestKind::Alloc);
+//! println!("{} bytes asked for", asked.map(|request| request.size).sum::<u64>());
+//! snapshot.write_json(std::fs::File::create("snapshot.json")?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Texts come from outside and are kept as they are: clean them before they reach a terminal.
 
 #![forbid(unsafe_code)]

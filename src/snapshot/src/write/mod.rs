@@ -23,6 +23,10 @@ pub enum WriteError {
 impl Snapshot {
     /// Writes a pickle of protocol 4, which PyTorch's web viewer, `python -m torch.cuda._memory_viz` and `pickle.load` read.
     ///
+    /// For the web viewer: it offers the devices that have a list in [`Snapshot::device_traces`], be it an empty one; it goes
+    /// back from the segments through the events, so a block whose last event is a `free_requested` must be there as
+    /// [`BlockState::ActivePendingFree`](crate::BlockState::ActivePendingFree); older ones know no numbers above 2^63.
+    ///
     /// Call stacks and texts are written once. Streams: memory is needed for their numbers only. Equal snapshots give equal
     /// bytes.
     ///
