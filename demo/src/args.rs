@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::replay::{Segments, Speed};
+
 /// Where a demo runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
@@ -76,7 +78,7 @@ pub struct DemoArgs {
     /// Where.
     pub device: DeviceChoice,
     /// Most bytes of device memory; `None`: 2 GiB or a tenth of the device's free memory, whichever is less, and for `train`
-    /// on the simulated device 15/16 of it.
+    /// on the simulated device 15/16 of it; for `replay` all there is.
     pub budget: Option<u64>,
     /// The fix a run of `fragmentation` applies unless another one is chosen on the way.
     pub fix: Fix,
@@ -95,8 +97,14 @@ pub struct DemoArgs {
     pub layers: u32,
     /// Mean batch size of `train`.
     pub batch: u32,
-    /// Steps of `train`; 0: until told to quit.
+    /// Steps of `train`, passes of `replay`; 0: until told to quit.
     pub steps: u64,
+    /// What `replay` replays.
+    pub trace: Option<PathBuf>,
+    /// How fast; `None`: the trace in a minute.
+    pub speed: Option<Speed>,
+    /// How its allocator takes memory; `None`: the allocator's default.
+    pub segments: Option<Segments>,
     /// Seed of everything random: the same seed gives the same run.
     pub seed: u64,
 }
@@ -120,6 +128,9 @@ impl Default for DemoArgs {
             layers: 12,
             batch: 32,
             steps: 0,
+            trace: None,
+            speed: None,
+            segments: None,
             seed: 1,
         }
     }

@@ -4,6 +4,7 @@ use crate::control::End;
 use crate::gpu::GpuError;
 use crate::process::TieError;
 use crate::protocol::Outcome;
+use crate::replay::ReplayError;
 use crate::scale::BudgetError;
 
 /// Why a demo could not run or go on.
@@ -40,6 +41,9 @@ pub enum DemoError {
     /// A kernel failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// A trace could not be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The process could not be tied to its parent.
     #[error(transparent)]
     Tie(#[from] TieError),
@@ -94,6 +98,7 @@ impl DemoError {
             DemoError::OutputClosed | DemoError::Tie(TieError::ParentGone) => 0,
             DemoError::UnknownDemo(_) | DemoError::Argument { .. } | DemoError::Budget(_) => 2,
             DemoError::NoDevice(_) => 3,
+            DemoError::Replay(error) => error.exit_code(),
             DemoError::Allocator { .. }
             | DemoError::OutOfMemory(_)
             | DemoError::Gpu(_)

@@ -11,6 +11,7 @@ use crate::error::DemoError;
 use crate::gpu::Kernels;
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
+use crate::replay;
 use crate::scale::{self, REFERENCE_BUDGET, Sizes};
 use crate::stamp;
 
@@ -21,6 +22,8 @@ pub(crate) enum Kind {
     Full,
     /// What a training program has: plain segments within the whole budget.
     Training,
+    /// What a recorded program has: the whole device, unless its user says less.
+    Replay,
 }
 
 /// A device with an allocator on it.
@@ -62,15 +65,20 @@ impl Lab {
     pub(crate) fn open(args: &DemoArgs, kind: Kind) -> Result<Lab, DemoError> {
         let device = match args.device {
             DeviceChoice::Sim => device::sim(SimConfig::default()),
+            DeviceChoice::Auto if kind == Kind::Replay && replay::may_simulate(args.json && !args.steer) => {
+                device::sim(SimConfig::default())
+            }
             DeviceChoice::Auto => open_cuda(0)?,
             DeviceChoice::Cuda(ordinal) => open_cuda(ordinal)?,
         };
         // Before the budget: the kernels take a little of the memory that is counted.
-        let gpu = device.cuda_context().map(Kernels::new).transpose()?;
+        let context = device.cuda_context().filter(|_| kind != Kind::Replay);
+        let gpu = context.map(Kernels::new).transpose()?;
         let memory = device
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
         let budget = match (device.as_sim(), kind) {
+            (_, Kind::Replay) => args.budget.unwrap_or(memory.free),
             (None, _) => scale::budget(args.budget, memory.free)?,
             (Some(_), Kind::Full) => scale::simulated_budget(args.budget, REFERENCE_BUDGET, memory.total)?,
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
@@ -78,7 +86,10 @@ impl Lab {
         };
         let publish = Options {
             dir: args.channel_dir.clone(),
-            job: format!("demo {}", args.demo),
+            job: args
+                .trace
+                .as_deref()
+                .map_or_else(|| format!("demo {}", args.demo), replay::job),
             ..Options::default()
         };
         let config = Config {
@@ -96,6 +107,11 @@ impl Lab {
                 budget: Some(budget),
                 ..config
             },
+            Kind::Replay => Config {
+                budget: args.budget,
+                segments: args.segments.unwrap_or_default().0,
+                ..config
+            },
         };
         let allocator = Allocator::new(device.clone(), config).map_err(while_doing("setting up the allocator"))?;
         Ok(Lab {
@@ -104,6 +120,14 @@ impl Lab {
             gpu,
             budget,
         })
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn allocator(&self) -> &Allocator {
+        &self.allocator
     }
 
     /// Bytes the demo will not exceed.

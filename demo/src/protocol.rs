@@ -5,9 +5,11 @@
 //! `result` or `error`. A demo that is told to quit, loses its parent or is stopped by a signal ends without a result.
 //! Within one schema number fields are only ever added, so a reader ignores those it does not know.
 //!
-//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`. End of input means that the parent is gone.
+//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`, and to a replay `speed N`, `speed max`, `faster`, `slower`, `pause`. End of input means that the parent is gone.
 
 use serde::{Deserialize, Serialize};
+
+use crate::replay::Pace;
 
 /// The schema every line names. A reader refuses other ones.
 pub const SCHEMA: &str = "gpumem-demo/1";
@@ -255,6 +257,8 @@ pub enum Command {
     Next,
     /// Apply the fix of this name.
     Fix(String),
+    /// How fast a replay goes on.
+    Pace(Pace),
     /// Free everything and end.
     Quit,
 }
@@ -265,12 +269,14 @@ impl Command {
     /// # Errors
     /// When it is no command; the message is for the sender.
     pub fn parse(line: &str) -> Result<Command, ParseError> {
-        let mut words = line.split_whitespace();
-        match (words.next(), words.next(), words.next()) {
-            (Some("next"), None, None) => Ok(Command::Next),
-            (Some("quit"), None, None) => Ok(Command::Quit),
-            (Some("fix"), Some(name), None) => Ok(Command::Fix(name.to_owned())),
-            _ => Err(ParseError::Command(line.trim().chars().take(80).collect())),
+        let words: Vec<&str> = line.split_whitespace().take(3).collect();
+        match words[..] {
+            ["next"] => Ok(Command::Next),
+            ["quit"] => Ok(Command::Quit),
+            ["fix", name] => Ok(Command::Fix(name.to_owned())),
+            _ => Pace::parse(&words)
+                .map(Command::Pace)
+                .ok_or_else(|| ParseError::Command(line.trim().chars().take(80).collect())),
         }
     }
 }
@@ -280,6 +286,7 @@ impl std::fmt::Display for Command {
         match self {
             Command::Next => f.write_str("next"),
             Command::Fix(name) => write!(f, "fix {name}"),
+            Command::Pace(pace) => pace.fmt(f),
             Command::Quit => f.write_str("quit"),
         }
     }

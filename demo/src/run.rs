@@ -10,7 +10,7 @@ use crate::lab::{Kind, Lab};
 use crate::output::Output;
 use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
-use crate::{fragmentation, train};
+use crate::{fragmentation, replay, train};
 
 /// No clock reaches further than some centuries, and no pace needs more than this.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
@@ -107,7 +107,7 @@ impl Stage<'_> {
     }
 
     /// What to do with what cannot be done now.
-    fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
+    pub(crate) fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
         let message = match heard {
             Heard::End(end) => return Err(Stop::End(end)),
             Heard::Garbage(error) => error.to_string(),
@@ -151,6 +151,7 @@ fn perform(args: &DemoArgs, out: &mut dyn Write, control: &Control) -> Result<En
     let (kind, play): (_, fn(&mut Stage<'_>) -> _) = match args.demo.as_str() {
         "fragmentation" => (Kind::Full, fragmentation::play),
         "train" => (Kind::Training, train::play),
+        "replay" => (Kind::Replay, replay::play),
         other => return Err(DemoError::UnknownDemo(other.to_owned())),
     };
     let output = Output::new(out, &args.demo, args.json);

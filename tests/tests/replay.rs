@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use gpumem_tests::{World, said};
+use gpumem_tests::{Ended, Terminal, World, said};
 use serde_json::Value;
 
 /// The first 2,000 operations of a recorded program on four streams.
@@ -188,4 +188,30 @@ fn what_cannot_be_replayed_is_a_sentence() {
             said(&output.stderr)
         );
     }
+}
+
+#[test]
+fn a_replay_is_watched_and_paced_in_the_dashboard() {
+    let world = World::without_gpu();
+    let args = ["replay", TRACE, "--watch", "--device", "sim", "--speed", "300"];
+    let mut terminal = Terminal::start(&world, &args, 120, 40);
+    terminal.wait_for(&["Demo: replay", "SIMULATED", "300 operations a second", "+ - speed"]);
+    terminal.keys("+");
+    terminal.wait_for(&["600 operations a second"]);
+    terminal.keys("--");
+    terminal.wait_for(&["150 operations a second"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["It stands still"]);
+    terminal.keys("1");
+    terminal.wait_for(&["publishing", "replay"]);
+    terminal.keys("7 ");
+    terminal.wait_for(&["150 operations a second"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+
+    // What is wrong with the trace is on the screen.
+    let mut terminal = Terminal::start(&world, &["replay", "/nowhere", "--watch"], 120, 40);
+    terminal.wait_for(&["failed", "/nowhere: cannot be read"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
 }

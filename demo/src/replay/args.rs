@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gpumem_alloc::SegmentMode;
+use gpumem_alloc::{Config, SegmentMode};
 
 use crate::args::DeviceChoice;
 
@@ -44,13 +44,20 @@ impl FromStr for AllocatorChoice {
 
 /// How our allocator takes memory for large blocks; see [`SegmentMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segments(pub(super) SegmentMode);
+pub struct Segments(pub(crate) SegmentMode);
 
 const SEGMENTS: [(&str, SegmentMode); 3] = [
     ("plain", SegmentMode::Plain),
     ("virtual", SegmentMode::Virtual),
     ("stitched", SegmentMode::Stitched),
 ];
+
+impl Default for Segments {
+    /// The allocator's own default.
+    fn default() -> Segments {
+        Segments(Config::default().segments)
+    }
+}
 
 impl Segments {
     /// What the command line takes.

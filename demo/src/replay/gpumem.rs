@@ -1,21 +1,22 @@
 //! Our allocator under replay.
 
+use std::path::Path;
+
 use gpumem_alloc::device::{Call, Device};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Options, Publish, Stream};
 
 use super::ReplayError;
-use super::args::{ReplayArgs, Segments};
+use super::args::ReplayArgs;
 use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
 use super::report::Fragmentation;
+use crate::protocol::OutOfMemory;
 use crate::trace::{Op, Trace};
 
 /// Our allocator, and the buffers that live.
 pub(super) struct Gpumem {
     live: Vec<Option<Buffer<u8>>>,
     streams: Vec<Stream>,
-    segments: Segments,
     allocator: Allocator,
-    device: Device,
 }
 
 impl Gpumem {
@@ -26,33 +27,42 @@ impl Gpumem {
         streams: &Streams,
         publish: bool,
     ) -> Result<Gpumem, ReplayError> {
-        let name = args.trace.file_name().unwrap_or_default().to_string_lossy();
         let options = Options {
             dir: args.channel_dir.clone(),
-            job: format!("replay {}", gpumem_channel::clean(&name)),
+            job: job(&args.trace),
             ..Options::default()
         };
-        let mut config = Config {
+        let config = Config {
             budget: args.limit,
+            segments: args.segments.unwrap_or_default().0,
             publish: if publish { Publish::On(options) } else { Publish::Off },
             ..Config::default()
         };
-        if let Some(Segments(mode)) = args.segments {
-            config.segments = mode;
-        }
-        let segments = Segments(config.segments);
         let allocator = Allocator::new(device.clone(), config);
-        Ok(Gpumem {
-            live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
-            streams: streams.handles.clone(),
-            segments,
-            allocator: allocator.map_err(|e| ReplayError::while_doing("setting up the allocator", e))?,
-            device: device.clone(),
-        })
+        let allocator = allocator.map_err(|e| ReplayError::while_doing("setting up the allocator", e))?;
+        Ok(Gpumem::with(allocator, trace, streams))
     }
 
-    pub(super) fn segments(&self) -> &'static str {
-        self.segments.name()
+    /// An allocator that is there already.
+    pub(super) fn with(allocator: Allocator, trace: &Trace, streams: &Streams) -> Gpumem {
+        Gpumem {
+            live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
+            streams: streams.handles.clone(),
+            allocator,
+        }
+    }
+
+    /// The state that a request found which was refused just now.
+    pub(super) fn out_of_memory(&self, requested: u64, report: String) -> OutOfMemory {
+        let (all, free) = (self.allocator.stats().all(), self.allocator.free_blocks());
+        OutOfMemory {
+            requested,
+            free_total: free.total,
+            largest_free: free.largest,
+            reserved: all.reserved_bytes.current,
+            allocated: all.allocated_bytes.current,
+            report,
+        }
     }
 
     /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell.
@@ -62,7 +72,7 @@ impl Gpumem {
             Ok(memory) => Ok(memory.total.saturating_sub(memory.free)),
             Err(error) => Err(broken(error.to_string())),
         };
-        let before = used(&self.device)?;
+        let before = used(self.allocator.device())?;
         let mut found: Option<Fragmentation> = None;
         for (at, op) in trace.ops.iter().enumerate() {
             let (slot, stream, bytes) = match *op {
@@ -85,7 +95,7 @@ impl Gpumem {
                     requested,
                     allocated,
                     reserved,
-                    device_used: used(&self.device)?.saturating_sub(before),
+                    device_used: used(self.allocator.device())?.saturating_sub(before),
                     internal: (allocated > 0).then(|| 1.0 - requested as f64 / allocated as f64),
                     external: free.fragmentation(),
                     inactive_split: all.inactive_split_bytes.current as f64 / reserved as f64,
@@ -120,7 +130,7 @@ impl Replayer for Gpumem {
     }
 
     fn costs(&self) -> Costs {
-        match self.device.as_sim() {
+        match self.allocator.device().as_sim() {
             Some(sim) => Costs {
                 calls: Call::ALL.iter().map(|call| (call.name(), sim.calls(*call))).collect(),
                 modelled_ns: Some(sim.modelled_ns()),
@@ -156,4 +166,10 @@ fn refused(error: Error) -> Refused {
         Error::OutOfMemory(_) | Error::TooLarge { .. } => Refused::Memory(Box::new(error)),
         error => Refused::Broken(error.to_string()),
     }
+}
+
+/// What a replay's channel is labelled with.
+pub(crate) fn job(trace: &Path) -> String {
+    let name = trace.file_name().unwrap_or_default().to_string_lossy();
+    format!("replay {}", gpumem_channel::clean(&name))
 }

@@ -4,14 +4,18 @@
 //! allocator holds nothing. Time is that of the loop over the operations, and nothing else is in that loop: the trace is parsed
 //! before, peaks are kept by the allocator itself, and what only a look after every operation can tell comes from one more pass,
 //! on an allocator of its own ([`Fragmentation`]).
+//!
+//! The demo `replay` is another thing: it replays to be looked at, at a pace that its user sets ([`Pace`]).
 
 mod args;
 mod gpumem;
 mod idle;
+mod live;
 mod mallocs;
 mod measure;
 mod replayer;
 mod report;
+mod speed;
 mod text;
 
 use std::io::Write;
@@ -29,7 +33,11 @@ pub use report::{
     AllocatorPart, Failures, FirstFailure, Fragmentation, MemoryPart, Pass, Report, SCHEMA, TimePart, TracePart,
 };
 
+pub use speed::{Pace, Speed};
+
 use gpumem::Gpumem;
+pub(crate) use gpumem::job;
+pub(crate) use live::play;
 use mallocs::Mallocs;
 use measure::measure;
 use replayer::Streams;
@@ -133,12 +141,11 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
         AllocatorChoice::Gpumem => {
             let mut replayer = Gpumem::new(&device, args, &trace, &streams, args.publish)?;
             let mut measured = measure(&trace, args.passes, &mut replayer)?;
-            let segments = replayer.segments();
             // Two of them may not fit beside each other.
             drop(replayer);
             let mut again = Gpumem::new(&fresh(&device)?, args, &trace, &streams, false)?;
             measured.memory.fragmentation = again.survey(&trace)?;
-            measured.allocator.segments = Some(segments.to_owned());
+            measured.allocator.segments = Some(args.segments.unwrap_or_default().name().to_owned());
             measured.allocator.publishing = args.publish;
             measured
         }
@@ -156,12 +163,16 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     Ok(report)
 }
 
-/// The device asked for. Without a wish, and without NVIDIA's driver on this machine, people get the simulated one, labelled;
-/// programs never do.
+/// Whether a replay without a wish for a device gets the simulated one: people do where NVIDIA's driver is not installed, and read
+/// that it is simulated; programs never do.
+pub(crate) fn may_simulate(for_programs: bool) -> bool {
+    !for_programs && !gpu::driver_present()
+}
+
 fn open(args: &ReplayArgs) -> Result<Device, ReplayError> {
     let ordinal = match args.device {
         DeviceChoice::Sim => return Ok(device::sim(SimConfig::default())),
-        DeviceChoice::Auto if !args.json && !gpu::driver_present() => return Ok(device::sim(SimConfig::default())),
+        DeviceChoice::Auto if may_simulate(args.json) => return Ok(device::sim(SimConfig::default())),
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(ordinal) => ordinal,
     };

@@ -65,8 +65,7 @@ pub struct TracePart {
     pub zero_sized: u64,
     /// Requests that failed when the trace was recorded, which are not replayed.
     pub recorded_failures: u64,
-    /// Operations that the recording lacks and that were added (blocks that were live before it began), or that were left out because
-    /// what belongs to them is lacking.
+    /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps. They are replayed.
     pub assumed: u64,
     /// Highest sum of bytes asked for and not freed.
     pub peak_requested: u64,

@@ -50,7 +50,7 @@ fn head(report: &Report, text: &mut String) {
     }
     if trace.assumed > 0 {
         let assumed = plural(trace.assumed, "operation");
-        let _ = write!(about, "; {assumed} added or left out where the recording has a gap");
+        let _ = write!(about, "; {assumed} that the recording lacks among them");
     }
     paragraph(text, "trace      ", &about);
     let allocator = &report.allocator;
@@ -251,7 +251,7 @@ fn plural(n: u64, what: &str) -> String {
 }
 
 /// `1,234,567`.
-fn count(n: u64) -> String {
+pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -130,13 +130,9 @@ impl Builder {
         self.recorded_failures += 1;
     }
 
-    /// Counts an operation that the recording lacks, or has without what belongs to it.
+    /// Counts an operation that the recording lacks.
     pub(super) fn assumed(&mut self) {
         self.assumed += 1;
-    }
-
-    pub(super) fn is_live(&self, id: u64) -> bool {
-        self.live.contains_key(&id)
     }
 
     fn push(&mut self, op: Op) -> Result<(), Wrong> {

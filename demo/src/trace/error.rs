@@ -39,11 +39,11 @@ pub enum Problem {
         "is a snapshot without a history: call torch.cuda.memory._record_memory_history() before the work that is to be recorded"
     )]
     NoHistory,
-    /// Something is not as it should be in a snapshot of PyTorch's.
-    #[error("event {event} of the history: {what}")]
-    Event {
-        /// The event, from 1; 0 for what was live before.
-        event: u64,
+    /// Something is not as it should be in the history of a snapshot.
+    #[error("request {number} of the history: {what}")]
+    Request {
+        /// The request, from 1.
+        number: u64,
         /// What was found and what was expected.
         what: String,
     },

@@ -98,7 +98,7 @@ pub struct Trace {
     pub zero_sized: u64,
     /// Requests that had failed when the trace was recorded, which are no operations here.
     pub recorded_failures: u64,
-    /// Operations that the recording lacks and that were added, or that were left out because what belongs to them is lacking.
+    /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps.
     pub assumed: u64,
 }
 

@@ -35,7 +35,7 @@ fn the_history_of_a_snapshot_is_read() {
         ];
         assert_eq!(trace.ops, expected);
         assert_eq!((trace.format, &trace.streams[..]), (Format::PyTorch, &[0, 7][..]));
-        assert_eq!((trace.assumed, trace.recorded_failures), (4, 1));
+        assert_eq!((trace.assumed, trace.recorded_failures), (3, 1));
         assert_eq!(
             (trace.peak_requested, trace.live_blocks, trace.live_bytes),
             (1300, 2, 1100)
@@ -46,7 +46,7 @@ fn the_history_of_a_snapshot_is_read() {
         r#""addr": 1, "size": 18446744073709551615"#,
     );
     let said = read(&large).unwrap_err().to_string();
-    let sum = "event 5 of the history: the sum of all live blocks does not fit into 64 bits; expected a smaller size";
+    let sum = "request 5 of the history: the sum of all live blocks does not fit into 64 bits; expected a smaller size";
     assert_eq!(said, sum);
     let none = SNAPSHOT.split("\"device_traces\"").next().unwrap().to_owned() + "\"device_traces\": [[]]}";
     assert!(matches!(read(none), Err(Problem::NoHistory)));

@@ -2,9 +2,11 @@
 
 mod replay;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpumem_demo::replay::{Segments, Speed};
 use gpumem_demo::{DemoArgs, DeviceChoice, Fix, parse_bytes};
 
 use crate::model::{Colors, Only};
@@ -171,6 +173,15 @@ pub struct DemoCli {
     /// Wait for lines on stdin: next, fix NAME, quit
     #[arg(long, requires = "headless")]
     pub steer: bool,
+    /// Trace of replay, and how it is replayed: `replay --watch` runs it
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub trace: Option<PathBuf>,
+    /// Operations a second
+    #[arg(long, value_name = "N", hide = true, value_parser = |text: &str| text.parse::<Speed>())]
+    pub speed: Option<Speed>,
+    /// How memory for large blocks is taken
+    #[arg(long, value_name = "KIND", hide = true, value_parser = |text: &str| text.parse::<Segments>())]
+    pub segments: Option<Segments>,
     /// Process id of the dashboard that steers
     #[arg(long, value_name = "PID", requires = "steer", hide = true)]
     pub parent: Option<u32>,
@@ -190,6 +201,9 @@ impl DemoCli {
             steer: self.steer,
             parent: self.parent,
             pace: self.pace,
+            trace: self.trace.clone(),
+            speed: self.speed,
+            segments: self.segments,
             ..DemoArgs::default()
         };
         args.fix = self.fix.unwrap_or(args.fix);

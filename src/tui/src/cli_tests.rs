@@ -102,6 +102,64 @@ fn a_childs_flags_mean_what_the_users_meant() {
     assert_eq!((child.layers, child.steps), (Some(7), Some(3)));
 }
 
+/// A replay that is watched runs as a demo in a child, which understands what the user said.
+#[test]
+fn a_watched_replays_flags_mean_what_the_users_meant() {
+    let args = [
+        "replay",
+        "my trace.csv",
+        "--watch",
+        "--device",
+        "sim",
+        "--limit",
+        "1G",
+        "--passes",
+        "7",
+        "--speed",
+        "250",
+        "--segments",
+        "virtual",
+    ];
+    let Some(Command::Replay(replay)) = parse(&args).unwrap().command else {
+        unreachable!()
+    };
+    assert!(replay.live());
+    let flags = replay.child_flags();
+    let flags = flags.iter().map(|flag| flag.to_str().unwrap());
+    let again: Vec<&str> = ["demo", "replay", "--device", "sim"].into_iter().chain(flags).collect();
+    let Some(Command::Demo(child)) = parse(&again).unwrap().command else {
+        unreachable!()
+    };
+    let (here, there) = (replay.to_demo().unwrap(), child.to_args("replay"));
+    assert_eq!(format!("{here:?}"), format!("{there:?}"));
+    assert_eq!((here.steps, here.budget), (7, Some(1 << 30)));
+}
+
+#[test]
+fn a_replay_is_measured_or_looked_at() {
+    let replay = |args: &[&str]| match parse(&[&["replay", "x"], args].concat()).map(|cli| cli.command) {
+        Ok(Some(Command::Replay(replay))) => Some((replay.live(), replay.to_args().passes, replay.to_demo().is_ok())),
+        _ => None,
+    };
+    assert_eq!(replay(&[]), Some((false, 3, true)));
+    assert_eq!(replay(&["--speed", "max", "--json", "--steer"]), Some((true, 3, true)));
+    assert_eq!(
+        replay(&["--watch", "--allocator", "cudamalloc"]),
+        Some((true, 3, false))
+    );
+    assert_eq!(replay(&["--watch", "--interval", "500ms"]), Some((true, 3, true)));
+    for bad in [
+        &["--watch", "--json"][..],
+        &["--watch", "--no-publish"],
+        &["--speed", "2", "--no-publish"],
+        &["--speed", "0"],
+        &["--interval", "500ms"],
+        &["--steer"],
+    ] {
+        assert_eq!(replay(bad), None, "{bad:?}");
+    }
+}
+
 #[test]
 fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
     let demo = |args: &[&str]| match parse(args).map(|cli| cli.command) {

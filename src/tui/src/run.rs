@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::app::{self, Start};
-use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ViewArgs, device_name};
+use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, device_name};
 use crate::clock;
 use crate::demo::DemoOptions;
 use crate::event::Effect;
-use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, View};
+use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, Term, View};
 use crate::terminal::{self, Environment};
 use crate::{doctor, report};
 
@@ -34,6 +34,7 @@ pub fn main() -> u8 {
     };
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::Replay(replay)) if replay.live() => look_at_replay(&replay),
         Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),
         Some(Command::Demo(demo)) => match demo.name.clone() {
             None => list_demos(),
@@ -77,26 +78,52 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
             "stdout is no terminal: say --headless (and --json for programs) to run the demo without one",
         );
     }
-    let sim = demo.device == Some(gpumem_demo::DeviceChoice::Sim);
     let options = DemoOptions {
         arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
         device: demo.device.map(device_name),
     };
+    watch(name, options, demo.interval, &demo.look)
+}
+
+fn look_at_replay(replay: &ReplayCli) -> u8 {
+    let args = match replay.to_demo() {
+        Ok(args) => args,
+        Err(why) => return fail(USAGE, why),
+    };
+    if !replay.watch {
+        return gpumem_demo::main(&args);
+    }
+    if !io::stdout().is_terminal() {
+        return fail(
+            USAGE,
+            "stdout is no terminal: leave out --watch, and say --speed N to replay at a pace without one",
+        );
+    }
+    let options = DemoOptions {
+        arguments: replay.child_flags(),
+        device: Some(device_name(replay.device)),
+    };
+    watch(REPLAY, options, replay.interval, &replay.look)
+}
+
+/// Shows a demo in the dashboard.
+fn watch(name: &str, options: DemoOptions, interval: Duration, look: &LookArgs) -> u8 {
+    let simulated = options.device.as_deref() == Some("sim");
     let mut model = Model {
-        setup: setup(demo.interval),
+        setup: setup(interval),
         ..Model::default()
     };
-    model.ui.term = term(&demo.look);
+    model.ui.term = term(look);
     model.ui.view = View::Demo;
     model.ui.follow_demo = true;
     model.demo = Some(Demo {
         name: name.to_owned(),
-        simulated: sim,
+        simulated,
         ..Demo::default()
     });
     let first = vec![Effect::StartDemo {
         name: name.to_owned(),
-        simulated: sim,
+        simulated,
     }];
     show(Start {
         model,

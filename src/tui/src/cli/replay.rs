@@ -1,10 +1,15 @@
 //! `replay`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments};
-use gpumem_demo::{DeviceChoice, parse_bytes};
+use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
+use gpumem_demo::{DemoArgs, DeviceChoice, parse_bytes};
+
+use super::{LookArgs, parse_interval};
+use crate::model::REPLAY;
 
 const AFTER: &str = "\
 Traces, each plain or compressed with gzip, known by how they begin:
@@ -34,9 +39,9 @@ pub struct ReplayCli {
     /// How gpumem takes memory for large blocks: plain, virtual or stitched [default: its own]
     #[arg(long, value_name = "KIND", value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
-    /// How often
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub passes: u32,
+    /// How often [default: 3; with --watch or --speed: until it is told to quit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub passes: Option<u32>,
     /// Most device memory to use: 512M, 2G
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
     pub limit: Option<u64>,
@@ -46,21 +51,80 @@ pub struct ReplayCli {
     /// Do not publish meanwhile
     #[arg(long)]
     pub no_publish: bool,
+    /// Watch it in the dashboard, at a pace
+    #[arg(long, conflicts_with_all = ["json", "no_publish"])]
+    pub watch: bool,
+    /// Replay at a pace, to be looked at: operations a second, or max [default with --watch: the trace in a minute]
+    #[arg(long, value_name = "N", conflicts_with = "no_publish", value_parser = |text: &str| text.parse::<Speed>())]
+    pub speed: Option<Speed>,
+    /// Listen to lines on stdin: speed N, speed max, faster, slower, pause, quit. Their end is the replay's
+    #[arg(long, requires = "speed", conflicts_with = "watch")]
+    pub steer: bool,
+    /// How often the dashboard samples: 500ms, 2s; at least 50ms
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, requires = "watch")]
+    pub interval: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
 }
 
+/// What a replay that is looked at does not take.
+const LIVE_IS_GPUMEM: &str = "--watch and --speed show what gpumem publishes: leave out --allocator";
+
 impl ReplayCli {
-    /// What the replay is told.
+    /// Whether it is to be looked at, and not measured.
+    pub fn live(&self) -> bool {
+        self.watch || self.speed.is_some()
+    }
+
+    /// What a replay that measures is told.
     pub fn to_args(&self) -> ReplayArgs {
+        let defaults = ReplayArgs::default();
         ReplayArgs {
             trace: self.trace.clone(),
             device: self.device,
             allocator: self.allocator,
             segments: self.segments,
-            passes: self.passes,
+            passes: self.passes.unwrap_or(defaults.passes),
             limit: self.limit,
             json: self.json,
             publish: !self.no_publish,
             channel_dir: None,
         }
+    }
+
+    /// What a replay that is looked at is told, when it runs in this process.
+    ///
+    /// # Errors
+    /// When it is asked for what only a replay that measures can do.
+    pub fn to_demo(&self) -> Result<DemoArgs, &'static str> {
+        if self.allocator != AllocatorChoice::Gpumem {
+            return Err(LIVE_IS_GPUMEM);
+        }
+        Ok(DemoArgs {
+            demo: REPLAY.to_owned(),
+            device: self.device,
+            budget: self.limit,
+            json: self.json,
+            steer: self.steer,
+            steps: self.passes.unwrap_or(0).into(),
+            trace: Some(self.trace.clone()),
+            speed: self.speed,
+            segments: self.segments,
+            ..DemoArgs::default()
+        })
+    }
+
+    /// The flags that a child is given, when it runs under the dashboard.
+    pub fn child_flags(&self) -> Vec<OsString> {
+        let flag = |name: &str, value: Option<OsString>| value.map(|value| [format!("--{name}").into(), value]);
+        let flags = [
+            flag("trace", Some(self.trace.clone().into())),
+            flag("budget", self.limit.map(|n| n.to_string().into())),
+            flag("steps", self.passes.map(|n| n.to_string().into())),
+            flag("speed", self.speed.map(|speed| speed.to_string().into())),
+            flag("segments", self.segments.map(|kind| kind.name().into())),
+        ];
+        flags.into_iter().flatten().flatten().collect()
     }
 }

@@ -130,6 +130,9 @@ pub struct Demo {
     pub outcome: Option<DemoOutcome>,
 }
 
+/// The name of the demo that replays a trace at a pace, which is in no list: it needs a trace.
+pub const REPLAY: &str = "replay";
+
 impl Demo {
     /// How many steps are kept.
     pub const MAX_STEPS: usize = 64;
@@ -145,6 +148,11 @@ impl Demo {
     /// Whether it goes on only when the user says so (space is "next step" then).
     pub fn stepped(&self) -> bool {
         self.running() && self.total_steps > 0
+    }
+
+    /// Whether the user sets its pace.
+    pub fn paced(&self) -> bool {
+        self.running() && self.name == REPLAY
     }
 
     /// The current step.

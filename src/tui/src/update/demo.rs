@@ -92,6 +92,17 @@ pub(super) fn next(model: &mut Model) -> Vec<Effect> {
     }
 }
 
+/// What a key says to a demo whose pace the user sets.
+pub(super) fn pace(model: &Model, key: char) -> Option<&'static str> {
+    model.demo.as_ref().filter(|demo| demo.paced())?;
+    match key {
+        '+' | '=' => Some("faster"),
+        '-' => Some("slower"),
+        ' ' => Some("pause"),
+        _ => None,
+    }
+}
+
 /// Opens the menu of fixes.
 pub(super) fn choose_fix(model: &mut Model) -> Vec<Effect> {
     match &model.demo {

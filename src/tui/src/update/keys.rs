@@ -277,6 +277,7 @@ fn demo_view(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
     let last = model.setup.demos.len().saturating_sub(1);
     match key {
         Key::Char('x') if running => return Some(demo::stop(model)),
+        Key::Char(c) if let Some(line) = demo::pace(model, c) => return Some(vec![Effect::TellDemo(line.into())]),
         Key::Up | Key::Char('k') => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
         Key::Down | Key::Char('j') => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),
         Key::Home | Key::Char('g') => model.ui.demo_entry = 0,

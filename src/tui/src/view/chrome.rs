@@ -230,8 +230,13 @@ fn view_keys(model: &Model) -> Vec<Key> {
     };
     let demo = model.demo.as_ref().filter(|d| d.running());
     let stepped = demo.is_some_and(|d| d.stepped());
+    // Space in its view is the replay's, and then p pauses what is shown.
+    let paced = model.ui.view == View::Demo && demo.is_some_and(|d| d.paced());
     if stepped {
         keys.push(("Space", "next step"));
+    }
+    if paced {
+        keys.extend([("+ -", "speed"), ("Space", "halt, go on")]);
     }
     if demo.is_some_and(|d| !d.choices.is_empty()) {
         keys.push(("f", "choose a fix"));
@@ -242,7 +247,7 @@ fn view_keys(model: &Model) -> Vec<Key> {
             None => keys.extend([("↑↓", "choose"), ("Enter", "start")]),
         }
     }
-    keys.push(match (stepped, model.paused()) {
+    keys.push(match (stepped || paced, model.paused()) {
         (true, false) => ("p", "pause"),
         (true, true) => ("p", "resume"),
         (false, false) => ("Space", "pause"),

@@ -57,7 +57,7 @@ const KEYS: &[HelpLine] = &[
     Blank,
     Head("Demo"),
     Key("Enter", "start the chosen demo"),
-    Key("Space, Enter", "next step"),
+    Key("Space, Enter", "next step; of a replay: Space halts, + - speed"),
     Key("x", "stop it"),
 ];
 

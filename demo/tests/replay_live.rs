@@ -1,0 +1,105 @@
+//! A replay to be looked at: its pace, what can be said to it, and what it says.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{args, play, steered};
+use gpumem_demo::{DemoArgs, DemoError, End, Ended};
+
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/llm_serving_2000.csv.gz");
+
+fn replay(speed: &str, passes: u64) -> DemoArgs {
+    DemoArgs {
+        trace: Some(TRACE.into()),
+        speed: speed.parse().ok(),
+        steps: passes,
+        budget: None,
+        ..args("replay")
+    }
+}
+
+#[test]
+fn passes_are_replayed_and_all_memory_is_given_back() {
+    let ran = play(&replay("max", 3), None);
+    assert!(ran.start().simulated && ran.start().channel.is_some());
+    let last = *ran.steps().last().unwrap();
+    assert_eq!(last.title, "Pass 3, 100 % of 2,000 operations");
+    assert!(last.stats.allocated > 0 && last.stats.reserved >= last.stats.allocated);
+    assert!(
+        last.detail.contains("llm_serving_2000.csv.gz: As fast as it goes."),
+        "{}",
+        last.detail
+    );
+    assert_eq!(ran.outcome().reserved_at_end, 0);
+}
+
+#[test]
+fn a_pace_is_kept() {
+    let began = Instant::now();
+    let ran = play(&replay("4000", 1), None);
+    assert!(
+        began.elapsed() >= Duration::from_millis(450),
+        "2,000 operations at 4,000 a second"
+    );
+    assert!(matches!(ran.ended, Ok(Ended::Done(_))));
+}
+
+#[test]
+fn it_does_what_it_is_told() {
+    let ran = steered(
+        &replay("1", 0),
+        "faster\nfaster\nslower\npause\nspeed 7\npause\nhurry\nnext\nspeed max\nquit\n",
+    );
+    let told: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
+    let expected = ["2 op", "4 op", "2 op", "It stands", "It stands", "7 op", "As fast"];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.contains(&format!(": {expected}")), "{told}");
+    }
+    let notices = ran.notices();
+    assert!(
+        notices[0].contains("\"hurry\"") && notices[1].contains("say speed N"),
+        "{notices:?}"
+    );
+    assert_eq!(ran.ended.unwrap(), Ended::Early(End::Quit));
+    let ran = steered(&replay("max", 0), "");
+    assert_eq!(ran.ended.unwrap(), Ended::Early(End::ParentGone));
+}
+
+#[test]
+fn too_little_memory_is_told_and_the_replay_goes_on() {
+    let limited = DemoArgs {
+        budget: Some(256 << 20),
+        ..replay("max", 1)
+    };
+    let ran = play(&limited, None);
+    let last = *ran.steps().last().unwrap();
+    let oom = last.oom.as_ref().unwrap();
+    assert!(
+        oom.requested > 0 && oom.reserved <= 256 << 20 && oom.report.contains("budget"),
+        "{oom:?}"
+    );
+    assert!(
+        last.detail.contains("Requests that found too little memory so far: "),
+        "{}",
+        last.detail
+    );
+    assert!(last.stats.reserved <= 256 << 20);
+}
+
+#[test]
+fn without_a_trace_there_is_nothing_to_replay() {
+    for (trace, code) in [(None, 2), (Some("/nowhere".into()), 1)] {
+        let ran = play(
+            &DemoArgs {
+                trace,
+                ..replay("max", 1)
+            },
+            None,
+        );
+        let error: DemoError = ran.ended.unwrap_err();
+        assert_eq!(error.exit_code(), code, "{error}");
+    }
+}
