@@ -47,6 +47,14 @@ impl Allocator {
     /// A buffer of 0 bytes takes no memory and has address 0.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
+        if let Some(grant) = self.0.home.lend_quick(bytes, stream) {
+            return Ok(Buffer::new(self.0.home, Some(grant), len, stream));
+        }
+        self.alloc_slow(len, bytes, stream)
+    }
+
+    #[inline(never)]
+    fn alloc_slow<T: Element>(&self, len: usize, bytes: u64, stream: Stream) -> Result<Buffer<T>, Error> {
         let grant = self.0.home.lend(|heap| match bytes {
             0 => Ok(None),
             bytes => heap.allocate(bytes, stream, tag::current()).map(Some),

@@ -104,14 +104,17 @@ impl Outlet {
         }
     }
 
-    /// An event, the one block it is about, and the figures.
+    /// An event and the one block it is about. Whether the figures have to follow.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, operation: &Operation<'_>, stats: &DeviceStats, touched: Touched) {
-        if let Ok(publisher) = &mut self.publisher
-            && !publisher.operation(operation, stats, touched)
-        {
+    pub(crate) fn operation(&mut self, operation: &Operation<'_>) -> bool {
+        let Ok(publisher) = &mut self.publisher else {
+            return false;
+        };
+        let told = publisher.operation(operation);
+        if !told.stored {
             self.refuse(operation.slot, operation.block.size);
         }
+        told.figures_due
     }
 
     #[inline]

@@ -93,6 +93,29 @@ impl Sizes {
         Ok((size, Class::Large))
     }
 
+    /// The same without a word about what is wrong.
+    #[inline(always)]
+    pub(crate) fn round_quick(&self, requested: u64) -> Option<(u64, Class)> {
+        if requested > MAX_REQUEST {
+            return None;
+        }
+        let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);
+        let chunked = match self.mode {
+            SegmentMode::Plain => false,
+            SegmentMode::Virtual => size >= self.granularity,
+            SegmentMode::Stitched => true,
+        };
+        Some(match size {
+            _ if chunked && self.mode == SegmentMode::Virtual => (
+                (size + (self.granularity - 1)) & !(self.granularity - 1),
+                Class::Chunked,
+            ),
+            _ if chunked => (size, Class::Chunked),
+            0..=SMALL_MAX => (size, Class::Small),
+            _ => (size, Class::Large),
+        })
+    }
+
     /// Whether what is left of a free block after a request is worth a block of its own.
     #[inline]
     pub(crate) fn splits(&self, class: Class, rest: u64) -> bool {

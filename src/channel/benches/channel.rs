@@ -113,7 +113,9 @@ fn publishing(c: &mut Criterion) {
                     next: Some(slot(8)),
                     split: None,
                 };
-                publisher.operation(&operation, black_box(&stats), Touched::SMALL);
+                if publisher.operation(&operation).figures_due {
+                    publisher.stats(0, black_box(&stats), Touched::SMALL);
+                }
             }
         });
     });

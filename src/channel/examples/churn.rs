@@ -123,7 +123,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 next: next(i),
                 split: None,
             };
-            publisher.operation(&operation, &stats, touched);
+            if publisher.operation(&operation).figures_due || touched.has(Touched::COLD) {
+                publisher.stats(0, &stats, touched);
+            }
         }
         done = due;
         std::thread::sleep(Duration::from_millis(10));

@@ -39,8 +39,9 @@ impl Touched {
         Touched(self.0 | other.0)
     }
 
+    /// Whether any of these groups is among them.
     #[inline(always)]
-    fn has(self, group: Touched) -> bool {
+    pub const fn has(self, group: Touched) -> bool {
         self.0 & group.0 != 0
     }
 }
@@ -83,15 +84,14 @@ impl Default for CellWriter {
 }
 
 impl CellWriter {
-    /// Whether an operation that changes what `touched` says may be left to its event: a reader adds it to the newest cell's
-    /// figures by itself. `others` counts everything else that was ever published.
+    /// Whether the figures that an operation changes may be left to its event: a reader adds it to the newest cell's figures by
+    /// itself. `others` counts everything else that was ever published.
     #[inline(always)]
-    pub(crate) fn leaves(&mut self, touched: Touched, others: u64) -> bool {
-        if self.left == 0 || touched.has(Touched::COLD) || self.others != others {
+    pub(crate) fn leaves(&mut self, others: u64) -> bool {
+        if self.left == 0 || self.others != others {
             return false;
         }
         self.left -= 1;
-        self.lacks = self.lacks.map(|lacks| lacks.and(touched));
         true
     }
 

@@ -26,7 +26,7 @@ macro_rules! numbers {
 numbers!(DeviceKind { Cuda = 1, Simulated = 2 });
 numbers!(SegmentKind { Plain = 1, Virtual = 2 });
 // 0 is an empty slot, so that a zeroed file holds no blocks.
-numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4, Part = 5 });
+numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4, Part = 5, Quick = 6 });
 numbers!(EventKind {
     Alloc = 1,
     Free = 2,

@@ -93,6 +93,7 @@ pub use place::own_directories;
 pub use publisher::{Operation, Options, Publisher};
 pub use reader::Reader;
 pub use record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
-pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot};
+pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, PoolStats, Stat};
 pub use text::clean;
+pub use writer::Told;

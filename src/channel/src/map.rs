@@ -191,8 +191,12 @@ impl Drop for LockedFile {
                 .compare_exchange(self.fd, -1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            // SAFETY: taken over in `register`, and the exchange makes sure that only one side closes it.
-            unsafe { libc::close(self.fd) };
+            // SAFETY: taken over in `register`, and the exchange makes sure that only one side closes it. Unlocked first: a child that is
+            // being forked right now still has the file open.
+            unsafe {
+                libc::flock(self.fd, libc::LOCK_UN);
+                libc::close(self.fd);
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
 use crate::word::{Word, Words};
-use crate::writer::Writer;
+use crate::writer::{Told, Writer};
 use crate::{identity, life, place, sweep};
 
 /// How large a channel is and what it says about its program.
@@ -59,7 +59,8 @@ impl Default for Options {
     }
 }
 
-/// A request that hit the cache, or a block that came back to it, without any change of structure.
+/// A request that hit the cache, or a block that came back to it, without any change of structure. Not for a block that waits for the
+/// GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
     /// [`EventKind::Alloc`], [`EventKind::Free`] or [`EventKind::FreeCompleted`].
@@ -233,12 +234,12 @@ impl Publisher {
             )
     }
 
-    /// What a request that hits the cache publishes, in one go. The same as [`Publisher::event`], [`Publisher::block`] and
-    /// [`Publisher::stats`] one after the other, except that not every one looks at the clock (see [`Event::time`]), and that the
-    /// figures of most are left to their events: `touched` must say all that changed, and nothing may have changed but what
-    /// PyTorch's definitions say that the operation changes. Returns false if the table has no such slot.
+    /// What a request that hits the cache publishes, in one go. The same as [`Publisher::event`] and [`Publisher::block`] one after the
+    /// other, except that not every one looks at the clock (see [`Event::time`]), and that the figures of most are left to their
+    /// events: nothing may have changed of them but what PyTorch's definitions say that the operation changes, or
+    /// [`Publisher::stats`] has to follow.
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_>, stats: &DeviceStats, touched: Touched) -> bool {
+    pub fn operation(&mut self, operation: &Operation<'_>) -> Told {
         let Operation {
             kind,
             slot,
@@ -273,17 +274,14 @@ impl Publisher {
             segment,
             split,
         };
-        let free = state == BlockState::Free;
+        let free = matches!(state, BlockState::Free | BlockState::Quick);
         let block = Block {
             time,
             requested: if free { 0 } else { requested },
             tag: if free { StringId(0) } else { tag },
             ..*block
         };
-        // A block that waits for the GPU is neither: its figures are written.
-        let follows = state != BlockState::PendingFree;
-        self.writer
-            .operation((&event, follows), (slot, &block, next), stats, touched)
+        self.writer.operation(&event, slot, &block, next)
     }
 
     /// Empties a slot. Returns false if the table has no such slot.

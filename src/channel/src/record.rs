@@ -98,6 +98,9 @@ pub enum BlockState {
     PendingFree,
     /// Address range without physical memory (virtual segments only).
     Unmapped,
+    /// In the cache like [`Free`](BlockState::Free), and set aside whole for the next request of its size: it joins its free neighbours
+    /// when a request of another size needs room.
+    Quick,
     /// A further piece of a held block that is stitched from several; its first piece has the figures of the request.
     Part,
     /// A state newer than this reader.

@@ -59,6 +59,8 @@ pub struct SegmentMap {
     pub complete: bool,
     /// Sums over the free ones among its blocks.
     pub free: FreeSums,
+    /// Whether the sums have to be taken anew.
+    recount: bool,
 }
 
 impl SegmentMap {
@@ -70,21 +72,25 @@ impl SegmentMap {
             free: FreeSums::of(&blocks),
             blocks,
             complete,
+            recount: false,
         }
     }
 
     /// Replaces block `at` by its next state, with the same place. [`SegmentMap::settle`] has to follow.
     #[inline]
     pub(crate) fn replace(&mut self, at: usize, block: &Block) {
-        if let Some(there) = self.blocks.get_mut(at) {
-            self.free.replace(there, block);
-            *there = *block;
+        if at >= self.blocks.len() {
+            return;
         }
+        self.recount = self.recount || !self.free.count(&self.blocks, at, false);
+        self.blocks[at] = *block;
+        self.recount = self.recount || !self.free.count(&self.blocks, at, true);
     }
 
     /// Finds the largest free block again if it was taken.
     pub(crate) fn settle(&mut self) {
         match self.free {
+            _ if std::mem::take(&mut self.recount) => self.free = FreeSums::of(&self.blocks),
             FreeSums { count: 0, .. } => self.free = FreeSums::default(),
             FreeSums { as_large: 0, .. } => self.free = FreeSums::of(&self.blocks),
             _ => {}
@@ -92,7 +98,10 @@ impl SegmentMap {
     }
 }
 
-/// Sums over free blocks.
+/// Blocks on each side that a replacement looks at to find out what joins what. Beyond that everything is counted anew.
+const NEAR: usize = 64;
+
+/// Sums over free blocks, as they are once what is set aside ([`BlockState::Quick`]) has joined its neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeSums {
     /// Bytes.
@@ -105,11 +114,55 @@ pub struct FreeSums {
     pub count: u64,
 }
 
+/// Whether a block is free, set aside or not.
+#[inline(always)]
+fn is_free(block: &Block) -> bool {
+    matches!(block.state, BlockState::Free | BlockState::Quick)
+}
+
+/// Whether two blocks in the order of addresses are free and become one.
+#[inline(always)]
+fn join(left: &Block, right: &Block) -> bool {
+    is_free(left)
+        && is_free(right)
+        && (left.stream, left.segment) == (right.stream, right.segment)
+        && left.addr.checked_add(left.size) == Some(right.addr)
+}
+
+/// Bytes of the free blocks at the beginning of `blocks`, in the order they are in, that join `block` and each other. `None`: too
+/// many.
+#[inline]
+fn joining<'a>(
+    mut block: &'a Block,
+    blocks: impl Iterator<Item = &'a Block>,
+    join: impl Fn(&Block, &Block) -> bool,
+) -> Option<u64> {
+    let mut bytes = 0u64;
+    for (n, next) in blocks.enumerate() {
+        if !join(block, next) {
+            break;
+        }
+        if n == NEAR {
+            return None;
+        }
+        bytes = bytes.saturating_add(next.size);
+        block = next;
+    }
+    Some(bytes)
+}
+
+/// Bytes of each free block among `blocks`, which are in the order of their addresses, once what is set aside has joined its
+/// neighbours.
+pub fn free_sizes(blocks: &[Block]) -> impl Iterator<Item = u64> {
+    let runs = blocks.chunk_by(join).filter(|run| run.first().is_some_and(is_free));
+    runs.map(|run| run.iter().fold(0u64, |bytes, block| bytes.saturating_add(block.size)))
+}
+
 impl FreeSums {
-    /// Sums up the free ones among `blocks`.
+    /// Sums up the free ones among `blocks`, which are in the order of their addresses.
     pub fn of(blocks: &[Block]) -> FreeSums {
         let mut sums = FreeSums::default();
-        blocks.iter().for_each(|block| sums.add(block));
+        free_sizes(blocks).for_each(|bytes| sums.add(bytes));
         sums
     }
 
@@ -127,28 +180,49 @@ impl FreeSums {
     }
 
     #[inline]
-    fn add(&mut self, block: &Block) {
-        if block.state != BlockState::Free {
-            return;
-        }
-        self.bytes = self.bytes.saturating_add(block.size);
+    fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
         self.count += 1;
-        if block.size > self.largest {
-            (self.largest, self.as_large) = (block.size, 0);
+        if bytes > self.largest {
+            (self.largest, self.as_large) = (bytes, 0);
         }
-        self.as_large += u64::from(block.size == self.largest);
+        self.as_large += u64::from(bytes == self.largest);
     }
 
-    /// Counts a block's next state instead of the one that was counted. Without a block as large as the largest (`as_large` is 0)
-    /// `largest` is too much.
+    /// Without one as large as the largest (`as_large` is 0) `largest` is too much.
     #[inline]
-    fn replace(&mut self, old: &Block, new: &Block) {
-        if old.state == BlockState::Free {
-            self.bytes = self.bytes.saturating_sub(old.size);
-            self.count -= 1;
-            self.as_large -= u64::from(old.size == self.largest);
+    fn remove(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.count = self.count.saturating_sub(1);
+        self.as_large = self.as_large.saturating_sub(u64::from(bytes == self.largest));
+    }
+
+    /// Counts block `at` in, or out if not `more`, with what it joins. `false`: that is too many.
+    #[inline]
+    fn count(&mut self, blocks: &[Block], at: usize, more: bool) -> bool {
+        let (before, [block, after @ ..]) = blocks.split_at(at) else {
+            return true;
+        };
+        if !is_free(block) {
+            return true;
         }
-        self.add(new);
+        let left = joining(block, before.iter().rev(), |block, next| join(next, block));
+        let right = joining(block, after.iter(), join);
+        let (Some(left), Some(right)) = (left, right) else {
+            return false;
+        };
+        let whole = left.saturating_add(block.size).saturating_add(right);
+        if more {
+            [left, right]
+                .into_iter()
+                .filter(|n| *n > 0)
+                .for_each(|n| self.remove(n));
+            self.add(whole);
+        } else {
+            self.remove(whole);
+            [left, right].into_iter().filter(|n| *n > 0).for_each(|n| self.add(n));
+        }
+        true
     }
 }
 
@@ -233,35 +307,46 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) % n
         };
-        let state = |free| {
-            if free == 0 {
-                BlockState::Free
-            } else {
-                BlockState::Allocated
+        let states = [
+            BlockState::Free,
+            BlockState::Quick,
+            BlockState::Quick,
+            BlockState::Allocated,
+        ];
+        for round in 0..400 {
+            // Some are longer than what a replacement looks at.
+            let most = if round % 8 == 0 { 300 } else { 8 };
+            let taken = if round % 16 == 0 { 3 } else { 4 };
+            let mut addr = 0;
+            let mut blocks = Vec::new();
+            for _ in 0..1 + next(most) {
+                let block = Block {
+                    addr,
+                    size: 512 << next(4),
+                    state: states[next(taken) as usize],
+                    stream: u64::from(next(8) == 0),
+                    ..Block::default()
+                };
+                addr += block.size;
+                blocks.push(block);
             }
-        };
-        for _ in 0..200 {
-            let blocks = (0..1 + next(8)).map(|_| Block {
-                size: 512 << next(4),
-                state: state(next(2)),
-                ..Block::default()
-            });
-            let mut map = SegmentMap::new(0, Segment::default(), blocks.collect(), true);
+            let mut map = SegmentMap::new(0, Segment::default(), blocks.into(), true);
             for _ in 0..next(20) {
                 let at = next(map.blocks.len() as u64) as usize;
-                let state = state(next(2));
-                map.replace(
-                    at,
-                    &Block {
-                        state,
-                        ..map.blocks[at]
-                    },
-                );
+                let block = Block {
+                    state: states[next(4) as usize],
+                    stream: u64::from(next(8) == 0),
+                    ..map.blocks[at]
+                };
+                map.replace(at, &block);
             }
             map.settle();
             assert_eq!(map.free, FreeSums::of(&map.blocks));
             let (left, right) = map.blocks.split_at(map.blocks.len() / 2);
-            assert_eq!(map.free, FreeSums::of(left).and(FreeSums::of(right)));
+            let whole = |(left, right): (&Block, &Block)| join(left, right);
+            if !left.last().zip(right.first()).is_some_and(whole) {
+                assert_eq!(map.free, FreeSums::of(left).and(FreeSums::of(right)));
+            }
         }
     }
 }

@@ -14,6 +14,15 @@ use crate::stats::DeviceStats;
 use crate::text;
 use crate::word::{Word, Words};
 
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Whether the table has a slot for its block.
+    pub stored: bool,
+    /// Whether the device's figures must be published now, with all that changed since they were. Otherwise its event tells them.
+    pub figures_due: bool,
+}
+
 /// The writing half of a channel over any words.
 pub(crate) struct Writer<M> {
     memory: M,
@@ -72,22 +81,18 @@ impl<M: Words> Writer<M> {
         self.others += 1;
     }
 
-    /// [`Writer::event`], [`Writer::block`] and [`Writer::stats`] in one go, with one look at whether the memory is there. In a
-    /// forked child it is not, and nothing is stored. `follows`: what the event does to the figures follows from it, so that they
-    /// need not be written every time.
+    /// [`Writer::event`] and [`Writer::block`] in one go, with one look at whether the memory is there. In a forked child it is not,
+    /// and nothing is stored. What the event does to the figures follows from it, so that they need not be written every time.
     #[inline(always)]
-    pub(crate) fn operation(
-        &mut self,
-        (event, follows): (&Event, bool),
-        (slot, block, next): (u32, &Block, Option<u32>),
-        stats: &DeviceStats,
-        touched: Touched,
-    ) -> bool {
+    pub(crate) fn operation(&mut self, event: &Event, slot: u32, block: &Block, next: Option<u32>) -> Told {
         let words = self.memory.words();
         if words.is_empty() {
-            return true;
+            return Told {
+                stored: true,
+                figures_due: false,
+            };
         }
-        self.events += put_event(words, &self.layout, self.events, event, follows);
+        self.events += put_event(words, &self.layout, self.events, event, true);
         let stored = (slot as usize) < self.layout.blocks.count;
         if stored {
             self.ticket += 1;
@@ -95,14 +100,9 @@ impl<M: Words> Writer<M> {
             put_block(words, &self.layout, self.ticket, slot as usize, data);
             self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
         }
-        let device = event.device as usize;
-        if let Some(cell) = self.cells.get_mut(device)
-            && !(follows && cell.leaves(touched, self.others))
-            && let Some(cells) = stats_of(words, &self.layout, device)
-        {
-            cell.write(cells, stats, touched, (self.events, self.others));
-        }
-        stored
+        let cell = self.cells.get_mut(event.device as usize);
+        let figures_due = cell.is_some_and(|cell| !cell.leaves(self.others));
+        Told { stored, figures_due }
     }
 
     /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.

@@ -59,7 +59,11 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
         next: next(slot),
         split: None,
     };
-    assert!(publisher.operation(&operation, &stats, Touched::SMALL));
+    let told = publisher.operation(&operation);
+    assert!(told.stored);
+    if told.figures_due {
+        publisher.stats(0, &stats, Touched::SMALL);
+    }
 }
 
 /// When the blocks in `slots` were allocated, by the map and by the last events.

@@ -48,7 +48,7 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
                 assert!(waits(block.requested), "{block:?} has nothing to wait for");
             }
             BlockState::Unmapped if segment.kind != SegmentKind::Virtual => panic!("{block:?} in {segment:?}"),
-            BlockState::Free | BlockState::Unmapped => {
+            BlockState::Free | BlockState::Quick | BlockState::Unmapped => {
                 assert_eq!((block.requested, block.tag.0), (0, 0), "torn: {block:?}");
             }
             // The victims stitch nothing.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use super::Heap;
 use super::block::NIL;
 use super::streams::ANY;
+use crate::error::DeviceError;
 
 /// Mappings of aliases that are kept for later. Beyond that the ones not used for longest go: address space is plenty, but a
 /// driver was seen to refuse more than half a million mappings.
@@ -143,15 +144,18 @@ impl Aliases {
 }
 
 impl Heap {
-    /// Unmaps the aliases that no block uses. To be called when no queued work uses them.
-    pub(super) fn drop_idle_aliases(&mut self) {
+    /// Unmaps the aliases that no block uses. To be called when no queued work uses them. Memory that is mapped anywhere is not
+    /// free for the device, so an error means that nothing of the home segment can be given back now.
+    pub(super) fn drop_idle_aliases(&mut self) -> Result<(), DeviceError> {
+        let mut outcome = Ok(());
         for stale in std::mem::take(&mut self.aliases.stale) {
-            self.give_range_back(stale);
+            outcome = outcome.and(self.give_range_back(stale));
         }
         let idle: Vec<u32> = self.aliases.idle().map(|(alias, _)| alias).collect();
         for alias in idle {
-            self.drop_alias(alias);
+            outcome = outcome.and(self.drop_alias(alias));
         }
+        outcome
     }
 
     /// Makes room for another alias, from those that are known not to be used by queued work.
@@ -171,39 +175,44 @@ impl Heap {
             if self.aliases.mappings + mappings <= MAX_MAPPINGS / 2 {
                 break;
             }
-            self.drop_alias(alias);
+            // What fails is remembered.
+            let _ = self.drop_alias(alias);
         }
     }
 
-    fn drop_alias(&mut self, alias: u32) {
-        if let Some(Alias { range, bytes, .. }) = self.aliases.remove(alias) {
-            self.give_range_back(Stale {
+    fn drop_alias(&mut self, alias: u32) -> Result<(), DeviceError> {
+        match self.aliases.remove(alias) {
+            Some(Alias { range, bytes, .. }) => self.give_range_back(Stale {
                 range,
                 bytes,
                 mapped: bytes,
-            });
+            }),
+            None => Ok(()),
         }
     }
 
-    /// Unmaps what is mapped in a range and gives the range back. What fails is tried again at the next release.
-    pub(super) fn give_range_back(&mut self, mut left: Stale) {
+    /// Unmaps what is mapped in a range and gives the range back. What fails is tried again at the next release; an error is
+    /// only what is still mapped.
+    pub(super) fn give_range_back(&mut self, mut left: Stale) -> Result<(), DeviceError> {
         if left.mapped > 0 {
-            match self.driver.unmap(left.range, left.mapped) {
-                Ok(()) => left.mapped = 0,
-                Err(_) => return self.aliases.stale.push(left),
+            if let Err(error) = self.driver.unmap(left.range, left.mapped) {
+                self.aliases.stale.push(left);
+                return Err(error);
             }
+            left.mapped = 0;
         }
         if self.driver.unreserve(left.range, left.bytes).is_err() {
             self.aliases.stale.push(left);
         }
+        Ok(())
     }
 
     /// Unmaps everything, at the end of the heap.
     pub(super) fn drop_all_aliases(&mut self) {
         for alias in 0..self.aliases.slots.len() as u32 {
-            self.drop_alias(alias);
+            let _ = self.drop_alias(alias);
         }
-        self.drop_idle_aliases();
+        let _ = self.drop_idle_aliases();
     }
 
     /// Whether a piece lies in a free block that the stream may have at once.

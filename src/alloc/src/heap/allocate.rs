@@ -2,6 +2,7 @@
 
 use gpumem_channel::{BlockState, EventKind, PoolId, StringId};
 
+use super::block::NIL;
 use super::streams::ANY;
 use super::{Grant, Heap};
 use crate::config::SegmentMode;
@@ -24,7 +25,6 @@ pub(super) struct Request {
 
 impl Heap {
     /// Hands out a block of at least `requested` bytes (not 0) for use on a stream.
-    #[inline]
     pub(crate) fn allocate(&mut self, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
         let (size, class) = self.sizes.round(requested)?;
         let stream = self.streams.index(stream)?;
@@ -37,13 +37,41 @@ impl Heap {
             stream,
             tag,
         };
-        match self.fit(&request) {
-            Some(key) if key.size == size || self.aliases.is_empty() => Ok(self.hand_out(key, &request)),
-            Some(_) => match self.find(&request) {
-                Some(grant) => Ok(grant),
-                None => self.allocate_slow(&request),
-            },
-            None => self.allocate_slow(&request),
+        if let Some(b) = self.streams.line_mut(stream).quick.take(size, &self.blocks) {
+            return Ok(self.hand_out_quick(b, &request));
+        }
+        self.allocate_other(&request)
+    }
+
+    /// [`allocate`](Heap::allocate) where a block was set aside for the size, or nothing. A path of its own, so that what it
+    /// returns stays in registers.
+    #[inline(always)]
+    pub(crate) fn allocate_quick(&mut self, requested: u64, stream: Stream, tag: Tag) -> Option<Grant> {
+        let (size, class) = self.sizes.round_quick(requested)?;
+        let stream = self.streams.known(stream)?;
+        let tag = self.known_string(tag)?;
+        let b = self.streams.line_mut(stream).quick.take(size, &self.blocks)?;
+        let request = Request {
+            requested,
+            size,
+            class,
+            pool: pool_of(size),
+            stream,
+            tag,
+        };
+        Some(self.hand_out_quick(b, &request))
+    }
+
+    /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours, unless
+    /// there is one of exactly this size.
+    fn allocate_other(&mut self, request: &Request) -> Result<Grant, Error> {
+        if let Some(key) = self.fit(request).filter(|key| key.size == request.size) {
+            return Ok(self.hand_out(key, request));
+        }
+        self.flush_stream(request.stream);
+        match self.find(request) {
+            Some(grant) => Ok(grant),
+            None => self.allocate_slow(request),
         }
     }
 
@@ -63,6 +91,7 @@ impl Heap {
     #[cold]
     fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         self.poll_pending();
+        self.flush();
         if self.sizes.mode == SegmentMode::Stitched {
             return self.allocate_stitched(request);
         }
@@ -167,6 +196,28 @@ impl Heap {
         let _ = self.release_free();
         self.grow(request)?;
         Ok(self.fit(request))
+    }
+
+    /// Turns a block that was set aside for its size into an allocated one.
+    #[inline(always)]
+    fn hand_out_quick(&mut self, b: u32, request: &Request) -> Grant {
+        let block = &mut self.blocks[b];
+        if block.alias != NIL {
+            return self.hand_out_set_aside(b, request);
+        }
+        block.state = BlockState::Allocated;
+        block.requested = request.requested;
+        block.pool = request.pool;
+        block.freed_at = 0;
+        block.tag = request.tag;
+        let (addr, size) = (block.addr, block.size);
+        let split = std::mem::take(&mut block.split_counted).then_some(block.class.pool());
+        if let Some(pool) = split {
+            self.ledger.split_removed(pool, size);
+        }
+        self.ledger.allocated(request.pool, size, request.requested);
+        self.tell_allocated(b, split);
+        Grant { block: b, addr, size }
     }
 
     /// Turns a free block into an allocated one, leaving what is worth it in the cache.

@@ -35,10 +35,12 @@ pub(crate) struct Block {
     pub(crate) state: BlockState,
     /// Whether it is counted as an inactive split.
     pub(crate) split_counted: bool,
-    /// The alias at which a stitched block is used; on all its pieces while it is held.
+    /// Whether other streams used it since it was allocated; the heap knows which.
+    pub(crate) used: bool,
+    /// The alias at which a stitched block is used; on all its pieces while it is held or set aside.
     pub(crate) alias: u32,
-    /// Other streams that used it since it was allocated.
-    pub(crate) uses: Vec<u16>,
+    /// While it is set aside: the next block of its size that is.
+    pub(crate) link: u32,
 }
 
 impl Block {

@@ -1,11 +1,12 @@
 //! The heap's invariants, checked by counting everything again.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use gpumem_channel::{BlockState, PoolId, PoolStats, SegmentKind};
+use gpumem_channel::{BlockState, DeviceStats, PoolId, PoolStats, SegmentKind};
 
 use super::Heap;
-use super::block::NIL;
+use super::block::{Block, NIL};
 use crate::free::FreeBlocks;
+use crate::size::Class;
 
 /// A block as tests see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ impl Heap {
                 let whole = self.aliases.get(block.alias).map_or(block.size, |alias| alias.size);
                 match block.state {
                     BlockState::Free => self.check_free(b, pool),
+                    BlockState::Quick => self.check_quick(b, pool),
                     BlockState::Allocated => {
                         pool.allocation.current += 1;
                         pool.allocated_bytes.current += whole;
@@ -89,6 +91,7 @@ impl Heap {
                     pool.requested_bytes.current += block.requested;
                     assert!(block.requested > 0 && block.requested <= whole);
                     assert!(!block.split_counted);
+                    assert_eq!(self.users.contains_key(&b), block.used);
                 }
                 if block.state != BlockState::Unmapped {
                     mapped += block.size;
@@ -113,26 +116,27 @@ impl Heap {
             );
         }
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
+        assert!(self.users.keys().all(|b| self.blocks[*b].used));
         assert_eq!(pending, self.streams.pending);
-        self.check_stats(&small, &self.ledger.stats.small);
-        self.check_stats(&large, &self.ledger.stats.large);
-        self.check_peaks();
+        let stats = *self.ledger.clone().stats();
+        self.check_stats(&small, &stats.small);
+        self.check_stats(&large, &stats.large);
+        Heap::check_peaks(&stats);
         self.check_free_blocks();
     }
 
     fn check_free_blocks(&self) {
-        let sizes = || {
+        let sizes = |state| {
             let blocks = self.all_blocks().into_iter();
-            blocks
-                .filter(|block| block.state == BlockState::Free)
-                .map(|block| block.size)
+            blocks.filter(move |block| block.state == state).map(|block| block.size)
         };
+        let free = || sizes(BlockState::Free);
         let counted = FreeBlocks {
-            total: sizes().sum(),
-            largest: sizes().max().unwrap_or(0),
-            count: sizes().count() as u64,
+            total: free().chain(sizes(BlockState::Quick)).sum(),
+            largest: free().max().unwrap_or(0),
+            count: free().count() as u64,
         };
-        assert_eq!(self.free_blocks(), counted);
+        assert_eq!(self.count_free(), counted);
     }
 
     fn check_free(&self, b: u32, pool: &mut PoolStats) {
@@ -150,12 +154,27 @@ impl Heap {
                 "free neighbours are merged"
             );
         }
-        let split = self.has_memory(block.prev) || self.has_memory(block.next);
+        Heap::check_split(block, pool);
+    }
+
+    fn check_split(block: &Block, pool: &mut PoolStats) {
+        let split = block.class != Class::Chunked && (block.prev != NIL || block.next != NIL);
         assert_eq!(block.split_counted, split);
         if split {
             pool.inactive_split.current += 1;
             pool.inactive_split_bytes.current += block.size;
         }
+    }
+
+    fn check_quick(&self, b: u32, pool: &mut PoolStats) {
+        let block = &self.blocks[b];
+        let (first, size) = self
+            .aliases
+            .get(block.alias)
+            .map_or((b, block.size), |alias| (alias.parts[0], alias.size));
+        let set_aside = self.streams.line(block.stream).quick.of_size(size, &self.blocks);
+        assert_eq!(set_aside.iter().filter(|other| **other == first).count(), 1);
+        Heap::check_split(block, pool);
     }
 
     fn check_chunks(&self, slot: u32) {
@@ -196,8 +215,7 @@ impl Heap {
         }
     }
 
-    fn check_peaks(&self) {
-        let stats = &self.ledger.stats;
+    fn check_peaks(stats: &DeviceStats) {
         let all = stats.all();
         let parts = [
             (

@@ -25,7 +25,6 @@ impl Heap {
     pub(super) fn explain(&self, request: &Request) -> OomReport {
         let cache = self.survey(request.class);
         let memory = self.driver.memory().ok();
-        let all = self.ledger.stats.all();
         OomReport {
             requested: request.requested,
             rounded: request.size,
@@ -34,9 +33,9 @@ impl Heap {
             device_total: self.driver.info().total,
             largest_free: cache.largest,
             total_free: cache.free,
-            pending: all.active_bytes.current - all.allocated_bytes.current,
-            reserved: all.reserved_bytes.current,
-            allocated: all.allocated_bytes.current,
+            pending: self.ledger.pending(),
+            reserved: self.ledger.reserved(),
+            allocated: self.ledger.allocated_bytes(),
             budget: self.budget,
             helps: self.helps(request, cache, memory.map_or(0, |memory| memory.free)),
         }

@@ -2,7 +2,6 @@
 
 use gpumem_channel::{BlockState, EventKind, StringId};
 
-use super::block::Block;
 use super::streams::ANY;
 use super::{Heap, NIL};
 
@@ -15,39 +14,54 @@ impl Heap {
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
-        let size = match block.alias {
-            NIL => block.size,
-            alias => self.aliases.get(alias).map_or(block.size, |alias| alias.size),
-        };
-        self.ledger.freed(block.pool, size);
-        if block.uses.is_empty() {
-            self.complete(b, EventKind::Free);
-        } else {
+        if block.used || block.alias != NIL {
+            return self.free_slow(b);
+        }
+        self.ledger.freed(block.pool, block.size, block.requested);
+        self.complete(b, EventKind::Free);
+    }
+
+    /// The same for a stitched block, and for one that other streams used.
+    #[inline(never)]
+    fn free_slow(&mut self, b: u32) {
+        let size = self.size_of(b);
+        let block = &self.blocks[b];
+        let (pool, requested) = (block.pool, block.requested);
+        if block.used {
+            self.ledger.waits(pool, size);
             self.wait_for_users(b);
             self.poll_pending();
+        } else {
+            self.ledger.freed(pool, size, requested);
+            self.complete(b, EventKind::Free);
         }
     }
 
-    /// Nothing uses the block any more: it joins its free neighbours. `why` is the event that says so.
+    /// Bytes of a block, of all its pieces if it is stitched.
+    pub(super) fn size_of(&self, b: u32) -> u64 {
+        let block = &self.blocks[b];
+        self.aliases.get(block.alias).map_or(block.size, |alias| alias.size)
+    }
+
+    /// Nothing uses the block any more: it is set aside for the next request of its size, or joins its free neighbours. `why` is the
+    /// event that says so.
     #[inline]
     pub(super) fn complete(&mut self, b: u32, why: EventKind) {
         let block = &mut self.blocks[b];
         if block.alias != NIL {
             return self.complete_stitched(b, why);
         }
-        self.ledger.completed(block.pool, block.size, block.requested);
-        block.state = BlockState::Free;
-        let block = &self.blocks[b];
-        let (prev, next) = (self.neighbour(block, block.prev), self.neighbour(block, block.next));
-        if prev.joins | next.joins {
+        let (size, class) = (block.size, block.class);
+        let quick = &mut self.streams.line_mut(block.stream).quick;
+        if !quick.takes(size) {
             return self.complete_joined(b, why);
         }
-        let (key, stream, class) = (block.key(b), block.stream, block.class);
-        self.streams.line_mut(stream).free[class as usize].insert(key);
-        let split = (prev.has_memory | next.has_memory).then_some(class.pool());
+        block.state = BlockState::Quick;
+        block.split_counted = Heap::is_split(block);
+        let split = block.split_counted.then_some(class.pool());
+        quick.put(size, b, &mut self.blocks);
         if let Some(pool) = split {
-            self.blocks[b].split_counted = true;
-            self.ledger.split_added(pool, key.size);
+            self.ledger.split_added(pool, size);
         }
         self.tell_freed(b, split, why);
         self.forget_owner(b);
@@ -58,15 +72,49 @@ impl Heap {
         let segment = self.blocks[b].segment;
         self.tell_block(why, b);
         self.forget_owner(b);
+        self.join_in(b, segment);
+        self.tell_figures();
+    }
+
+    /// Puts a block that is in no index and no list among the free ones of its segment.
+    fn join_in(&mut self, b: u32, segment: u32) {
+        self.blocks[b].state = BlockState::Free;
         self.outlet.segment_begin(segment);
         let b = self.coalesce(b);
         self.show(b);
         self.show_segment(segment);
-        self.tell_figures();
+    }
+
+    /// Has all blocks that are set aside join their free neighbours.
+    pub(super) fn flush(&mut self) {
+        for stream in self.streams.others(ANY) {
+            self.flush_stream(stream);
+        }
+    }
+
+    /// The same for those of one stream.
+    pub(super) fn flush_stream(&mut self, stream: u16) {
+        let mut touched = false;
+        while let Some(b) = self.streams.line_mut(stream).quick.take_any(&self.blocks) {
+            touched = true;
+            let block = &mut self.blocks[b];
+            if block.alias != NIL {
+                self.take_apart(b);
+                continue;
+            }
+            let segment = block.segment;
+            if std::mem::take(&mut block.split_counted) {
+                self.ledger.split_removed(block.class.pool(), block.size);
+            }
+            self.join_in(b, segment);
+        }
+        if touched {
+            self.tell_figures();
+        }
     }
 
     #[inline]
-    fn forget_owner(&mut self, b: u32) {
+    pub(super) fn forget_owner(&mut self, b: u32) {
         let block = &mut self.blocks[b];
         block.requested = 0;
         block.pool = block.class.pool();
@@ -91,34 +139,20 @@ impl Heap {
     }
 
     fn joins_next(&self, b: u32) -> bool {
-        let block = &self.blocks[b];
-        self.neighbour(block, block.next).joins
+        self.joins(b, self.blocks[b].next)
     }
 
     fn joins_prev(&self, b: u32) -> bool {
-        let block = &self.blocks[b];
-        self.neighbour(block, block.prev).joins
+        self.joins(b, self.blocks[b].prev)
     }
 
-    /// What the block in `slot` is to a free block beside it.
+    /// Whether a free block and its neighbour become one.
     #[inline(always)]
-    fn neighbour(&self, block: &Block, slot: u32) -> Neighbour {
-        if slot == NIL {
-            return Neighbour::default();
+    fn joins(&self, b: u32, neighbour: u32) -> bool {
+        if neighbour == NIL {
+            return false;
         }
-        let neighbour = &self.blocks[slot];
-        Neighbour {
-            joins: neighbour.state == BlockState::Free && (neighbour.stream == block.stream || neighbour.stream == ANY),
-            has_memory: neighbour.state != BlockState::Unmapped,
-        }
+        let neighbour = &self.blocks[neighbour];
+        neighbour.state == BlockState::Free && (neighbour.stream == self.blocks[b].stream || neighbour.stream == ANY)
     }
-}
-
-/// What a neighbour means to a free block.
-#[derive(Clone, Copy, Default)]
-struct Neighbour {
-    /// They become one block.
-    joins: bool,
-    /// It pins the free block in its segment.
-    has_memory: bool,
 }

@@ -220,7 +220,6 @@ impl Heap {
             }
             None => self.append(request, slot, bytes),
         };
-        self.recount_neighbours(b);
         let b = self.coalesce(b);
         self.show(b);
         self.show_segment(slot);
@@ -269,7 +268,8 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         pool: request.class.pool(),
         state: BlockState::Free,
         split_counted: false,
+        used: false,
         alias: NIL,
-        uses: Vec::new(),
+        link: NIL,
     }
 }

@@ -3,10 +3,19 @@
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
 /// The figures of one device, and which of them changed since they were last published.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    pub(crate) stats: DeviceStats,
+    /// What is `active` is not kept here: it is what is allocated and what waits.
+    stats: DeviceStats,
+    /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
+    waiting: [Waiting; 2],
     touched: Touched,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waiting {
+    blocks: u64,
+    bytes: u64,
 }
 
 /// A figure besides those of every request.
@@ -52,23 +61,45 @@ impl Ledger {
         self.touched = self.touched.and(Touched::COLD);
     }
 
+    /// Whether more changed than the figures of every request.
+    #[inline(always)]
+    pub(crate) fn rose(&self) -> bool {
+        self.touched.has(Touched::COLD)
+    }
+
     /// What changed since the last call.
     #[inline(always)]
     pub(crate) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 
+    /// The figures.
+    pub(crate) fn stats(&mut self) -> &DeviceStats {
+        self.fill_active();
+        &self.stats
+    }
+
+    fn fill_active(&mut self) {
+        let DeviceStats { small, large, .. } = &mut self.stats;
+        for (pool, waiting) in [small, large].into_iter().zip(&self.waiting) {
+            pool.active.current = pool.allocation.current + waiting.blocks;
+            pool.active.allocated = pool.allocation.allocated;
+            pool.active_bytes.current = pool.allocated_bytes.current + waiting.bytes;
+            pool.active_bytes.allocated = pool.allocated_bytes.allocated;
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let waits = self.waiting != [Waiting::default(); 2];
         let peaks = self.stats.all_peaks;
         let (pool, other) = self.pools(pool);
         let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0])
-            | increase(&mut pool.active, 1, &other.active, peaks[1])
             | increase(&mut pool.requested_bytes, requested, &other.requested_bytes, peaks[2])
-            | increase(&mut pool.allocated_bytes, size, &other.allocated_bytes, peaks[3])
-            | increase(&mut pool.active_bytes, size, &other.active_bytes, peaks[4]);
-        if rose {
+            | increase(&mut pool.allocated_bytes, size, &other.allocated_bytes, peaks[3]);
+        // While nothing waits, what is active is what is allocated, and its peak is no lower.
+        if rose | waits {
             self.raise_peaks();
         }
     }
@@ -77,37 +108,56 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     fn raise_peaks(&mut self) {
-        self.touch_cold();
+        self.fill_active();
         let DeviceStats {
             small,
             large,
             all_peaks,
             ..
         } = &mut self.stats;
+        let mut rose = false;
+        let mut raise = |peak: &mut u64, current: u64| {
+            rose |= current > *peak;
+            *peak = current.max(*peak);
+        };
         for ((small, large), peak) in small.figures_mut().into_iter().zip(large.figures_mut()).zip(all_peaks) {
-            small.peak = small.peak.max(small.current);
-            large.peak = large.peak.max(large.current);
-            *peak = (*peak).max(small.current + large.current);
+            raise(&mut small.peak, small.current);
+            raise(&mut large.peak, large.current);
+            raise(peak, small.current + large.current);
+        }
+        if rose {
+            self.touch_cold();
         }
     }
 
-    /// The program gave a block back.
+    /// The program gave a block back that nothing uses any more.
     #[inline(always)]
-    pub(crate) fn freed(&mut self, pool: PoolId, size: u64) {
+    pub(crate) fn freed(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(pool);
+        pool.allocation.sub(1);
+        pool.allocated_bytes.sub(size);
+        pool.requested_bytes.sub(requested);
+    }
+
+    /// The program gave a block back that the GPU still uses. PyTorch counts `requested` until it does not.
+    pub(crate) fn waits(&mut self, pool: PoolId, size: u64) {
+        self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let waiting = &mut self.waiting[usize::from(pool != PoolId::SMALL)];
+        waiting.blocks += 1;
+        waiting.bytes += size;
         let (pool, _) = self.pools(pool);
         pool.allocation.sub(1);
         pool.allocated_bytes.sub(size);
     }
 
-    /// Nothing uses the block any more. PyTorch counts `requested` until then.
-    #[inline(always)]
-    pub(crate) fn completed(&mut self, pool: PoolId, size: u64, requested: u64) {
+    /// Nothing uses a block any more that waited.
+    pub(crate) fn waited(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let (pool, _) = self.pools(pool);
-        pool.active.sub(1);
-        pool.active_bytes.sub(size);
-        pool.requested_bytes.sub(requested);
+        let waiting = &mut self.waiting[usize::from(pool != PoolId::SMALL)];
+        waiting.blocks -= 1;
+        waiting.bytes -= size;
+        self.pools(pool).0.requested_bytes.sub(requested);
     }
 
     #[inline(always)]
@@ -138,6 +188,7 @@ impl Ledger {
     fn add(&mut self, pool: PoolId, figure: Figure, n: u64) {
         let (pool, _) = self.pools(pool);
         field(pool, figure).add(n);
+        self.touch_cold();
         self.raise_peaks();
     }
 
@@ -180,6 +231,16 @@ impl Ledger {
     pub(crate) fn synchronized(&mut self) {
         self.touch_cold();
         self.stats.num_sync_all_streams += 1;
+    }
+
+    /// Bytes that were freed and that the GPU still uses.
+    pub(crate) fn pending(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.bytes).sum()
+    }
+
+    /// Bytes that are allocated.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.stats.small.allocated_bytes.current + self.stats.large.allocated_bytes.current
     }
 
     pub(crate) fn reserved(&self) -> u64 {

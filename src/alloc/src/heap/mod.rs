@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `block`, `segment`, `streams`, `ledger` | the state |
 //! | `allocate` | best fit, split, and what is tried when nothing fits |
-//! | `give_back` | free, coalesce |
+//! | `give_back`, `quick` | free, set aside, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
 //! | `place`, `grow`, `release`, `join` | memory from and to the driver, remapping |
@@ -13,8 +13,8 @@
 //! | `narrate` | what the channel is told |
 //!
 //! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams or to none; a free block is in the
-//! index of its stream and class; a block without memory is in its segment's `holes`; every figure of the ledger is what
-//! counting the blocks would give.
+//! index of its stream and class, one that is set aside in its stream's quick lists; a block without memory is in its segment's
+//! `holes`; every figure of the ledger is what counting the blocks would give.
 
 mod alias;
 mod allocate;
@@ -28,6 +28,7 @@ mod ledger;
 mod narrate;
 mod pending;
 mod place;
+mod quick;
 mod release;
 mod segment;
 mod stitch;
@@ -46,14 +47,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use gpumem_channel::{BlockState, DeviceStats, PoolId, StringId};
+use gpumem_channel::{DeviceStats, PoolId, StringId};
 
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::publish::Outlet;
-use crate::size::{LARGE_ROUND, Sizes};
+use crate::size::{Class, LARGE_ROUND, Sizes};
 use alias::Aliases;
 use block::{Block, Blocks, NIL};
 use ledger::Ledger;
@@ -84,6 +85,8 @@ pub(crate) struct Heap {
     ledger: Ledger,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
+    /// Other streams that used a block since it was allocated, where there are any.
+    users: HashMap<u32, Vec<u16>>,
     /// The one virtual segment of stitched memory.
     home: Option<u32>,
     aliases: Aliases,
@@ -114,6 +117,7 @@ impl Heap {
             streams: Streams::new(),
             ledger: Ledger::default(),
             frees: 0,
+            users: HashMap::new(),
             home: None,
             aliases: Aliases::default(),
             orphans: Vec::new(),
@@ -124,14 +128,20 @@ impl Heap {
         })
     }
 
-    pub(crate) fn stats(&self) -> DeviceStats {
-        self.ledger.stats
+    pub(crate) fn stats(&mut self) -> DeviceStats {
+        *self.ledger.stats()
     }
 
-    pub(crate) fn free_blocks(&self) -> FreeBlocks {
-        let all = self.ledger.stats.all();
+    pub(crate) fn free_blocks(&mut self) -> FreeBlocks {
+        self.flush();
+        self.count_free()
+    }
+
+    /// The same with what is set aside counted in the total only.
+    fn count_free(&self) -> FreeBlocks {
+        let ledger = &self.ledger;
         let mut free = FreeBlocks {
-            total: all.reserved_bytes.current - all.active_bytes.current,
+            total: ledger.reserved() - ledger.allocated_bytes() - ledger.pending(),
             ..FreeBlocks::default()
         };
         for index in self
@@ -172,10 +182,13 @@ impl Heap {
     /// Puts a free block into its index.
     #[inline]
     fn shelve(&mut self, b: u32) {
-        let block = &self.blocks[b];
+        let block = &mut self.blocks[b];
         let (key, stream, class) = (block.key(b), block.stream, block.class);
+        block.split_counted = Heap::is_split(block);
+        if block.split_counted {
+            self.ledger.split_added(class.pool(), key.size);
+        }
         self.streams.line_mut(stream).free[class as usize].insert(key);
-        self.recount(b);
     }
 
     /// Takes a free block out of its index. The pool that counted it as an inactive split, if one did.
@@ -191,38 +204,11 @@ impl Heap {
         split.then_some(class.pool())
     }
 
-    fn has_memory(&self, b: u32) -> bool {
-        b != NIL && self.blocks[b].state != BlockState::Unmapped
-    }
-
-    /// Counts a block as inactive split if it is one: free, with a neighbour that has memory.
-    #[inline]
-    fn recount(&mut self, b: u32) {
-        let block = &self.blocks[b];
-        let split = block.state == BlockState::Free && (self.has_memory(block.prev) || self.has_memory(block.next));
-        if split && !block.split_counted {
-            self.ledger.split_added(block.class.pool(), block.size);
-            self.blocks[b].split_counted = true;
-        } else if !split {
-            self.uncount(b);
-        }
-    }
-
-    #[inline]
-    fn uncount(&mut self, b: u32) {
-        let block = &mut self.blocks[b];
-        if std::mem::take(&mut block.split_counted) {
-            self.ledger.split_removed(block.class.pool(), block.size);
-        }
-    }
-
-    /// Recounts a block's neighbours, after memory came to or went from it.
-    fn recount_neighbours(&mut self, b: u32) {
-        for neighbour in [self.blocks[b].prev, self.blocks[b].next] {
-            if neighbour != NIL {
-                self.recount(neighbour);
-            }
-        }
+    /// Whether a free block is an inactive split: pinned in its segment by neighbours. A virtual segment pins nothing, its chunks can be
+    /// given back from anywhere, and PyTorch counts none there either.
+    #[inline(always)]
+    fn is_split(block: &Block) -> bool {
+        block.class != Class::Chunked && (block.prev != NIL || block.next != NIL)
     }
 
     /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
@@ -244,8 +230,9 @@ impl Heap {
             pool: block.class.pool(),
             state: block.state,
             split_counted: false,
+            used: false,
             alias: NIL,
-            uses: Vec::new(),
+            link: NIL,
         };
         let (next, segment) = (block.next, block.segment);
         block.size = size;

@@ -3,6 +3,8 @@
 
 use proptest::prelude::*;
 
+use gpumem_channel::BlockState;
+
 use super::check::Seen;
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
@@ -154,6 +156,7 @@ impl World {
             }
             Op::Poll => {
                 self.heap.poll_pending();
+                self.judge_free();
                 Ok(())
             }
             Op::Release => self.release(),
@@ -198,6 +201,21 @@ impl World {
             })?;
         self.held.push(held);
         Ok(())
+    }
+
+    /// Free blocks are counted as they would be found by a request.
+    fn judge_free(&mut self) {
+        let told = self.heap.free_blocks();
+        let free: Vec<u64> = self.seen(BlockState::Free).map(|block| block.size).collect();
+        assert_eq!(
+            (told.total, told.count, told.largest),
+            (
+                free.iter().sum(),
+                free.len() as u64,
+                free.iter().copied().max().unwrap_or(0)
+            )
+        );
+        assert_eq!(self.seen(BlockState::Quick).count(), 0, "nothing is set aside any more");
     }
 
     fn judge(&self, report: &crate::OomReport) {
@@ -248,7 +266,7 @@ impl World {
     }
 
     /// Everything that must hold between steps.
-    pub(super) fn judge_all(&self) {
+    pub(super) fn judge_all(&mut self) {
         self.heap.check();
         assert_eq!(self.sim.violations(), Vec::<String>::new());
         let all = self.heap.stats().all();

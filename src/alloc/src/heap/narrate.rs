@@ -49,6 +49,12 @@ impl Heap {
         }
     }
 
+    /// The same if it was ever used.
+    #[inline(always)]
+    pub(super) fn known_string(&self, tag: Tag) -> Option<StringId> {
+        self.tags.get(tag.0 as usize).copied().flatten()
+    }
+
     #[cold]
     fn intern(&mut self, tag: Tag) -> StringId {
         let id = self.outlet.intern(&tag::name(tag));
@@ -79,27 +85,26 @@ impl Heap {
         }
     }
 
-    /// A block can be reused and joins no other; `split`: the pool that counts it as an inactive split.
+    /// A block can be reused and is set aside; `split`: the pool that counts it as an inactive split.
     #[inline]
     pub(super) fn tell_freed(&mut self, b: u32, split: Option<PoolId>, why: EventKind) {
         if self.outlet.is_on() {
-            self.tell_operation(why, BlockState::Free, b, split);
+            self.tell_operation(why, BlockState::Quick, b, split);
         }
     }
 
     /// A block was freed and waits for other streams.
     pub(super) fn tell_waiting(&mut self, b: u32) {
-        if self.outlet.is_on() {
-            self.tell_operation(EventKind::Free, BlockState::PendingFree, b, None);
-        }
+        self.tell_block(EventKind::Free, b);
+        self.show(b);
+        self.tell_figures();
     }
 
-    /// An event about a block, the block itself (`state` is its state: a constant here saves a table there), and the figures,
-    /// in one go: most requests change nothing else.
+    /// An event about a block and the block itself (`state` is its state: a constant here saves a table there), in one go. Most
+    /// requests change nothing else, and their event tells what they do to the figures.
     #[inline(always)]
     fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
         debug_assert_eq!(self.blocks[b].state, state);
-        let touched = self.ledger.take_touched();
         let (block, next) = self.seen(b);
         let block = channel::Block { state, ..block };
         let operation = Operation {
@@ -109,7 +114,9 @@ impl Heap {
             next,
             split,
         };
-        self.outlet.operation(&operation, &self.ledger.stats, touched);
+        if self.outlet.operation(&operation) || self.ledger.rose() {
+            self.tell_figures();
+        }
     }
 
     /// A block was handed out, and `rest` was cut off it.
@@ -270,11 +277,11 @@ impl Heap {
         self.outlet.segment_end(slot, seen.as_ref().map(|seen| (seen, first)));
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn tell_figures(&mut self) {
         if self.outlet.is_on() {
             let touched = self.ledger.take_touched();
-            self.outlet.stats(DEVICE, &self.ledger.stats, touched);
+            self.outlet.stats(DEVICE, self.ledger.stats(), touched);
         }
     }
 }

@@ -20,8 +20,12 @@ impl Heap {
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
         let stream = self.streams.index(stream)?;
         let block = &mut self.blocks[b];
-        if block.stream != stream && !block.uses.contains(&stream) {
-            block.uses.push(stream);
+        if block.stream != stream {
+            block.used = true;
+            let users = self.users.entry(b).or_default();
+            if !users.contains(&stream) {
+                users.push(stream);
+            }
         }
         Ok(())
     }
@@ -30,13 +34,14 @@ impl Heap {
     /// destroyed, say) is waited for by the next synchronisation of the device.
     #[cold]
     pub(super) fn wait_for_users(&mut self, b: u32) {
-        let uses = std::mem::take(&mut self.blocks[b].uses);
-        for stream in &uses {
+        let users = self.users.remove(&b).unwrap_or_default();
+        for stream in &users {
             let event = self.driver.record(self.streams.name(*stream)).ok();
             self.streams.line_mut(*stream).waiting.push_back((event, b));
         }
         let block = &mut self.blocks[b];
-        block.waits = uses.len() as u16;
+        block.used = false;
+        block.waits = users.len() as u16;
         block.state = BlockState::PendingFree;
         self.streams.pending += 1;
         self.tell_waiting(b);
@@ -72,6 +77,9 @@ impl Heap {
         self.blocks[b].waits -= 1;
         if self.blocks[b].waits == 0 {
             self.streams.pending -= 1;
+            let size = self.size_of(b);
+            let block = &self.blocks[b];
+            self.ledger.waited(block.pool, size, block.requested);
             self.complete(b, EventKind::FreeCompleted);
         }
     }
@@ -95,6 +103,7 @@ impl Heap {
                 self.driver.retire(event);
             }
         }
+        self.flush();
         for stream in self.streams.others(ANY) {
             self.disown(stream);
         }

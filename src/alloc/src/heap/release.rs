@@ -17,12 +17,13 @@ impl Heap {
     /// The same after the device was waited for. What the driver does not take back stays in the cache; the first such
     /// failure is returned after everything else was tried.
     pub(super) fn release_free(&mut self) -> Result<u64, DeviceError> {
-        self.drop_idle_aliases();
         let before = self.ledger.reserved();
-        let mut outcome = Ok(());
+        let mut outcome = self.drop_idle_aliases();
+        let mapped_twice = outcome.is_err();
         let slots: Vec<(u32, SegmentKind)> = self.segments.iter().map(|(slot, s)| (slot, s.kind)).collect();
         for (slot, kind) in slots {
             let result = match kind {
+                SegmentKind::Virtual if mapped_twice => Ok(()),
                 SegmentKind::Virtual => self.release_chunks(slot),
                 _ => self.release_plain(slot),
             };
@@ -134,7 +135,6 @@ impl Heap {
             self.shelve(rest);
             self.show(rest);
         }
-        self.recount_neighbours(hole);
         rest
     }
 

@@ -5,7 +5,7 @@
 //! beginning of another free block; whatever lies before or behind in the first and the last chunk stays who it belongs to. What
 //! then is still missing is new memory, and not more than that.
 
-use gpumem_channel::{BlockState, EventKind, StringId};
+use gpumem_channel::{BlockState, EventKind};
 
 use super::alias::{Alias, Piece, Stale};
 use super::allocate::Request;
@@ -167,7 +167,8 @@ impl Heap {
         match mapping.and_then(|()| self.driver.set_access(range, bytes)) {
             Ok(()) => Ok(Some(Alias::new(range, bytes, chunks.len(), range + before, pieces))),
             Err(error) => {
-                self.give_range_back(Stale { range, bytes, mapped });
+                // Remembered if it fails, too.
+                let _ = self.give_range_back(Stale { range, bytes, mapped });
                 if error.is_out_of_memory() { Ok(None) } else { Err(error) }
             }
         }
@@ -181,25 +182,14 @@ impl Heap {
         self.tell_stitched(request, addr, size, home);
         self.outlet.segment_begin(home);
         let parts: Vec<u32> = pieces.iter().filter_map(|piece| self.cut_out(home, *piece)).collect();
-        for (i, b) in parts.iter().enumerate() {
-            let block = &mut self.blocks[*b];
-            block.state = if i == 0 {
-                BlockState::Allocated
-            } else {
-                BlockState::Part
-            };
-            block.requested = if i == 0 { request.requested } else { 0 };
-            block.pool = request.pool;
-            block.stream = request.stream;
-            block.freed_at = 0;
-            block.tag = request.tag;
-            block.alias = alias;
-            self.show(*b);
+        for b in &parts {
+            self.blocks[*b].alias = alias;
         }
         let block = parts.first().copied().unwrap_or(NIL);
         if let Some(alias) = self.aliases.get_mut(alias) {
             alias.parts = parts;
         }
+        self.hold_parts(alias, request);
         self.ledger.allocated(request.pool, size, request.requested);
         self.show_segment(home);
         self.tell_figures();
@@ -225,33 +215,77 @@ impl Heap {
         Some(b)
     }
 
-    /// Nothing uses a stitched block any more: its pieces join their free neighbours. The alias stays for the next time.
+    /// Hands out a stitched block that was set aside.
+    pub(super) fn hand_out_set_aside(&mut self, b: u32, request: &Request) -> Grant {
+        let (home, alias) = (self.blocks[b].segment, self.blocks[b].alias);
+        let (addr, size) = self.aliases.get(alias).map_or((0, 0), |alias| (alias.addr, alias.size));
+        self.tell_stitched(request, addr, size, home);
+        self.hold_parts(alias, request);
+        self.ledger.allocated(request.pool, size, request.requested);
+        self.tell_figures();
+        Grant { block: b, addr, size }
+    }
+
+    /// Turns the parts of an alias into those of a held block.
+    fn hold_parts(&mut self, alias: u32, request: &Request) {
+        let parts = self.aliases.get(alias).map_or(Vec::new(), |alias| alias.parts.clone());
+        for (i, b) in parts.into_iter().enumerate() {
+            let block = &mut self.blocks[b];
+            (block.state, block.requested) = match i {
+                0 => (BlockState::Allocated, request.requested),
+                _ => (BlockState::Part, 0),
+            };
+            block.pool = request.pool;
+            block.stream = request.stream;
+            block.freed_at = 0;
+            block.tag = request.tag;
+            self.show(b);
+        }
+    }
+
+    /// Nothing uses a stitched block any more: it is set aside for the next request of its size, or its pieces join their free
+    /// neighbours.
     pub(super) fn complete_stitched(&mut self, b: u32, why: EventKind) {
         let block = &self.blocks[b];
-        let (home, alias, pool, requested, stream) =
-            (block.segment, block.alias, block.pool, block.requested, block.stream);
+        let (alias, stream) = (block.alias, block.stream);
         let frees = self.frees;
         self.tell_block(why, b);
         let Some(held) = self.aliases.get_mut(alias) else {
             return;
         };
         held.freed(frees, stream);
-        let (size, parts) = (held.size, std::mem::take(&mut held.parts));
-        self.ledger.completed(pool, size, requested);
+        let size = held.size;
+        for b in held.parts.clone() {
+            let block = &mut self.blocks[b];
+            block.state = BlockState::Quick;
+            block.freed_at = frees;
+            self.forget_owner(b);
+            self.show(b);
+        }
+        let quick = &mut self.streams.line_mut(stream).quick;
+        if quick.takes(size) {
+            quick.put(size, b, &mut self.blocks);
+        } else {
+            self.take_apart(b);
+        }
+        self.tell_figures();
+    }
+
+    /// The pieces of a stitched block that was set aside join their free neighbours. The alias stays for the next time.
+    pub(super) fn take_apart(&mut self, b: u32) {
+        let (home, alias) = (self.blocks[b].segment, self.blocks[b].alias);
+        let parts = self
+            .aliases
+            .get_mut(alias)
+            .map(|alias| std::mem::take(&mut alias.parts));
         self.outlet.segment_begin(home);
-        for b in parts {
+        for b in parts.unwrap_or_default() {
             let block = &mut self.blocks[b];
             block.state = BlockState::Free;
-            block.stream = stream;
-            block.freed_at = frees;
-            block.requested = 0;
-            block.pool = block.class.pool();
-            block.tag = StringId(0);
             block.alias = NIL;
             let b = self.coalesce(b);
             self.show(b);
         }
         self.show_segment(home);
-        self.tell_figures();
     }
 }

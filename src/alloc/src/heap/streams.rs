@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::quick::Quick;
 use crate::device::EventHandle;
 use crate::error::Error;
 use crate::free::FreeIndex;
@@ -14,8 +15,10 @@ const MAX_STREAMS: usize = 4096;
 /// One stream.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Its free blocks by class.
+    /// Its free blocks by class, but for those set aside.
     pub(crate) free: [FreeIndex; CLASSES],
+    /// Those set aside.
+    pub(crate) quick: Quick,
     /// Blocks that wait for an event on this stream, oldest first.
     pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
@@ -41,6 +44,7 @@ impl Line {
     fn new() -> Line {
         Line {
             free: std::array::from_fn(|_| FreeIndex::new()),
+            quick: Quick::new(),
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
@@ -66,6 +70,12 @@ impl Streams {
             return Ok(self.last as u16);
         }
         self.find(stream)
+    }
+
+    /// The index of the stream that was asked for last, if it is this one.
+    #[inline(always)]
+    pub(crate) fn known(&self, stream: Stream) -> Option<u16> {
+        (self.names.get(self.last) == Some(&stream)).then_some(self.last as u16)
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {

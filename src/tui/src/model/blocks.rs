@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{Block, BlockState, SegmentMap, StringId};
+use gpumem_channel::{Block, SegmentMap, StringId};
 
 use super::process::ProcessId;
 
@@ -106,10 +106,9 @@ impl BlockMap {
     /// The free blocks by size. Looks at every block: for who shows it.
     pub fn free_sizes(&self) -> Histogram {
         let mut sizes = Histogram::default();
-        let blocks = self.segments.iter().flat_map(|s| s.blocks.iter());
-        blocks
-            .filter(|b| b.state == BlockState::Free)
-            .for_each(|b| sizes.add(b.size));
+        for segment in &self.segments {
+            gpumem_channel::free_sizes(&segment.blocks).for_each(|bytes| sizes.add(bytes));
+        }
         sizes
     }
 

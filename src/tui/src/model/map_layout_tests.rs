@@ -16,11 +16,7 @@ fn map(sizes: &[u64]) -> BlockMap {
             size,
             ..Segment::default()
         };
-        Arc::new(SegmentMap {
-            slot: i as u32,
-            segment,
-            ..SegmentMap::default()
-        })
+        Arc::new(SegmentMap::new(i as u32, segment, Box::default(), false))
     };
     BlockMap {
         process: ProcessId {

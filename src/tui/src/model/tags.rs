@@ -99,7 +99,7 @@ impl TagPast {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use gpumem_channel::{Block, SegmentMap, StringId};
+    use gpumem_channel::{Block, Segment, SegmentMap, StringId};
 
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner};
@@ -119,10 +119,7 @@ mod tests {
             tag: StringId(tag),
             ..Block::default()
         };
-        let segment = SegmentMap {
-            blocks: blocks.iter().map(block).collect(),
-            ..SegmentMap::default()
-        };
+        let segment = SegmentMap::new(0, Segment::default(), blocks.iter().map(block).collect(), false);
         let names = (0..strings).map(|i| if i == 0 { "".into() } else { format!("tag {i}").into() });
         BlockMap {
             process: id(),

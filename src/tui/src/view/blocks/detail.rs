@@ -18,6 +18,7 @@ fn state_text(state: BlockState) -> String {
         BlockState::Allocated => "allocated".into(),
         BlockState::Part => "allocated, a further piece of a stitched block".into(),
         BlockState::Free => "cached, ready for reuse".into(),
+        BlockState::Quick => "cached, set aside for its size".into(),
         BlockState::PendingFree => "freed, the GPU still uses it".into(),
         BlockState::Unmapped => "no memory behind it".into(),
         BlockState::Unknown(n) => format!("state {n}, newer than this program"),

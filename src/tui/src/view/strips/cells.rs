@@ -19,7 +19,7 @@ pub(in super::super) fn ink_of(state: BlockState) -> Ink {
 fn index(state: BlockState) -> usize {
     match state {
         BlockState::Allocated | BlockState::Part => 0,
-        BlockState::Free => 1,
+        BlockState::Free | BlockState::Quick => 1,
         BlockState::PendingFree => 2,
         BlockState::Unmapped => 3,
         BlockState::Unknown(_) => 4,
