@@ -92,7 +92,9 @@ pub use map::Process;
 pub use place::own_directories;
 pub use publisher::{Operation, Options, Publisher};
 pub use reader::Reader;
-pub use record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
+pub use record::{
+    Block, BlockState, Device, DeviceKind, Event, EventKind, NO_STREAM, PoolId, Segment, SegmentKind, StringId,
+};
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, PoolStats, Stat};
 pub use text::clean;

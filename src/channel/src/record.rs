@@ -86,6 +86,9 @@ pub struct Segment {
     pub tag: StringId,
 }
 
+/// The stream of free memory that no queued work uses: any stream may take it at once. No driver has a stream of this name.
+pub const NO_STREAM: u64 = u64::MAX;
+
 /// What a block is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockState {
@@ -116,7 +119,7 @@ pub struct Block {
     pub size: u64,
     /// Bytes the program asked for; 0 unless allocated or pending.
     pub requested: u64,
-    /// Stream it was last allocated on.
+    /// Stream it was last allocated on; [`NO_STREAM`] once no queued work uses it.
     pub stream: u64,
     /// What it is doing.
     pub state: BlockState,

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use gpumem_channel::NO_STREAM;
+
 use super::quick::Quick;
 use crate::device::EventHandle;
 use crate::error::Error;
@@ -55,8 +57,7 @@ impl Line {
 impl Streams {
     pub(crate) fn new() -> Streams {
         Streams {
-            // The name of memory that belongs to nobody is the default stream's, as the channel knows no other for it.
-            names: vec![Stream::DEFAULT],
+            names: vec![Stream(NO_STREAM)],
             lines: vec![Line::new()],
             last: usize::MAX,
             pending: 0,

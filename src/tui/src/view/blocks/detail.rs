@@ -1,6 +1,6 @@
 //! The block under the cursor, its process, and its free blocks by size.
 
-use gpumem_channel::{Block, BlockState, PoolId, SegmentKind};
+use gpumem_channel::{Block, BlockState, NO_STREAM, PoolId, SegmentKind};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -48,10 +48,10 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
     }
     facts.push((
         "stream",
-        if block.stream == 0 {
-            "default".into()
-        } else {
-            format!("{:#x}", block.stream)
+        match block.stream {
+            0 => "default".into(),
+            NO_STREAM => "any: no queued work uses it".into(),
+            handle => format!("{handle:#x}"),
         },
     ));
     facts.push((
