@@ -86,10 +86,10 @@ impl Lab {
         };
         let publish = Options {
             dir: args.channel_dir.clone(),
-            job: args
-                .trace
-                .as_deref()
-                .map_or_else(|| format!("demo {}", args.demo), replay::job),
+            job: match (kind, &args.trace) {
+                (Kind::Replay, Some(trace)) => replay::job(trace),
+                _ => format!("demo {}", args.demo),
+            },
             ..Options::default()
         };
         let config = Config {

@@ -146,6 +146,33 @@ fn requests_beyond_the_limit_are_counted() {
     }
 }
 
+/// Sizes that no device has, streams that no device has seen.
+#[test]
+fn absurd_requests_are_refused_like_others() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let absurd = u64::MAX;
+    let rows = format!(
+        "op,id,bytes,stream\na,1,100,{absurd}\nf,1\na,{absurd},{absurd},7\nf,{absurd}\na,2,{},7\na,3,5,7\n",
+        1u64 << 62
+    );
+    file.write_all(rows.as_bytes()).unwrap();
+    for allocator in [AllocatorChoice::Gpumem, AllocatorChoice::CudaMalloc] {
+        let report = run(&ReplayArgs {
+            allocator,
+            passes: 2,
+            ..args(file.path().to_owned())
+        });
+        let report = report.unwrap();
+        assert_eq!(
+            (report.out_of_memory.count, report.memory.peak_requested),
+            (4, 100),
+            "{report:?}"
+        );
+        assert_eq!(report.out_of_memory.first.as_ref().unwrap().operation, 3);
+        assert!(report.text().starts_with("SIMULATED"));
+    }
+}
+
 #[test]
 fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
     for (allocator, limit, passes) in [

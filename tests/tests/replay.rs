@@ -163,6 +163,7 @@ fn what_cannot_be_replayed_is_a_sentence() {
         (&[TRACE, "--allocator", "malloc"], "cudamallocasync"),
         (&[TRACE, "--segments", "odd"], "plain"),
         (&[TRACE, "--limit", "much"], "512MiB"),
+        (&[TRACE, "--limit", "0"], "no room"),
         (
             &[TRACE, "--device", "sim", "--allocator", "cudamallocasync"],
             "exists on a GPU only",

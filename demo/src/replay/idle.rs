@@ -9,7 +9,7 @@ pub(super) struct Idle(pub(super) Vec<u64>);
 
 impl Replayer for Idle {
     fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused> {
-        self.0[slot as usize] = black_box(bytes + u64::from(stream));
+        self.0[slot as usize] = black_box(bytes ^ u64::from(stream));
         Ok(())
     }
 

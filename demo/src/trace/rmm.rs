@@ -1,7 +1,8 @@
 //! The log of RMM's `logging_resource_adaptor`, as RMM 26 and its predecessors write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM`
 //! with a hexadecimal stream handle.
 //!
-//! Addresses name blocks, so they come again. A stream that frees another stream's block is not kept.
+//! Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
+//! `deallocate`; both are read.
 
 use super::builder::Builder;
 use super::error::Problem;

@@ -43,7 +43,7 @@ pub struct ReplayCli {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub passes: Option<u32>,
     /// Most device memory to use: 512M, 2G
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
@@ -66,6 +66,13 @@ pub struct ReplayCli {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,
+}
+
+fn parse_limit(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        0 => Err("0 bytes leave no room for anything".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// What a replay that is looked at does not take.

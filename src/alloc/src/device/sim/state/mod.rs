@@ -199,7 +199,9 @@ impl State {
     pub(in crate::device::sim) fn alloc(&mut self, bytes: u64) -> Result<u64> {
         self.begin(Call::Alloc, bytes, 0)?;
         // The driver hands out memory in 2 MiB pages.
-        let physical = self.new_physical(Call::Alloc, bytes.next_multiple_of(GRANULARITY))?;
+        let pages = bytes.checked_next_multiple_of(GRANULARITY);
+        let pages = pages.ok_or_else(|| error(Call::Alloc, OUT_OF_MEMORY))?;
+        let physical = self.new_physical(Call::Alloc, pages)?;
         let addr = self.new_range(bytes);
         self.plain.insert(addr);
         self.mappings.insert(
