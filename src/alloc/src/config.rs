@@ -1,7 +1,9 @@
 //! What an allocator can be told.
 
+use crate::error::Error;
 use crate::publish::Publish;
-use crate::size::MAX_CHUNK;
+use crate::rounding::Divisions;
+use crate::size::{MAX_CHUNK, MID_SEGMENT, human};
 
 /// How memory for large blocks is taken from the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,15 +20,43 @@ pub enum SegmentMode {
     Stitched,
 }
 
+impl SegmentMode {
+    /// Every mode.
+    pub const ALL: [SegmentMode; 3] = [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched];
+
+    /// Its name in configurations and on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            SegmentMode::Plain => "plain",
+            SegmentMode::Virtual => "virtual",
+            SegmentMode::Stitched => "stitched",
+        }
+    }
+}
+
 /// What an allocator can be told. `Config::default()` is a good start.
+///
+/// The options that PyTorch has too mean what they mean there (`PYTORCH_CUDA_ALLOC_CONF`).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Most bytes this allocator may take from the driver. `None`: as much as the device has.
     pub budget: Option<u64>,
+    /// The same as a fraction of the device's memory, above 0 and at most 1. The smaller of the two counts.
+    pub budget_fraction: Option<f64>,
     /// Plain or virtual segments.
     pub segments: SegmentMode,
     /// Largest physical chunk of virtual segments in bytes: a power of two, raised to the device's granularity.
     pub max_chunk: u64,
+    /// Plain blocks larger than this many bytes, at least 20 MiB, are not split, and smaller requests do not take them. Rounded up to
+    /// 2 MiB. `None`: every block is split. Only for plain segments.
+    pub max_split_size: Option<u64>,
+    /// A request above `max_split_size` takes a block that is larger by less than this many bytes, at least 20 MiB.
+    pub max_non_split_rounding: u64,
+    /// How sizes are rounded beyond 512 B.
+    pub roundup_power2_divisions: Divisions,
+    /// When more than this fraction of the budget is reserved, plain segments that have been idle for long are given back before
+    /// new memory is taken. Above 0 and below 1. Needs a budget; only for plain segments.
+    pub garbage_collection_threshold: Option<f64>,
     /// Whether a request that does not fit gives the cache back to the driver and tries again before it fails.
     pub release_on_oom: bool,
     /// Whether and how the allocator publishes its state.
@@ -37,10 +67,94 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             budget: None,
+            budget_fraction: None,
             segments: SegmentMode::Plain,
             max_chunk: MAX_CHUNK,
+            max_split_size: None,
+            max_non_split_rounding: MID_SEGMENT,
+            roundup_power2_divisions: Divisions::default(),
+            garbage_collection_threshold: None,
             release_on_oom: true,
             publish: Publish::default(),
         }
+    }
+}
+
+impl Config {
+    /// Whether it can work at all, on a device that can do what it asks for. [`Allocator::new`](crate::Allocator::new) asks this
+    /// too.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the setting and says why it cannot.
+    pub fn check(&self) -> Result<(), Error> {
+        let plain = self.segments == SegmentMode::Plain;
+        let above = |value: f64, most: bool| value > 0.0 && (value < 1.0 || most && value == 1.0);
+        let rules: [(bool, &'static str, String); 9] = [
+            (
+                self.budget == Some(0),
+                "budget",
+                "0 bytes leave no room for anything; use None for no budget".into(),
+            ),
+            (
+                self.budget_fraction.is_some_and(|part| !above(part, true)),
+                "budget_fraction",
+                "must be above 0 and at most 1".into(),
+            ),
+            (
+                !self.max_chunk.is_power_of_two(),
+                "max_chunk",
+                "must be a power of two".into(),
+            ),
+            (
+                self.max_split_size.is_some_and(|limit| limit < MID_SEGMENT),
+                "max_split_size",
+                format!(
+                    "must be at least {}, the size of the segments that requests share",
+                    human(MID_SEGMENT)
+                ),
+            ),
+            (
+                self.max_non_split_rounding < MID_SEGMENT,
+                "max_non_split_rounding",
+                format!("must be at least {}", human(MID_SEGMENT)),
+            ),
+            (
+                self.max_split_size.is_some() && !plain,
+                "max_split_size",
+                format!(
+                    "means nothing with {} segments, whose blocks leave what they do not need to others: use plain ones, or leave it out",
+                    self.segments.name()
+                ),
+            ),
+            (
+                self.garbage_collection_threshold
+                    .is_some_and(|part| !above(part, false)),
+                "garbage_collection_threshold",
+                "must be above 0 and below 1".into(),
+            ),
+            (
+                self.garbage_collection_threshold.is_some() && self.budget.is_none() && self.budget_fraction.is_none(),
+                "garbage_collection_threshold",
+                "is a fraction of the budget, and there is none: set budget or budget_fraction".into(),
+            ),
+            (
+                self.garbage_collection_threshold.is_some() && !plain,
+                "garbage_collection_threshold",
+                format!(
+                    "means nothing with {} segments, which are never idle as a whole: use plain ones, or leave it out",
+                    self.segments.name()
+                ),
+            ),
+        ];
+        match rules.into_iter().find(|(broken, ..)| *broken) {
+            Some((_, setting, reason)) => Err(Error::Config { setting, reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Most bytes to take from a device that has `total`.
+    pub(crate) fn budget_on(&self, total: u64) -> Option<u64> {
+        let part = self.budget_fraction.map(|part| (total as f64 * part) as u64);
+        self.budget.into_iter().chain(part).min()
     }
 }

@@ -4,8 +4,9 @@
 
 use gpumem_channel::PoolId;
 
-use crate::config::SegmentMode;
+use crate::config::{Config, SegmentMode};
 use crate::error::Error;
+use crate::rounding::Divisions;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -69,9 +70,36 @@ pub(crate) struct Sizes {
     /// Unit of virtual segments: a power of two, at least [`LARGE_ROUND`].
     pub(crate) granularity: u64,
     pub(crate) max_chunk: u64,
+    /// Larger plain blocks are not split, and do not serve requests below this: `u64::MAX` for none.
+    max_split: u64,
+    /// What such a block may be larger than its request.
+    max_rounding: u64,
+    /// Requests above this go the long way: all of them where sizes are rounded to more than 512 B.
+    quick_max: u64,
+    divisions: Divisions,
 }
 
 impl Sizes {
+    /// What a configuration that was [checked](Config::check) makes of a device's `granularity`.
+    pub(crate) fn new(config: &Config, granularity: u64) -> Sizes {
+        Sizes {
+            mode: config.segments,
+            granularity,
+            max_chunk: config.max_chunk,
+            // A segment is rounded up to this, and one for a request below the limit must not be above it.
+            max_split: config.max_split_size.map_or(u64::MAX, |limit| {
+                limit.checked_next_multiple_of(LARGE_ROUND).unwrap_or(u64::MAX)
+            }),
+            max_rounding: config.max_non_split_rounding,
+            quick_max: if config.roundup_power2_divisions.is_on() {
+                0
+            } else {
+                MAX_REQUEST
+            },
+            divisions: config.roundup_power2_divisions,
+        }
+    }
+
     /// The block size and class of a request of at least one byte.
     #[inline]
     pub(crate) fn round(&self, requested: u64) -> Result<(u64, Class), Error> {
@@ -80,7 +108,10 @@ impl Sizes {
                 requested: Some(requested),
             });
         }
-        let size = requested.next_multiple_of(MIN_BLOCK);
+        let size = match self.quick_max {
+            0 => self.divisions.round(requested),
+            _ => requested.next_multiple_of(MIN_BLOCK),
+        };
         if self.mode == SegmentMode::Stitched {
             return Ok((size, Class::Chunked));
         }
@@ -93,10 +124,10 @@ impl Sizes {
         Ok((size, Class::Large))
     }
 
-    /// The same without a word about what is wrong.
+    /// The same without a word about what is wrong, or why it takes longer.
     #[inline(always)]
     pub(crate) fn round_quick(&self, requested: u64) -> Option<(u64, Class)> {
-        if requested > MAX_REQUEST {
+        if requested > self.quick_max {
             return None;
         }
         let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);
@@ -116,12 +147,23 @@ impl Sizes {
         })
     }
 
-    /// Whether what is left of a free block after a request is worth a block of its own.
+    /// Whether a request for `size` bytes may take a free block that is at least as large.
+    #[inline(always)]
+    pub(crate) fn takes(&self, size: u64, block: u64) -> bool {
+        block <= self.max_split || self.takes_large(size, block)
+    }
+
+    #[cold]
+    fn takes_large(&self, size: u64, block: u64) -> bool {
+        size > self.max_split && block - size < self.max_rounding
+    }
+
+    /// Whether what is left of a free block after a request for `size` bytes is worth a block of its own.
     #[inline]
-    pub(crate) fn splits(&self, class: Class, rest: u64) -> bool {
+    pub(crate) fn splits(&self, class: Class, size: u64, rest: u64) -> bool {
         match class {
             Class::Small => rest >= MIN_BLOCK,
-            Class::Large => rest > SMALL_MAX,
+            Class::Large => rest > SMALL_MAX && size <= self.max_split,
             Class::Chunked if self.mode == SegmentMode::Virtual => rest >= self.granularity,
             Class::Chunked => rest >= MIN_BLOCK,
         }

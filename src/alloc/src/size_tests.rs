@@ -3,11 +3,11 @@
 use super::*;
 
 fn sizes(mode: SegmentMode) -> Sizes {
-    Sizes {
-        mode,
-        granularity: LARGE_ROUND,
-        max_chunk: MAX_CHUNK,
-    }
+    let config = Config {
+        segments: mode,
+        ..Config::default()
+    };
+    Sizes::new(&config, LARGE_ROUND)
 }
 
 #[test]
@@ -41,6 +41,51 @@ fn virtual_segments_round_to_whole_granules() {
     for (requested, size, class) in cases {
         assert_eq!(virt.round(requested).unwrap(), (size, class), "{requested} bytes");
     }
+}
+
+/// `max_split_size` as in PyTorch's manual: larger blocks are neither split nor given to smaller requests.
+#[test]
+fn blocks_above_the_limit_are_whole_and_for_large_requests_only() {
+    let config = Config {
+        max_split_size: Some(29 * MIB + 1),
+        ..Config::default()
+    };
+    let sizes = Sizes::new(&config, LARGE_ROUND);
+    // The limit is 30 MiB: whole segments.
+    let takes = [
+        (MIB, 30 * MIB, true),
+        (MIB, 32 * MIB, false),
+        (30 * MIB, 30 * MIB, true),
+        (30 * MIB, 32 * MIB, false),
+        (31 * MIB, 32 * MIB, true),
+        (31 * MIB, 51 * MIB - 512, true),
+        (31 * MIB, 51 * MIB, false),
+    ];
+    for (size, block, expected) in takes {
+        assert_eq!(sizes.takes(size, block), expected, "{size} from {block}");
+    }
+    assert!(sizes.splits(Class::Large, 30 * MIB, 2 * MIB) && !sizes.splits(Class::Large, 30 * MIB + 512, 2 * MIB));
+    assert!(sizes.splits(Class::Small, 512, 512));
+    let without = self::sizes(SegmentMode::Plain);
+    assert!(without.takes(512, MAX_REQUEST) && without.splits(Class::Large, MAX_REQUEST, 2 * MIB));
+}
+
+/// The short way knows nothing of divisions, so nothing may go it.
+#[test]
+fn requests_that_are_rounded_further_take_the_long_way() {
+    let config = Config {
+        roundup_power2_divisions: crate::rounding::Divisions::all(8).unwrap(),
+        ..Config::default()
+    };
+    let sizes = Sizes::new(&config, LARGE_ROUND);
+    assert_eq!(sizes.round_quick(1), None);
+    assert_eq!(sizes.round(65 * MIB).unwrap(), (72 * MIB, Class::Large));
+    let plain = self::sizes(SegmentMode::Plain);
+    assert_eq!(
+        plain.round_quick(MAX_REQUEST).unwrap(),
+        plain.round(MAX_REQUEST).unwrap()
+    );
+    assert_eq!(plain.round_quick(MAX_REQUEST + 1), None);
 }
 
 #[test]

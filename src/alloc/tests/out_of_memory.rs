@@ -197,6 +197,21 @@ fn a_reserved_workspace_serves_everything_cut_from_it() {
 }
 
 #[test]
+fn the_smaller_of_both_budgets_holds() {
+    for (budget, expected) in [(None, 50), (Some(40 << 20), 40), (Some(60 << 20), 50)] {
+        let (_, alloc) = start(
+            100,
+            Config {
+                budget,
+                budget_fraction: Some(0.5),
+                ..Config::default()
+            },
+        );
+        assert_eq!(fails(&alloc, 60).budget, Some(expected << 20));
+    }
+}
+
+#[test]
 fn settings_that_cannot_work_are_errors() {
     let bad = [
         Config {
@@ -205,6 +220,42 @@ fn settings_that_cannot_work_are_errors() {
         },
         Config {
             max_chunk: 3 << 20,
+            ..Config::default()
+        },
+        Config {
+            budget_fraction: Some(1.1),
+            ..Config::default()
+        },
+        Config {
+            budget_fraction: Some(f64::NAN),
+            ..Config::default()
+        },
+        Config {
+            max_split_size: Some(19 << 20),
+            ..Config::default()
+        },
+        Config {
+            max_non_split_rounding: 0,
+            ..Config::default()
+        },
+        Config {
+            max_split_size: Some(64 << 20),
+            segments: SegmentMode::Virtual,
+            ..Config::default()
+        },
+        Config {
+            garbage_collection_threshold: Some(0.8),
+            ..Config::default()
+        },
+        Config {
+            garbage_collection_threshold: Some(1.0),
+            budget: Some(64 << 20),
+            ..Config::default()
+        },
+        Config {
+            garbage_collection_threshold: Some(0.8),
+            budget: Some(64 << 20),
+            segments: SegmentMode::Stitched,
             ..Config::default()
         },
     ];

@@ -83,6 +83,7 @@ impl Program {
                 devices: 1,
                 ..Options::default()
             }),
+            ..Config::default()
         };
         let alloc = Allocator::new(sim.device(), config).unwrap();
         alloc.channel().unwrap();

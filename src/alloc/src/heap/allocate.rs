@@ -81,10 +81,16 @@ impl Heap {
         let class = request.class as usize;
         let own = self.streams.line(request.stream).free[class].best_fit(request.size);
         let any = &self.streams.line(ANY).free[class];
-        if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
-            return own;
+        let best = if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
+            own
+        } else {
+            own.into_iter().chain(any.best_fit(request.size)).min()
+        };
+        match best {
+            // Where the best is too large, all are.
+            Some(key) if !self.sizes.takes(request.size, key.size) => None,
+            best => best,
         }
-        own.into_iter().chain(any.best_fit(request.size)).min()
     }
 
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself.
@@ -96,6 +102,11 @@ impl Heap {
             return self.allocate_stitched(request);
         }
         if let Some(key) = self.fit_anywhere(request) {
+            return Ok(self.hand_out(key, request));
+        }
+        if self.collect_idle()?
+            && let Some(key) = self.fit_anywhere(request)
+        {
             return Ok(self.hand_out(key, request));
         }
         if self.grow(request)?
@@ -193,6 +204,9 @@ impl Heap {
             return Ok(Some(key));
         }
         // A segment that cannot be freed stays in the cache; whether the others make enough room shows at once.
+        if self.release_oversize(request.size) && self.grow(request)? {
+            return Ok(self.fit(request));
+        }
         let _ = self.release_free();
         self.grow(request)?;
         Ok(self.fit(request))
@@ -228,7 +242,7 @@ impl Heap {
         let rest = key.size - request.size;
         let rest = self
             .sizes
-            .splits(request.class, rest)
+            .splits(request.class, request.size, rest)
             .then(|| self.cut(b, request.size));
         let block = &mut self.blocks[b];
         block.state = BlockState::Allocated;

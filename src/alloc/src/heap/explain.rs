@@ -23,7 +23,7 @@ struct Cache {
 
 impl Heap {
     pub(super) fn explain(&self, request: &Request) -> OomReport {
-        let cache = self.survey(request.class);
+        let cache = self.survey(request);
         let memory = self.driver.memory().ok();
         OomReport {
             requested: request.requested,
@@ -71,7 +71,12 @@ impl Heap {
         helps
     }
 
-    fn survey(&self, class: Class) -> Cache {
+    /// Whether nothing but its size keeps a free block from a request: one that may not be split is kept from smaller ones.
+    fn may_serve(&self, size: u64, block: u64) -> bool {
+        block < size || self.sizes.takes(size, block)
+    }
+
+    fn survey(&self, request: &Request) -> Cache {
         let mut cache = Cache::default();
         for (_, segment) in self.segments.iter() {
             let mut all_free = true;
@@ -83,7 +88,7 @@ impl Heap {
                     BlockState::Free => {
                         cache.free += block.size;
                         whole_chunks += segment.bytes_within(block.addr, block.addr + block.size);
-                        if block.class == class {
+                        if block.class == request.class && self.may_serve(request.size, block.size) {
                             cache.largest = cache.largest.max(block.size);
                         }
                     }

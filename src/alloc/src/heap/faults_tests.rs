@@ -4,7 +4,8 @@
 
 use proptest::prelude::*;
 
-use super::model_tests::{World, config, program};
+use super::model_tests::World;
+use super::program_tests::{config, program};
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
 use crate::publish::Publish;

@@ -41,6 +41,9 @@ impl Heap {
             self.outlet.segment_begin(segment);
             self.unshelve(*b);
             let block = &mut self.blocks[*b];
+            if let Some(segment) = self.segments.get_mut(segment) {
+                segment.used_at = segment.used_at.max(block.freed_at);
+            }
             block.stream = ANY;
             block.freed_at = 0;
             let b = self.coalesce(*b);

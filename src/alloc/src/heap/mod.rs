@@ -7,7 +7,7 @@
 //! | `give_back`, `quick` | free, set aside, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
-//! | `place`, `grow`, `release`, `join` | memory from and to the driver, remapping |
+//! | `place`, `grow`, `release`, `collect`, `join` | memory from and to the driver, remapping |
 //! | `stitch`, `alias` | one block from pieces that lie apart |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
@@ -19,6 +19,7 @@
 mod alias;
 mod allocate;
 mod block;
+mod collect;
 mod explain;
 mod foreign;
 mod give_back;
@@ -40,6 +41,8 @@ mod check;
 mod faults_tests;
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod program_tests;
 #[cfg(test)]
 mod published_tests;
 
@@ -79,6 +82,8 @@ pub(crate) struct Heap {
     sizes: Sizes,
     budget: Option<u64>,
     release_on_oom: bool,
+    /// Idle segments are given back before more than this is reserved.
+    collect_above: u64,
     blocks: Blocks,
     segments: Segments,
     streams: Streams,
@@ -103,14 +108,12 @@ impl Heap {
     pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config) -> Result<Heap, Error> {
         let info = driver.info();
         let granularity = check_settings(info, config)?;
-        let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, config));
+        let budget = config.budget_on(info.total);
+        let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, budget));
         Ok(Heap {
-            sizes: Sizes {
-                mode: config.segments,
-                granularity,
-                max_chunk: config.max_chunk,
-            },
-            budget: config.budget,
+            sizes: Sizes::new(config, granularity),
+            budget,
+            collect_above: collect::threshold(config, budget),
             release_on_oom: config.release_on_oom,
             blocks: Blocks::default(),
             segments: Segments::default(),
@@ -284,12 +287,7 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
             reason: reason.to_owned(),
         })
     };
-    if config.budget == Some(0) {
-        return fail("budget", "0 bytes leave no room for anything; use None for no budget");
-    }
-    if !config.max_chunk.is_power_of_two() {
-        return fail("max_chunk", "must be a power of two");
-    }
+    config.check()?;
     if !info.granularity.is_power_of_two() {
         return fail("segments", "the device's granularity is not a power of two");
     }

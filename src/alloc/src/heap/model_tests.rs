@@ -6,81 +6,13 @@ use proptest::prelude::*;
 use gpumem_channel::BlockState;
 
 use super::check::Seen;
+use super::program_tests::{Op, TOTAL, config, program};
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
-use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
 const MIB: u64 = 1 << 20;
-const TOTAL: u64 = 192 * MIB;
-
-#[derive(Clone, Debug)]
-pub(super) enum Op {
-    Alloc {
-        bytes: u64,
-        stream: u64,
-    },
-    Free(prop::sample::Index),
-    /// Another stream uses a block: work is queued there, and the allocator is told.
-    Use {
-        block: prop::sample::Index,
-        stream: u64,
-    },
-    /// The block's own stream uses it.
-    Work(prop::sample::Index),
-    Advance {
-        stream: u64,
-        steps: u64,
-    },
-    Poll,
-    Release,
-    Join {
-        bytes: u64,
-        stream: u64,
-    },
-}
-
-fn bytes() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        1u64..5_000,
-        1u64..MIB,
-        MIB..4 * MIB,
-        2 * MIB..24 * MIB,
-        16 * MIB..80 * MIB
-    ]
-}
-
-pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
-    let index = any::<prop::sample::Index>;
-    let op = prop_oneof![
-        9 => (bytes(), 0u64..3).prop_map(|(bytes, stream)| Op::Alloc { bytes, stream }),
-        7 => index().prop_map(Op::Free),
-        2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
-        2 => index().prop_map(Op::Work),
-        3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),
-        1 => Just(Op::Poll),
-        1 => Just(Op::Release),
-        1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
-    ];
-    prop::collection::vec(op, 1..len)
-}
-
-pub(super) fn config() -> impl Strategy<Value = Config> {
-    let budget = prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)];
-    let segments = prop_oneof![
-        Just(SegmentMode::Plain),
-        Just(SegmentMode::Virtual),
-        Just(SegmentMode::Stitched)
-    ];
-    (segments, any::<bool>(), budget).prop_map(|(segments, release_on_oom, budget)| Config {
-        budget,
-        segments,
-        max_chunk: 8 * MIB,
-        release_on_oom,
-        publish: Publish::Off,
-    })
-}
 
 /// A block the program holds, and what it wrote into it.
 #[derive(Debug)]
@@ -97,7 +29,7 @@ pub(super) struct World {
     pub(super) heap: Heap,
     held: Vec<Held>,
     stamps: u32,
-    budget: Option<u64>,
+    config: Config,
     /// Whether driver calls fail in this world.
     pub(super) faulty: bool,
 }
@@ -115,7 +47,7 @@ impl World {
             heap,
             held: Vec::new(),
             stamps: 0,
-            budget: config.budget,
+            config: config.clone(),
             faulty: false,
         }
     }
@@ -174,6 +106,7 @@ impl World {
             Err(error) => return Err(error),
         };
         assert!(grant.size >= bytes);
+        self.judge_size(bytes, grant);
         for held in &self.held {
             let apart = grant.addr + grant.size <= held.grant.addr || held.grant.addr + held.grant.size <= grant.addr;
             assert!(apart, "a new block overlaps one that is held");
@@ -201,6 +134,27 @@ impl World {
             })?;
         self.held.push(held);
         Ok(())
+    }
+
+    /// What the options about sizes promise of a block, on plain segments.
+    fn judge_size(&self, bytes: u64, grant: Grant) {
+        let rounded = self.config.roundup_power2_divisions.round(bytes);
+        assert!(grant.size >= rounded);
+        let limit = self.config.max_split_size.map(|limit| limit.next_multiple_of(2 * MIB));
+        if let Some(limit) = limit {
+            let whole = self
+                .heap
+                .segments
+                .get(self.heap.blocks[grant.block].segment)
+                .unwrap()
+                .size;
+            let (may, alone) = (self.config.max_non_split_rounding, whole == grant.size);
+            if rounded <= limit {
+                assert!(whole <= limit, "{bytes} of {whole}");
+            } else {
+                assert!(alone && grant.size - rounded < may, "{bytes} of {whole}");
+            }
+        }
     }
 
     /// Free blocks are counted as they would be found by a request.
@@ -280,7 +234,11 @@ impl World {
             pending,
             self.seen(BlockState::PendingFree).map(|b| b.whole).sum::<u64>()
         );
-        assert!(self.budget.is_none_or(|budget| all.reserved_bytes.current <= budget));
+        assert!(
+            self.config
+                .budget
+                .is_none_or(|budget| all.reserved_bytes.current <= budget)
+        );
     }
 
     /// Live blocks hold what was written into them.

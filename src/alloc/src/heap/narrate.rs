@@ -9,7 +9,6 @@ use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKin
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
-use crate::config::Config;
 use crate::device::DeviceInfo;
 use crate::tag::{self, Tag};
 
@@ -27,14 +26,14 @@ fn some(slot: u32) -> Option<u32> {
 }
 
 /// The device as the channel describes it.
-pub(super) fn describe(info: &DeviceInfo, config: &Config) -> channel::Device {
+pub(super) fn describe(info: &DeviceInfo, budget: Option<u64>) -> channel::Device {
     channel::Device {
         uuid: info.uuid,
         kind: info.kind,
         ordinal: info.ordinal,
         total: info.total,
         granularity: info.granularity,
-        budget: config.budget.unwrap_or(0),
+        budget: budget.unwrap_or(0),
         name: info.name.clone(),
     }
 }

@@ -105,6 +105,7 @@ pub(super) fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
         stream: request.stream,
         tag: request.tag,
         time: narrate::now(),
+        used_at: 0,
         first: NIL,
         last: NIL,
         chunks: BTreeMap::new(),

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use gpumem_channel::{Options, Reader, SegmentMap};
 use proptest::prelude::*;
 
-use super::model_tests::{World, config, program};
+use super::model_tests::World;
+use super::program_tests::{config, program};
 use super::*;
 use crate::device::Timeline;
 use crate::publish::Publish;

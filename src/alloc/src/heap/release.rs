@@ -40,7 +40,7 @@ impl Heap {
         outcome.map(|()| freed)
     }
 
-    fn release_plain(&mut self, slot: u32) -> Result<(), DeviceError> {
+    pub(super) fn release_plain(&mut self, slot: u32) -> Result<(), DeviceError> {
         let Some(segment) = self.segments.get(slot) else {
             return Ok(());
         };

@@ -31,6 +31,8 @@ pub(crate) struct Segment {
     pub(crate) tag: StringId,
     /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) time: u64,
+    /// The heap's free counter when a block of it was freed last, as far as the block does not tell it any more.
+    pub(crate) used_at: u64,
     /// First and last block; [`super::NIL`] when there is none.
     pub(crate) first: u32,
     pub(crate) last: u32,

@@ -1,0 +1,95 @@
+//! Random programs, and random configurations to run them with.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use crate::config::{Config, SegmentMode};
+use crate::publish::Publish;
+use crate::rounding::Divisions;
+
+const MIB: u64 = 1 << 20;
+/// Memory of the device they run on.
+pub(super) const TOTAL: u64 = 192 * MIB;
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Alloc {
+        bytes: u64,
+        stream: u64,
+    },
+    Free(prop::sample::Index),
+    /// Another stream uses a block: work is queued there, and the allocator is told.
+    Use {
+        block: prop::sample::Index,
+        stream: u64,
+    },
+    /// The block's own stream uses it.
+    Work(prop::sample::Index),
+    Advance {
+        stream: u64,
+        steps: u64,
+    },
+    Poll,
+    Release,
+    Join {
+        bytes: u64,
+        stream: u64,
+    },
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1u64..5_000,
+        1u64..MIB,
+        MIB..4 * MIB,
+        2 * MIB..24 * MIB,
+        16 * MIB..80 * MIB
+    ]
+}
+
+pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let index = any::<prop::sample::Index>;
+    let op = prop_oneof![
+        9 => (bytes(), 0u64..3).prop_map(|(bytes, stream)| Op::Alloc { bytes, stream }),
+        7 => index().prop_map(Op::Free),
+        2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
+        2 => index().prop_map(Op::Work),
+        3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),
+        1 => Just(Op::Poll),
+        1 => Just(Op::Release),
+        1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
+    ];
+    prop::collection::vec(op, 1..len)
+}
+
+pub(super) fn config() -> impl Strategy<Value = Config> {
+    let budget = prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)];
+    let segments = prop_oneof![
+        Just(SegmentMode::Plain),
+        Just(SegmentMode::Virtual),
+        Just(SegmentMode::Stitched)
+    ];
+    let options = (
+        prop_oneof![2 => Just(None), 1 => (20 * MIB..60 * MIB).prop_map(Some)],
+        20 * MIB..24 * MIB,
+        prop_oneof![2 => Just(None), 1 => (0.05..0.95).prop_map(Some)],
+        prop_oneof![2 => Just(0), 1 => 1u32..5],
+    );
+    (segments, any::<bool>(), budget, options).prop_map(
+        |(segments, release_on_oom, budget, (split, rounding, collect, parts))| {
+            let plain = segments == SegmentMode::Plain;
+            Config {
+                budget,
+                segments,
+                max_chunk: 8 * MIB,
+                max_split_size: split.filter(|_| plain),
+                max_non_split_rounding: rounding,
+                garbage_collection_threshold: collect.filter(|_| plain && budget.is_some()),
+                roundup_power2_divisions: Divisions::all(1 << parts).unwrap(),
+                release_on_oom,
+                publish: Publish::Off,
+                ..Config::default()
+            }
+        },
+    )
+}
