@@ -23,11 +23,22 @@ pub(crate) const MID_MAX: u64 = 10 * MIB;
 pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 /// Larger segments are multiples of this; also the granularity of physical memory on current cards.
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
+/// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
+pub(crate) const SLACK: u64 = 50;
+/// And the part of what is reserved that is taken at a time, within that.
+pub(crate) const STEP: u64 = 100;
+/// Once more than this part of what the program ever held is reserved beyond that, new chunks are half as large: what is free then is in
+/// pieces too small for them.
+pub(crate) const EXCESS: u64 = 25;
+/// Up to so many bytes reserved a part of them says nothing.
+pub(crate) const FEW: u64 = 64 * MIB;
+/// The part of the usual size that chunks come down to in that way.
+pub(crate) const FINEST: u64 = 16;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
 /// can be moved or given back.
-pub(crate) const MAX_CHUNK: u64 = 32 * MIB;
+pub(crate) const MAX_CHUNK: u64 = 64 * MIB;
 
 /// Which blocks may share a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,8 +47,10 @@ pub(crate) enum Class {
     Small = 0,
     /// Over 1 MiB, in segments taken by one plain allocation.
     Large = 1,
-    /// From 2 MiB, in virtual segments, aligned to chunk borders.
+    /// In virtual segments: from 2 MiB and aligned to chunk borders, or over 1 MiB where memory is stitched.
     Chunked = 2,
+    /// Up to 1 MiB, in a virtual segment of its own.
+    Fine = 3,
 }
 
 /// The pool that counts a block of `size` bytes while it is held.
@@ -51,13 +64,13 @@ pub(crate) fn pool_of(size: u64) -> PoolId {
 }
 
 /// Number of classes.
-pub(crate) const CLASSES: usize = 3;
+pub(crate) const CLASSES: usize = 4;
 
 impl Class {
     #[inline(always)]
     pub(crate) fn pool(self) -> PoolId {
         match self {
-            Class::Small => PoolId::SMALL,
+            Class::Small | Class::Fine => PoolId::SMALL,
             Class::Large | Class::Chunked => PoolId::LARGE,
         }
     }
@@ -112,11 +125,11 @@ impl Sizes {
             0 => self.divisions.round(requested),
             _ => requested.next_multiple_of(MIN_BLOCK),
         };
+        if size <= SMALL_MAX {
+            return Ok((size, self.small()));
+        }
         if self.mode == SegmentMode::Stitched {
             return Ok((size, Class::Chunked));
-        }
-        if size <= SMALL_MAX {
-            return Ok((size, Class::Small));
         }
         if self.mode == SegmentMode::Virtual && size >= self.granularity {
             return Ok((size.next_multiple_of(self.granularity), Class::Chunked));
@@ -131,20 +144,24 @@ impl Sizes {
             return None;
         }
         let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);
-        let chunked = match self.mode {
-            SegmentMode::Plain => false,
-            SegmentMode::Virtual => size >= self.granularity,
-            SegmentMode::Stitched => true,
-        };
-        Some(match size {
-            _ if chunked && self.mode == SegmentMode::Virtual => (
+        Some(match self.mode {
+            _ if size <= SMALL_MAX => (size, self.small()),
+            SegmentMode::Stitched => (size, Class::Chunked),
+            SegmentMode::Virtual if size >= self.granularity => (
                 (size + (self.granularity - 1)) & !(self.granularity - 1),
                 Class::Chunked,
             ),
-            _ if chunked => (size, Class::Chunked),
-            0..=SMALL_MAX => (size, Class::Small),
             _ => (size, Class::Large),
         })
+    }
+
+    /// The class of small requests.
+    #[inline(always)]
+    fn small(&self) -> Class {
+        match self.mode {
+            SegmentMode::Stitched => Class::Fine,
+            _ => Class::Small,
+        }
     }
 
     /// Whether a request for `size` bytes may take a free block that is at least as large.
@@ -162,7 +179,7 @@ impl Sizes {
     #[inline]
     pub(crate) fn splits(&self, class: Class, size: u64, rest: u64) -> bool {
         match class {
-            Class::Small => rest >= MIN_BLOCK,
+            Class::Small | Class::Fine => rest >= MIN_BLOCK,
             Class::Large => rest > SMALL_MAX && size <= self.max_split,
             Class::Chunked if self.mode == SegmentMode::Virtual => rest >= self.granularity,
             Class::Chunked => rest >= MIN_BLOCK,
@@ -176,23 +193,31 @@ impl Sizes {
             Class::Small => (SMALL_SEGMENT, SMALL_SEGMENT),
             Class::Large if size < MID_MAX => (MID_SEGMENT, size.next_multiple_of(LARGE_ROUND)),
             Class::Large => (size.next_multiple_of(LARGE_ROUND), size.next_multiple_of(LARGE_ROUND)),
+            Class::Fine => (size, size),
             Class::Chunked if self.mode == SegmentMode::Stitched => (size, size),
             Class::Chunked if size < MID_MAX => (MID_SEGMENT.next_multiple_of(self.granularity), size),
             Class::Chunked => (size, size),
         }
     }
 
-    /// The chunk size for `bytes` of new physical memory: about an eighth of it, a power of two between the granularity
-    /// and the largest chunk, so that a hole of that size consists of whole chunks but for its edges.
+    /// The chunk size for `bytes` of new physical memory: about an eighth of it, a power of two between the granularity and the
+    /// largest chunk, so that a hole of that size consists of whole chunks but for its edges.
     pub(crate) fn chunk(&self, bytes: u64) -> u64 {
-        let eighth = (bytes / 8).max(1);
-        let power = 1u64 << (63 - eighth.leading_zeros());
-        power.clamp(self.granularity, self.max_chunk.max(self.granularity))
+        self.clamp_chunk(power(bytes / 8))
     }
 
-    /// Splits `bytes` (a multiple of the granularity) into chunk sizes, largest first.
-    pub(crate) fn chunks(&self, bytes: u64, whole: u64) -> impl Iterator<Item = u64> {
-        let mut chunk = self.chunk(whole);
+    /// The same where memory is stitched and `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no
+    /// less than 1/64 of all, divided by `fineness`.
+    pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
+        self.clamp_chunk(power(bytes / 6).max(power(reserved / 64)) / fineness)
+    }
+
+    fn clamp_chunk(&self, bytes: u64) -> u64 {
+        bytes.clamp(self.granularity, self.max_chunk.max(self.granularity))
+    }
+
+    /// Splits `bytes` (a multiple of the granularity) into chunks of at most `chunk` bytes, largest first.
+    pub(crate) fn chunks(&self, bytes: u64, mut chunk: u64) -> impl Iterator<Item = u64> {
         let mut left = bytes;
         let granularity = self.granularity;
         std::iter::from_fn(move || {
@@ -205,6 +230,11 @@ impl Sizes {
             })
         })
     }
+}
+
+/// The largest power of two that is no larger, 1 for 0.
+fn power(bytes: u64) -> u64 {
+    1 << (63 - bytes.max(1).leading_zeros())
 }
 
 /// Bytes of `len` values of `T`.

@@ -8,7 +8,7 @@ use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::{Class, pool_of};
+use crate::size::{Class, SLACK, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -37,7 +37,7 @@ impl Heap {
             stream,
             tag,
         };
-        if let Some(b) = self.streams.line_mut(stream).quick.take(size, &self.blocks) {
+        if let Some(b) = self.streams.quick(stream, size).take(size, &self.blocks) {
             return Ok(self.hand_out_quick(b, &request));
         }
         self.allocate_other(&request)
@@ -50,7 +50,7 @@ impl Heap {
         let (size, class) = self.sizes.round_quick(requested)?;
         let stream = self.streams.known(stream)?;
         let tag = self.known_string(tag)?;
-        let b = self.streams.line_mut(stream).quick.take(size, &self.blocks)?;
+        let b = self.streams.quick(stream, size).take(size, &self.blocks)?;
         let request = Request {
             requested,
             size,
@@ -68,7 +68,7 @@ impl Heap {
         if let Some(key) = self.fit(request).filter(|key| key.size == request.size) {
             return Ok(self.hand_out(key, request));
         }
-        self.flush_stream(request.stream);
+        self.flush_stream(request.stream, request.size);
         match self.find(request) {
             Some(grant) => Ok(grant),
             None => self.allocate_slow(request),
@@ -165,11 +165,19 @@ impl Heap {
         {
             return Ok(Some(grant));
         }
+        if request.class == Class::Fine {
+            return self.obtain_fine(request);
+        }
         let plain = self.best_place(request).map_or(request.size, |place| place.missing);
-        if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
-            && let Some(grant) = self.stitch(plan, request)?
-        {
-            return Ok(Some(grant));
+        if self.ledger.reserved() + plain > self.target(request) {
+            if let Some(grant) = self.fit_in_views(request) {
+                return Ok(Some(grant));
+            }
+            if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
+                && let Some(grant) = self.stitch(plan, request)?
+            {
+                return Ok(Some(grant));
+            }
         }
         if self.grow(request)? {
             return Ok(self.find(request));
@@ -177,15 +185,34 @@ impl Heap {
         Ok(None)
     }
 
-    /// What is there: a block of exactly this size, one that was stitched before, or the best that fits.
-    fn find(&mut self, request: &Request) -> Option<Grant> {
-        let fit = self.fit(request);
-        if fit.is_none_or(|key| key.size != request.size)
-            && let Some(grant) = self.stitched_before(request)
+    /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.
+    fn obtain_fine(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        let coarse = Request {
+            class: Class::Chunked,
+            ..*request
+        };
+        if self.ledger.reserved() + self.sizes.granularity > self.target(request)
+            && let Some(key) = self.fit(&coarse)
         {
-            return Some(grant);
+            return Ok(Some(self.hand_out(key, &coarse)));
         }
-        fit.map(|key| self.hand_out(key, request))
+        if self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        Ok(self.fit(&coarse).map(|key| self.hand_out(key, &coarse)))
+    }
+
+    /// How much memory may be taken before a request is rather stitched from what there is: a little more than what the program
+    /// ever held. It saves most of the mapping.
+    pub(super) fn target(&self, request: &Request) -> u64 {
+        let peak = self.ledger.requested_peak(request.requested);
+        peak + peak / SLACK
+    }
+
+    /// What is there: the best block that fits.
+    fn find(&mut self, request: &Request) -> Option<Grant> {
+        let key = self.fit(request)?;
+        Some(self.hand_out(key, request))
     }
 
     fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {
@@ -216,7 +243,7 @@ impl Heap {
     #[inline(always)]
     fn hand_out_quick(&mut self, b: u32, request: &Request) -> Grant {
         let block = &mut self.blocks[b];
-        if block.alias != NIL {
+        if block.stitched != NIL {
             return self.hand_out_set_aside(b, request);
         }
         block.state = BlockState::Allocated;

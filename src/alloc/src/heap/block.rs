@@ -37,8 +37,8 @@ pub(crate) struct Block {
     pub(crate) split_counted: bool,
     /// Whether other streams used it since it was allocated; the heap knows which.
     pub(crate) used: bool,
-    /// The alias at which a stitched block is used; on all its pieces while it is held or set aside.
-    pub(crate) alias: u32,
+    /// The stitched block that it is a piece of, while that is held or set aside.
+    pub(crate) stitched: u32,
     /// While it is set aside: the next block of its size that is.
     pub(crate) link: u32,
 }

@@ -6,7 +6,7 @@ use gpumem_channel::{BlockState, DeviceStats, PoolId, PoolStats, SegmentKind};
 use super::Heap;
 use super::block::{Block, NIL};
 use crate::free::FreeBlocks;
-use crate::size::Class;
+use crate::size::{Class, SMALL_MAX};
 
 /// A block as tests see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,10 @@ impl Heap {
                 seen.push(Seen {
                     addr: block.addr,
                     size: block.size,
-                    whole: self.aliases.get(block.alias).map_or(block.size, |alias| alias.size),
+                    whole: self
+                        .views
+                        .stitched(block.stitched)
+                        .map_or(block.size, |whole| whole.size),
                     state: block.state,
                 });
                 b = block.next;
@@ -61,7 +64,10 @@ impl Heap {
                 assert!(block.size > 0 && block.size.is_multiple_of(512));
                 assert_eq!(block.class, segment.class);
                 let pool = &mut pools[of(block.pool)];
-                let whole = self.aliases.get(block.alias).map_or(block.size, |alias| alias.size);
+                let whole = self
+                    .views
+                    .stitched(block.stitched)
+                    .map_or(block.size, |whole| whole.size);
                 match block.state {
                     BlockState::Free => self.check_free(b, pool),
                     BlockState::Quick => self.check_quick(b, pool),
@@ -79,7 +85,7 @@ impl Heap {
                         );
                     }
                     BlockState::Part => {
-                        let first = self.aliases.get(block.alias).unwrap().parts[0];
+                        let first = self.views.stitched(block.stitched).unwrap().parts[0];
                         assert_ne!(first, b);
                         assert!(self.blocks[first].requested > 0, "its first piece tells of the request");
                     }
@@ -107,12 +113,11 @@ impl Heap {
                 self.check_chunks(slot);
             }
         }
-        for (_, alias) in self.aliases.iter() {
-            let pieces: Vec<(u64, u64)> = alias.pieces.iter().map(|piece| (piece.addr, piece.size)).collect();
-            let held = alias.parts.iter().map(|b| (self.blocks[*b].addr, self.blocks[*b].size));
-            assert!(
-                alias.parts.is_empty() || held.eq(pieces),
-                "a stitched block holds its pieces"
+        for (block, pieces) in self.views.blocks() {
+            let held = block.parts.iter().map(|b| (self.blocks[*b].addr, self.blocks[*b].size));
+            assert_eq!(
+                merged(held),
+                merged(pieces.iter().map(|piece| (piece.addr, piece.size)))
             );
         }
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
@@ -158,7 +163,7 @@ impl Heap {
     }
 
     fn check_split(block: &Block, pool: &mut PoolStats) {
-        let split = block.class != Class::Chunked && (block.prev != NIL || block.next != NIL);
+        let split = matches!(block.class, Class::Small | Class::Large) && (block.prev != NIL || block.next != NIL);
         assert_eq!(block.split_counted, split);
         if split {
             pool.inactive_split.current += 1;
@@ -169,10 +174,11 @@ impl Heap {
     fn check_quick(&self, b: u32, pool: &mut PoolStats) {
         let block = &self.blocks[b];
         let (first, size) = self
-            .aliases
-            .get(block.alias)
-            .map_or((b, block.size), |alias| (alias.parts[0], alias.size));
-        let set_aside = self.streams.line(block.stream).quick.of_size(size, &self.blocks);
+            .views
+            .stitched(block.stitched)
+            .map_or((b, block.size), |whole| (whole.parts[0], whole.size));
+        let quick = &self.streams.line(block.stream).quick[usize::from(size > SMALL_MAX)];
+        let set_aside = quick.of_size(size, &self.blocks);
         assert_eq!(set_aside.iter().filter(|other| **other == first).count(), 1);
         Heap::check_split(block, pool);
     }
@@ -240,4 +246,16 @@ impl Heap {
             assert!(all.peak <= small.peak + large.peak);
         }
     }
+}
+
+/// Ranges with those that follow each other put together.
+fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (addr, size) in ranges {
+        match merged.last_mut().filter(|last| last.0 + last.1 == addr) {
+            Some(last) => last.1 += size,
+            None => merged.push((addr, size)),
+        }
+    }
+    merged
 }

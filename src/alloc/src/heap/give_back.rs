@@ -14,7 +14,7 @@ impl Heap {
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
-        if block.used || block.alias != NIL {
+        if block.used || block.stitched != NIL {
             return self.free_slow(b);
         }
         self.ledger.freed(block.pool, block.size, block.requested);
@@ -40,7 +40,9 @@ impl Heap {
     /// Bytes of a block, of all its pieces if it is stitched.
     pub(super) fn size_of(&self, b: u32) -> u64 {
         let block = &self.blocks[b];
-        self.aliases.get(block.alias).map_or(block.size, |alias| alias.size)
+        self.views
+            .stitched(block.stitched)
+            .map_or(block.size, |whole| whole.size)
     }
 
     /// Nothing uses the block any more: it is set aside for the next request of its size, or joins its free neighbours. `why` is the
@@ -48,11 +50,11 @@ impl Heap {
     #[inline]
     pub(super) fn complete(&mut self, b: u32, why: EventKind) {
         let block = &mut self.blocks[b];
-        if block.alias != NIL {
+        if block.stitched != NIL {
             return self.complete_stitched(b, why);
         }
         let (size, class) = (block.size, block.class);
-        let quick = &mut self.streams.line_mut(block.stream).quick;
+        let quick = self.streams.quick(block.stream, size);
         if !quick.takes(size) {
             return self.complete_joined(b, why);
         }
@@ -88,17 +90,18 @@ impl Heap {
     /// Has all blocks that are set aside join their free neighbours.
     pub(super) fn flush(&mut self) {
         for stream in self.streams.others(ANY) {
-            self.flush_stream(stream);
+            self.flush_stream(stream, 0);
+            self.flush_stream(stream, u64::MAX);
         }
     }
 
-    /// The same for those of one stream.
-    pub(super) fn flush_stream(&mut self, stream: u16) {
+    /// The same for the small ones of one stream, or for the large ones, for the sake of a request of `size`.
+    pub(super) fn flush_stream(&mut self, stream: u16, size: u64) {
         let mut touched = false;
-        while let Some(b) = self.streams.line_mut(stream).quick.take_any(&self.blocks) {
+        while let Some(b) = self.streams.quick(stream, size).take_any(&self.blocks) {
             touched = true;
             let block = &mut self.blocks[b];
-            if block.alias != NIL {
+            if block.stitched != NIL {
                 self.take_apart(b);
                 continue;
             }

@@ -9,13 +9,13 @@ use super::place::{Place, empty};
 use super::segment::{Chunk, Segment};
 use crate::config::SegmentMode;
 use crate::error::DeviceError;
-use crate::size::Class;
+use crate::size::{Class, EXCESS, FEW, FINEST, STEP};
 
 impl Heap {
     /// Takes memory so that the request fits on its stream. `false`: the budget or the device does not allow it.
     pub(super) fn grow(&mut self, request: &Request) -> Result<bool, DeviceError> {
         let (want, least) = self.sizes.growth(request.class, request.size);
-        if request.class == Class::Chunked {
+        if matches!(request.class, Class::Chunked | Class::Fine) {
             return self.grow_chunked(request, want);
         }
         for bytes in [want, least] {
@@ -78,7 +78,12 @@ impl Heap {
             },
         };
         let want = match self.sizes.mode {
-            SegmentMode::Stitched => place.missing,
+            SegmentMode::Stitched => {
+                let reserved = self.ledger.reserved();
+                let room = self.target(request).saturating_sub(reserved);
+                let step = (reserved / STEP).min(room) / self.sizes.granularity * self.sizes.granularity;
+                step.clamp(place.missing, place.room.max(place.missing))
+            }
             _ => want.max(place.missing).min(place.room.max(place.missing)),
         };
         let mut outcome = Ok(false);
@@ -136,7 +141,11 @@ impl Heap {
     fn map_new(&mut self, segment: u32, addr: u64, bytes: u64, whole: u64) -> Result<Vec<(u64, Chunk)>, DeviceError> {
         let mut mapped = Vec::new();
         let mut at = addr;
-        let sizes: Vec<u64> = self.sizes.chunks(bytes, whole).collect();
+        let chunk = match self.sizes.mode {
+            SegmentMode::Stitched => self.sizes.stitched_chunk(whole, self.ledger.reserved(), self.fineness),
+            _ => self.sizes.chunk(whole),
+        };
+        let sizes: Vec<u64> = self.sizes.chunks(bytes, chunk).collect();
         let result = sizes.into_iter().try_for_each(|size| {
             let chunk = self.create(size)?;
             if let Err(error) = self.driver.map(at, size, chunk.handle) {
@@ -188,6 +197,10 @@ impl Heap {
     fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
         self.ledger
             .reserved_added(request.class.pool(), bytes, chunks.len() as u64);
+        let (held, reserved) = (self.ledger.requested_peak(request.requested), self.ledger.reserved());
+        if request.class == Class::Chunked && reserved > held + held / EXCESS && reserved > FEW {
+            self.fineness = (self.fineness * 2).min(FINEST);
+        }
         self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);
         self.attach(request, place, bytes, chunks);
         self.tell_figures();
@@ -269,7 +282,7 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         state: BlockState::Free,
         split_counted: false,
         used: false,
-        alias: NIL,
+        stitched: NIL,
         link: NIL,
     }
 }

@@ -238,6 +238,12 @@ impl Ledger {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
     }
 
+    /// The most that was ever requested at the same time, if `more` is granted.
+    pub(crate) fn requested_peak(&self, more: u64) -> u64 {
+        let now = self.stats.small.requested_bytes.current + self.stats.large.requested_bytes.current + more;
+        self.stats.all_peaks[2].max(now)
+    }
+
     /// Bytes that are allocated.
     pub(crate) fn allocated_bytes(&self) -> u64 {
         self.stats.small.allocated_bytes.current + self.stats.large.allocated_bytes.current

@@ -8,7 +8,7 @@
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
 //! | `place`, `grow`, `release`, `collect`, `join` | memory from and to the driver, remapping |
-//! | `stitch`, `alias` | one block from pieces that lie apart |
+//! | `stitch`, `view` | one block from pieces that lie apart |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
 //!
@@ -16,7 +16,6 @@
 //! index of its stream and class, one that is set aside in its stream's quick lists; a block without memory is in its segment's
 //! `holes`; every figure of the ledger is what counting the blocks would give.
 
-mod alias;
 mod allocate;
 mod block;
 mod collect;
@@ -34,6 +33,7 @@ mod release;
 mod segment;
 mod stitch;
 mod streams;
+mod view;
 
 #[cfg(test)]
 mod check;
@@ -58,11 +58,11 @@ use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::publish::Outlet;
 use crate::size::{Class, LARGE_ROUND, Sizes};
-use alias::Aliases;
 use block::{Block, Blocks, NIL};
 use ledger::Ledger;
 use segment::{Chunk, Segments};
 use streams::{ANY, Streams};
+use view::Views;
 
 pub use join::JoinReport;
 
@@ -92,9 +92,11 @@ pub(crate) struct Heap {
     frees: u64,
     /// Other streams that used a block since it was allocated, where there are any.
     users: HashMap<u32, Vec<u16>>,
-    /// The one virtual segment of stitched memory.
+    /// The virtual segment of stitched memory for large requests.
     home: Option<u32>,
-    aliases: Aliases,
+    views: Views,
+    /// By how much new chunks are smaller than usual: free memory turned out to be in small pieces.
+    fineness: u64,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
     /// Blocks handed out as raw pointers, by address.
@@ -122,7 +124,8 @@ impl Heap {
             frees: 0,
             users: HashMap::new(),
             home: None,
-            aliases: Aliases::default(),
+            views: Views::default(),
+            fineness: 1,
             orphans: Vec::new(),
             raw: HashMap::default(),
             outlet,
@@ -211,7 +214,7 @@ impl Heap {
     /// given back from anywhere, and PyTorch counts none there either.
     #[inline(always)]
     fn is_split(block: &Block) -> bool {
-        block.class != Class::Chunked && (block.prev != NIL || block.next != NIL)
+        matches!(block.class, Class::Small | Class::Large) && (block.prev != NIL || block.next != NIL)
     }
 
     /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
@@ -234,7 +237,7 @@ impl Heap {
             state: block.state,
             split_counted: false,
             used: false,
-            alias: NIL,
+            stitched: NIL,
             link: NIL,
         };
         let (next, segment) = (block.next, block.segment);
@@ -263,7 +266,7 @@ impl Heap {
             block.stream = stream;
         }
         self.link_back(next, segment, b);
-        self.cover(b);
+        self.uncover(n, next);
         self.blocks.remove(n);
         self.outlet.clear_block(n);
     }

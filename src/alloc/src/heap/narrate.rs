@@ -141,9 +141,9 @@ impl Heap {
         }
         let block = &self.blocks[b];
         let (addr, size) = self
-            .aliases
-            .get(block.alias)
-            .map_or((block.addr, block.size), |alias| (alias.addr, alias.size));
+            .views
+            .stitched(block.stitched)
+            .map_or((block.addr, block.size), |whole| (whole.addr, whole.size));
         self.outlet.event(&Event {
             index: 0,
             time: 0,
@@ -160,7 +160,7 @@ impl Heap {
         });
     }
 
-    /// A block was stitched for a request, at an alias's address.
+    /// A block was stitched for a request, at an address in a view.
     pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) {
         self.outlet.event(&Event {
             kind: EventKind::Alloc,

@@ -10,6 +10,7 @@ use super::segment::Segment;
 use super::{Heap, narrate};
 use crate::config::SegmentMode;
 use crate::error::DeviceError;
+use crate::size::Class;
 
 /// Where a virtual segment gets new memory.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ impl Heap {
             }
         };
         for (slot, segment) in self.segments.iter() {
-            if segment.kind != SegmentKind::Virtual {
+            if segment.kind != SegmentKind::Virtual || segment.class != request.class {
                 continue;
             }
             let room = segment.reservation - segment.size;
@@ -81,7 +82,7 @@ impl Heap {
             kind: SegmentKind::Virtual,
             ..empty(request, addr, bytes)
         });
-        if self.sizes.mode == SegmentMode::Stitched {
+        if self.sizes.mode == SegmentMode::Stitched && request.class == Class::Chunked {
             self.home = Some(segment);
         }
         Ok(Place {

@@ -1,9 +1,12 @@
 //! Memory back to the driver.
 
+use std::collections::HashSet;
+
 use gpumem_channel::{BlockState, EventKind, SegmentKind};
 
 use super::Heap;
 use super::block::NIL;
+use super::segment::Chunk;
 use crate::error::{DeviceError, Error};
 
 impl Heap {
@@ -18,7 +21,7 @@ impl Heap {
     /// failure is returned after everything else was tried.
     pub(super) fn release_free(&mut self) -> Result<u64, DeviceError> {
         let before = self.ledger.reserved();
-        let mut outcome = self.drop_idle_aliases();
+        let mut outcome = self.drop_idle_views();
         let mapped_twice = outcome.is_err();
         let slots: Vec<(u32, SegmentKind)> = self.segments.iter().map(|(slot, s)| (slot, s.kind)).collect();
         for (slot, kind) in slots {
@@ -65,8 +68,9 @@ impl Heap {
     fn release_chunks(&mut self, slot: u32) -> Result<(), DeviceError> {
         self.retry_stale(slot);
         let mut outcome = Ok(());
+        let kept = self.views.mapped();
         for b in self.free_blocks_in(slot) {
-            outcome = outcome.and(self.release_within(slot, b));
+            outcome = outcome.and(self.release_within(slot, b, &kept));
         }
         self.trim(slot);
         self.drop_if_empty(slot);
@@ -85,33 +89,47 @@ impl Heap {
         found
     }
 
-    /// Unmaps the whole chunks in a free block: they lie side by side, so one call does.
-    fn release_within(&mut self, slot: u32, b: u32) -> Result<(), DeviceError> {
-        let Some(segment) = self.segments.get_mut(slot) else {
+    /// Unmaps the whole chunks in a free block, but for those that a view in use maps, too. One call does for those that lie side by
+    /// side.
+    fn release_within(&mut self, slot: u32, b: u32, kept: &HashSet<u64>) -> Result<(), DeviceError> {
+        let Some(segment) = self.segments.get(slot) else {
             return Ok(());
         };
         let block = &self.blocks[b];
-        let chunks: Vec<_> = segment.chunks_within(block.addr, block.addr + block.size).collect();
-        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
-            return Ok(());
+        let within = segment.chunks_within(block.addr, block.addr + block.size);
+        let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
+        let mut left = Some(b);
+        for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
+            let Some(b) = left else { break };
+            left = self.release_run(slot, b, run)?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps chunks that lie side by side in a free block. What is left of the block after them.
+    fn release_run(&mut self, slot: u32, b: u32, run: &[(u64, Chunk)]) -> Result<Option<u32>, DeviceError> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Ok(Some(b));
         };
         let (from, to) = (first.0, last.0 + last.1.size);
         self.driver.unmap(from, to - from)?;
+        let Some(segment) = self.segments.get_mut(slot) else {
+            return Ok(None);
+        };
         segment.mapped -= to - from;
-        for (addr, _) in &chunks {
+        for (addr, _) in run {
             segment.chunks.remove(addr);
         }
         let class = segment.class;
-        self.ledger
-            .reserved_removed(class.pool(), to - from, chunks.len() as u64);
-        for (_, chunk) in chunks {
-            self.discard(chunk);
+        self.ledger.reserved_removed(class.pool(), to - from, run.len() as u64);
+        for (_, chunk) in run {
+            self.discard(*chunk);
         }
         self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from);
         self.outlet.segment_begin(slot);
-        self.hollow(slot, b, from, to);
+        let left = self.hollow(slot, b, from, to);
         self.show_segment(slot);
-        Ok(())
+        Ok(left)
     }
 
     /// Takes the memory out of a part of a free block. Returns what is left of the block after that part.
@@ -176,6 +194,7 @@ impl Heap {
             self.blocks[prev].next = NIL;
             self.show(prev);
         }
+        self.uncover(b, NIL);
         self.blocks.remove(b);
         self.outlet.clear_block(b);
         self.show_segment(slot);
@@ -213,7 +232,7 @@ impl Drop for Heap {
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
         self.drop_events();
-        self.drop_all_aliases();
+        self.drop_all_views();
         let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.retry_stale(slot);

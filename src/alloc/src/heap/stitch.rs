@@ -7,11 +7,11 @@
 
 use gpumem_channel::{BlockState, EventKind};
 
-use super::alias::{Alias, Piece, Stale};
 use super::allocate::Request;
 use super::block::NIL;
 use super::segment::Segment;
 use super::streams::ANY;
+use super::view::{Piece, Stale, chunks_over};
 use super::{Grant, Heap};
 use crate::error::DeviceError;
 use crate::size::{Class, SMALL_MAX};
@@ -50,25 +50,27 @@ pub(super) struct Plan {
 }
 
 impl Heap {
-    /// A block of exactly this size that was stitched before, if all its pieces are free for the stream: no driver call.
-    pub(super) fn stitched_before(&mut self, request: &Request) -> Option<Grant> {
-        if self.aliases.is_empty() {
+    /// A block from what lies side by side in a view: no driver call.
+    pub(super) fn fit_in_views(&mut self, request: &Request) -> Option<Grant> {
+        if request.class != Class::Chunked {
             return None;
         }
-        let home = self.home?;
-        let fits = |alias: &&u32| {
-            self.aliases.get(**alias).is_some_and(|alias| {
-                let free = |piece: &Piece| self.is_free_for(home, *piece, request.stream);
-                alias.parts.is_empty() && alias.pieces.iter().all(free)
-            })
-        };
-        let alias = *self.aliases.of_size(request.size).iter().rev().find(fits)?;
-        Some(self.hand_out_stitched(home, alias, request))
+        let run = self.run_in_views(request.size, request.stream)?;
+        let (stitched, pieces) = self.place_in(run, request.size);
+        Some(self.hand_out_stitched(stitched, &pieces, request))
+    }
+
+    /// Addresses and ends of the home segment's free blocks that a stream may have.
+    pub(super) fn free_at_home(&self, stream: u16) -> impl Iterator<Item = (u64, u64)> {
+        let class = Class::Chunked as usize;
+        let lines = [stream, ANY].map(|stream| &self.streams.line(stream).free[class]);
+        let keys = lines.into_iter().flat_map(|index| index.at_least(1));
+        keys.map(|key| (key.addr, key.addr + key.size))
     }
 
     /// The pieces that make the request with the least new memory and few chunks.
     pub(super) fn plan(&self, request: &Request) -> Option<Plan> {
-        if request.size <= SMALL_MAX {
+        if request.class != Class::Chunked || request.size <= SMALL_MAX {
             return None;
         }
         let home = self.segments.get(self.home?)?;
@@ -105,25 +107,21 @@ impl Heap {
 
     /// The free blocks that a stream may have and that reach a border of a chunk.
     fn candidates(&self, home: &Segment, stream: u16) -> Vec<Candidate> {
-        let class = Class::Chunked as usize;
-        let lines = [stream, ANY].map(|stream| &self.streams.line(stream).free[class]);
-        let keys = lines.into_iter().flat_map(|index| index.at_least(1));
-        keys.filter_map(|key| {
-            let (addr, end) = (key.addr, key.addr + key.size);
-            let (at, chunk) = home.chunks.range(..=addr).next_back()?;
-            let first = if *at == addr { addr } else { at + chunk.size };
-            let (at, chunk) = home.chunks.range(..end).next_back()?;
-            let last = if at + chunk.size == end { end } else { *at };
-            (first <= last).then_some(Candidate { addr, end, first, last })
-        })
-        .collect()
+        self.free_at_home(stream)
+            .filter_map(|(addr, end)| {
+                let (at, chunk) = home.chunks.range(..=addr).next_back()?;
+                let first = if *at == addr { addr } else { at + chunk.size };
+                let (at, chunk) = home.chunks.range(..end).next_back()?;
+                let last = if at + chunk.size == end { end } else { *at };
+                (first <= last).then_some(Candidate { addr, end, first, last })
+            })
+            .collect()
     }
 
     /// Maps what a plan says, with new memory for what is missing, and hands it out. `None`: not with the memory there is.
     pub(super) fn stitch(&mut self, mut plan: Plan, request: &Request) -> Result<Option<Grant>, DeviceError> {
-        let Some(home) = self.home else { return Ok(None) };
         if plan.missing > 0 {
-            let Some(addr) = self.segments.get(home).map(Segment::end) else {
+            let Some(addr) = self.home.and_then(|home| self.segments.get(home)).map(Segment::end) else {
                 return Ok(None);
             };
             if !self.grow_end(plan.missing, request)? {
@@ -132,40 +130,43 @@ impl Heap {
             let size = plan.missing;
             plan.pieces.push(Piece { addr, size });
         }
-        let Some(alias) = self.map_alias(home, plan.pieces)? else {
+        let Some((view, before)) = self.map_view(&plan.pieces)? else {
             return Ok(None);
         };
-        let alias = self.aliases.insert(alias);
-        Ok(Some(self.hand_out_stitched(home, alias, request)))
+        let stitched = self.views.add_block(view, before, request.size);
+        Ok(Some(self.hand_out_stitched(stitched, &plan.pieces, request)))
     }
 
-    /// Maps the chunks of pieces side by side. `None` when the driver has no room for it.
-    fn map_alias(&mut self, home: u32, pieces: Vec<Piece>) -> Result<Option<Alias>, DeviceError> {
-        let Some(segment) = self.segments.get(home) else {
+    /// Maps the chunks of pieces side by side. The view, and where in it the first piece begins; `None` when the driver has no room
+    /// for it.
+    fn map_view(&mut self, pieces: &[Piece]) -> Result<Option<(u32, u64)>, DeviceError> {
+        let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
             return Ok(None);
         };
-        let start = |addr: u64| segment.chunks.range(..=addr).next_back().map_or(addr, |(at, _)| *at);
-        let chunks: Vec<_> = pieces
+        let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
+        let before = pieces
+            .first()
+            .map_or(0, |piece| over(piece).next().map_or(0, |(at, _)| piece.addr - at));
+        let chunks: Vec<(u64, u64)> = pieces.iter().flat_map(over).collect();
+        let handles: Vec<_> = chunks
             .iter()
-            .flat_map(|piece| segment.chunks.range(start(piece.addr)..piece.addr + piece.size))
-            .map(|(_, chunk)| *chunk)
+            .filter_map(|(at, size)| Some((home.chunks.get(at)?.handle, *size)))
             .collect();
-        let before = pieces.first().map_or(0, |piece| piece.addr - start(piece.addr));
-        let bytes: u64 = chunks.iter().map(|chunk| chunk.size).sum();
-        self.limit_aliases(chunks.len());
+        let bytes: u64 = chunks.iter().map(|(_, size)| size).sum();
+        self.limit_views(chunks.len());
         let range = match self.driver.reserve(bytes) {
             Ok(range) => range,
             Err(error) if error.is_out_of_memory() => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut mapped = 0;
-        let mapping = chunks.iter().try_for_each(|chunk| {
-            self.driver.map(range + mapped, chunk.size, chunk.handle)?;
-            mapped += chunk.size;
+        let mapping = handles.into_iter().try_for_each(|(handle, size)| {
+            self.driver.map(range + mapped, size, handle)?;
+            mapped += size;
             Ok(())
         });
         match mapping.and_then(|()| self.driver.set_access(range, bytes)) {
-            Ok(()) => Ok(Some(Alias::new(range, bytes, chunks.len(), range + before, pieces))),
+            Ok(()) => Ok(Some((self.views.insert(range, chunks), before))),
             Err(error) => {
                 // Remembered if it fails, too.
                 let _ = self.give_range_back(Stale { range, bytes, mapped });
@@ -174,61 +175,75 @@ impl Heap {
         }
     }
 
-    /// Turns the pieces of an alias, all of them free, into the parts of a held block.
-    fn hand_out_stitched(&mut self, home: u32, alias: u32, request: &Request) -> Grant {
-        let (addr, size, pieces) = self.aliases.get(alias).map_or((0, 0, Vec::new()), |alias| {
-            (alias.addr, alias.size, alias.pieces.clone())
-        });
+    /// Turns pieces, all of them free, into the parts of a held block.
+    fn hand_out_stitched(&mut self, stitched: u32, pieces: &[Piece], request: &Request) -> Grant {
+        let home = self.home.unwrap_or(NIL);
+        let (addr, size) = self.place_of(stitched);
         self.tell_stitched(request, addr, size, home);
         self.outlet.segment_begin(home);
-        let parts: Vec<u32> = pieces.iter().filter_map(|piece| self.cut_out(home, *piece)).collect();
+        let mut parts = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            self.cut_out(*piece, &mut parts);
+        }
         for b in &parts {
-            self.blocks[*b].alias = alias;
+            self.blocks[*b].stitched = stitched;
         }
         let block = parts.first().copied().unwrap_or(NIL);
-        if let Some(alias) = self.aliases.get_mut(alias) {
-            alias.parts = parts;
-        }
-        self.hold_parts(alias, request);
+        self.views.set_parts(stitched, parts);
+        self.hold_parts(stitched, request);
         self.ledger.allocated(request.pool, size, request.requested);
         self.show_segment(home);
         self.tell_figures();
         Grant { block, addr, size }
     }
 
-    /// Cuts a piece out of the free block it lies in.
-    fn cut_out(&mut self, home: u32, piece: Piece) -> Option<u32> {
-        let mut b = self.block_at(home, piece.addr)?;
-        self.unshelve(b);
-        let before = piece.addr - self.blocks[b].addr;
-        if before > 0 {
-            let rest = self.cut(b, before);
-            self.shelve(b);
-            self.show(b);
-            b = rest;
+    /// Address and bytes of a stitched block.
+    fn place_of(&self, stitched: u32) -> (u64, u64) {
+        self.views
+            .stitched(stitched)
+            .map_or((0, 0), |block| (block.addr, block.size))
+    }
+
+    /// Cuts a piece out of the free block it lies in, or blocks: what is nobody's may lie beside what is the stream's.
+    fn cut_out(&mut self, piece: Piece, parts: &mut Vec<u32>) {
+        let (mut addr, end) = (piece.addr, piece.addr + piece.size);
+        while addr < end {
+            let Some(mut b) = self.block_at(addr) else { return };
+            self.unshelve(b);
+            let before = addr - self.blocks[b].addr;
+            if before > 0 {
+                let rest = self.cut(b, before);
+                self.shelve(b);
+                self.show(b);
+                b = rest;
+            }
+            if self.blocks[b].size > end - addr {
+                let rest = self.cut(b, end - addr);
+                self.shelve(rest);
+                self.show(rest);
+            }
+            parts.push(b);
+            addr += self.blocks[b].size;
         }
-        if self.blocks[b].size > piece.size {
-            let rest = self.cut(b, piece.size);
-            self.shelve(rest);
-            self.show(rest);
-        }
-        Some(b)
     }
 
     /// Hands out a stitched block that was set aside.
     pub(super) fn hand_out_set_aside(&mut self, b: u32, request: &Request) -> Grant {
-        let (home, alias) = (self.blocks[b].segment, self.blocks[b].alias);
-        let (addr, size) = self.aliases.get(alias).map_or((0, 0), |alias| (alias.addr, alias.size));
+        let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
+        let (addr, size) = self.place_of(stitched);
         self.tell_stitched(request, addr, size, home);
-        self.hold_parts(alias, request);
+        self.hold_parts(stitched, request);
         self.ledger.allocated(request.pool, size, request.requested);
         self.tell_figures();
         Grant { block: b, addr, size }
     }
 
-    /// Turns the parts of an alias into those of a held block.
-    fn hold_parts(&mut self, alias: u32, request: &Request) {
-        let parts = self.aliases.get(alias).map_or(Vec::new(), |alias| alias.parts.clone());
+    /// Turns the parts of a stitched block into those of a held one.
+    fn hold_parts(&mut self, stitched: u32, request: &Request) {
+        let parts = self
+            .views
+            .stitched(stitched)
+            .map_or(Vec::new(), |block| block.parts.clone());
         for (i, b) in parts.into_iter().enumerate() {
             let block = &mut self.blocks[b];
             (block.state, block.requested) = match i {
@@ -246,14 +261,13 @@ impl Heap {
     /// Nothing uses a stitched block any more: it is set aside for the next request of its size, or its pieces join their free
     /// neighbours.
     pub(super) fn complete_stitched(&mut self, b: u32, why: EventKind) {
-        let block = &self.blocks[b];
-        let (alias, stream) = (block.alias, block.stream);
+        let (stitched, stream) = (self.blocks[b].stitched, self.blocks[b].stream);
         let frees = self.frees;
         self.tell_block(why, b);
-        let Some(held) = self.aliases.get_mut(alias) else {
+        self.views.freed(stitched, frees, stream);
+        let Some(held) = self.views.stitched(stitched) else {
             return;
         };
-        held.freed(frees, stream);
         let size = held.size;
         for b in held.parts.clone() {
             let block = &mut self.blocks[b];
@@ -262,7 +276,7 @@ impl Heap {
             self.forget_owner(b);
             self.show(b);
         }
-        let quick = &mut self.streams.line_mut(stream).quick;
+        let quick = self.streams.quick(stream, size);
         if quick.takes(size) {
             quick.put(size, b, &mut self.blocks);
         } else {
@@ -271,18 +285,15 @@ impl Heap {
         self.tell_figures();
     }
 
-    /// The pieces of a stitched block that was set aside join their free neighbours. The alias stays for the next time.
+    /// The pieces of a stitched block that was set aside join their free neighbours. The view stays for the next time.
     pub(super) fn take_apart(&mut self, b: u32) {
-        let (home, alias) = (self.blocks[b].segment, self.blocks[b].alias);
-        let parts = self
-            .aliases
-            .get_mut(alias)
-            .map(|alias| std::mem::take(&mut alias.parts));
+        let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
+        let gone = self.views.remove_block(stitched);
         self.outlet.segment_begin(home);
-        for b in parts.unwrap_or_default() {
+        for b in gone.map_or(Vec::new(), |block| block.parts) {
             let block = &mut self.blocks[b];
             block.state = BlockState::Free;
-            block.alias = NIL;
+            block.stitched = NIL;
             let b = self.coalesce(b);
             self.show(b);
         }

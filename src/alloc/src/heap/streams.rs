@@ -8,7 +8,7 @@ use super::quick::Quick;
 use crate::device::EventHandle;
 use crate::error::Error;
 use crate::free::FreeIndex;
-use crate::size::CLASSES;
+use crate::size::{CLASSES, SMALL_MAX};
 use crate::stream::Stream;
 
 /// Streams kept apart by one heap.
@@ -19,8 +19,8 @@ const MAX_STREAMS: usize = 4096;
 pub(crate) struct Line {
     /// Its free blocks by class, but for those set aside.
     pub(crate) free: [FreeIndex; CLASSES],
-    /// Those set aside.
-    pub(crate) quick: Quick,
+    /// Those set aside: small ones, and large ones.
+    pub(crate) quick: [Quick; 2],
     /// Blocks that wait for an event on this stream, oldest first.
     pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
@@ -46,7 +46,7 @@ impl Line {
     fn new() -> Line {
         Line {
             free: std::array::from_fn(|_| FreeIndex::new()),
-            quick: Quick::new(),
+            quick: [Quick::new(), Quick::new()],
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
@@ -106,6 +106,12 @@ impl Streams {
     #[inline]
     pub(crate) fn line_mut(&mut self, index: u16) -> &mut Line {
         &mut self.lines[index as usize]
+    }
+
+    /// The quick lists of a stream for blocks of a size.
+    #[inline(always)]
+    pub(crate) fn quick(&mut self, stream: u16, size: u64) -> &mut Quick {
+        &mut self.line_mut(stream).quick[usize::from(size > SMALL_MAX)]
     }
 
     /// Every stream, and [`ANY`].
