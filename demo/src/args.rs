@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::conf::Conf;
 use crate::replay::{Segments, Speed};
 
 /// Where a demo runs.
@@ -105,6 +106,8 @@ pub struct DemoArgs {
     pub speed: Option<Speed>,
     /// How its allocator takes memory; `None`: the allocator's default.
     pub segments: Option<Segments>,
+    /// What its allocator is told besides; `None`: what the environment says.
+    pub conf: Option<Conf>,
     /// Seed of everything random: the same seed gives the same run.
     pub seed: u64,
 }
@@ -131,6 +134,7 @@ impl Default for DemoArgs {
             trace: None,
             speed: None,
             segments: None,
+            conf: None,
             seed: 1,
         }
     }

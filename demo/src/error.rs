@@ -24,6 +24,12 @@ pub enum DemoError {
     /// The budget cannot be had.
     #[error(transparent)]
     Budget(#[from] BudgetError),
+    /// What the allocator is told cannot be read.
+    #[error(transparent)]
+    Conf(#[from] gpumem_alloc::ConfError),
+    /// What the allocator is told cannot work.
+    #[error("the allocator's settings: {0}")]
+    Settings(gpumem_alloc::Error),
     /// The device cannot be used.
     #[error("{0}. The simulated device needs no GPU: --device sim")]
     NoDevice(String),
@@ -96,7 +102,11 @@ impl DemoError {
     pub fn exit_code(&self) -> u8 {
         match self {
             DemoError::OutputClosed | DemoError::Tie(TieError::ParentGone) => 0,
-            DemoError::UnknownDemo(_) | DemoError::Argument { .. } | DemoError::Budget(_) => 2,
+            DemoError::UnknownDemo(_)
+            | DemoError::Argument { .. }
+            | DemoError::Budget(_)
+            | DemoError::Conf(_)
+            | DemoError::Settings(_) => 2,
             DemoError::NoDevice(_) => 3,
             DemoError::Replay(error) => error.exit_code(),
             DemoError::Allocator { .. }

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, Options, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, Stream};
 use gpumem_channel::DeviceKind;
 
 use crate::args::{DemoArgs, DeviceChoice};
+use crate::conf::told;
 use crate::error::DemoError;
 use crate::gpu::Kernels;
 use crate::pattern::Checked;
@@ -84,36 +85,34 @@ impl Lab {
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
             (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
-        let publish = Options {
-            dir: args.channel_dir.clone(),
-            job: match (kind, &args.trace) {
-                (Kind::Replay, Some(trace)) => replay::job(trace),
-                _ => format!("demo {}", args.demo),
-            },
-            ..Options::default()
+        let label = match (kind, &args.trace) {
+            (Kind::Replay, Some(trace)) => replay::job(trace),
+            _ => format!("demo {}", args.demo),
         };
-        let config = Config {
-            publish: Publish::On(publish),
-            ..Config::default()
-        };
+        let told = told(args.conf.as_ref(), args.channel_dir.clone(), label)?;
         let config = match kind {
+            // What it shows depends on sizes, segments and budget: of those nothing else is taken.
             Kind::Full => Config {
                 budget: Some(Sizes::for_budget(budget).total()),
                 segments: SegmentMode::Virtual,
                 release_on_oom: false,
-                ..config
+                publish: told.publish,
+                ..Config::default()
             },
             Kind::Training => Config {
-                budget: Some(budget),
-                ..config
+                budget: told.budget.into_iter().chain([budget]).min(),
+                ..told
             },
             Kind::Replay => Config {
-                budget: args.budget,
-                segments: args.segments.unwrap_or_default().0,
-                ..config
+                budget: args.budget.or(told.budget),
+                segments: args.segments.map_or(told.segments, |segments| segments.0),
+                ..told
             },
         };
-        let allocator = Allocator::new(device.clone(), config).map_err(while_doing("setting up the allocator"))?;
+        let allocator = Allocator::new(device.clone(), config).map_err(|error| match error {
+            Error::Config { .. } => DemoError::Settings(error),
+            error => while_doing("setting up the allocator")(error),
+        })?;
         Ok(Lab {
             device,
             allocator,

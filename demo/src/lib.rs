@@ -6,6 +6,7 @@
 
 mod args;
 mod bytes;
+mod conf;
 mod control;
 mod error;
 mod fragmentation;
@@ -27,6 +28,7 @@ mod train;
 
 pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
 pub use bytes::{MIB, format_bytes, parse_bytes};
+pub use conf::Conf;
 pub use control::End;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};

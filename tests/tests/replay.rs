@@ -61,6 +61,65 @@ fn a_report_has_every_figure_and_its_label() {
     assert_eq!(world.channel_files().len(), 1, "nothing was published");
 }
 
+/// The options of PyTorch do here what they do there, whoever gives them; a flag of its own says more than they do.
+#[test]
+fn the_allocator_can_be_told_by_flag_and_by_environment() {
+    let world = World::without_gpu();
+    let run = |args: &[&str], environment: &str| {
+        let args = [&["replay", TRACE, "--json", "--device", "sim", "--passes", "1"], args].concat();
+        world
+            .command(&args)
+            .env("GPUMEM_ALLOC_CONF", environment)
+            .output()
+            .unwrap()
+    };
+    let figure = |output: &Output, name: &str| report(output)["memory"][name].as_u64().unwrap();
+    let usual = run(&[], "");
+    let rounded = run(&["--conf", "roundup_power2_divisions:1"], "nonsense");
+    assert!(figure(&rounded, "peak_allocated") == figure(&usual, "peak_allocated"));
+    let rounded = run(&[], "roundup_power2_divisions:2");
+    assert!(figure(&rounded, "peak_allocated") > figure(&usual, "peak_allocated"));
+    let grown = report(&run(&[], "expandable_segments:True,publish:off"));
+    assert_eq!(grown["allocator"]["segments"], "virtual");
+    assert_eq!(grown["allocator"]["publishing"], false);
+    let limited = report(&run(
+        &["--limit", "1G", "--segments", "plain"],
+        "budget_mb:64,segments:stitched",
+    ));
+    assert_eq!(limited["allocator"]["segments"], "plain");
+    assert_eq!(limited["allocator"]["limit"], 1u64 << 30);
+
+    let list = world.command(&["replay", "--conf", "help"]).output().unwrap();
+    assert_eq!(list.status.code(), Some(0), "{}", said(&list.stderr));
+    assert!(said(&list.stdout).contains("garbage_collection_threshold"));
+    for (args, environment, expected) in [
+        (
+            &["--conf", "max_split_size:64"][..],
+            "",
+            "did you mean max_split_size_mb?",
+        ),
+        (
+            &[],
+            "backend:cudaMallocAsync",
+            "GPUMEM_ALLOC_CONF, column 9: backend is native only",
+        ),
+        (
+            &[],
+            "garbage_collection_threshold:0.8",
+            "fraction of the budget, and there is none",
+        ),
+        (
+            &["--conf", "", "--allocator", "cudamalloc"],
+            "",
+            "--conf is for --allocator gpumem only",
+        ),
+    ] {
+        let output = run(args, environment);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {environment}");
+        assert!(said(&output.stderr).contains(expected), "{}", said(&output.stderr));
+    }
+}
+
 #[test]
 fn every_allocator_replays_on_cuda() {
     let driver = tempfile::tempdir().unwrap();

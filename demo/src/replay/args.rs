@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gpumem_alloc::{Config, SegmentMode};
+use gpumem_alloc::{ConfError, Config, Publish, SegmentMode};
 
+use super::gpumem::job;
 use crate::args::DeviceChoice;
+use crate::conf::{Conf, told};
 
 /// Whose allocations are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,26 +48,10 @@ impl FromStr for AllocatorChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments(pub(crate) SegmentMode);
 
-const SEGMENTS: [(&str, SegmentMode); 3] = [
-    ("plain", SegmentMode::Plain),
-    ("virtual", SegmentMode::Virtual),
-    ("stitched", SegmentMode::Stitched),
-];
-
-impl Default for Segments {
-    /// The allocator's own default.
-    fn default() -> Segments {
-        Segments(Config::default().segments)
-    }
-}
-
 impl Segments {
     /// What the command line takes.
     pub fn name(self) -> &'static str {
-        SEGMENTS
-            .iter()
-            .find(|(_, mode)| *mode == self.0)
-            .map_or("", |(name, _)| name)
+        self.0.name()
     }
 }
 
@@ -73,9 +59,9 @@ impl FromStr for Segments {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Segments, String> {
-        let found = SEGMENTS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, mode)| Segments(*mode)).ok_or_else(|| {
-            let names = SEGMENTS.map(|(name, _)| name).join(", ");
+        let found = SegmentMode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.map(Segments).ok_or_else(|| {
+            let names = SegmentMode::ALL.map(SegmentMode::name).join(", ");
             format!("{text:?} is no kind of segments; there are {names}")
         })
     }
@@ -90,8 +76,10 @@ pub struct ReplayArgs {
     pub device: DeviceChoice,
     /// Through what.
     pub allocator: AllocatorChoice,
-    /// How our allocator takes memory; `None`: its default.
+    /// How our allocator takes memory; `None`: as it is told otherwise.
     pub segments: Option<Segments>,
+    /// What our allocator is told besides; `None`: what the environment says.
+    pub conf: Option<Conf>,
     /// How often; at least once.
     pub passes: u32,
     /// Most bytes to take from the device; `None`: as many as it has.
@@ -111,11 +99,25 @@ impl Default for ReplayArgs {
             device: DeviceChoice::Auto,
             allocator: AllocatorChoice::Gpumem,
             segments: None,
+            conf: None,
             passes: 3,
             limit: None,
             json: false,
             publish: true,
             channel_dir: None,
         }
+    }
+}
+
+impl ReplayArgs {
+    /// What our allocator is told, all in all.
+    pub(super) fn config(&self) -> Result<Config, ConfError> {
+        let told = told(self.conf.as_ref(), self.channel_dir.clone(), job(&self.trace))?;
+        Ok(Config {
+            budget: self.limit.or(told.budget),
+            segments: self.segments.map_or(told.segments, |segments| segments.0),
+            publish: if self.publish { told.publish } else { Publish::Off },
+            ..told
+        })
     }
 }

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use gpumem_alloc::device::{Call, Device};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, Options, Publish, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Stream};
 
 use super::ReplayError;
-use super::args::ReplayArgs;
 use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
 use super::report::Fragmentation;
 use crate::protocol::OutOfMemory;
@@ -22,24 +21,14 @@ pub(super) struct Gpumem {
 impl Gpumem {
     pub(super) fn new(
         device: &Device,
-        args: &ReplayArgs,
+        config: Config,
         trace: &Trace,
         streams: &Streams,
-        publish: bool,
     ) -> Result<Gpumem, ReplayError> {
-        let options = Options {
-            dir: args.channel_dir.clone(),
-            job: job(&args.trace),
-            ..Options::default()
-        };
-        let config = Config {
-            budget: args.limit,
-            segments: args.segments.unwrap_or_default().0,
-            publish: if publish { Publish::On(options) } else { Publish::Off },
-            ..Config::default()
-        };
-        let allocator = Allocator::new(device.clone(), config);
-        let allocator = allocator.map_err(|e| ReplayError::while_doing("setting up the allocator", e))?;
+        let allocator = Allocator::new(device.clone(), config).map_err(|error| match error {
+            Error::Config { .. } => ReplayError::Settings(error),
+            error => ReplayError::while_doing("setting up the allocator", error),
+        })?;
         Ok(Gpumem::with(allocator, trace, streams))
     }
 

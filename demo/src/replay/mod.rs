@@ -22,6 +22,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_alloc::{ConfError, Config, Publish};
 use gpumem_channel::DeviceKind;
 
 use crate::args::DeviceChoice;
@@ -62,6 +63,12 @@ pub enum ReplayError {
         /// Its name.
         argument: &'static str,
     },
+    /// What the allocator is told cannot be read.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
+    /// What the allocator is told cannot work.
+    #[error("the allocator's settings: {0}")]
+    Settings(gpumem_alloc::Error),
     /// The device cannot be used.
     #[error("{0}. The simulated device needs no GPU: --device sim")]
     NoDevice(String),
@@ -84,7 +91,7 @@ impl ReplayError {
         match self {
             ReplayError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
             ReplayError::Trace(_) | ReplayError::Nothing(_) | ReplayError::Failed { .. } | ReplayError::Output(_) => 1,
-            ReplayError::NoPool | ReplayError::NotForThis { .. } => 2,
+            ReplayError::NoPool | ReplayError::NotForThis { .. } | ReplayError::Conf(_) | ReplayError::Settings(_) => 2,
             ReplayError::NoDevice(_) => 3,
         }
     }
@@ -125,9 +132,14 @@ pub fn main(args: &ReplayArgs) -> u8 {
 /// # Errors
 /// See [`ReplayError`]. Requests that find too little memory are no error: the report counts them.
 pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
-    if args.segments.is_some() && args.allocator != AllocatorChoice::Gpumem {
-        return Err(ReplayError::NotForThis { argument: "--segments" });
+    let ours = args.allocator == AllocatorChoice::Gpumem;
+    for (given, argument) in [(args.segments.is_some(), "--segments"), (args.conf.is_some(), "--conf")] {
+        if given && !ours {
+            return Err(ReplayError::NotForThis { argument });
+        }
     }
+    let config = if ours { args.config()? } else { Config::default() };
+    let limit = args.limit.or(config.budget);
     let began = Instant::now();
     let trace = Trace::open(&args.trace)?;
     let parse_ns = began.elapsed().as_nanos() as u64;
@@ -139,14 +151,19 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
     let measured = match args.allocator {
         AllocatorChoice::Gpumem => {
-            let mut replayer = Gpumem::new(&device, args, &trace, &streams, args.publish)?;
+            let (segments, publishing) = (config.segments.name(), matches!(config.publish, Publish::On(_)));
+            let silent = Config {
+                publish: Publish::Off,
+                ..config.clone()
+            };
+            let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;
             let mut measured = measure(&trace, args.passes, &mut replayer)?;
             // Two of them may not fit beside each other.
             drop(replayer);
-            let mut again = Gpumem::new(&fresh(&device)?, args, &trace, &streams, false)?;
+            let mut again = Gpumem::new(&fresh(&device)?, silent, &trace, &streams)?;
             measured.memory.fragmentation = again.survey(&trace)?;
-            measured.allocator.segments = Some(args.segments.unwrap_or_default().name().to_owned());
-            measured.allocator.publishing = args.publish;
+            measured.allocator.segments = Some(segments.to_owned());
+            measured.allocator.publishing = publishing;
             measured
         }
         AllocatorChoice::CudaMalloc | AllocatorChoice::CudaMallocAsync => {
@@ -159,7 +176,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     report.device_total = device.info().total;
     report.trace = TracePart::new(file, &trace, parse_ns);
     report.allocator.name = args.allocator.name().to_owned();
-    report.allocator.limit = args.limit;
+    report.allocator.limit = limit;
     Ok(report)
 }
 

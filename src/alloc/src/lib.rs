@@ -67,6 +67,7 @@
 
 mod allocator;
 mod buffer;
+pub mod conf;
 mod config;
 pub mod device;
 mod error;
@@ -83,6 +84,7 @@ mod tag;
 
 pub use allocator::Allocator;
 pub use buffer::{Buffer, Element};
+pub use conf::ConfError;
 pub use config::{Config, SegmentMode};
 pub use error::{DeviceError, Error};
 pub use free::FreeBlocks;

@@ -1,5 +1,6 @@
 //! The command line. Its `--help` is the reference for flags, keys, exit codes and environment.
 
+mod conf;
 mod replay;
 
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::replay::{Segments, Speed};
-use gpumem_demo::{DemoArgs, DeviceChoice, Fix, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, parse_bytes};
 
 use crate::model::{Colors, Only};
 pub use replay::ReplayCli;
@@ -32,7 +33,8 @@ Exit codes:
 Environment:
   NO_COLOR     no colours                     COLORTERM    truecolor or 24bit: 24-bit colours
   TERM         dumb: no colours               LC_ALL, LC_CTYPE, LANG   not UTF-8: ASCII only
-  GPUMEM_DIR   look for channels here only    GPUMEM_NVML  this file instead of the driver's NVML library";
+  GPUMEM_DIR   look for channels here only    GPUMEM_NVML  this file instead of the driver's NVML library
+  GPUMEM_ALLOC_CONF   options of the allocator in demos and replays: `gpumem-tui replay --conf help` lists them";
 
 /// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
 /// up. Without a subcommand: the dashboard.
@@ -182,6 +184,9 @@ pub struct DemoCli {
     /// How memory for large blocks is taken
     #[arg(long, value_name = "KIND", hide = true, value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
+    /// Options of the allocator [default: those of GPUMEM_ALLOC_CONF]; help lists them
+    #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
+    pub conf: Option<Conf>,
     /// Process id of the dashboard that steers
     #[arg(long, value_name = "PID", requires = "steer", hide = true)]
     pub parent: Option<u32>,
@@ -204,6 +209,7 @@ impl DemoCli {
             trace: self.trace.clone(),
             speed: self.speed,
             segments: self.segments,
+            conf: self.conf.clone(),
             ..DemoArgs::default()
         };
         args.fix = self.fix.unwrap_or(args.fix);
@@ -225,6 +231,7 @@ impl DemoCli {
             flag("steps", self.steps.map(|n| n.to_string())),
             flag("pace", self.pace.map(|p| format!("{}ms", p.as_millis()))),
             flag("seed", self.seed.map(|n| n.to_string())),
+            flag("conf", self.conf.as_ref().map(|conf| conf.text().to_owned())),
         ];
         flags.into_iter().flatten().flatten().collect()
     }

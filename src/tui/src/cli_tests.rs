@@ -119,6 +119,8 @@ fn a_watched_replays_flags_mean_what_the_users_meant() {
         "250",
         "--segments",
         "virtual",
+        "--conf",
+        "max_chunk_mb:8, job:my run",
     ];
     let Some(Command::Replay(replay)) = parse(&args).unwrap().command else {
         unreachable!()

@@ -21,6 +21,51 @@ fn it_allocates_counts_and_gives_back() {
     assert!(stderr.contains("out of GPU memory: 70.0 MiB requested"), "{stderr}");
 }
 
+/// What the environment says holds for programs that know nothing of us; what it says wrong is said, once, and nothing breaks.
+#[test]
+fn the_environment_configures_it() {
+    let told = [("GPUMEM_ALLOC_CONF", "budget_mb:64, roundup_power2_divisions:1")];
+    assert_eq!(
+        passes("usage::inner_has_a_budget", &told)
+            .matches("budget 64.0 MiB")
+            .count(),
+        1
+    );
+    for (wrong, complaint) in [
+        ("max_splt_size_mb:64", "GPUMEM_ALLOC_CONF, column 1: there is no option"),
+        (
+            "garbage_collection_threshold:0.8",
+            "fraction of the budget, and there is none",
+        ),
+    ] {
+        let stderr = passes(
+            "usage::inner_allocates_counts_and_gives_back",
+            &[("GPUMEM_ALLOC_CONF", wrong)],
+        );
+        assert!(
+            stderr.contains(complaint) && stderr.contains("goes on with its defaults"),
+            "{stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 2, "{stderr}");
+    }
+    // A fraction that the program sets is a budget too.
+    let collecting = [
+        ("GPUMEM_ALLOC_CONF", "garbage_collection_threshold:0.8"),
+        ("FAKE_CUDA_TOTAL", "134217728"),
+    ];
+    let stderr = passes("usage::inner_takes_a_fraction", &collecting);
+    assert!(!stderr.contains("defaults"), "{stderr}");
+}
+
+#[test]
+fn inner_has_a_budget() {
+    let Some(abi) = library() else { return };
+    assert!(abi.alloc(65 * MIB, 0, null_mut()).is_null());
+    let held = abi.alloc(64 * MIB, 0, null_mut());
+    assert!(!held.is_null());
+    abi.free(held, 64 * MIB, 0, null_mut());
+}
+
 #[test]
 fn inner_allocates_counts_and_gives_back() {
     let Some(abi) = library() else { return };

@@ -1,16 +1,40 @@
-//! What the allocators of this process are told.
+//! What the allocators of this process are told: the environment's `GPUMEM_ALLOC_CONF`.
+
+use std::io::Write;
+use std::sync::Once;
 
 use gpumem::device::Device;
-use gpumem::{Allocator, Config};
+use gpumem::{Allocator, Config, Error};
 
 use crate::failure::Failure;
 
-/// The allocator of a device, limited to a fraction of its memory if the program said so.
+/// The allocator of a device, limited to a fraction of its memory if the program said so. What the environment says and cannot be
+/// is said once, and the defaults hold instead: a program that allocates through here cannot do anything about it.
 pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<Allocator, Failure> {
-    let mut config = Config::default();
-    if let Some(fraction) = fraction {
-        let part = (device.info().total as f64 * fraction) as u64;
-        config.budget = Some(config.budget.map_or(part, |budget| budget.min(part)));
+    let limited = |config: Config| Config {
+        budget_fraction: config.budget_fraction.into_iter().chain(fraction).reduce(f64::min),
+        ..config
+    };
+    let told = Config::from_env().unwrap_or_else(|error| {
+        complain(&error.to_string());
+        Config::default()
+    });
+    match Allocator::new(device.clone(), limited(told)) {
+        Err(error @ Error::Config { .. }) => {
+            complain(&error.to_string());
+            Ok(Allocator::new(device, limited(Config::default()))?)
+        }
+        made => Ok(made?),
     }
-    Ok(Allocator::new(device, config)?)
+}
+
+fn complain(about: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Whoever closed stderr does not want to know.
+        let _ = writeln!(
+            std::io::stderr(),
+            "gpumem: {about}\ngpumem: the allocator goes on with its defaults; GPUMEM_ALLOC_CONF is as if it were not set"
+        );
+    });
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
-use gpumem_demo::{DemoArgs, DeviceChoice, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice, parse_bytes};
 
-use super::{LookArgs, parse_interval};
+use super::{LookArgs, conf, parse_interval};
 use crate::model::REPLAY;
 
 const AFTER: &str = "\
@@ -39,6 +39,9 @@ pub struct ReplayCli {
     /// How gpumem takes memory for large blocks: plain, virtual or stitched [default: its own]
     #[arg(long, value_name = "KIND", value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
+    /// Options of gpumem, as in PYTORCH_CUDA_ALLOC_CONF [default: those of GPUMEM_ALLOC_CONF]; help lists them
+    #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
+    pub conf: Option<Conf>,
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub passes: Option<u32>,
@@ -92,6 +95,7 @@ impl ReplayCli {
             device: self.device,
             allocator: self.allocator,
             segments: self.segments,
+            conf: self.conf.clone(),
             passes: self.passes.unwrap_or(defaults.passes),
             limit: self.limit,
             json: self.json,
@@ -118,6 +122,7 @@ impl ReplayCli {
             trace: Some(self.trace.clone()),
             speed: self.speed,
             segments: self.segments,
+            conf: self.conf.clone(),
             ..DemoArgs::default()
         })
     }
@@ -131,6 +136,7 @@ impl ReplayCli {
             flag("steps", self.passes.map(|n| n.to_string().into())),
             flag("speed", self.speed.map(|speed| speed.to_string().into())),
             flag("segments", self.segments.map(|kind| kind.name().into())),
+            flag("conf", self.conf.as_ref().map(|conf| conf.text().into())),
         ];
         flags.into_iter().flatten().flatten().collect()
     }

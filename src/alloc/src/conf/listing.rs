@@ -1,0 +1,66 @@
+//! The list of options for people.
+
+use super::options::{ConfOption, OPTIONS, Origin};
+
+const HEADS: [(Origin, &str); 3] = [
+    (Origin::PyTorch, "PyTorch's, with its names and meanings:"),
+    (Origin::Gpumem, "gpumem's own:"),
+    (
+        Origin::Refused,
+        "PyTorch's that are refused, because they mean nothing here:",
+    ),
+];
+const WIDTH: usize = 80;
+
+fn of(origin: Origin) -> impl Iterator<Item = &'static ConfOption> {
+    OPTIONS.iter().filter(move |option| option.origin == origin)
+}
+
+/// All options as text for a terminal of 80 columns.
+pub fn listing() -> String {
+    let mut text = "Options of GPUMEM_ALLOC_CONF: option:value,option:value\n".to_owned();
+    for (origin, head) in HEADS {
+        text += &format!("\n{head}\n");
+        for option in of(origin) {
+            let values = format!("  {}:{} [default: {}]\n", option.name, option.values, option.default);
+            text += if origin == Origin::Refused { "" } else { &values };
+            if origin == Origin::Refused {
+                text += &format!("  {}\n", option.name);
+            }
+            wrap(&mut text, option.about);
+        }
+    }
+    text
+}
+
+fn wrap(text: &mut String, about: &str) {
+    const INDENT: &str = "      ";
+    let mut line = INDENT.to_owned();
+    for word in about.split(' ') {
+        if line.len() + word.len() >= WIDTH {
+            *text += &format!("{}\n", line.trim_end());
+            line = INDENT.to_owned();
+        }
+        line += word;
+        line.push(' ');
+    }
+    *text += &format!("{}\n", line.trim_end());
+}
+
+/// The README's table.
+pub fn markdown() -> String {
+    let mut text = "| option | values | default | |\n|---|---|---|---|\n".to_owned();
+    for option in of(Origin::PyTorch).chain(of(Origin::Gpumem)) {
+        let whose = if option.origin == Origin::PyTorch {
+            " (PyTorch)"
+        } else {
+            ""
+        };
+        text += &format!(
+            "| `{}`{whose} | {} | {} | {} |\n",
+            option.name, option.values, option.default, option.about
+        );
+    }
+    let refused: Vec<String> = of(Origin::Refused).map(|option| format!("`{}`", option.name)).collect();
+    text + &format!("\nRefused, with the reason: {}.\n", refused.join(", "))
+}

@@ -1,0 +1,105 @@
+//! Configurations as text: `GPUMEM_ALLOC_CONF`.
+//!
+//! The syntax, the names and their meanings are those of PyTorch's `PYTORCH_CUDA_ALLOC_CONF` (`c10/core/AllocatorConfig.cpp`):
+//! `option:value,option:value`, lists in brackets (`roundup_power2_divisions:[256:1,512:2,>:8]`), spaces anywhere, of an option
+//! that is named twice the last. An option that means nothing here is refused with a reason, never ignored. [`OPTIONS`] is the one
+//! list of them: what is read, what errors say, `--conf help` and the README's table come from it.
+//!
+//! Reading judges each option by itself. What only shows in combination, or on a device, is judged when the allocator is made
+//! ([`Config::check`]): the program may add a budget, say.
+
+mod error;
+mod lex;
+mod listing;
+mod options;
+mod values;
+
+use std::str::FromStr;
+
+pub use error::ConfError;
+pub use listing::{listing, markdown};
+pub use options::{ConfOption, OPTIONS, Origin};
+
+use crate::config::{Config, SegmentMode};
+use crate::publish::Publish;
+use error::Bad;
+
+/// The environment variable that [`Config::from_env`] reads.
+pub const VARIABLE: &str = "GPUMEM_ALLOC_CONF";
+
+/// A configuration that is being read.
+#[derive(Debug, Default)]
+struct Draft {
+    config: Config,
+    segments: Option<SegmentMode>,
+    /// What was said and where.
+    expandable: Option<(bool, usize)>,
+    /// Whether it is to publish.
+    publish: Option<bool>,
+    job: Option<(String, usize)>,
+}
+
+impl Config {
+    /// The defaults with what the environment variable `GPUMEM_ALLOC_CONF` says.
+    ///
+    /// # Errors
+    /// As [`parse`](Config::parse).
+    pub fn from_env() -> Result<Config, ConfError> {
+        let Some(text) = std::env::var_os(VARIABLE) else {
+            return Ok(Config::default());
+        };
+        let text = text.into_string().map_err(|_| ConfError::not_text())?;
+        Config::parse(&text).map_err(ConfError::of_variable)
+    }
+
+    /// The defaults with what a text says: see [`conf`](crate::conf).
+    ///
+    /// # Errors
+    /// What cannot be read, is not known or means nothing here, with its place in the text.
+    pub fn parse(text: &str) -> Result<Config, ConfError> {
+        let mut draft = Draft::default();
+        for given in lex::options(text)? {
+            let known = options::find(&given.name)?;
+            (known.read)(&mut draft, &given).map_err(|bad| bad.of(known.name))?;
+        }
+        draft.finish()
+    }
+}
+
+impl FromStr for Config {
+    type Err = ConfError;
+
+    fn from_str(text: &str) -> Result<Config, ConfError> {
+        Config::parse(text)
+    }
+}
+
+impl Draft {
+    /// What no option decides alone.
+    fn finish(mut self) -> Result<Config, ConfError> {
+        self.config.segments = match (self.segments, self.expandable) {
+            (Some(mode), Some((expandable, column))) if expandable == (mode == SegmentMode::Plain) => {
+                let reason = format!("contradicts segments:{}: leave one of them out", mode.name());
+                return Err(Bad { column, reason }.of("expandable_segments"));
+            }
+            (Some(mode), _) => mode,
+            (None, Some((false, _))) => SegmentMode::Plain,
+            (None, Some(_)) if self.config.segments == SegmentMode::Plain => SegmentMode::Virtual,
+            (None, _) => self.config.segments,
+        };
+        match (self.publish, self.job, &mut self.config.publish) {
+            (Some(false), Some((_, column)), _) => {
+                let reason = "labels what is published, and publish:off publishes nothing".to_owned();
+                return Err(Bad { column, reason }.of("job"));
+            }
+            (Some(false), None, publish) => *publish = Publish::Off,
+            (_, Some((job, _)), Publish::On(options)) => options.job = job,
+            _ => {}
+        }
+        Ok(self.config)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,289 @@
+//! The list of options.
+
+use super::Draft;
+use super::error::{Bad, ConfError, nearest};
+use super::lex::{Given, Value, Word, quote};
+use crate::config::SegmentMode;
+use crate::rounding::Divisions;
+
+/// Whose option it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// PyTorch's; it means what it means there.
+    PyTorch,
+    /// PyTorch's; it means nothing here and is refused.
+    Refused,
+    /// Ours.
+    Gpumem,
+}
+
+/// An option of `GPUMEM_ALLOC_CONF`.
+pub struct ConfOption {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub values: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it does, or why it is refused.
+    pub about: &'static str,
+    /// Whose it is.
+    pub origin: Origin,
+    pub(super) read: fn(&mut Draft, &Given) -> Result<(), Bad>,
+}
+
+impl std::fmt::Debug for ConfOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ConfOption").field(&self.name).finish()
+    }
+}
+
+const fn option(
+    origin: Origin,
+    [name, values, default]: [&'static str; 3],
+    about: &'static str,
+    read: fn(&mut Draft, &Given) -> Result<(), Bad>,
+) -> ConfOption {
+    ConfOption {
+        name,
+        values,
+        default,
+        about,
+        origin,
+        read,
+    }
+}
+
+/// One that is refused, whatever its value.
+const fn refused(
+    name: &'static str,
+    about: &'static str,
+    read: fn(&mut Draft, &Given) -> Result<(), Bad>,
+) -> ConfOption {
+    option(Origin::Refused, [name, "-", "-"], about, read)
+}
+
+const PINNED: &str = "is about pinned host memory, which this allocator does not hand out: leave it out";
+
+/// Every option, PyTorch's first.
+pub const OPTIONS: &[ConfOption] = &[
+    option(
+        Origin::PyTorch,
+        ["max_split_size_mb", "MiB, at least 20", "no limit"],
+        "Plain blocks larger than this are not split, and smaller requests do not take them. Only with plain segments.",
+        |draft, given| {
+            draft.config.max_split_size = Some(given.mebibytes(20)?);
+            Ok(())
+        },
+    ),
+    option(
+        Origin::PyTorch,
+        ["max_non_split_rounding_mb", "MiB, at least 20", "20"],
+        "A request above max_split_size_mb takes a block that is larger by less than this.",
+        |draft, given| {
+            draft.config.max_non_split_rounding = given.mebibytes(20)?;
+            Ok(())
+        },
+    ),
+    option(
+        Origin::PyTorch,
+        ["roundup_power2_divisions", "N, or [MiB:N,...,>:N]", "none"],
+        "Sizes are rounded up to a power of two, or to one of N equal parts below the next; N is a power of two. In a list each N is for sizes from its MiB to twice that, the first also for what is below, > for what is above the last.",
+        divisions,
+    ),
+    option(
+        Origin::PyTorch,
+        ["garbage_collection_threshold", "above 0, below 1", "none"],
+        "Plain segments that have been idle for long are given back before new memory is taken while more than this part of the budget is reserved. Needs a budget; only with plain segments.",
+        |draft, given| {
+            draft.config.garbage_collection_threshold = Some(given.fraction(false)?);
+            Ok(())
+        },
+    ),
+    option(
+        Origin::PyTorch,
+        ["expandable_segments", "True or False", "as segments"],
+        "True: segments that grow (segments:virtual). False: segments:plain.",
+        |draft, given| {
+            draft.expandable = Some((given.word()?.boolean()?, given.name.column));
+            Ok(())
+        },
+    ),
+    option(
+        Origin::PyTorch,
+        ["per_process_memory_fraction", "above 0, at most 1", "none"],
+        "The same as budget_fraction.",
+        budget_fraction,
+    ),
+    option(
+        Origin::PyTorch,
+        ["backend", "native", "native"],
+        "cudaMallocAsync is refused: the driver's own pool is another allocator.",
+        |_, given| match given.word()?.text.as_str() {
+            "native" => Ok(()),
+            "cudaMallocAsync" => Err(given
+                .word()?
+                .bad("is native only: the driver's own pool (cudaMallocAsync) is another allocator".to_owned())),
+            _ => Err(given.word()?.not("native")),
+        },
+    ),
+    option(
+        Origin::PyTorch,
+        ["release_lock_on_cudamalloc", "True or False", "-"],
+        "Accepted, and without effect: what is locked during driver calls is the allocator's own affair.",
+        |_, given| given.word()?.boolean().map(drop),
+    ),
+    option(
+        Origin::PyTorch,
+        ["large_segment_size_mb", "20", "20"],
+        "The segments that requests of 1 to 10 MiB share. They are always of 20 MiB here.",
+        |_, given| match given.mebibytes(1)? >> 20 {
+            20 => Ok(()),
+            _ => Err(given.word()?.bad("is always 20 here: leave it out".to_owned())),
+        },
+    ),
+    refused("pinned_use_cuda_host_register", PINNED, pinned),
+    refused("pinned_num_register_threads", PINNED, pinned),
+    refused("pinned_use_background_threads", PINNED, pinned),
+    refused("pinned_reserve_segment_size_mb", PINNED, pinned),
+    refused("pinned_max_round_threshold_mb", PINNED, pinned),
+    refused("pinned_max_cached_size_mb", PINNED, pinned),
+    refused(
+        "graph_capture_record_stream_reuse",
+        "is about memory that CUDA graphs capture, which has no pools of its own here: leave it out",
+        |_, given| {
+            let reason = "is about memory that CUDA graphs capture, which has no pools of its own here: leave it out";
+            Err(given.name.bad(reason.to_owned()))
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["segments", "plain, virtual or stitched", "plain"],
+        "How memory for large blocks is taken from the driver.",
+        |draft, given| {
+            draft.segments = Some(
+                given
+                    .word()?
+                    .one_of(&SegmentMode::ALL.map(|mode| (mode.name(), mode)))?,
+            );
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["budget_mb", "MiB", "none"],
+        "Most memory to take from the driver.",
+        |draft, given| {
+            draft.config.budget = Some(given.mebibytes(1)?);
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["budget_fraction", "above 0, at most 1", "none"],
+        "The same as a part of the device's memory; of both the smaller counts.",
+        budget_fraction,
+    ),
+    option(
+        Origin::Gpumem,
+        ["max_chunk_mb", "MiB, a power of two", "64"],
+        "Largest physical chunk of virtual and stitched segments.",
+        |draft, given| {
+            let bytes = given.mebibytes(1)?;
+            if !bytes.is_power_of_two() {
+                return Err(given.word()?.not("a power of two"));
+            }
+            draft.config.max_chunk = bytes;
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["release_on_oom", "True or False", "True"],
+        "Whether a request that does not fit gives the cache back to the driver and tries again before it fails.",
+        |draft, given| {
+            draft.config.release_on_oom = given.word()?.boolean()?;
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["publish", "on or off", "on"],
+        "Whether the allocator can be seen in gpumem-tui.",
+        |draft, given| {
+            draft.publish = Some(given.word()?.one_of(&[("on", true), ("off", false)])?);
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
+        ["job", "text", "GPUMEM_JOB"],
+        "What gpumem-tui calls the program's job. No comma, colon or bracket.",
+        |draft, given| {
+            draft.job = Some((given.word()?.written.trim().to_owned(), given.name.column));
+            Ok(())
+        },
+    ),
+];
+
+/// The option of a name.
+pub(super) fn find(name: &Word) -> Result<&'static ConfOption, ConfError> {
+    if let Some(option) = OPTIONS.iter().find(|option| option.name == name.text) {
+        return Ok(option);
+    }
+    let names = OPTIONS.iter().filter(|option| option.origin != Origin::Refused);
+    let meant = match nearest(&name.text, names.map(|option| option.name)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`gpumem-tui replay --conf help` lists the options".to_owned(),
+    };
+    let reason = format!("there is no option {}: {meant}", quote(&name.written));
+    Err(name.bad(reason).into_error())
+}
+
+fn pinned(_: &mut Draft, given: &Given) -> Result<(), Bad> {
+    Err(given.name.bad(PINNED.to_owned()))
+}
+
+fn budget_fraction(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    draft.config.budget_fraction = Some(given.fraction(true)?);
+    Ok(())
+}
+
+fn divisions(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    let none = |word: &Word| word.not("powers of two, or 0 for none");
+    let pairs = match &given.value {
+        Value::Word(word) => {
+            let parts = word.number("a power of two")?;
+            draft.config.roundup_power2_divisions = Divisions::all(parts).ok_or_else(|| word.not("a power of two"))?;
+            return Ok(());
+        }
+        Value::List(pairs) => pairs,
+    };
+    let mut divisions = Divisions::default();
+    let mut last = None;
+    for (from, parts) in pairs {
+        let count = parts.number("powers of two, or 0 for none")?;
+        divisions = match (from.text.as_str(), last) {
+            (">", None) => {
+                return Err(from.bad("needs a size before the rest (>)".to_owned()));
+            }
+            (">", Some(last)) => divisions.with_above(last, count).ok_or_else(|| none(parts))?,
+            (_, before) => {
+                let mib = from.number("sizes in MiB that are powers of two")?;
+                if !mib.is_power_of_two() {
+                    return Err(from.not("sizes in MiB that are powers of two"));
+                }
+                if before.is_some_and(|before| mib <= before) {
+                    return Err(from.bad("takes sizes from small to large, each once".to_owned()));
+                }
+                if before.is_none() {
+                    divisions = divisions.with_below(mib, count).ok_or_else(|| none(parts))?;
+                }
+                last = Some(mib);
+                divisions.with(mib, count).ok_or_else(|| none(parts))?
+            }
+        };
+    }
+    draft.config.roundup_power2_divisions = divisions;
+    Ok(())
+}
