@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
 use crate::free::FreeBlocks;
-use crate::heap::{Heap, JoinReport};
+use crate::heap::{CompactReport, Heap, JoinReport};
 use crate::home::{Handle, Home};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
@@ -168,6 +168,16 @@ impl Allocator {
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
         self.heap(|heap| heap.join(bytes, stream))?
+    }
+
+    /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by
+    /// side, without copying, into one free block, and stay; free chunks of stitched memory, and mappings that nothing uses, go back.
+    /// Live blocks keep addresses and contents. Waits for the device only if queued work may use free memory.
+    ///
+    /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
+    /// When the driver refuses something it stays as it was; the error is returned after everything else was tried.
+    pub fn compact(&self) -> Result<CompactReport, Error> {
+        self.heap(Heap::compact)?
     }
 
     /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs

@@ -50,7 +50,10 @@
 //! segment when the borrower is done with it.
 //!
 //! **Joining.** [`Allocator::join_holes`] maps the chunks of scattered free blocks side by side: no new memory, no copy, and
-//! live blocks keep addresses and contents. Only whole chunks can move.
+//! live blocks keep addresses and contents. Only whole chunks can move. [`Allocator::compact`] does so with all there is, and gives wholly free
+//! plain segments back.
+//!
+//! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!
 //! # Threads, forks, streams
 //!
@@ -89,7 +92,7 @@ pub use config::{Config, SegmentMode};
 pub use error::{DeviceError, Error};
 pub use free::FreeBlocks;
 pub use gpumem_channel::{DeviceStats, Options, PoolStats, Stat};
-pub use heap::JoinReport;
+pub use heap::{CompactReport, JoinReport};
 pub use publish::Publish;
 pub use report::{Help, OomReport};
 pub use rounding::Divisions;

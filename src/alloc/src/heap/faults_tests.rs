@@ -38,6 +38,7 @@ fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
         held.push(heap.allocate(20 * MIB, Stream(3), Tag(0))?.block);
+        heap.compact()?;
         heap.release_cached()?;
         held.push(heap.allocate(50 * MIB, Stream(1), Tag(0))?.block);
         Ok(())

@@ -36,11 +36,11 @@ pub struct JoinReport {
 
 /// A chunk in a free block.
 #[derive(Clone, Copy, Debug)]
-struct Source {
+pub(super) struct Source {
     segment: u32,
     block: u32,
     addr: u64,
-    chunk: Chunk,
+    pub(super) chunk: Chunk,
 }
 
 impl Heap {
@@ -75,7 +75,7 @@ impl Heap {
         Ok(report)
     }
 
-    fn move_chunks(&mut self, request: &Request, report: &mut JoinReport) -> Result<(), Error> {
+    pub(super) fn move_chunks(&mut self, request: &Request, report: &mut JoinReport) -> Result<(), Error> {
         let end = self.widest_end(request);
         let keep = end
             .and_then(|place| self.segments.get(place.segment))
@@ -134,7 +134,7 @@ impl Heap {
     }
 
     /// Every chunk that lies wholly in a free block, but those of the block `keep`.
-    fn sources(&self, keep: u32) -> Vec<Source> {
+    pub(super) fn sources(&self, keep: u32) -> Vec<Source> {
         let mut sources = Vec::new();
         for (slot, segment) in self.segments.iter().filter(|(_, s)| s.kind == SegmentKind::Virtual) {
             let mut b = segment.first;

@@ -7,7 +7,7 @@
 //! | `give_back`, `quick` | free, set aside, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
-//! | `place`, `grow`, `release`, `collect`, `join` | memory from and to the driver, remapping |
+//! | `place`, `grow`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
 //! | `stitch`, `view` | one block from pieces that lie apart |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
@@ -19,6 +19,7 @@
 mod allocate;
 mod block;
 mod collect;
+mod compact;
 mod explain;
 mod foreign;
 mod give_back;
@@ -64,6 +65,7 @@ use segment::{Chunk, Segments};
 use streams::{ANY, Streams};
 use view::Views;
 
+pub use compact::CompactReport;
 pub use join::JoinReport;
 
 /// A block handed out.

@@ -92,6 +92,7 @@ impl World {
                 Ok(())
             }
             Op::Release => self.release(),
+            Op::Compact => self.compact(),
             Op::Join { bytes, stream } => self.join(*bytes, Stream(*stream)),
         }
     }
@@ -199,6 +200,32 @@ impl World {
         Ok(())
     }
 
+    /// What came free the device got, and of what stayed nothing whole lies apart.
+    fn compact(&mut self) -> Result<(), Error> {
+        let before = self.sim.live().bytes;
+        let report = self.heap.compact()?;
+        let back = before - self.sim.live().bytes;
+        assert!(back == report.released || self.faulty && back > report.released);
+        self.judge_free();
+        let mut whole = 0;
+        for (_, segment) in self.heap.segments.iter() {
+            let free = |block: &Seen| {
+                block.state == BlockState::Free && segment.addr <= block.addr && block.addr < segment.end()
+            };
+            let chunks = |block: Seen| segment.bytes_within(block.addr, block.addr + block.size);
+            whole += self.heap.all_blocks().into_iter().filter(free).map(chunks).sum::<u64>();
+            let one = segment.first != NIL && segment.first == segment.last;
+            let idle = one && self.heap.blocks[segment.first].state == BlockState::Free;
+            assert!(
+                !idle || segment.kind == gpumem_channel::SegmentKind::Virtual,
+                "a free segment stayed"
+            );
+        }
+        let joined = self.heap.sizes.mode != SegmentMode::Virtual || report.after.largest >= whole;
+        assert!(joined, "{whole} bytes of whole chunks lie apart: {report:?}");
+        Ok(())
+    }
+
     fn join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let before = self.sim.live().bytes;
         match self.heap.join(bytes, stream) {
@@ -278,7 +305,7 @@ proptest! {
         for op in &ops {
             world.step(op).unwrap();
             world.judge_all();
-            if matches!(op, Op::Join { .. } | Op::Release | Op::Alloc { .. }) {
+            if matches!(op, Op::Join { .. } | Op::Compact | Op::Release | Op::Alloc { .. }) {
                 world.judge_contents();
             }
         }

@@ -31,6 +31,7 @@ pub(super) enum Op {
     },
     Poll,
     Release,
+    Compact,
     Join {
         bytes: u64,
         stream: u64,
@@ -57,6 +58,7 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),
         1 => Just(Op::Poll),
         1 => Just(Op::Release),
+        1 => Just(Op::Compact),
         1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
     ];
     prop::collection::vec(op, 1..len)

@@ -1,0 +1,117 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::Config;
+use crate::device::{Call, Sim, SimConfig, Timeline};
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+
+fn start(segments: SegmentMode) -> (Sim, Heap) {
+    let sim = Sim::new(SimConfig {
+        total: 1000 * MIB,
+        timeline: Timeline::Manual,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        segments,
+        max_chunk: 8 * MIB,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let heap = Heap::new(sim.device().driver, &config).unwrap();
+    (sim, heap)
+}
+
+/// Blocks of 16 MiB, every other one of them free, and a free small one.
+fn holes(heap: &mut Heap) -> Vec<u32> {
+    let mut take = |bytes: u64| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+    let (small, blocks) = (take(1000), (0..10).map(|_| take(16 * MIB)).collect::<Vec<u32>>());
+    heap.free(small);
+    for b in blocks.iter().step_by(2) {
+        heap.free(*b);
+    }
+    blocks.into_iter().skip(1).step_by(2).collect()
+}
+
+#[test]
+fn whole_segments_go_back() {
+    let (sim, mut heap) = start(SegmentMode::Plain);
+    let held = holes(&mut heap);
+    // Somebody found out meanwhile that the stream is done.
+    heap.settle().unwrap();
+    let waits = sim.calls(Call::Synchronize);
+    let report = heap.compact().unwrap();
+    heap.check();
+    assert_eq!((report.released, report.driver_calls), (82 * MIB, 6));
+    assert_eq!((report.before.total, report.after.total), (82 * MIB, 0));
+    assert_eq!(
+        (report.waited, sim.calls(Call::Synchronize)),
+        (false, waits),
+        "nothing was queued"
+    );
+    held.into_iter().for_each(|b| heap.free(b));
+}
+
+#[test]
+fn free_chunks_lie_side_by_side_afterwards_and_stay() {
+    let (sim, mut heap) = start(SegmentMode::Virtual);
+    let held = holes(&mut heap);
+    let report = heap.compact().unwrap();
+    heap.check();
+    let after = report.after;
+    assert_eq!(
+        (report.released, after.total, after.largest, after.count),
+        (2 * MIB, 80 * MIB, 80 * MIB, 1)
+    );
+    assert_eq!((report.before.largest, report.before.count), (16 * MIB, 6));
+    assert!(report.bytes_moved >= 64 * MIB && report.chunks_moved >= 8, "{report:?}");
+    let calls = sim.total_calls();
+    let again = heap.compact().unwrap();
+    assert_eq!(
+        (again.driver_calls, again.bytes_moved, sim.total_calls()),
+        (0, 0, calls),
+        "nothing is left to do"
+    );
+    let large = heap.allocate(80 * MIB, Stream(2), Tag(0)).unwrap();
+    assert_eq!(sim.total_calls(), calls, "it fits, on any stream, without a call");
+    held.into_iter().chain([large.block]).for_each(|b| heap.free(b));
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn stitched_memory_gives_its_free_chunks_back() {
+    let (sim, mut heap) = start(SegmentMode::Stitched);
+    let held = holes(&mut heap);
+    let (before, report) = (sim.live().bytes, heap.compact().unwrap());
+    heap.check();
+    assert_eq!(before - sim.live().bytes, report.released);
+    assert!(report.released >= 64 * MIB && report.bytes_moved == 0, "{report:?}");
+    held.into_iter().for_each(|b| heap.free(b));
+}
+
+/// Only for memory that queued work uses the device is waited for.
+#[test]
+fn what_the_gpu_still_uses_is_waited_for() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+        let (sim, mut heap) = start(segments);
+        let busy = heap.allocate(30 * MIB, Stream(1), Tag(0)).unwrap();
+        sim.enqueue(Stream(1), busy.addr, busy.size);
+        assert!(!heap.compact().unwrap().waited, "it is held: no free memory is used");
+        heap.free(busy.block);
+        assert!(heap.compact().unwrap().waited);
+        assert_eq!(sim.violations(), Vec::<String>::new());
+        let shared = heap.allocate(30 * MIB, Stream(1), Tag(0)).unwrap();
+        heap.record_use(shared.block, Stream(2)).unwrap();
+        sim.enqueue(Stream(2), shared.addr, shared.size);
+        heap.free(shared.block);
+        let report = heap.compact().unwrap();
+        assert_eq!(
+            (report.waited, report.after.total),
+            (true, if segments == SegmentMode::Plain { 0 } else { 30 * MIB })
+        );
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
