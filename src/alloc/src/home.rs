@@ -5,14 +5,18 @@
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use gpumem_channel::Process;
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::export::OnOom;
 use crate::heap::{Grant, Heap};
+use crate::history::{History, Stacks};
 use crate::lock::Lock;
+use crate::stack::{self, Stack};
 use crate::stream::Stream;
 use crate::tag;
 
@@ -20,11 +24,14 @@ use crate::tag;
 pub(crate) struct Handle {
     pub(crate) device: Device,
     pub(crate) home: &'static Home,
+    pub(crate) on_oom: Arc<OnOom>,
 }
 
 /// A place for a heap.
 pub(crate) struct Home {
     process: Process,
+    /// Whether the heap has a history, and for what it wants call stacks: one of the numbers below.
+    recording: AtomicU8,
     tenant: Lock<Option<Box<Tenant>>>,
 }
 
@@ -32,6 +39,7 @@ pub(crate) struct Home {
 struct Tenant {
     heap: Heap,
     device: Device,
+    on_oom: Arc<OnOom>,
     handle: Weak<Handle>,
     /// Buffers that point here, empty ones too.
     buffers: u64,
@@ -39,20 +47,30 @@ struct Tenant {
     orphaned: bool,
 }
 
+/// Values of [`Home::recording`].
+const OFF: u8 = 0;
+const NO_STACKS: u8 = 1;
+const STACKS_OF_ALLOCATIONS: u8 = 2;
+const ALL_STACKS: u8 = 3;
+
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
 
 impl Home {
     /// Moves a heap into a home.
-    pub(crate) fn settle(heap: Heap, device: Device) -> Arc<Handle> {
+    pub(crate) fn settle(heap: Heap, device: Device, on_oom: OnOom) -> Arc<Handle> {
         let home = Home::vacant();
+        let on_oom = Arc::new(on_oom);
         let handle = Arc::new(Handle {
             device: device.clone(),
             home,
+            on_oom: Arc::clone(&on_oom),
         });
+        home.recording.store(OFF, Ordering::Relaxed);
         *home.tenant.lock() = Some(Box::new(Tenant {
             heap,
             device,
+            on_oom,
             handle: Arc::downgrade(&handle),
             buffers: 0,
             orphaned: false,
@@ -72,6 +90,7 @@ impl Home {
             .unwrap_or_else(|| {
                 Box::leak(Box::new(Home {
                     process: Process::current(),
+                    recording: AtomicU8::new(OFF),
                     tenant: Lock::new(None),
                 }))
             })
@@ -97,7 +116,7 @@ impl Home {
     /// The same where a block was set aside for the size; the heap is not asked for more.
     #[inline(always)]
     pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream) -> Option<Grant> {
-        if !self.process.is_current() {
+        if self.is_special() {
             return None;
         }
         let mut place = self.tenant.lock();
@@ -107,10 +126,45 @@ impl Home {
         Some(grant)
     }
 
+    /// [`with`](Home::with) for what gives blocks back.
+    #[inline]
+    pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        self.enter_for(ALL_STACKS, |tenant| work(&mut tenant.heap))
+    }
+
+    /// Switches the heap's history on or off.
+    pub(crate) fn record_history(&self, history: History) -> Result<(), Error> {
+        self.with(|heap| {
+            heap.record_history(history)?;
+            let recording = match history {
+                History::Off => OFF,
+                History::On { stacks, .. } => match stacks {
+                    Stacks::None => NO_STACKS,
+                    Stacks::Alloc => STACKS_OF_ALLOCATIONS,
+                    Stacks::All => ALL_STACKS,
+                },
+            };
+            self.recording.store(recording, Ordering::Relaxed);
+            Ok(())
+        })?
+    }
+
+    /// Whether this is a forked child, or the heap has a history: neither is in a hurry.
+    #[inline(always)]
+    fn is_special(&self) -> bool {
+        !self.process.is_current() | (self.recording.load(Ordering::Relaxed) != OFF)
+    }
+
     #[inline]
     fn enter<R>(&self, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
+        self.enter_for(STACKS_OF_ALLOCATIONS, work)
+    }
+
+    /// `stacks`: from which value of [`recording`](Home::recording) on the call stack is taken.
+    #[inline]
+    fn enter_for<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
+        if self.is_special() {
+            return self.enter_recorded(stacks, work);
         }
         match &mut *self.tenant.lock() {
             Some(tenant) => Ok(work(tenant)),
@@ -119,17 +173,48 @@ impl Home {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn enter_recorded<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
+        let caller = if self.recording.load(Ordering::Relaxed) >= stacks {
+            stack::capture()
+        } else {
+            Stack::NONE
+        };
+        match &mut *self.tenant.lock() {
+            Some(tenant) => {
+                tenant.heap.attribute(caller);
+                let result = work(tenant);
+                tenant.heap.attribute(Stack::NONE);
+                Ok(result)
+            }
+            None => Err(Error::Forked),
+        }
+    }
+
     /// Takes a buffer back, and its block if it has one.
     #[inline]
     pub(crate) fn take_back(&'static self, block: Option<u32>) {
-        let ended = self.enter(|tenant| {
-            if let Some(block) = block {
-                tenant.heap.free(block);
-            }
-            tenant.buffers -= 1;
-            tenant.orphaned && tenant.buffers == 0
-        });
-        if let Ok(true) = ended {
+        if self.is_special() {
+            return self.take_back_recorded(block);
+        }
+        let ended = match &mut *self.tenant.lock() {
+            Some(tenant) => tenant.take_back(block),
+            None => false,
+        };
+        if ended {
+            self.clear();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_back_recorded(&'static self, block: Option<u32>) {
+        if let Ok(true) = self.enter_recorded(ALL_STACKS, |tenant| tenant.take_back(block)) {
             self.clear();
         }
     }
@@ -146,6 +231,7 @@ impl Home {
                 let handle = Arc::new(Handle {
                     device: tenant.device.clone(),
                     home: self,
+                    on_oom: Arc::clone(&tenant.on_oom),
                 });
                 tenant.handle = Arc::downgrade(&handle);
                 tenant.orphaned = false;
@@ -166,6 +252,18 @@ impl Home {
             drop(tenant);
             VACANT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         }
+    }
+}
+
+impl Tenant {
+    /// Takes a buffer back. Whether that was the last thing that kept the heap.
+    #[inline(always)]
+    fn take_back(&mut self, block: Option<u32>) -> bool {
+        if let Some(block) = block {
+            self.heap.free(block);
+        }
+        self.buffers -= 1;
+        self.orphaned && self.buffers == 0
     }
 }
 

@@ -1,12 +1,14 @@
-//! The way out: what the heap does, told to the channel.
+//! The way out: what the heap does, told to the channel and to the history.
 //!
-//! Without a channel every call is one branch.
+//! Without them every call is one branch.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
 use gpumem_channel::{Block, Device, DeviceStats, Event, Operation, Options, Publisher, Segment, StringId, Touched};
+
+use crate::history::{Deed, Recorder};
 
 /// Whether an allocator publishes.
 #[derive(Clone, Debug)]
@@ -42,8 +44,19 @@ impl fmt::Display for WhyNot {
 }
 
 /// The channel, or the reason there is none.
+type Channel = Result<Box<Publisher>, WhyNot>;
+
+/// Where everything goes. One look tells all three apart, so that a history that is off costs nothing.
+enum Sink {
+    Channel(Box<Publisher>),
+    /// Into the history, and the channel if there is one.
+    Recorded(Box<(Recorder, Channel)>),
+    Nowhere(WhyNot),
+}
+
+/// The channel and the history, as far as there are any.
 pub(crate) struct Outlet {
-    publisher: Result<Box<Publisher>, WhyNot>,
+    sink: Sink,
     /// Bytes of the blocks the channel has no slot for, by slot.
     refused: HashMap<u32, u64>,
     refused_bytes: u64,
@@ -58,7 +71,7 @@ impl fmt::Debug for Outlet {
 impl Outlet {
     /// Makes the channel, if the program wants one.
     pub(crate) fn open(publish: &Publish, index: u8, device: &Device) -> Outlet {
-        let publisher = match publish {
+        let channel = match publish {
             Publish::Off => Err(WhyNot::Off),
             Publish::On(options) => Publisher::create(options)
                 .map(|mut publisher| {
@@ -69,7 +82,7 @@ impl Outlet {
                 .map_err(|error| WhyNot::Failed(error.to_string())),
         };
         Outlet {
-            publisher,
+            sink: Sink::of(channel),
             refused: HashMap::new(),
             refused_bytes: 0,
         }
@@ -77,37 +90,101 @@ impl Outlet {
 
     /// Ends the channel, if there is one.
     pub(crate) fn close(&mut self) {
-        if self.is_on() {
-            self.publisher = Err(WhyNot::Off);
+        match &mut self.sink {
+            Sink::Channel(_) => self.sink = Sink::Nowhere(WhyNot::Off),
+            Sink::Recorded(both) if both.1.is_ok() => both.1 = Err(WhyNot::Off),
+            _ => {}
+        }
+    }
+
+    /// Begins a history, or ends it.
+    pub(crate) fn record(&mut self, recorder: Option<Recorder>) {
+        let channel = match std::mem::replace(&mut self.sink, Sink::Nowhere(WhyNot::Off)) {
+            Sink::Channel(publisher) => Ok(publisher),
+            Sink::Recorded(both) => both.1,
+            Sink::Nowhere(why) => Err(why),
+        };
+        self.sink = match recorder {
+            Some(recorder) => Sink::Recorded(Box::new((recorder, channel))),
+            None => Sink::of(channel),
+        };
+    }
+
+    /// The history, if it is on.
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        match &self.sink {
+            Sink::Recorded(both) => Some(&both.0),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn recorder_mut(&mut self) -> Option<&mut Recorder> {
+        match &mut self.sink {
+            Sink::Recorded(both) => Some(&mut both.0),
+            _ => None,
         }
     }
 
     /// The channel's file, or why there is none.
     pub(crate) fn path(&self) -> Result<&Path, &WhyNot> {
-        self.publisher.as_ref().map(|publisher| publisher.path())
+        match &self.sink {
+            Sink::Channel(publisher) => Ok(publisher.path()),
+            Sink::Recorded(both) => both.1.as_ref().map(|publisher| publisher.path()),
+            Sink::Nowhere(why) => Err(why),
+        }
     }
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.publisher.is_ok()
+        !matches!(self.sink, Sink::Nowhere(_))
     }
 
-    pub(crate) fn intern(&mut self, text: &str) -> StringId {
-        self.publisher
-            .as_mut()
-            .map_or(StringId(0), |publisher| publisher.intern(text))
+    /// Whether there is a channel, and no history.
+    #[inline(always)]
+    pub(crate) fn only_publishes(&self) -> bool {
+        matches!(self.sink, Sink::Channel(_))
+    }
+
+    #[inline(always)]
+    fn publisher(&mut self) -> Option<&mut Publisher> {
+        match &mut self.sink {
+            Sink::Channel(publisher) => Some(publisher),
+            Sink::Recorded(both) => both.1.as_mut().ok().map(|publisher| &mut **publisher),
+            Sink::Nowhere(_) => None,
+        }
+    }
+
+    /// The channel's number of a text; `None` without a channel.
+    pub(crate) fn intern(&mut self, text: &str) -> Option<StringId> {
+        self.publisher().map(|publisher| publisher.intern(text))
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        if let Ok(publisher) = &mut self.publisher {
+        if let Sink::Recorded(both) = &mut self.sink {
+            both.0.event(event);
+        }
+        self.publish(event);
+    }
+
+    /// An event for the channel only.
+    pub(crate) fn publish(&mut self, event: &Event) {
+        if let Some(publisher) = self.publisher() {
             publisher.event(event);
         }
     }
 
-    /// An event and the one block it is about. Whether the figures have to follow.
+    /// A free whose block waits for queued work.
+    pub(crate) fn waiting(&mut self, event: &Event) {
+        if let Sink::Recorded(both) = &mut self.sink {
+            both.0.record(Deed::FreeRequested, event);
+        }
+        self.publish(event);
+    }
+
+    /// An event for the channel and the one block it is about. Whether the figures have to follow.
     #[inline(always)]
     pub(crate) fn operation(&mut self, operation: &Operation<'_>) -> bool {
-        let Ok(publisher) = &mut self.publisher else {
+        let Some(publisher) = self.publisher() else {
             return false;
         };
         let told = publisher.operation(operation);
@@ -119,7 +196,7 @@ impl Outlet {
 
     #[inline]
     pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) {
-        if let Ok(publisher) = &mut self.publisher
+        if let Some(publisher) = self.publisher()
             && !publisher.block(slot, block, next)
         {
             self.refuse(slot, block.size);
@@ -128,7 +205,7 @@ impl Outlet {
 
     #[inline]
     pub(crate) fn clear_block(&mut self, slot: u32) {
-        if let Ok(publisher) = &mut self.publisher
+        if let Some(publisher) = self.publisher()
             && !publisher.clear_block(slot)
         {
             self.refuse(slot, 0);
@@ -144,29 +221,39 @@ impl Outlet {
             self.refused.insert(slot, size)
         };
         self.refused_bytes = self.refused_bytes - before.unwrap_or(0) + size;
-        if let Ok(publisher) = &mut self.publisher {
-            publisher.untracked(self.refused.len() as u64, self.refused_bytes);
+        let (blocks, bytes) = (self.refused.len() as u64, self.refused_bytes);
+        if let Some(publisher) = self.publisher() {
+            publisher.untracked(blocks, bytes);
         }
     }
 
     #[inline]
     pub(crate) fn segment_begin(&mut self, slot: u32) {
-        if let Ok(publisher) = &mut self.publisher {
+        if let Some(publisher) = self.publisher() {
             publisher.segment_begin(slot);
         }
     }
 
     #[inline]
     pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
-        if let Ok(publisher) = &mut self.publisher {
+        if let Some(publisher) = self.publisher() {
             publisher.segment_end(slot, segment);
         }
     }
 
     #[inline]
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
-        if let Ok(publisher) = &mut self.publisher {
+        if let Some(publisher) = self.publisher() {
             publisher.stats(device, stats, touched);
+        }
+    }
+}
+
+impl Sink {
+    fn of(channel: Channel) -> Sink {
+        match channel {
+            Ok(publisher) => Sink::Channel(publisher),
+            Err(why) => Sink::Nowhere(why),
         }
     }
 }

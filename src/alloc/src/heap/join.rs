@@ -223,6 +223,7 @@ impl Heap {
             return;
         };
         self.unmap_or_remember(slot, first.0, last.1 - first.0);
+        self.record_moved(first.0, last.1 - first.0);
     }
 }
 

@@ -11,6 +11,8 @@
 //! | `stitch`, `view` | one block from pieces that lie apart |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
+//! | `picture` | a copy of the state, for snapshots |
+//! | `remember` | the history: begun, told what the channel is not, asked |
 //!
 //! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams or to none; a free block is in the
 //! index of its stream and class, one that is set aside in its stream's quick lists; a block without memory is in its segment's
@@ -28,9 +30,11 @@ mod join;
 mod ledger;
 mod narrate;
 mod pending;
+mod picture;
 mod place;
 mod quick;
 mod release;
+mod remember;
 mod segment;
 mod stitch;
 mod streams;
@@ -42,6 +46,8 @@ mod check;
 mod faults_tests;
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod naive_tests;
 #[cfg(test)]
 mod program_tests;
 #[cfg(test)]
@@ -67,6 +73,8 @@ use view::Views;
 
 pub use compact::CompactReport;
 pub use join::JoinReport;
+pub(crate) use narrate::now;
+pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]

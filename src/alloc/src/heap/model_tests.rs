@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use gpumem_channel::BlockState;
 
 use super::check::Seen;
+use super::naive_tests::{self, Naive};
 use super::program_tests::{Op, TOTAL, config, program};
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
+use crate::stack::Stack;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -28,6 +30,7 @@ pub(super) struct World {
     pub(super) sim: Sim,
     pub(super) heap: Heap,
     held: Vec<Held>,
+    naive: Naive,
     stamps: u32,
     config: Config,
     /// Whether driver calls fail in this world.
@@ -46,6 +49,7 @@ impl World {
             sim,
             heap,
             held: Vec::new(),
+            naive: Naive::default(),
             stamps: 0,
             config: config.clone(),
             faulty: false,
@@ -64,6 +68,7 @@ impl World {
                 if let Some(at) = self.pick(index) {
                     let held = self.held.swap_remove(at);
                     self.heap.free(held.grant.block);
+                    self.naive.freed(held.grant);
                 }
                 Ok(())
             }
@@ -94,11 +99,23 @@ impl World {
             Op::Release => self.release(),
             Op::Compact => self.compact(),
             Op::Join { bytes, stream } => self.join(*bytes, Stream(*stream)),
+            Op::Record(max_events) => {
+                self.naive.record(&mut self.heap, *max_events);
+                Ok(())
+            }
+            Op::Step => {
+                self.naive.step(&mut self.heap);
+                Ok(())
+            }
         }
     }
 
     fn alloc(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
-        let grant = match self.heap.allocate(bytes, stream, Tag(0)) {
+        let caller = naive_tests::caller(bytes);
+        self.heap.attribute(caller.1);
+        let granted = self.heap.allocate(bytes, stream, caller.0);
+        self.heap.attribute(Stack::NONE);
+        let grant = match granted {
             Ok(grant) => grant,
             Err(Error::OutOfMemory(report)) => {
                 self.judge(&report);
@@ -106,6 +123,7 @@ impl World {
             }
             Err(error) => return Err(error),
         };
+        self.naive.allocated(grant, caller);
         assert!(grant.size >= bytes);
         self.judge_size(bytes, grant);
         for held in &self.held {
@@ -234,7 +252,9 @@ impl World {
                 assert!(report.contiguous >= bytes);
                 let grant = self.heap.allocate(bytes, stream, Tag(0)).unwrap();
                 assert_eq!(self.sim.live().bytes, before, "the request fits without new memory");
+                self.naive.allocated(grant, (Tag(0), Stack::NONE));
                 self.heap.free(grant.block);
+                self.naive.freed(grant);
                 Ok(())
             }
             Err(Error::HolesTooSmall { available, requested }) => {
@@ -249,6 +269,7 @@ impl World {
     /// Everything that must hold between steps.
     pub(super) fn judge_all(&mut self) {
         self.heap.check();
+        self.naive.judge(&self.heap);
         assert_eq!(self.sim.violations(), Vec::<String>::new());
         let all = self.heap.stats().all();
         assert_eq!(all.allocation.current, self.held.len() as u64);

@@ -12,11 +12,14 @@ use super::block::NIL;
 use crate::device::DeviceInfo;
 use crate::tag::{self, Tag};
 
+/// Tags of programs that do not publish.
+const UNPUBLISHED: u32 = 1 << 31;
+
 /// One allocator is one device; a process with several has several channels.
 pub(super) const DEVICE: u8 = 0;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the channel's clock.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -57,6 +60,8 @@ impl Heap {
     #[cold]
     fn intern(&mut self, tag: Tag) -> StringId {
         let id = self.outlet.intern(&tag::name(tag));
+        // Without a channel a tag has a number that no channel gives: names of the time before are not mixed up.
+        let id = id.unwrap_or(StringId(UNPUBLISHED | tag.0));
         let at = tag.0 as usize;
         if self.tags.len() <= at {
             self.tags.resize(at + 1, None);
@@ -67,34 +72,43 @@ impl Heap {
 
     /// Publishes a mark of the program's.
     pub(crate) fn mark(&mut self, name: &str) {
-        let tag = self.outlet.intern(name);
-        self.outlet.event(&Event {
-            kind: EventKind::Mark,
-            device: DEVICE,
-            tag,
-            ..Event::default()
-        });
+        if let Some(recorder) = self.outlet.recorder_mut() {
+            recorder.mark(name);
+        }
+        if let Some(tag) = self.outlet.intern(name) {
+            self.outlet.publish(&Event {
+                kind: EventKind::Mark,
+                device: DEVICE,
+                tag,
+                ..Event::default()
+            });
+        }
     }
 
     /// A block was handed out as it was; `split`: the pool that counted it as an inactive split.
     #[inline]
     pub(super) fn tell_allocated(&mut self, b: u32, split: Option<PoolId>) {
-        if self.outlet.is_on() {
+        if self.outlet.only_publishes() {
             self.tell_operation(EventKind::Alloc, BlockState::Allocated, b, split);
+        } else if self.outlet.is_on() {
+            self.tell_recorded(EventKind::Alloc, b, split);
         }
     }
 
     /// A block can be reused and is set aside; `split`: the pool that counts it as an inactive split.
     #[inline]
     pub(super) fn tell_freed(&mut self, b: u32, split: Option<PoolId>, why: EventKind) {
-        if self.outlet.is_on() {
+        if self.outlet.only_publishes() {
             self.tell_operation(why, BlockState::Quick, b, split);
+        } else if self.outlet.is_on() {
+            self.tell_recorded(why, b, split);
         }
     }
 
     /// A block was freed and waits for other streams.
     pub(super) fn tell_waiting(&mut self, b: u32) {
-        self.tell_block(EventKind::Free, b);
+        let event = self.event_of(EventKind::Free, b);
+        self.outlet.waiting(&event);
         self.show(b);
         self.tell_figures();
     }
@@ -102,7 +116,7 @@ impl Heap {
     /// An event about a block and the block itself (`state` is its state: a constant here saves a table there), in one go. Most
     /// requests change nothing else, and their event tells what they do to the figures.
     #[inline(always)]
-    fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
+    pub(super) fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
         debug_assert_eq!(self.blocks[b].state, state);
         let (block, next) = self.seen(b);
         let block = channel::Block { state, ..block };
@@ -136,15 +150,19 @@ impl Heap {
     /// An event about a block.
     #[inline]
     pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) {
-        if !self.outlet.is_on() {
-            return;
+        if self.outlet.is_on() {
+            let event = self.event_of(kind, b);
+            self.outlet.event(&event);
         }
+    }
+
+    pub(super) fn event_of(&self, kind: EventKind, b: u32) -> Event {
         let block = &self.blocks[b];
         let (addr, size) = self
             .views
             .stitched(block.stitched)
             .map_or((block.addr, block.size), |whole| (whole.addr, whole.size));
-        self.outlet.event(&Event {
+        Event {
             index: 0,
             time: 0,
             kind,
@@ -157,12 +175,13 @@ impl Heap {
             tag: block.tag,
             segment: block.segment,
             split: block.split_counted.then_some(block.class.pool()),
-        });
+        }
     }
 
     /// A block was stitched for a request, at an address in a view.
     pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) {
-        self.outlet.event(&Event {
+        // The history is told when the pieces are known.
+        self.outlet.publish(&Event {
             kind: EventKind::Alloc,
             device: DEVICE,
             pool: request.pool,

@@ -36,6 +36,10 @@ pub(super) enum Op {
         bytes: u64,
         stream: u64,
     },
+    /// A history is begun anew, with room for so many events, or ended.
+    Record(Option<usize>),
+    /// A step of the program's ends.
+    Step,
 }
 
 fn bytes() -> impl Strategy<Value = u64> {
@@ -59,6 +63,11 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Poll),
         1 => Just(Op::Release),
         1 => Just(Op::Compact),
+        1 => prop_oneof![
+            Just(Op::Record(None)),
+            prop_oneof![0usize..40, Just(1 << 20), Just(1 << 20)].prop_map(|events| Op::Record(Some(events)))
+        ],
+        1 => Just(Op::Step),
         1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
     ];
     prop::collection::vec(op, 1..len)

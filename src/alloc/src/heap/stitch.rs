@@ -256,6 +256,7 @@ impl Heap {
             block.tag = request.tag;
             self.show(b);
         }
+        self.record_stitched(stitched, request);
     }
 
     /// Nothing uses a stitched block any more: it is set aside for the next request of its size, or its pieces join their free

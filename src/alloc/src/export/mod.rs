@@ -1,0 +1,229 @@
+//! The state and the history as a snapshot in PyTorch's format, for its viewers and ours.
+
+mod on_oom;
+mod trace;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId};
+use gpumem_snapshot::{
+    Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, Tables, TextId, Value, WriteError,
+};
+
+use crate::config::SegmentMode;
+use crate::error::Error;
+use crate::heap::{Picture, PicturedBlock, PicturedSegment};
+use crate::stack::{Stack, Symbols};
+pub(crate) use on_oom::OnOom;
+
+/// Why a snapshot could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// There is none.
+    #[error(transparent)]
+    Heap(#[from] Error),
+    /// The file could not be written. Nothing is left of it, and what had this name before is as it was.
+    #[error("writing the snapshot {}: {source}", path.display())]
+    File {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+/// Names of functions for call stacks, and of heaps for tags, as texts of one snapshot.
+struct Wording<'a> {
+    tables: &'a mut Tables,
+    names: &'a HashMap<StringId, String>,
+    symbols: Option<Symbols>,
+    known: HashMap<(Stack, StringId), StackId>,
+}
+
+impl Wording<'_> {
+    /// A call stack; where none was recorded but a tag, the tag stands in for it.
+    fn stack(&mut self, stack: Stack, tag: StringId) -> StackId {
+        let tag = if stack == Stack::NONE { tag } else { StringId(0) };
+        if let Some(known) = self.known.get(&(stack, tag)) {
+            return *known;
+        }
+        let mut frames = Vec::new();
+        let mut add = |name: &str, file: &str, line: u32| {
+            let frame = Frame {
+                name: self.tables.text(name),
+                filename: self.tables.text(file),
+                line: i64::from(line),
+                extra: None,
+            };
+            frames.push(self.tables.frame(frame));
+        };
+        match &mut self.symbols {
+            Some(symbols) if stack != Stack::NONE && stack != Stack::OTHER => {
+                for frame in symbols.frames(stack).iter() {
+                    add(
+                        &frame.name,
+                        frame.file.as_deref().unwrap_or(""),
+                        frame.line.unwrap_or(0),
+                    );
+                }
+            }
+            _ => stack
+                .addresses()
+                .iter()
+                .for_each(|address| add(&format!("{address:#x}"), "", 0)),
+        }
+        if stack == Stack::OTHER {
+            add(&stack.to_string(), "", 0);
+        }
+        if let Some(name) = self.names.get(&tag).filter(|name| !name.is_empty()) {
+            add(&format!("tag: {name}"), "", 0);
+        }
+        let id = self.tables.stack(&frames);
+        self.known.insert((stack, tag), id);
+        id
+    }
+
+    fn tag(&mut self, tag: StringId) -> Option<TextId> {
+        let name = self.names.get(&tag).filter(|name| !name.is_empty())?;
+        Some(self.tables.text(name))
+    }
+}
+
+/// A picture as a snapshot. `symbols`: whether addresses are given names.
+pub(crate) fn snapshot(picture: &Picture, symbols: bool) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let mut wording = Wording {
+        tables: &mut snapshot.tables,
+        names: &picture.names,
+        symbols: symbols.then(Symbols::new),
+        known: HashMap::new(),
+    };
+    let device = i32::try_from(picture.ordinal).unwrap_or(0);
+    let makers = trace::makers(picture);
+    let segments = picture.segments.iter();
+    snapshot.segments = segments.map(|s| segment(s, device, &makers, &mut wording)).collect();
+    // One list for each device up to ours: a viewer counts them.
+    snapshot.device_traces = vec![Vec::new(); picture.ordinal as usize];
+    let (entries, annotations) = trace::told(picture, device, &mut wording);
+    snapshot.device_traces.push(entries);
+    snapshot.external_annotations = annotations;
+    drop(wording);
+    snapshot.allocator_settings = Some(settings(picture, &mut snapshot.tables));
+    snapshot
+}
+
+fn segment(
+    segment: &PicturedSegment,
+    device: i32,
+    makers: &HashMap<u64, (Stack, StringId)>,
+    wording: &mut Wording<'_>,
+) -> Segment {
+    let address = segment.blocks.first().map_or(0, |block| block.addr);
+    let sum = |of: fn(&PicturedBlock) -> u64, when: fn(State) -> bool| {
+        let counted = segment.blocks.iter().filter(|block| when(block.state));
+        counted.map(of).sum()
+    };
+    let (stack, tag) = makers.get(&address).copied().unwrap_or_default();
+    Segment {
+        device,
+        address,
+        total_size: sum(|block| block.size, |_| true),
+        allocated_size: sum(|block| block.size, |state| state == State::Allocated),
+        active_size: sum(|block| block.size, |state| state != State::Free),
+        requested_size: sum(|block| block.requested, |state| state != State::Free),
+        stream: stream(segment.stream),
+        segment_type: match segment.pool {
+            PoolId::SMALL => SegmentType::Small,
+            _ => SegmentType::Large,
+        },
+        segment_pool_id: (0, 0),
+        is_expandable: segment.kind == SegmentKind::Virtual,
+        frames: wording.stack(stack, tag),
+        blocks: segment.blocks.iter().map(|b| block(b, wording)).collect(),
+        extra: None,
+    }
+}
+
+fn block(block: &PicturedBlock, wording: &mut Wording<'_>) -> Block {
+    let tag = wording.tag(block.tag);
+    Block {
+        address: block.addr,
+        size: block.size,
+        requested_size: block.requested,
+        state: match block.state {
+            State::Allocated => BlockState::ActiveAllocated,
+            State::PendingFree => BlockState::ActivePendingFree,
+            _ => BlockState::Inactive,
+        },
+        frames: wording.stack(block.stack, block.tag),
+        extra: tag.map(|tag| wording.tables.dict([("tag", Value::Text(tag))])),
+    }
+}
+
+/// A stream as PyTorch writes it. What is no stream's is shown on the default one.
+fn stream(stream: u64) -> i64 {
+    match stream {
+        gpumem_channel::NO_STREAM => 0,
+        stream => stream.cast_signed(),
+    }
+}
+
+/// PyTorch's names where they mean the same, and ours.
+fn settings(picture: &Picture, tables: &mut Tables) -> gpumem_snapshot::ValueId {
+    let mode = match picture.mode {
+        SegmentMode::Plain => "plain",
+        SegmentMode::Virtual => "virtual",
+        SegmentMode::Stitched => "stitched",
+    };
+    let (gpumem, mode) = (Value::Text(tables.text("gpumem")), Value::Text(tables.text(mode)));
+    let number = |n: Option<u64>| n.map_or(Value::None, |n| i64::try_from(n).map_or(Value::Unsigned(n), Value::Int));
+    let past = picture.past.as_ref();
+    let pairs = [
+        ("expandable_segments", Value::Bool(picture.mode != SegmentMode::Plain)),
+        ("allocator", gpumem),
+        ("segments", mode),
+        ("budget", number(picture.budget)),
+        ("history", Value::Bool(past.is_some())),
+        ("history_events_dropped", number(past.map(|past| past.dropped))),
+    ];
+    tables.dict(pairs)
+}
+
+/// Writes a snapshot into a file: JSON if it is named `.json`, else a pickle. The file is there when it is whole.
+pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError> {
+    let failed = |source| ExportError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+    let mut draft = name.to_owned();
+    draft.push(format!(".{}.part", std::process::id()));
+    let draft = path.with_file_name(draft);
+    let written = write_draft(snapshot, &draft, path).and_then(|()| std::fs::rename(&draft, path));
+    written.map_err(|error| {
+        // What cannot be removed either is named like a part.
+        let _ = std::fs::remove_file(&draft);
+        failed(error)
+    })
+}
+
+fn write_draft(snapshot: &Snapshot, draft: &Path, path: &Path) -> io::Result<()> {
+    let file = File::create(draft)?;
+    let written = match path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+    {
+        true => snapshot.write_json(&file),
+        false => snapshot.write_pickle(&file),
+    };
+    match written {
+        Ok(()) => Ok(()),
+        Err(WriteError::Io(error)) => Err(error),
+        Err(other) => Err(io::Error::other(other)),
+    }
+}

@@ -1,0 +1,45 @@
+//! A snapshot at the moment when memory runs out, for whoever asked for it from outside:
+//! `GPUMEM_SNAPSHOT_ON_OOM=/tmp/oom-%p.pickle python train.py`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::allocator::Allocator;
+use crate::error::Error;
+
+const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
+
+/// One of them is enough: what fails once is often tried again.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Where the snapshot goes, if one is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct OnOom(Option<PathBuf>);
+
+impl OnOom {
+    /// What the environment says; `%p` is the process's number.
+    pub(crate) fn from_environment() -> OnOom {
+        let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        OnOom(path.map(|path| match path.to_str() {
+            Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
+            None => path.into(),
+        }))
+    }
+
+    /// Writes it if memory ran out for the first time in this process. Whatever happens here, the request fails as it would.
+    pub(crate) fn look<T>(&self, allocator: &Allocator, result: &Result<T, Error>) {
+        let (Some(path), Err(Error::OutOfMemory(_))) = (&self.0, result) else {
+            return;
+        };
+        if WRITTEN.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let said = match allocator.write_snapshot(path) {
+            Ok(()) => format!("gpumem: out of memory: wrote the snapshot {}", path.display()),
+            Err(error) => format!("gpumem: {VARIABLE}: {error}"),
+        };
+        // Not with `eprintln`, which panics where stderr is closed.
+        let _ = writeln!(std::io::stderr(), "{said}");
+    }
+}

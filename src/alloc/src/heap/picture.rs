@@ -1,0 +1,124 @@
+//! A copy of the state, taken in one go, so that nobody waits while it is written down.
+
+use std::sync::Arc;
+
+use gpumem_channel::{BlockState, PoolId, SegmentKind, StringId};
+
+use super::Heap;
+use super::block::NIL;
+use super::remember::Names;
+use super::segment::Segment;
+use crate::config::SegmentMode;
+use crate::history::{Entry, Pieces, Recorder};
+use crate::stack::Stack;
+
+/// A heap at one moment.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    pub(crate) ordinal: u32,
+    pub(crate) mode: SegmentMode,
+    pub(crate) budget: Option<u64>,
+    pub(crate) segments: Vec<PicturedSegment>,
+    pub(crate) names: Names,
+    pub(crate) past: Option<Past>,
+}
+
+/// A range of memory. Of a virtual segment each part that has memory is one, as in PyTorch's snapshots.
+#[derive(Debug)]
+pub(crate) struct PicturedSegment {
+    pub(crate) pool: PoolId,
+    pub(crate) kind: SegmentKind,
+    pub(crate) stream: u64,
+    /// Tiling it.
+    pub(crate) blocks: Vec<PicturedBlock>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PicturedBlock {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    /// Allocated, waiting or free; a piece of a stitched block is what the whole is.
+    pub(crate) state: BlockState,
+    pub(crate) tag: StringId,
+    pub(crate) stack: Stack,
+}
+
+/// What the history tells.
+#[derive(Debug)]
+pub(crate) struct Past {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) pieces: Vec<Pieces>,
+    pub(crate) marks: Vec<Arc<str>>,
+    pub(crate) dropped: u64,
+    /// Nanoseconds from the events' clock to that of the calendar.
+    pub(crate) calendar: u64,
+}
+
+impl Heap {
+    /// The state now. Costs microseconds for each thousand blocks and events.
+    pub(crate) fn picture(&self) -> Picture {
+        let mut segments = Vec::new();
+        for (_, segment) in self.segments.iter() {
+            self.picture_segment(segment, &mut segments);
+        }
+        Picture {
+            ordinal: self.driver.info().ordinal,
+            mode: self.sizes.mode,
+            budget: self.budget,
+            segments,
+            names: self.names(),
+            past: self.outlet.recorder().map(Recorder::past),
+        }
+    }
+
+    fn picture_segment(&self, segment: &Segment, into: &mut Vec<PicturedSegment>) {
+        let mut blocks = Vec::new();
+        let mut b = segment.first;
+        while b != NIL {
+            let block = &self.blocks[b];
+            if block.state != BlockState::Unmapped {
+                blocks.push(self.picture_block(b));
+            }
+            b = block.next;
+            if b == NIL || self.blocks[b].state == BlockState::Unmapped {
+                let blocks = std::mem::take(&mut blocks);
+                if !blocks.is_empty() {
+                    into.push(PicturedSegment {
+                        pool: segment.class.pool(),
+                        kind: segment.kind,
+                        stream: self.streams.name(segment.stream).0,
+                        blocks,
+                    });
+                }
+            }
+        }
+    }
+
+    fn picture_block(&self, b: u32) -> PicturedBlock {
+        let block = &self.blocks[b];
+        // A stitched block is told by its first piece; each piece has its part of what was asked for.
+        let whole = self.views.stitched(block.stitched);
+        let (addr, first) = whole.map_or((block.addr, b), |whole| {
+            (whole.addr, whole.parts.first().copied().unwrap_or(b))
+        });
+        let owner = &self.blocks[first];
+        let before: u64 = whole.map_or(0, |whole| {
+            let before = whole.parts.iter().take_while(|part| **part != b);
+            before.map(|part| self.blocks[*part].size).sum()
+        });
+        let state = match owner.state {
+            state @ (BlockState::Allocated | BlockState::PendingFree) => state,
+            _ => BlockState::Free,
+        };
+        let recorder = self.outlet.recorder();
+        PicturedBlock {
+            addr: block.addr,
+            size: block.size,
+            requested: owner.requested.saturating_sub(before).min(block.size),
+            state,
+            tag: owner.tag,
+            stack: recorder.map_or(Stack::NONE, |recorder| recorder.stack_at(addr)),
+        }
+    }
+}

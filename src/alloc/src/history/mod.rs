@@ -1,0 +1,52 @@
+//! History: what happened, who did it, and who holds the memory.
+//!
+//! While it is on, every event of the heap is kept in a ring, with its time, thread and call stack, and every held block is
+//! counted for its owner: the call stack that asked for it and the tag of that moment. From this follow the owners at the
+//! [peak](PeakReport), the [leaks](LeakReport), and [snapshots](crate::Allocator::snapshot) with traces.
+
+mod entry;
+mod numbers;
+mod owners;
+mod recorder;
+mod report;
+
+pub(crate) use entry::{Deed, Entry};
+pub(crate) use recorder::{Pieces, Recorder};
+pub use report::{HistoryFigures, Leak, LeakReport, Owner, PeakReport};
+
+/// Whether an allocator records what happens; see [`Allocator::record_history`](crate::Allocator::record_history).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum History {
+    /// It does not. The cost is part of a branch that is there anyway.
+    #[default]
+    Off,
+    /// It does.
+    On {
+        /// Events kept; older ones are dropped, and counted. An event takes 64 bytes. 0 keeps none: peak and leaks need none.
+        max_events: usize,
+        /// For what call stacks are taken.
+        stacks: Stacks,
+    },
+}
+
+impl History {
+    /// On, with 200,000 events (13 MB) and the call stacks of allocations.
+    pub const ON: History = History::On {
+        max_events: 200_000,
+        stacks: Stacks::Alloc,
+    };
+    /// Most events that may be asked for: 4 GB of them.
+    pub(crate) const MOST_EVENTS: usize = 1 << 26;
+}
+
+/// For what call stacks are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stacks {
+    /// For nothing: owners are told apart by tag only.
+    None,
+    /// For allocations, and for what is done to memory from the driver.
+    #[default]
+    Alloc,
+    /// For frees too.
+    All,
+}

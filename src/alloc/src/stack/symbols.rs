@@ -1,0 +1,204 @@
+//! From return addresses to functions, files and lines.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use super::table::Stack;
+
+/// A call: where in the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StackFrame {
+    /// The function; where no file of the program names it, its library and the place in it (`libtorch.so+0x1f00`).
+    pub name: String,
+    /// Its source file, if the program was built with that.
+    pub file: Option<String>,
+    /// The line in that file, if the program was built with that.
+    pub line: Option<u32>,
+}
+
+impl StackFrame {
+    /// Whether it is of Rust's library.
+    pub(crate) fn is_library(&self) -> bool {
+        let name = self.name.trim_start_matches('<');
+        let rust = ["core::", "std::", "alloc::"].iter().any(|path| name.starts_with(path));
+        rust || self.file.as_ref().is_some_and(|file| file.starts_with("/rustc/"))
+    }
+}
+
+impl fmt::Display for StackFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            (Some(file), None) => write!(f, " ({file})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names that were looked up, so that each address is only once.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    by_address: HashMap<u64, Vec<StackFrame>>,
+    by_stack: HashMap<Stack, Arc<[StackFrame]>>,
+    maps: Option<String>,
+}
+
+impl Symbols {
+    pub(crate) fn new() -> Symbols {
+        Symbols::default()
+    }
+
+    /// The frames of a stack, innermost first, from the program's call of the allocator on.
+    pub(crate) fn frames(&mut self, stack: Stack) -> Arc<[StackFrame]> {
+        if let Some(known) = self.by_stack.get(&stack) {
+            return Arc::clone(known);
+        }
+        let mut frames = self.all_frames(stack);
+        let frames: Arc<[StackFrame]> = frames.split_off(begin(&frames)).into();
+        self.by_stack.insert(stack, Arc::clone(&frames));
+        frames
+    }
+
+    /// The same with the allocator's own.
+    pub(crate) fn all_frames(&mut self, stack: Stack) -> Vec<StackFrame> {
+        let mut frames = Vec::new();
+        for address in stack.addresses().iter() {
+            frames.extend_from_slice(self.at(*address));
+        }
+        frames
+    }
+
+    /// The calls at a return address: more than one where functions were inlined.
+    fn at(&mut self, address: u64) -> &[StackFrame] {
+        let maps = &mut self.maps;
+        self.by_address.entry(address).or_insert_with(|| {
+            let mut found = Vec::new();
+            backtrace::resolve(address as *mut c_void, |symbol| {
+                if let Some(name) = symbol.name() {
+                    // `{:#}` leaves the compiler's hash out.
+                    found.push(StackFrame {
+                        name: format!("{name:#}"),
+                        file: symbol.filename().map(|file| file.display().to_string()),
+                        line: symbol.lineno(),
+                    });
+                }
+            });
+            if found.is_empty() {
+                let maps = maps.get_or_insert_with(|| std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+                found.push(StackFrame {
+                    name: place(maps, address),
+                    file: None,
+                    line: None,
+                });
+            }
+            found
+        })
+    }
+}
+
+impl Drop for Symbols {
+    fn drop(&mut self) {
+        // What was read of the program's files may be large, and is hardly needed again.
+        backtrace::clear_symbol_cache();
+    }
+}
+
+/// Where the program's frames begin: nobody looks for a leak in the allocator, nor in what of Rust's library lies between.
+fn begin(frames: &[StackFrame]) -> usize {
+    let name = |frame: &StackFrame| frame.name.trim_start_matches('<').to_owned();
+    let ours = |frame: &StackFrame| {
+        let name = name(frame);
+        // Functions that were inlined may have a name without its path; those for C have no path.
+        name.starts_with("gpumem_alloc::")
+            || name.starts_with("gpumem_") && !name.contains("::")
+            || name.starts_with("core::ptr::drop")
+            || frame.file.as_ref().is_some_and(|file| file.contains(our_folder()))
+    };
+    let first = frames
+        .iter()
+        .take_while(|frame| ours(frame) || frame.is_library())
+        .count();
+    frames[..first].iter().rposition(ours).map_or(0, |last| last + 1)
+}
+
+/// The folder of this crate's sources, as debug information names it.
+fn our_folder() -> &'static str {
+    file!().trim_end_matches("stack/symbols.rs")
+}
+
+/// The file that is mapped at an address and the place in it, from the text of `/proc/self/maps`.
+fn place(maps: &str, address: u64) -> String {
+    let found = maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (start, end) = (number(start)?, number(end)?);
+        if !(start..end).contains(&address) {
+            return None;
+        }
+        let offset = number(fields.nth(1)?)?;
+        // Device and inode lie between.
+        let file = fields.nth(2)?.rsplit('/').next()?;
+        Some(format!("{file}+{:#x}", (address - start).checked_add(offset)?))
+    });
+    found.unwrap_or_else(|| format!("{address:#x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_begins_where_the_program_calls() {
+        let frame = |name: &str, file: &str| StackFrame {
+            name: name.to_owned(),
+            file: (!file.is_empty()).then(|| file.to_owned()),
+            line: None,
+        };
+        let home = format!("/home/me/{}home.rs", our_folder());
+        let inner = [
+            frame("core::result::Result<T,E>::map", "/rustc/1/library/core/src/result.rs"),
+            frame(
+                "try_with<gpumem_alloc::stack::Memo>",
+                "/rustc/1/library/std/src/thread/local.rs",
+            ),
+            frame("enter_recorded<u8>", &home),
+            frame("<gpumem_alloc::buffer::Buffer<T> as core::ops::drop::Drop>::drop", ""),
+            frame(
+                "core::ptr::drop_in_place<alloc::vec::Vec<gpumem_alloc::buffer::Buffer<u8>>>",
+                "",
+            ),
+        ];
+        let outer = [
+            frame("train<gpumem_alloc::Allocator>", "/home/me/src/train.rs"),
+            frame("gpumem_demo::run", ""),
+            frame("core::ops::function::FnOnce::call_once", ""),
+        ];
+        let whole = [&inner[..], &outer[..]].concat();
+        assert_eq!(begin(&whole), inner.len());
+        assert_eq!(begin(&outer), 0);
+        assert_eq!(begin(&outer[2..]), 0, "of the library alone nothing is left out");
+        assert_eq!(begin(&[frame("gpumem_malloc", ""), frame("main", "")]), 1);
+        assert_eq!(begin(&[]), 0);
+    }
+
+    #[test]
+    fn what_has_no_name_is_told_by_its_file() {
+        let maps = "\
+7f0000000000-7f0000001000 r--p 00000000 fe:00 123    /opt/lib/libtorch.so
+7f0000001000-7f0000009000 r-xp 00001000 fe:00 123    /opt/lib/libtorch.so
+7f000000a000-7f000000b000 rwxp 00000000 00:00 0
+";
+        assert_eq!(place(maps, 0x7f00_0000_1f00), "libtorch.so+0x1f00");
+        assert_eq!(
+            place(maps, 0x7f00_0000_a010),
+            "0x7f000000a010",
+            "code that a program made"
+        );
+        assert_eq!(place(maps, 1), "0x1");
+        assert_eq!(place("nonsense\n1-\n", 1), "0x1");
+    }
+}

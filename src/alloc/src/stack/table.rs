@@ -1,0 +1,96 @@
+//! Every distinct call stack of the process, once. Programs allocate from few places: thousands of events share dozens of stacks.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use super::symbols::{StackFrame, Symbols};
+
+/// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 64 of them, 33 MB.
+const MAX_STACKS: usize = 65_536;
+
+/// Where in the program something was done: return addresses, the innermost first. Equal stacks are the same number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stack(u32);
+
+struct Table {
+    stacks: Vec<Arc<[u64]>>,
+    numbers: HashMap<Arc<[u64]>, u32>,
+    bytes: usize,
+}
+
+static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(|| {
+    let none: Arc<[u64]> = Arc::new([]);
+    Mutex::new(Table {
+        stacks: vec![Arc::clone(&none), none],
+        numbers: HashMap::new(),
+        bytes: 0,
+    })
+});
+
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many stacks the process keeps, and their bytes.
+pub(crate) fn kept() -> (u64, u64) {
+    let table = table();
+    let entries = table.stacks.len() * (2 * size_of::<Arc<[u64]>>() + size_of::<u32>());
+    (table.numbers.len() as u64, (table.bytes + entries) as u64)
+}
+
+impl Stack {
+    /// None was recorded.
+    pub const NONE: Stack = Stack(0);
+    /// One of those that came when the process had as many as it keeps.
+    pub const OTHER: Stack = Stack(1);
+
+    /// The stack of these return addresses.
+    pub(crate) fn of(addresses: &[u64]) -> Stack {
+        if addresses.is_empty() {
+            return Stack::NONE;
+        }
+        let mut table = table();
+        if let Some(number) = table.numbers.get(addresses) {
+            return Stack(*number);
+        }
+        if table.numbers.len() >= MAX_STACKS {
+            return Stack::OTHER;
+        }
+        let stack: Arc<[u64]> = addresses.into();
+        let number = table.stacks.len() as u32;
+        // Two counters beside the addresses.
+        table.bytes += size_of_val(addresses) + 2 * size_of::<usize>();
+        table.stacks.push(Arc::clone(&stack));
+        table.numbers.insert(stack, number);
+        Stack(number)
+    }
+
+    /// The return addresses, innermost first.
+    pub fn addresses(self) -> Arc<[u64]> {
+        let table = table();
+        Arc::clone(table.stacks.get(self.0 as usize).unwrap_or(&table.stacks[0]))
+    }
+
+    /// Functions, files and lines, innermost first, as far as the program's files tell; without the allocator's own. Reads those
+    /// files: milliseconds, and much more for the first look into a large library.
+    pub fn frames(self) -> Vec<StackFrame> {
+        Symbols::new().frames(self).to_vec()
+    }
+}
+
+/// A line a frame.
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Stack::NONE => f.write_str("(no call stack recorded)"),
+            Stack::OTHER => write!(f, "(not kept: more than {MAX_STACKS} call stacks)"),
+            stack => {
+                for (i, frame) in stack.frames().iter().enumerate() {
+                    write!(f, "{}{frame}", if i == 0 { "" } else { "\n" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

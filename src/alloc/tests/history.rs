@@ -1,0 +1,281 @@
+//! History, peak, leaks and snapshots as a program uses them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use gpumem_alloc::device::{self, SimConfig};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, SegmentMode, Snapshot, Stack, Stacks, Stream};
+
+const MIB: usize = 1 << 20;
+
+fn allocator(config: Config) -> Allocator {
+    let publish = Publish::Off;
+    Allocator::new(device::sim(SimConfig::default()), Config { publish, ..config }).unwrap()
+}
+
+#[inline(never)]
+fn forgets(alloc: &Allocator, kept: &mut Vec<Buffer<u8>>) {
+    kept.push(alloc.alloc(MIB, Stream::DEFAULT).unwrap());
+}
+
+#[inline(never)]
+fn weights(alloc: &Allocator) -> Vec<Buffer<u8>> {
+    let _scope = gpumem_alloc::scope("weights");
+    let mut weights = Vec::new();
+    for _ in 0..4 {
+        weights.push(alloc.alloc(18 * MIB, Stream::DEFAULT).unwrap());
+    }
+    weights
+}
+
+#[inline(never)]
+fn activations(alloc: &Allocator, step: usize) -> Vec<Buffer<u8>> {
+    let mut activations = Vec::new();
+    for n in 1..4 {
+        let bytes = n * (1 + step % 3) * MIB;
+        activations.push(alloc.alloc(bytes, Stream::DEFAULT).unwrap());
+    }
+    activations
+}
+
+/// Whether the program's innermost function of a stack is this one.
+fn is_in(stack: Stack, function: &str) -> bool {
+    let frames = stack.frames();
+    frames
+        .first()
+        .is_some_and(|frame| frame.name.rsplit("::").next() == Some(function))
+}
+
+#[test]
+fn a_planted_leak_is_found_by_its_place_and_told_from_weights() {
+    let alloc = allocator(Config::default());
+    alloc.record_history(History::ON).unwrap();
+    let _weights = weights(&alloc);
+    let mut kept = Vec::new();
+    for step in 0..40 {
+        let busy = activations(&alloc, step);
+        if step % 2 == 0 {
+            forgets(&alloc, &mut kept);
+        }
+        drop(busy);
+        alloc.step();
+    }
+    let report = alloc.leaks(10).unwrap();
+    assert_eq!((report.steps, report.leaks.len()), (40, 2), "{report}");
+    let [stays, leak] = &report.leaks[..] else {
+        unreachable!()
+    };
+    assert!(is_in(stays.stack, "weights"), "{report}");
+    assert_eq!((stays.tag.as_str(), stays.blocks, stays.grows), ("weights", 4, false));
+    assert!(is_in(leak.stack, "forgets"), "{report}");
+    // Fifteen of them were there when the last ten steps began, and half a MiB comes with each step.
+    assert_eq!((leak.blocks, leak.grows, leak.oldest_step), (16, true, 1), "{report}");
+    assert_eq!(leak.growth_per_step, Some(MIB as i64 / 2), "{report}");
+    assert_eq!(report.suspects(), [leak]);
+    let text = report.to_string();
+    let grows = text
+        .find("GROWS 512.0 KiB a step: 16.0 MiB, 16 blocks, from step 1 on")
+        .unwrap();
+    assert!(grows < text.find("stays: 72.0 MiB, 4 blocks").unwrap(), "{text}");
+}
+
+#[test]
+fn the_owners_at_the_peak_are_those_of_that_moment() {
+    let alloc = allocator(Config::default());
+    let early: Buffer<u8> = alloc.alloc(3 * MIB, Stream::DEFAULT).unwrap();
+    alloc
+        .record_history(History::On {
+            max_events: 0,
+            stacks: Stacks::Alloc,
+        })
+        .unwrap();
+    let weights = weights(&alloc);
+    let busy = activations(&alloc, 2);
+    drop(weights);
+    drop(early);
+    let _more = activations(&alloc, 0);
+    drop(busy);
+    let peak = alloc.peak().unwrap();
+    assert_eq!(peak.allocated, 93 * MIB as u64);
+    assert!(peak.reserved >= peak.allocated);
+    let owners: Vec<_> = peak
+        .owners
+        .iter()
+        .map(|o| (o.bytes / MIB as u64, o.blocks, o.tag.as_str()))
+        .collect();
+    assert_eq!(owners, [(72, 4, "weights"), (18, 3, ""), (3, 1, "")]);
+    assert!(is_in(peak.owners[0].stack, "weights"), "{peak}");
+    assert_eq!(peak.owners[2].stack, Stack::NONE, "held before the history began");
+    assert!(peak.to_string().contains("weights"), "{peak}");
+    let figures = alloc.history().unwrap();
+    assert_eq!(
+        (figures.events, figures.dropped > 10),
+        (0, true),
+        "none are kept, and nothing of this needs them"
+    );
+}
+
+#[test]
+fn off_means_nothing_is_known() {
+    let alloc = allocator(Config::default());
+    alloc.step();
+    assert!(alloc.history().is_none() && alloc.peak().is_none() && alloc.leaks(0).is_none());
+    alloc.record_history(History::ON).unwrap();
+    assert!(alloc.leaks(0).unwrap().to_string().contains("nothing"));
+    alloc.record_history(History::Off).unwrap();
+    assert!(alloc.history().is_none());
+    let too_many = History::On {
+        max_events: usize::MAX,
+        stacks: Stacks::None,
+    };
+    assert!(matches!(alloc.record_history(too_many), Err(Error::Config { .. })));
+}
+
+#[test]
+fn memory_for_the_history_is_bounded() {
+    let alloc = allocator(Config::default());
+    alloc
+        .record_history(History::On {
+            max_events: 1000,
+            stacks: Stacks::All,
+        })
+        .unwrap();
+    let mut before = 0;
+    for round in 0..20 {
+        for step in 0..1000 {
+            alloc.mark("the same");
+            drop(activations(&alloc, step));
+        }
+        let figures = alloc.history().unwrap();
+        assert_eq!((figures.events, figures.held), (1000, 0));
+        if round > 0 {
+            assert_eq!(figures.bytes, before);
+        }
+        before = figures.bytes;
+    }
+}
+
+#[test]
+fn threads_are_told_apart_and_none_is_lost() {
+    let alloc = allocator(Config::default());
+    alloc
+        .record_history(History::On {
+            max_events: 100_000,
+            stacks: Stacks::All,
+        })
+        .unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|step| drop(activations(&alloc, step))));
+        }
+    });
+    assert_eq!(
+        alloc
+            .peak()
+            .unwrap()
+            .owners
+            .iter()
+            .map(|owner| owner.bytes)
+            .sum::<u64>(),
+        alloc.peak().unwrap().allocated
+    );
+    let snapshot = alloc.snapshot().unwrap();
+    let requests = snapshot.requests(0).count();
+    assert_eq!(requests, 4 * 1000 * 3 * 2);
+}
+
+/// What a snapshot says must survive our own reader, in both formats.
+#[test]
+fn snapshots_are_written_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for segments in SegmentMode::ALL {
+        let alloc = allocator(Config {
+            segments,
+            ..Config::default()
+        });
+        alloc
+            .record_history(History::On {
+                max_events: 5000,
+                stacks: Stacks::All,
+            })
+            .unwrap();
+        let _weights = weights(&alloc);
+        for step in 0..10 {
+            alloc.mark("forward");
+            drop(activations(&alloc, step));
+        }
+        let _last = activations(&alloc, 1);
+        let taken = alloc.snapshot().unwrap();
+        assert_eq!(taken.check(), []);
+        let stats = alloc.stats().all();
+        let sum = |of: fn(&gpumem_snapshot::Segment) -> u64| taken.segments.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|s| s.total_size), stats.reserved_bytes.current);
+        assert_eq!(sum(|s| s.allocated_size), stats.allocated_bytes.current);
+        assert_eq!(sum(|s| s.requested_size), stats.requested_bytes.current);
+        assert_eq!(taken.external_annotations.len(), 10);
+        for name in ["shot.pickle", "shot.json"] {
+            let path = folder.path().join(name);
+            alloc.write_snapshot(&path).unwrap();
+            let read = Snapshot::read(&path).unwrap();
+            assert_eq!(read.check(), []);
+            assert_eq!(read.device_traces[0].len(), taken.device_traces[0].len());
+            let segments = |shot: &Snapshot| {
+                shot.segments
+                    .iter()
+                    .map(|s| (s.address, s.blocks.len()))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(segments(&read), segments(&taken));
+            let held = read
+                .segments
+                .iter()
+                .flat_map(|s| &s.blocks)
+                .find(|b| b.requested_size == 18 * MIB as u64)
+                .unwrap();
+            let frames = read
+                .tables
+                .get_stack(held.frames)
+                .iter()
+                .map(|f| read.tables.get_frame(*f).unwrap());
+            let names: Vec<&str> = frames.map(|frame| read.tables.get_text(frame.name)).collect();
+            assert!(names.iter().any(|name| name.ends_with("weights")), "{names:?}");
+        }
+        let left: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .flatten()
+            .map(|f| f.file_name())
+            .collect();
+        assert_eq!(left.len(), 2, "no parts are left: {left:?}");
+    }
+}
+
+#[test]
+fn without_a_history_a_snapshot_has_tags_for_stacks() {
+    let alloc = allocator(Config::default());
+    let _weights = weights(&alloc);
+    let snapshot = alloc.snapshot().unwrap();
+    assert_eq!(snapshot.check(), []);
+    assert!(snapshot.device_traces[0].is_empty());
+    let held = snapshot
+        .segments
+        .iter()
+        .flat_map(|s| &s.blocks)
+        .find(|b| b.state.active())
+        .unwrap();
+    let frame = *snapshot.tables.get_stack(held.frames).first().unwrap();
+    let name = snapshot.tables.get_frame(frame).unwrap().name;
+    assert_eq!(snapshot.tables.get_text(name), "tag: weights");
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_that_names_the_file() {
+    let alloc = allocator(Config::default());
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").join("x.pickle");
+    let error = alloc.write_snapshot(&missing).unwrap_err().to_string();
+    assert!(error.contains("missing/x.pickle"), "{error}");
+    // A folder in the way: nothing is left beside it.
+    let taken = folder.path().join("taken.json");
+    std::fs::create_dir(&taken).unwrap();
+    std::fs::write(taken.join("file"), "").unwrap();
+    assert!(alloc.write_snapshot(&taken).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

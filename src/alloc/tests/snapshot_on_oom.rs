@@ -1,0 +1,69 @@
+//! `GPUMEM_SNAPSHOT_ON_OOM`, in programs of their own: this one is run again with it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gpumem_alloc::device::{self, SimConfig};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, Snapshot, Stream};
+
+const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
+const MIB: usize = 1 << 20;
+
+/// Runs out of memory twice, when it is told to.
+#[test]
+fn runs_out() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let config = Config {
+        budget: Some(64 << 20),
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    alloc.record_history(History::ON).unwrap();
+    let held: Buffer<u8> = alloc.alloc(40 * MIB, Stream::DEFAULT).unwrap();
+    for _ in 0..2 {
+        let fails = alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT);
+        assert!(matches!(fails, Err(Error::OutOfMemory(_))));
+        assert!(matches!(
+            alloc.alloc_raw(40 << 20, Stream::DEFAULT),
+            Err(Error::OutOfMemory(_))
+        ));
+    }
+    drop(held);
+    assert!(alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT).is_ok());
+}
+
+fn run(path: &Path) -> Output {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "runs_out", "--nocapture", "--test-threads=1"]);
+    program.env(VARIABLE, path).output().unwrap()
+}
+
+#[test]
+fn a_snapshot_is_written_once_with_what_led_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&folder.path().join("oom-%p.pickle"));
+    assert!(output.status.success(), "{output:?}");
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(files.len(), 1);
+    let name = files[0].file_name().into_string().unwrap();
+    let pid = name.strip_prefix("oom-").unwrap().strip_suffix(".pickle").unwrap();
+    assert!(pid.parse::<u32>().is_ok(), "{name}");
+    let snapshot = Snapshot::read(&files[0].path()).unwrap();
+    assert_eq!(snapshot.check(), []);
+    let last = snapshot.device_traces[0].last().unwrap();
+    assert_eq!((last.action, last.size), (gpumem_snapshot::Action::Oom, 40 << 20));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("wrote the snapshot").count(), 1, "{said}");
+}
+
+#[test]
+fn where_it_cannot_be_written_the_program_goes_on() {
+    let output = run("/proc/nowhere/oom.pickle".as_ref());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches(VARIABLE).count(), 1, "{said}");
+}
