@@ -1,7 +1,7 @@
 //! Best fit: the free blocks of one stream and class, by size and then by address.
 //!
 //! Sizes fall into bins of 1/16 octave; a bitmap finds the next bin that has something. A bin keeps its smallest block
-//! apart from the others, so that the usual bin (empty, or with one block) costs a compare and no tree.
+//! apart from the others, so that the usual bin (empty, or with one block) costs a compare and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,115 @@ impl FreeBlocks {
 struct Bin {
     /// The smallest; always present when the bin is not empty.
     first: Option<Key>,
-    rest: BTreeSet<Key>,
+    rest: Rest,
+}
+
+/// Keys of a bin beside its smallest that are kept in a sorted list. Most bins never have more, and a list moves few bytes where a tree
+/// takes and frees memory.
+const FEW: usize = 32;
+
+/// The other keys of a bin: the smallest ones last to first, then the larger ones.
+#[derive(Debug, Default)]
+struct Rest {
+    few: Vec<Key>,
+    many: BTreeSet<Key>,
+}
+
+impl Rest {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.few.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.few.len() + self.many.len()
+    }
+
+    #[inline]
+    fn insert(&mut self, key: Key) {
+        if self.few.len() >= FEW {
+            return self.insert_many(key);
+        }
+        let at = self.few.partition_point(|other| *other > key);
+        self.few.insert(at, key);
+    }
+
+    #[cold]
+    fn insert_many(&mut self, key: Key) {
+        match self.few.first() {
+            Some(largest) if key < *largest => {
+                self.many.insert(*largest);
+                self.few.remove(0);
+                let at = self.few.partition_point(|other| *other > key);
+                self.few.insert(at, key);
+            }
+            _ => {
+                self.many.insert(key);
+            }
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, key: Key) {
+        let at = self.few.partition_point(|other| *other > key);
+        if self.few.get(at) == Some(&key) {
+            self.few.remove(at);
+            self.refill();
+        } else {
+            self.many.remove(&key);
+        }
+    }
+
+    #[inline]
+    fn pop_first(&mut self) -> Option<Key> {
+        let first = self.few.pop();
+        self.refill();
+        first
+    }
+
+    /// All of the list is smaller than all of the tree; so it may only be short if the tree is empty.
+    #[inline]
+    fn refill(&mut self) {
+        if !self.many.is_empty() {
+            self.refill_from_many();
+        }
+    }
+
+    #[cold]
+    fn refill_from_many(&mut self) {
+        if self.few.len() < FEW
+            && let Some(next) = self.many.pop_first()
+        {
+            self.few.insert(0, next);
+        }
+    }
+
+    /// The smallest of at least `size`.
+    #[inline]
+    fn best_fit(&self, size: u64) -> Option<Key> {
+        let at = self.few.partition_point(|key| key.size >= size);
+        match at {
+            0 => self.first_of_many(size),
+            at => Some(self.few[at - 1]),
+        }
+    }
+
+    fn first_of_many(&self, size: u64) -> Option<Key> {
+        let from = Key {
+            size,
+            addr: 0,
+            block: 0,
+        };
+        self.many.range(from..).next().copied()
+    }
+
+    fn last(&self) -> Option<&Key> {
+        self.many.last().or_else(|| self.few.first())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.few.iter().rev().chain(&self.many)
+    }
 }
 
 /// The free blocks of one stream and class.
@@ -85,9 +193,7 @@ impl FreeIndex {
                 bin.first = Some(key);
                 bin.rest.insert(first);
             }
-            Some(_) => {
-                bin.rest.insert(key);
-            }
+            Some(_) => bin.rest.insert(key),
         }
     }
 
@@ -98,14 +204,10 @@ impl FreeIndex {
         let at = bin_of(key.size);
         let bin = &mut self.bins[at];
         if bin.first != Some(key) {
-            bin.rest.remove(&key);
+            bin.rest.remove(key);
             return;
         }
-        bin.first = if bin.rest.is_empty() {
-            None
-        } else {
-            bin.rest.pop_first()
-        };
+        bin.first = bin.rest.pop_first();
         if bin.first.is_none() {
             self.occupied[at / 64] &= !(1 << (at % 64));
         }
@@ -120,18 +222,8 @@ impl FreeIndex {
             if first.size >= size {
                 return Some(first);
             }
-            if let Some(key) = bin
-                .rest
-                .range(
-                    Key {
-                        size,
-                        addr: 0,
-                        block: 0,
-                    }..,
-                )
-                .next()
-            {
-                return Some(*key);
+            if let Some(key) = bin.rest.best_fit(size) {
+                return Some(key);
             }
         }
         self.next_bin(at + 1).and_then(|at| self.bins[at].first)

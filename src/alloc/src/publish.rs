@@ -181,6 +181,28 @@ impl Outlet {
         self.publish(event);
     }
 
+    /// An event whose effect on the figures follows from it. Whether they have to follow all the same.
+    #[inline]
+    pub(crate) fn change(&mut self, event: &Event) -> bool {
+        if let Sink::Recorded(both) = &mut self.sink {
+            both.0.event(event);
+        }
+        self.publish_change(event)
+    }
+
+    /// The same for the channel only.
+    #[inline]
+    pub(crate) fn publish_change(&mut self, event: &Event) -> bool {
+        self.publisher().is_some_and(|publisher| publisher.change(event))
+    }
+
+    #[inline]
+    pub(crate) fn segment_close(&mut self, slot: u32) {
+        if let Some(publisher) = self.publisher() {
+            publisher.segment_close(slot);
+        }
+    }
+
     /// An event for the channel and the one block it is about. Whether the figures have to follow.
     #[inline(always)]
     pub(crate) fn operation(&mut self, operation: &Operation<'_>) -> bool {

@@ -67,7 +67,7 @@ const LEFT_TO_EVENTS: u32 = 15;
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Operations that may still be left to their events, unless anything else was published since `others`.
+    /// Operations that may still be left to their events, unless there was another event since `others`.
     left: u32,
     others: u64,
 }
@@ -85,7 +85,7 @@ impl Default for CellWriter {
 
 impl CellWriter {
     /// Whether the figures that an operation changes may be left to its event: a reader adds it to the newest cell's figures by
-    /// itself. `others` counts everything else that was ever published.
+    /// itself. `others` counts the events of which that is not so.
     #[inline(always)]
     pub(crate) fn leaves(&mut self, others: u64) -> bool {
         if self.left == 0 || self.others != others {

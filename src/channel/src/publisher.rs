@@ -218,6 +218,17 @@ impl Publisher {
         }
     }
 
+    /// [`Publisher::event`] where what it does to the device's figures is what PyTorch's definitions say that such an event does, and
+    /// nothing else. Returns whether [`Publisher::stats`] has to follow all the same, once the blocks are told.
+    #[inline]
+    pub fn change(&mut self, event: &Event) -> bool {
+        if self.gone() {
+            return false;
+        }
+        let time = self.stamp.operation(event.size);
+        self.writer.change(&Event { time, ..*event })
+    }
+
     /// Publishes a block in `slot`, stable for as long as the block lives; `next` is the slot of the block behind it in its segment.
     /// `time` is filled in: that of the last event. Any change other than of a block's state, owner or times belongs between [`Publisher::segment_begin`] and
     /// [`Publisher::segment_end`]. Returns false, and stores nothing, if the table has no such slot: see [`Publisher::untracked`].
@@ -309,6 +320,14 @@ impl Publisher {
     pub fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
         if !self.gone() {
             self.writer.segment_end(slot, segment);
+        }
+    }
+
+    /// Closes it again with the record it had: only its blocks changed, and not which is the first.
+    #[inline]
+    pub fn segment_close(&mut self, slot: u32) {
+        if !self.gone() {
+            self.writer.segment_close(slot);
         }
     }
 

@@ -30,7 +30,8 @@ pub(crate) struct Writer<M> {
     /// Numbers every write of a block or segment; only ever grows.
     ticket: u64,
     events: u64,
-    /// Everything published that is no operation: after it the figures are written before any is left to its event.
+    /// Events whose effect on the figures does not follow from them: after one the figures are written before any are left to
+    /// their events.
     others: u64,
     strings: usize,
     devices: usize,
@@ -81,6 +82,14 @@ impl<M: Words> Writer<M> {
         self.others += 1;
     }
 
+    /// [`Writer::event`] where what it does to the device's figures follows from it. Whether they are due all the same.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, event: &Event) -> bool {
+        self.events += put_event(self.memory.words(), &self.layout, self.events, event, true);
+        let cell = self.cells.get_mut(event.device as usize);
+        cell.is_some_and(|cell| !cell.leaves(self.others))
+    }
+
     /// [`Writer::event`] and [`Writer::block`] in one go, with one look at whether the memory is there. In a forked child it is not,
     /// and nothing is stored. What the event does to the figures follows from it, so that they need not be written every time.
     #[inline(always)]
@@ -119,7 +128,6 @@ impl<M: Words> Writer<M> {
     #[inline(always)]
     fn block_words(&mut self, slot: u32, data: [u64; 7]) -> bool {
         let slot = slot as usize;
-        self.others += 1;
         if slot >= self.layout.blocks.count {
             return false;
         }
@@ -170,6 +178,15 @@ impl<M: Words> Writer<M> {
             word.put(value);
         }
         seqlock::end(record, ticket);
+    }
+
+    /// Closes it again with the record it had.
+    #[inline]
+    pub(crate) fn segment_close(&mut self, slot: u32) {
+        if let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) {
+            let (_, ticket) = self.open_segments.swap_remove(at);
+            seqlock::end(&self.memory.words()[self.layout.segments.record(slot as usize)], ticket);
+        }
     }
 
     /// Publishes a device's figures.

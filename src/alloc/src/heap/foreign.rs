@@ -48,7 +48,7 @@ impl Heap {
             block.freed_at = 0;
             let b = self.coalesce(*b);
             self.show(b);
-            self.show_segment(segment);
+            self.outlet.segment_close(segment);
         }
         !done.is_empty()
     }
@@ -74,7 +74,7 @@ impl Heap {
             self.unshelve(b);
             let b = self.coalesce(b);
             self.show(b);
-            self.show_segment(segment);
+            self.outlet.segment_close(segment);
             return true;
         }
         false

@@ -72,10 +72,10 @@ impl Heap {
     /// The rest of [`Heap::complete`] where the structure of the segment changes.
     fn complete_joined(&mut self, b: u32, why: EventKind) {
         let segment = self.blocks[b].segment;
-        self.tell_block(why, b);
+        let due = self.tell_block(why, b);
         self.forget_owner(b);
         self.join_in(b, segment);
-        self.tell_figures();
+        self.tell_rest(due);
     }
 
     /// Puts a block that is in no index and no list among the free ones of its segment.
@@ -84,7 +84,7 @@ impl Heap {
         self.outlet.segment_begin(segment);
         let b = self.coalesce(b);
         self.show(b);
-        self.show_segment(segment);
+        self.outlet.segment_close(segment);
     }
 
     /// Has all blocks that are set aside join their free neighbours.
@@ -112,7 +112,7 @@ impl Heap {
             self.join_in(b, segment);
         }
         if touched {
-            self.tell_figures();
+            self.tell_rest(false);
         }
     }
 

@@ -61,7 +61,14 @@ impl Ledger {
         self.touched = self.touched.and(Touched::COLD);
     }
 
-    /// Whether more changed than the figures of every request.
+    /// Whether more changed than the figures of every request: peaks, or inactive splits that no event tells of.
+    #[inline(always)]
+    pub(crate) fn more_changed(&self) -> bool {
+        let more = Touched::COLD.and(Touched::SMALL_SPLIT).and(Touched::LARGE_SPLIT);
+        self.touched.has(more)
+    }
+
+    /// Whether peaks or anything else rare changed.
     #[inline(always)]
     pub(crate) fn rose(&self) -> bool {
         self.touched.has(Touched::COLD)

@@ -10,6 +10,7 @@ use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
 use crate::device::DeviceInfo;
+use crate::size::Class;
 use crate::tag::{self, Tag};
 
 /// Tags of programs that do not publish.
@@ -127,7 +128,8 @@ impl Heap {
             next,
             split,
         };
-        if self.outlet.operation(&operation) || self.ledger.rose() {
+        let due = self.outlet.operation(&operation);
+        if due || self.ledger.rose() {
             self.tell_figures();
         }
     }
@@ -139,21 +141,27 @@ impl Heap {
             return;
         }
         let segment = self.blocks[b].segment;
-        self.tell_block(EventKind::Alloc, b);
+        let due = self.tell_block(EventKind::Alloc, b);
         self.outlet.segment_begin(segment);
         self.show(b);
         self.show(rest);
-        self.show_segment(segment);
-        self.tell_figures();
+        self.outlet.segment_close(segment);
+        self.tell_rest(due);
     }
 
-    /// An event about a block.
+    /// An event about a block. Whether the figures have to follow.
     #[inline]
-    pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) {
-        if self.outlet.is_on() {
-            let event = self.event_of(kind, b);
-            self.outlet.event(&event);
+    pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) -> bool {
+        if !self.outlet.is_on() {
+            return false;
         }
+        let event = self.event_of(kind, b);
+        if matches!(self.blocks[b].class, Class::Small | Class::Large) {
+            // What becomes an inactive split, or none any more, the event does not tell.
+            self.outlet.event(&event);
+            return true;
+        }
+        self.outlet.change(&event)
     }
 
     pub(super) fn event_of(&self, kind: EventKind, b: u32) -> Event {
@@ -174,14 +182,14 @@ impl Heap {
             stream: self.streams.name(block.stream).0,
             tag: block.tag,
             segment: block.segment,
-            split: block.split_counted.then_some(block.class.pool()),
+            split: None,
         }
     }
 
-    /// A block was stitched for a request, at an address in a view.
-    pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) {
+    /// A block was stitched for a request, at an address in a view. Whether the figures have to follow.
+    pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) -> bool {
         // The history is told when the pieces are known.
-        self.outlet.publish(&Event {
+        self.outlet.publish_change(&Event {
             kind: EventKind::Alloc,
             device: DEVICE,
             pool: request.pool,
@@ -192,7 +200,15 @@ impl Heap {
             tag: request.tag,
             segment: home,
             ..Event::default()
-        });
+        })
+    }
+
+    /// Publishes the figures after a change if they are `due`, or if more changed than its event says.
+    #[inline(always)]
+    pub(super) fn tell_rest(&mut self, due: bool) {
+        if due || self.ledger.more_changed() {
+            self.tell_figures();
+        }
     }
 
     /// An event about a request that found no block; `free` is what the device has left.

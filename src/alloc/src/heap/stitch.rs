@@ -179,7 +179,7 @@ impl Heap {
     fn hand_out_stitched(&mut self, stitched: u32, pieces: &[Piece], request: &Request) -> Grant {
         let home = self.home.unwrap_or(NIL);
         let (addr, size) = self.place_of(stitched);
-        self.tell_stitched(request, addr, size, home);
+        let due = self.tell_stitched(request, addr, size, home);
         self.outlet.segment_begin(home);
         let mut parts = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -192,8 +192,8 @@ impl Heap {
         self.views.set_parts(stitched, parts);
         self.hold_parts(stitched, request);
         self.ledger.allocated(request.pool, size, request.requested);
-        self.show_segment(home);
-        self.tell_figures();
+        self.outlet.segment_close(home);
+        self.tell_rest(due);
         Grant { block, addr, size }
     }
 
@@ -231,10 +231,10 @@ impl Heap {
     pub(super) fn hand_out_set_aside(&mut self, b: u32, request: &Request) -> Grant {
         let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
         let (addr, size) = self.place_of(stitched);
-        self.tell_stitched(request, addr, size, home);
+        let due = self.tell_stitched(request, addr, size, home);
         self.hold_parts(stitched, request);
         self.ledger.allocated(request.pool, size, request.requested);
-        self.tell_figures();
+        self.tell_rest(due);
         Grant { block: b, addr, size }
     }
 
@@ -264,7 +264,7 @@ impl Heap {
     pub(super) fn complete_stitched(&mut self, b: u32, why: EventKind) {
         let (stitched, stream) = (self.blocks[b].stitched, self.blocks[b].stream);
         let frees = self.frees;
-        self.tell_block(why, b);
+        let due = self.tell_block(why, b);
         self.views.freed(stitched, frees, stream);
         let Some(held) = self.views.stitched(stitched) else {
             return;
@@ -283,7 +283,7 @@ impl Heap {
         } else {
             self.take_apart(b);
         }
-        self.tell_figures();
+        self.tell_rest(due);
     }
 
     /// The pieces of a stitched block that was set aside join their free neighbours. The view stays for the next time.
@@ -298,6 +298,6 @@ impl Heap {
             let b = self.coalesce(b);
             self.show(b);
         }
-        self.show_segment(home);
+        self.outlet.segment_close(home);
     }
 }
