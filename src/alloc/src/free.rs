@@ -259,8 +259,8 @@ impl FreeIndex {
 
     /// All blocks of at least `size`, smallest first.
     pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = Key> {
-        self.bins[bin_of(size)..]
-            .iter()
+        std::iter::successors(self.next_bin(bin_of(size)), |at| self.next_bin(at + 1))
+            .map(|at| &self.bins[at])
             .flat_map(|bin| bin.first.into_iter().chain(bin.rest.iter().copied()))
             .filter(move |key| key.size >= size)
     }

@@ -217,6 +217,9 @@ impl Views {
 impl View {
     /// The smallest run of free memory of at least `size` bytes, given what of each chunk is free.
     fn run(&self, at: u32, size: u64, free: impl Fn(u64) -> Ends) -> Option<Run> {
+        if self.bytes < size {
+            return None;
+        }
         let mut best: Option<Run> = None;
         let mut consider = |offset: u64, bytes: u64| {
             if bytes >= size && best.is_none_or(|best| bytes < best.bytes) {
@@ -247,7 +250,7 @@ impl View {
 }
 
 impl Heap {
-    /// The smallest run of free memory in a view that a request's stream may have.
+    /// A run of free memory in a view that a request's stream may have.
     pub(super) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
         if self.views.mappings == 0 {
             return None;
@@ -270,16 +273,15 @@ impl Heap {
                 }
             }
         }
-        let runs = self
-            .views
-            .iter()
-            .filter_map(|(at, view)| view.run(at, size, |home| free[granule(home)]));
-        let best = runs.min_by_key(|run| (run.bytes, run.view, run.offset));
+        // The newest first: what was side by side lately is likely to be again.
+        let newest = self.views.slots.iter().enumerate().rev();
+        let mut views = newest.filter_map(|(at, view)| Some((at as u32, view.as_ref()?)));
+        let found = views.find_map(|(at, view)| view.run(at, size, |home| free[granule(home)]));
         for granule in touched {
             free[granule] = Ends::default();
         }
         self.views.free = free;
-        best
+        found
     }
 
     /// Hands out the beginning of a run.
