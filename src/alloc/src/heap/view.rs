@@ -18,6 +18,9 @@ use crate::error::DeviceError;
 /// seen to refuse more than half a million mappings, and a request that fits nowhere looks at all of them.
 const MAX_MAPPINGS: usize = 16_384;
 
+/// Runs of free memory that a request chooses the smallest from.
+const ENOUGH: usize = 8;
+
 /// Chunks mapped side by side.
 #[derive(Debug)]
 pub(super) struct View {
@@ -275,8 +278,9 @@ impl Heap {
         }
         // The newest first: what was side by side lately is likely to be again.
         let newest = self.views.slots.iter().enumerate().rev();
-        let mut views = newest.filter_map(|(at, view)| Some((at as u32, view.as_ref()?)));
-        let found = views.find_map(|(at, view)| view.run(at, size, |home| free[granule(home)]));
+        let views = newest.filter_map(|(at, view)| Some((at as u32, view.as_ref()?)));
+        let runs = views.filter_map(|(at, view)| view.run(at, size, |home| free[granule(home)]));
+        let found = runs.take(ENOUGH).min_by_key(|run| run.bytes);
         for granule in touched {
             free[granule] = Ends::default();
         }
