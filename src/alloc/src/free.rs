@@ -56,11 +56,6 @@ struct Rest {
 }
 
 impl Rest {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.few.is_empty()
-    }
-
     fn len(&self) -> usize {
         self.few.len() + self.many.len()
     }

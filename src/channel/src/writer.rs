@@ -30,8 +30,8 @@ pub(crate) struct Writer<M> {
     /// Numbers every write of a block or segment; only ever grows.
     ticket: u64,
     events: u64,
-    /// Events whose effect on the figures does not follow from them: after one the figures are written before any are left to
-    /// their events.
+    /// Events whose effect on the figures does not follow from them, and changes of segments: after one the figures are written
+    /// before any are left to their events.
     others: u64,
     strings: usize,
     devices: usize,
@@ -170,6 +170,8 @@ impl<M: Words> Writer<M> {
             return;
         };
         let (_, ticket) = self.open_segments.swap_remove(at);
+        // What changes a segment changes figures, too.
+        self.others += 1;
         let record = &self.memory.words()[self.layout.segments.record(slot as usize)];
         let data = segment.map_or([0; codec::SEGMENT_DATA], |(s, first)| {
             codec::segment(s, first.unwrap_or(NO_SLOT))

@@ -50,6 +50,7 @@ impl Heap {
             self.show(b);
             self.outlet.segment_close(segment);
         }
+        self.tell_rest(false);
         !done.is_empty()
     }
 
@@ -75,6 +76,7 @@ impl Heap {
             let b = self.coalesce(b);
             self.show(b);
             self.outlet.segment_close(segment);
+            self.tell_rest(false);
             return true;
         }
         false
