@@ -97,6 +97,8 @@ impl Lab {
                 segments: SegmentMode::Virtual,
                 release_on_oom: false,
                 publish: told.publish,
+                history: told.history,
+                monitor: told.monitor,
                 ..Config::default()
             },
             Kind::Training => Config {

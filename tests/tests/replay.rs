@@ -120,6 +120,32 @@ fn the_allocator_can_be_told_by_flag_and_by_environment() {
     }
 }
 
+/// A monitor says what it sees on stderr, once, however long it lasts.
+#[test]
+fn a_replay_may_be_monitored() {
+    let world = World::without_gpu();
+    let args = [
+        "--device",
+        "sim",
+        "--json",
+        "--passes",
+        "1",
+        "--speed",
+        "2000",
+        "--segments",
+        "virtual",
+    ];
+    let monitor = "monitor:[ratio:0.01, below:0.001, seconds:0, least_mb:1, every_ms:5]";
+    let output = replay(&world, &[&[TRACE], &args[..], &["--conf", monitor]].concat());
+    let said = said(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with("gpumem: device 0: external fragmentation of "),
+        "{said}"
+    );
+    assert!((1..5).contains(&said.lines().count()), "{said}");
+}
+
 #[test]
 fn every_allocator_replays_on_cuda() {
     let driver = tempfile::tempdir().unwrap();

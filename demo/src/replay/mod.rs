@@ -22,7 +22,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
-use gpumem_alloc::{ConfError, Config, Publish};
+use gpumem_alloc::{ConfError, Config, History, Publish};
 use gpumem_channel::DeviceKind;
 
 use crate::args::DeviceChoice;
@@ -154,6 +154,8 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             let (segments, publishing) = (config.segments.name(), matches!(config.publish, Publish::On(_)));
             let silent = Config {
                 publish: Publish::Off,
+                history: History::Off,
+                monitor: None,
                 ..config.clone()
             };
             let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;

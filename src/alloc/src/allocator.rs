@@ -15,6 +15,7 @@ use crate::free::FreeBlocks;
 use crate::heap::{CompactReport, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
+use crate::monitor::{Monitor, MonitorConfig};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
@@ -37,7 +38,15 @@ impl Allocator {
         if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
             eprintln!("gpumem: not publishing: {why}");
         }
-        Ok(Allocator(Home::settle(heap, device, OnOom::from_environment())))
+        let allocator = Allocator(Home::settle(heap, device, OnOom::from_environment()));
+        if config.history != History::Off {
+            allocator.record_history(config.history)?;
+        }
+        if let Some(monitor) = config.monitor {
+            // It is the first one.
+            let _ = allocator.0.monitor.set(allocator.monitor(monitor)?);
+        }
+        Ok(allocator)
     }
 
     /// The device it allocates on.
@@ -260,6 +269,15 @@ impl Allocator {
     #[must_use = "the name holds until the guard is dropped"]
     pub fn scope(&self, name: &str) -> Scope {
         tag::scope(name)
+    }
+
+    /// Starts a thread that looks after fragmentation until the guard is dropped or the allocator ends. [`Config::monitor`] does the
+    /// same for as long as there are clones of the allocator.
+    ///
+    /// # Errors
+    /// When the settings cannot work, or there is no thread to be had.
+    pub fn monitor(&self, config: MonitorConfig) -> Result<Monitor, Error> {
+        Monitor::start(self.0.home, config)
     }
 
     /// The channel's file, or why there is none.

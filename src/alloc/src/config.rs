@@ -1,6 +1,8 @@
 //! What an allocator can be told.
 
 use crate::error::Error;
+use crate::history::History;
+use crate::monitor::MonitorConfig;
 use crate::publish::Publish;
 use crate::rounding::Divisions;
 use crate::size::{MAX_CHUNK, MID_SEGMENT, human};
@@ -61,6 +63,10 @@ pub struct Config {
     pub release_on_oom: bool,
     /// Whether and how the allocator publishes its state.
     pub publish: Publish,
+    /// What is recorded from the beginning; [`Allocator::record_history`](crate::Allocator::record_history) changes it later.
+    pub history: History,
+    /// What a thread of its own looks for that watches fragmentation. `None`: there is none.
+    pub monitor: Option<MonitorConfig>,
 }
 
 impl Default for Config {
@@ -76,6 +82,8 @@ impl Default for Config {
             garbage_collection_threshold: None,
             release_on_oom: true,
             publish: Publish::default(),
+            history: History::Off,
+            monitor: None,
         }
     }
 }
@@ -148,7 +156,7 @@ impl Config {
         ];
         match rules.into_iter().find(|(broken, ..)| *broken) {
             Some((_, setting, reason)) => Err(Error::Config { setting, reason }),
-            None => Ok(()),
+            None => self.monitor.as_ref().map_or(Ok(()), MonitorConfig::check),
         }
     }
 

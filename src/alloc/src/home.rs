@@ -5,8 +5,8 @@
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 
 use gpumem_channel::Process;
 
@@ -16,6 +16,7 @@ use crate::export::OnOom;
 use crate::heap::{Grant, Heap};
 use crate::history::{History, Stacks};
 use crate::lock::Lock;
+use crate::monitor::Monitor;
 use crate::stack::{self, Stack};
 use crate::stream::Stream;
 use crate::tag;
@@ -25,6 +26,8 @@ pub(crate) struct Handle {
     pub(crate) device: Device,
     pub(crate) home: &'static Home,
     pub(crate) on_oom: Arc<OnOom>,
+    /// The monitor that the configuration asked for.
+    pub(crate) monitor: OnceLock<Monitor>,
 }
 
 /// A place for a heap.
@@ -37,6 +40,8 @@ pub(crate) struct Home {
 
 /// Who lives there.
 struct Tenant {
+    /// No other one of this process ever has it.
+    id: u64,
     heap: Heap,
     device: Device,
     on_oom: Arc<OnOom>,
@@ -56,6 +61,9 @@ const ALL_STACKS: u8 = 3;
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
 
+/// Tenants so far.
+static TENANTS: AtomicU64 = AtomicU64::new(0);
+
 impl Home {
     /// Moves a heap into a home.
     pub(crate) fn settle(heap: Heap, device: Device, on_oom: OnOom) -> Arc<Handle> {
@@ -65,9 +73,11 @@ impl Home {
             device: device.clone(),
             home,
             on_oom: Arc::clone(&on_oom),
+            monitor: OnceLock::new(),
         });
         home.recording.store(OFF, Ordering::Relaxed);
         *home.tenant.lock() = Some(Box::new(Tenant {
+            id: TENANTS.fetch_add(1, Ordering::Relaxed),
             heap,
             device,
             on_oom,
@@ -219,6 +229,21 @@ impl Home {
         }
     }
 
+    /// Who lives here now.
+    pub(crate) fn tenant(&self) -> Result<u64, Error> {
+        self.enter(|tenant| tenant.id)
+    }
+
+    /// Does something with the heap if it is still that of the tenant. Unlike a handle, knowing who lives here keeps nobody.
+    pub(crate) fn visit<R>(&self, tenant: u64, work: impl FnOnce(&mut Heap) -> R) -> Option<R> {
+        if !self.process.is_current() {
+            return None;
+        }
+        let mut place = self.tenant.lock();
+        let there = place.as_deref_mut().filter(|there| there.id == tenant)?;
+        Some(work(&mut there.heap))
+    }
+
     /// The device of the heap that lives here.
     pub(crate) fn device(&self) -> Result<Device, Error> {
         self.enter(|tenant| tenant.device.clone())
@@ -232,6 +257,7 @@ impl Home {
                     device: tenant.device.clone(),
                     home: self,
                     on_oom: Arc::clone(&tenant.on_oom),
+                    monitor: OnceLock::new(),
                 });
                 tenant.handle = Arc::downgrade(&handle);
                 tenant.orphaned = false;
@@ -285,5 +311,11 @@ impl fmt::Debug for Handle {
         f.debug_struct("Handle")
             .field("device", &self.device)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").finish_non_exhaustive()
     }
 }

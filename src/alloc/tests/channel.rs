@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig};
-use gpumem_alloc::{Allocator, Config, Error, Options, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
 
 const MIB: usize = 1 << 20;
@@ -139,12 +139,15 @@ fn a_forked_child_touches_nothing() {
     let dir = dir();
     let (alloc, mut reader) = publishing(&dir, 1024);
     let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    let monitor = alloc.monitor(MonitorConfig::default()).unwrap();
     let before = alloc.stats();
     // SAFETY: the child calls only this library's functions, whose forked paths take no lock and do not allocate, and _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = matches!(alloc.alloc_raw(512, Stream::DEFAULT), Err(Error::Forked))
-            && matches!(alloc.release_cached(), Err(Error::Forked));
+            && matches!(alloc.release_cached(), Err(Error::Forked))
+            && !monitor.is_running();
+        drop(monitor);
         drop(buffer);
         drop(alloc);
         // SAFETY: ends the child without running the test harness's exit handlers.
@@ -154,6 +157,7 @@ fn a_forked_child_touches_nothing() {
     // SAFETY: waits for the child made above; `status` is valid for writes.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child ended in order");
+    assert!(monitor.is_running(), "the parent's is its own");
     assert_eq!(alloc.stats(), before);
     assert_eq!(
         reader.refresh().unwrap().life,

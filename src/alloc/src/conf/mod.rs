@@ -11,6 +11,7 @@
 mod error;
 mod lex;
 mod listing;
+mod lists;
 mod options;
 mod values;
 
@@ -101,5 +102,6 @@ impl Draft {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+mod refused_tests;
+#[cfg(test)]
 mod tests;

@@ -2,9 +2,9 @@
 
 use super::Draft;
 use super::error::{Bad, ConfError, nearest};
-use super::lex::{Given, Value, Word, quote};
+use super::lex::{Given, Word, quote};
+use super::lists::{divisions, history, monitor};
 use crate::config::SegmentMode;
-use crate::rounding::Divisions;
 
 /// Whose option it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +217,18 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::Gpumem,
+        ["monitor", "warn, release or compact, or a list", "none"],
+        "A thread that warns when fragmentation is too high for too long, or then releases the cache or makes it compact. The list's defaults: [action:warn, of:external, ratio:0.5, seconds:10, below:0.45, least_mb:256, every_ms:500]. of:cached looks at the part of what is reserved that is free.",
+        monitor,
+    ),
+    option(
+        Origin::Gpumem,
+        ["history", "on or off, or a list", "off"],
+        "Whether events, call stacks and who holds what are recorded, for peaks, leaks and snapshots. The list's defaults: [events:200000, stacks:alloc]; stacks are taken for none, for alloc or for all.",
+        history,
+    ),
+    option(
+        Origin::Gpumem,
         ["job", "text", "GPUMEM_JOB"],
         "What gpumem-tui calls the program's job. No comma, colon or bracket.",
         |draft, given| {
@@ -246,44 +258,5 @@ fn pinned(_: &mut Draft, given: &Given) -> Result<(), Bad> {
 
 fn budget_fraction(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
     draft.config.budget_fraction = Some(given.fraction(true)?);
-    Ok(())
-}
-
-fn divisions(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
-    let none = |word: &Word| word.not("powers of two, or 0 for none");
-    let pairs = match &given.value {
-        Value::Word(word) => {
-            let parts = word.number("a power of two")?;
-            draft.config.roundup_power2_divisions = Divisions::all(parts).ok_or_else(|| word.not("a power of two"))?;
-            return Ok(());
-        }
-        Value::List(pairs) => pairs,
-    };
-    let mut divisions = Divisions::default();
-    let mut last = None;
-    for (from, parts) in pairs {
-        let count = parts.number("powers of two, or 0 for none")?;
-        divisions = match (from.text.as_str(), last) {
-            (">", None) => {
-                return Err(from.bad("needs a size before the rest (>)".to_owned()));
-            }
-            (">", Some(last)) => divisions.with_above(last, count).ok_or_else(|| none(parts))?,
-            (_, before) => {
-                let mib = from.number("sizes in MiB that are powers of two")?;
-                if !mib.is_power_of_two() {
-                    return Err(from.not("sizes in MiB that are powers of two"));
-                }
-                if before.is_some_and(|before| mib <= before) {
-                    return Err(from.bad("takes sizes from small to large, each once".to_owned()));
-                }
-                if before.is_none() {
-                    divisions = divisions.with_below(mib, count).ok_or_else(|| none(parts))?;
-                }
-                last = Some(mib);
-                divisions.with(mib, count).ok_or_else(|| none(parts))?
-            }
-        };
-    }
-    draft.config.roundup_power2_divisions = divisions;
     Ok(())
 }

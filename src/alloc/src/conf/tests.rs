@@ -1,18 +1,20 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::Allocator;
+use crate::device::{self, SimConfig};
+use crate::history::{History, Stacks};
+use crate::monitor::{Action, Measure, MonitorConfig};
 use crate::rounding::Divisions;
 
 const MIB: u64 = 1 << 20;
 
 fn read(text: &str) -> Config {
     Config::parse(text).unwrap_or_else(|error| unreachable!("{text}: {error}"))
-}
-
-fn refused(text: &str) -> String {
-    Config::parse(text).unwrap_err().to_string()
 }
 
 #[test]
@@ -72,11 +74,47 @@ fn segments_have_two_names() {
     for (text, mode) in cases {
         assert_eq!(read(text).segments, mode, "{text}");
     }
-    assert_eq!(
-        refused("segments:virtual,expandable_segments:False"),
-        "column 18: expandable_segments contradicts segments:virtual: leave one of them out"
-    );
-    assert!(Config::parse("segments:plain,expandable_segments:True").is_err());
+}
+
+#[test]
+fn a_monitor_is_a_word_or_a_list() {
+    let text = |text: &str| format!("{:?}", read(text).monitor.unwrap());
+    let usual = MonitorConfig::default();
+    assert_eq!(text("monitor:warn"), format!("{usual:?}"));
+    // The defaults as they are documented.
+    let told = OPTIONS.iter().find(|option| option.name == "monitor").unwrap().about;
+    let list = &told[told.find('[').unwrap()..=told.find(']').unwrap()];
+    let same = MonitorConfig {
+        below: Some(0.45),
+        ..usual.clone()
+    };
+    assert_eq!(text(&format!("monitor:{list}")), format!("{same:?}"));
+    assert!((usual.above * 0.9 - 0.45).abs() < 1e-9);
+    let other = MonitorConfig {
+        measure: Measure::Cached,
+        action: Action::Compact,
+        lasting: Duration::from_millis(2500),
+        above: 0.75,
+        least: 0,
+        every: Duration::from_millis(20),
+        ..usual
+    };
+    let list = "monitor:[of:cached, action:compact, seconds:2.5, ratio:0.75, least_mb:0, every_ms:20]";
+    assert_eq!(text(list), format!("{other:?}"));
+}
+
+#[test]
+fn a_history_is_a_word_or_a_list() {
+    assert_eq!(read("history:on").history, History::ON);
+    assert_eq!(read("history:on,history:off").history, History::Off);
+    assert_eq!(read("history:[events:200000, stacks:alloc]").history, History::ON);
+    let little = History::On {
+        max_events: 10,
+        stacks: Stacks::None,
+    };
+    assert_eq!(read("history:[stacks:none,events:10]").history, little);
+    let allocator = Allocator::new(device::sim(SimConfig::default()), read("history:on,publish:off")).unwrap();
+    assert!(allocator.history().is_some());
 }
 
 /// The values of PyTorch's own test (`c10/test/core/AllocatorConfig_test.cpp`): parts by MiB.
@@ -114,121 +152,6 @@ fn lists_of_divisions_mean_what_they_mean_in_pytorch() {
         read("roundup_power2_divisions:[]").roundup_power2_divisions,
         Divisions::default()
     );
-}
-
-#[test]
-fn what_is_wrong_is_said_with_its_place() {
-    let cases = [
-        (
-            "max_splt_size_mb:20",
-            "column 1: there is no option \"max_splt_size_mb\": did you mean max_split_size_mb?",
-        ),
-        (
-            "budget_mb:8, max_split_size:20",
-            "column 14: there is no option \"max_split_size\": did you mean max_split_size_mb?",
-        ),
-        (
-            "qwertyuiop:1",
-            "column 1: there is no option \"qwertyuiop\": `gpumem-tui replay --conf help` lists the options",
-        ),
-        (
-            "max_split_size_mb:19",
-            "column 19: max_split_size_mb must be at least 20, not 19",
-        ),
-        (
-            "max_split_size_mb:1.5",
-            "column 19: max_split_size_mb takes a whole number of MiB, not \"1.5\"",
-        ),
-        (
-            "max_split_size_mb:-5",
-            "column 19: max_split_size_mb takes a whole number of MiB, not \"-5\"",
-        ),
-        (
-            "budget_mb:99999999999999999",
-            "column 11: budget_mb must be less than 17592186044416, not 99999999999999999",
-        ),
-        ("budget_mb:[1:2]", "column 11: budget_mb takes one value, not a list"),
-        (
-            "budget_mb",
-            "column 10: expected a colon and a value behind the option, found the end",
-        ),
-        ("budget_mb:", "column 11: expected a value, found the end"),
-        ("budget_mb:,", "column 11: expected a value, found ','"),
-        (
-            "budget_mb:1:2",
-            "column 12: expected a comma between options, found ':'",
-        ),
-        (":1", "column 1: expected the name of an option, found ':'"),
-        (
-            "garbage_collection_threshold:1.0",
-            "column 30: garbage_collection_threshold takes a number above 0 and below 1, not \"1.0\"",
-        ),
-        (
-            "budget_fraction:nan",
-            "column 17: budget_fraction takes a number above 0 and at most 1, not \"nan\"",
-        ),
-        (
-            "expandable_segments:true",
-            "column 21: expandable_segments takes True or False, not \"true\"",
-        ),
-        (
-            "segments:virtul",
-            "column 10: segments takes plain or virtual or stitched, not \"virtul\"",
-        ),
-        (
-            "max_chunk_mb:3",
-            "column 14: max_chunk_mb takes a power of two, not \"3\"",
-        ),
-        (
-            "large_segment_size_mb:15",
-            "column 23: large_segment_size_mb is always 20 here: leave it out",
-        ),
-        (
-            "backend:cudaMallocAsync",
-            "column 9: backend is native only: the driver's own pool (cudaMallocAsync) is another allocator",
-        ),
-        (
-            "pinned_num_register_threads:8",
-            "column 1: pinned_num_register_threads is about pinned host memory, which this allocator does not hand out: leave it out",
-        ),
-        (
-            "roundup_power2_divisions:[64:8",
-            "column 31: expected a comma or the list's closing bracket, found the end",
-        ),
-        (
-            "roundup_power2_divisions:[64:3]",
-            "column 30: roundup_power2_divisions takes powers of two, or 0 for none, not \"3\"",
-        ),
-        (
-            "roundup_power2_divisions:[65:4]",
-            "column 27: roundup_power2_divisions takes sizes in MiB that are powers of two, not \"65\"",
-        ),
-        (
-            "roundup_power2_divisions:[64:4,32:4]",
-            "column 32: roundup_power2_divisions takes sizes from small to large, each once",
-        ),
-        (
-            "roundup_power2_divisions:[>:4]",
-            "column 27: roundup_power2_divisions needs a size before the rest (>)",
-        ),
-        (
-            "roundup_power2_divisions:0",
-            "column 26: roundup_power2_divisions takes a power of two, not \"0\"",
-        ),
-        (
-            "publish:off,job:x",
-            "column 13: job labels what is published, and publish:off publishes nothing",
-        ),
-        (
-            "b\u{1b}[2J:1",
-            "column 3: expected a colon and a value behind the option, found '['",
-        ),
-    ];
-    for (text, expected) in cases {
-        assert_eq!(refused(text), expected, "{text:?}");
-    }
-    let hostile = refused(&format!("\u{1b}]0;x\u{7}{}:1", "y".repeat(5000)));
-    assert!(!hostile.contains('\u{1b}') && hostile.len() < 200, "{hostile}");
 }
 
 /// Each option that is not refused can be given as its documentation says, and each has the name it is found by.

@@ -44,6 +44,27 @@ impl Word {
             self.not(&names.join(" or "))
         })
     }
+
+    pub(super) fn mebibytes(&self, least: u64) -> Result<u64, Bad> {
+        let mib = self.number("a whole number of MiB")?;
+        if mib < least {
+            return Err(self.bad(format!("must be at least {least}, not {mib}")));
+        }
+        mib.checked_mul(MIB)
+            .ok_or_else(|| self.bad(format!("must be less than {}, not {mib}", 1u64 << 44)))
+    }
+
+    /// A fraction above 0 and below 1, or at most 1.
+    pub(super) fn part(&self, whole: bool) -> Result<f64, Bad> {
+        let most = if whole { "at most 1" } else { "below 1" };
+        let expected = format!("a number above 0 and {most}");
+        let part = self.decimal(&expected)?;
+        if part > 0.0 && (part < 1.0 || whole && part == 1.0) {
+            Ok(part)
+        } else {
+            Err(self.not(&expected))
+        }
+    }
 }
 
 impl Given {
@@ -60,25 +81,11 @@ impl Given {
 
     /// MiB, as bytes, at least `least` MiB.
     pub(super) fn mebibytes(&self, least: u64) -> Result<u64, Bad> {
-        let word = self.word()?;
-        let mib = word.number("a whole number of MiB")?;
-        if mib < least {
-            return Err(word.bad(format!("must be at least {least}, not {mib}")));
-        }
-        mib.checked_mul(MIB)
-            .ok_or_else(|| word.bad(format!("must be less than {}, not {mib}", 1u64 << 44)))
+        self.word()?.mebibytes(least)
     }
 
     /// A fraction above 0 and below 1, or at most 1.
     pub(super) fn fraction(&self, whole: bool) -> Result<f64, Bad> {
-        let word = self.word()?;
-        let most = if whole { "at most 1" } else { "below 1" };
-        let expected = format!("a number above 0 and {most}");
-        let part = word.decimal(&expected)?;
-        if part > 0.0 && (part < 1.0 || whole && part == 1.0) {
-            Ok(part)
-        } else {
-            Err(word.not(&expected))
-        }
+        self.word()?.part(whole)
     }
 }

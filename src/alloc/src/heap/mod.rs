@@ -154,7 +154,7 @@ impl Heap {
     }
 
     /// The same with what is set aside counted in the total only.
-    fn count_free(&self) -> FreeBlocks {
+    pub(crate) fn count_free(&self) -> FreeBlocks {
         let ledger = &self.ledger;
         let mut free = FreeBlocks {
             total: ledger.reserved() - ledger.allocated_bytes() - ledger.pending(),

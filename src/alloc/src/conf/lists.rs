@@ -1,0 +1,136 @@
+//! Values that are lists.
+
+use std::time::Duration;
+
+use super::Draft;
+use super::error::Bad;
+use super::lex::{Given, Value, Word};
+use crate::history::{History, Stacks};
+use crate::monitor::{Action, Measure, MonitorConfig};
+use crate::rounding::Divisions;
+
+/// `roundup_power2_divisions`
+pub(super) fn divisions(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    let none = |word: &Word| word.not("powers of two, or 0 for none");
+    let pairs = match &given.value {
+        Value::Word(word) => {
+            let parts = word.number("a power of two")?;
+            draft.config.roundup_power2_divisions = Divisions::all(parts).ok_or_else(|| word.not("a power of two"))?;
+            return Ok(());
+        }
+        Value::List(pairs) => pairs,
+    };
+    let mut divisions = Divisions::default();
+    let mut last = None;
+    for (from, parts) in pairs {
+        let count = parts.number("powers of two, or 0 for none")?;
+        divisions = match (from.text.as_str(), last) {
+            (">", None) => {
+                return Err(from.bad("needs a size before the rest (>)".to_owned()));
+            }
+            (">", Some(last)) => divisions.with_above(last, count).ok_or_else(|| none(parts))?,
+            (_, before) => {
+                let mib = from.number("sizes in MiB that are powers of two")?;
+                if !mib.is_power_of_two() {
+                    return Err(from.not("sizes in MiB that are powers of two"));
+                }
+                if before.is_some_and(|before| mib <= before) {
+                    return Err(from.bad("takes sizes from small to large, each once".to_owned()));
+                }
+                if before.is_none() {
+                    divisions = divisions.with_below(mib, count).ok_or_else(|| none(parts))?;
+                }
+                last = Some(mib);
+                divisions.with(mib, count).ok_or_else(|| none(parts))?
+            }
+        };
+    }
+    draft.config.roundup_power2_divisions = divisions;
+    Ok(())
+}
+
+const ACTIONS: [(&str, Action); 3] = [
+    ("warn", Action::Warn),
+    ("release", Action::Release),
+    ("compact", Action::Compact),
+];
+const MEASURES: [(&str, Measure); 2] = [("external", Measure::External), ("cached", Measure::Cached)];
+
+/// `monitor`
+pub(super) fn monitor(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    let mut config = MonitorConfig::default();
+    match &given.value {
+        Value::Word(word) => config.action = word.one_of(&ACTIONS)?,
+        Value::List(pairs) => {
+            for (key, value) in pairs {
+                part(&mut config, key, value)?;
+            }
+        }
+    }
+    if config.below.is_some_and(|below| below > config.above) {
+        let reason = "has an episode end (below) at a higher ratio than it begins".to_owned();
+        let column = given.column;
+        return Err(Bad { column, reason });
+    }
+    draft.config.monitor = Some(config);
+    Ok(())
+}
+
+fn part(config: &mut MonitorConfig, key: &Word, value: &Word) -> Result<(), Bad> {
+    match key.text.as_str() {
+        "action" => config.action = value.one_of(&ACTIONS)?,
+        "of" => config.measure = value.one_of(&MEASURES)?,
+        "ratio" => config.above = value.part(false)?,
+        "below" => config.below = Some(value.part(false)?),
+        "seconds" => {
+            let expected = "seconds";
+            let time = Duration::try_from_secs_f64(value.decimal(expected)?);
+            config.lasting = time.map_err(|_| value.not(expected))?;
+        }
+        "least_mb" => config.least = value.mebibytes(0)?,
+        "every_ms" => {
+            let time = Duration::from_millis(value.number("a whole number of milliseconds")?);
+            if time.is_zero() {
+                return Err(value.not("at least 1 ms"));
+            }
+            config.every = time;
+        }
+        _ => return Err(key.not("action, of, ratio, below, seconds, least_mb and every_ms")),
+    }
+    Ok(())
+}
+
+/// `history`
+pub(super) fn history(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    let pairs = match &given.value {
+        Value::Word(word) => {
+            draft.config.history = word.one_of(&[("on", History::ON), ("off", History::Off)])?;
+            return Ok(());
+        }
+        Value::List(pairs) => pairs,
+    };
+    let History::On {
+        mut max_events,
+        mut stacks,
+    } = History::ON
+    else {
+        return Ok(());
+    };
+    for (key, value) in pairs {
+        match key.text.as_str() {
+            "events" => {
+                let most = History::MOST_EVENTS;
+                let expected = format!("a number of events, at most {most}");
+                let events = usize::try_from(value.number(&expected)?).ok().filter(|n| *n <= most);
+                max_events = events.ok_or_else(|| value.not(&expected))?;
+            }
+            "stacks" => {
+                let choices = [("none", Stacks::None), ("alloc", Stacks::Alloc), ("all", Stacks::All)];
+                stacks = value.one_of(&choices)?;
+            }
+            _ => return Err(key.not("events and stacks")),
+        }
+    }
+    draft.config.history = History::On { max_events, stacks };
+    Ok(())
+}

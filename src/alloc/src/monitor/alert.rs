@@ -1,0 +1,117 @@
+//! What a monitor sees and says.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::free::FreeBlocks;
+use crate::heap::{CompactReport, Heap};
+use crate::size::human;
+
+/// A ratio from 0 to 1 that a monitor looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// External fragmentation: 1 - largest free block / all free.
+    #[default]
+    External,
+    /// The part of what is reserved that is free: 1 - active / reserved.
+    Cached,
+}
+
+/// What was done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Nothing but saying so.
+    Warned,
+    /// The cache was given back: bytes.
+    Released(u64),
+    /// The cache was made compact.
+    Compacted(CompactReport),
+    /// It was tried, and failed.
+    Failed(String),
+}
+
+impl Done {
+    /// Whether it changed anything.
+    pub(super) fn helped(&self) -> bool {
+        match self {
+            Done::Warned | Done::Failed(_) => false,
+            Done::Released(bytes) => *bytes > 0,
+            Done::Compacted(report) => report.released + report.bytes_moved > 0,
+        }
+    }
+}
+
+/// Too much fragmentation for too long. Sizes in bytes, before anything was done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// The device's number in this process.
+    pub device: u32,
+    /// What was measured.
+    pub measure: Measure,
+    /// How much it is.
+    pub ratio: f64,
+    /// For how long it has been too much.
+    pub lasted: Duration,
+    /// Taken from the driver.
+    pub reserved: u64,
+    /// Held by the program.
+    pub allocated: u64,
+    /// The free blocks.
+    pub free: FreeBlocks,
+    /// What was done about it.
+    pub done: Done,
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.measure {
+            Measure::External => "external fragmentation of",
+            Measure::Cached => "unused memory:",
+        };
+        write!(
+            f,
+            "device {}: {what} {:.0} % for {:.0} s: {} free in {} blocks, the largest {}; reserved {}, allocated {}; ",
+            self.device,
+            self.ratio * 100.0,
+            self.lasted.as_secs_f64(),
+            human(self.free.total),
+            self.free.count,
+            human(self.free.largest),
+            human(self.reserved),
+            human(self.allocated)
+        )?;
+        match &self.done {
+            Done::Warned => f.write_str("releasing the cache or making it compact may help"),
+            Done::Released(bytes) => write!(f, "released {}", human(*bytes)),
+            Done::Compacted(report) => write!(
+                f,
+                "released {}, moved {}: the largest free block is {} now",
+                human(report.released),
+                human(report.bytes_moved),
+                human(report.after.largest)
+            ),
+            Done::Failed(why) => write!(f, "tidying up failed: {why}"),
+        }
+    }
+}
+
+/// An allocator at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) reserved: u64,
+    pub(super) allocated: u64,
+    pub(super) free: FreeBlocks,
+}
+
+impl Reading {
+    /// What is there; `exact`: after the blocks that are set aside joined their neighbours. Without it there may be larger ones.
+    pub(super) fn of(heap: &mut Heap, exact: bool) -> Reading {
+        let free = if exact { heap.free_blocks() } else { heap.count_free() };
+        let all = heap.stats().all();
+        Reading {
+            reserved: all.reserved_bytes.current,
+            allocated: all.allocated_bytes.current,
+            free,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The fragmentation monitor: a thread that looks at an allocator now and then, and warns or tidies up when too much of its memory
+//! is free in pieces too small for too long.
+//!
+//! It looks without changing anything, and takes the allocator's lock for less than a microsecond for that. Only a look that finds
+//! too much has the blocks that are set aside join their neighbours, and looks again: what counts is what a request would find. A
+//! monitor keeps no allocator alive, and ends with it; in a forked child there is none.
+
+mod alert;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use gpumem_channel::Process;
+
+pub use alert::{Alert, Done, Measure};
+
+use crate::error::Error;
+use crate::heap::Heap;
+use crate::home::Home;
+use alert::Reading;
+use watch::Watch;
+
+/// What a monitor does when it finds too much fragmentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Says so: on stderr, or to the listener if there is one.
+    #[default]
+    Warn,
+    /// Gives the cache back as [`Allocator::release_cached`](crate::Allocator::release_cached) does, which waits for the device, and
+    /// says so.
+    Release,
+    /// Makes the cache compact as [`Allocator::compact`](crate::Allocator::compact) does, and says so.
+    Compact,
+}
+
+/// What a monitor looks for. `MonitorConfig::default()` warns when more than half of 256 MiB or more of free memory is in other pieces
+/// than the largest for 10 s.
+#[derive(Clone, Debug)]
+pub struct MonitorConfig {
+    /// The ratio it looks at.
+    pub measure: Measure,
+    /// How much is too much: above 0 and below 1.
+    pub above: f64,
+    /// For how long.
+    pub lasting: Duration,
+    /// An episode is over, and the next one is told again, when the ratio is below this. `None`: nine tenths of `above`.
+    pub below: Option<f64>,
+    /// Less free memory than this many bytes is never too much.
+    pub least: u64,
+    /// How often it looks; at least 1 ms.
+    pub every: Duration,
+    /// What it does.
+    pub action: Action,
+    /// Whom it tells; `None`: stderr.
+    pub listener: Option<Listener>,
+}
+
+impl Default for MonitorConfig {
+    fn default() -> MonitorConfig {
+        MonitorConfig {
+            measure: Measure::External,
+            above: 0.5,
+            lasting: Duration::from_secs(10),
+            below: None,
+            least: 256 << 20,
+            every: Duration::from_millis(500),
+            action: Action::Warn,
+            listener: None,
+        }
+    }
+}
+
+impl MonitorConfig {
+    /// Whether it can work.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let fail = |reason: &str| {
+            Err(Error::Config {
+                setting: "monitor",
+                reason: reason.to_owned(),
+            })
+        };
+        let inside = |ratio: f64| ratio > 0.0 && ratio < 1.0;
+        if !inside(self.above) {
+            return fail("the ratio must be above 0 and below 1");
+        }
+        if self.below.is_some_and(|below| !inside(below) || below > self.above) {
+            return fail("an episode must end at a ratio above 0 that is no higher than the one it begins at");
+        }
+        if self.every < Duration::from_millis(1) {
+            return fail("looking more often than once in 1 ms is not watching but disturbing");
+        }
+        Ok(())
+    }
+}
+
+/// A function that a monitor calls, on its thread and without any lock. It must not own the allocator: that would never end then.
+#[derive(Clone)]
+pub struct Listener(Arc<dyn Fn(&Alert) + Send + Sync>);
+
+impl Listener {
+    /// Calls this.
+    pub fn new(listener: impl Fn(&Alert) + Send + Sync + 'static) -> Listener {
+        Listener(Arc::new(listener))
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+/// A running monitor. Dropping it stops it, and waits for what it is doing just now.
+#[derive(Debug)]
+#[must_use = "the monitor stops when this is dropped"]
+pub struct Monitor {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    process: Process,
+}
+
+impl Monitor {
+    /// Starts one for the heap in a home.
+    pub(crate) fn start(home: &'static Home, config: MonitorConfig) -> Result<Monitor, Error> {
+        config.check()?;
+        let mut eye = Eye::new(home, config)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let began = Instant::now();
+        let watch = move || {
+            while !stopped.load(Ordering::Acquire) && eye.look(began.elapsed()) {
+                std::thread::park_timeout(eye.config.every);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("gpumem-monitor".to_owned())
+            .spawn(watch);
+        let thread = thread.map_err(|error| Error::Config {
+            setting: "monitor",
+            reason: format!("its thread could not be started: {error}"),
+        })?;
+        Ok(Monitor {
+            stop,
+            thread: Some(thread),
+            process: Process::current(),
+        })
+    }
+
+    /// Whether it still watches: it ends with its allocator.
+    pub fn is_running(&self) -> bool {
+        self.process.is_current() && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if !self.process.is_current() {
+            // A forked child: the thread is the parent's.
+            return std::mem::forget(thread);
+        }
+        self.stop.store(true, Ordering::Release);
+        thread.thread().unpark();
+        if thread.thread().id() != std::thread::current().id() {
+            // It panics if its listener does; that was told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The monitor without its thread and its clock.
+#[derive(Debug)]
+struct Eye {
+    home: &'static Home,
+    tenant: u64,
+    device: u32,
+    config: MonitorConfig,
+    watch: Watch,
+}
+
+impl Eye {
+    fn new(home: &'static Home, config: MonitorConfig) -> Result<Eye, Error> {
+        let below = config.below.unwrap_or(config.above * 0.9);
+        Ok(Eye {
+            tenant: home.tenant()?,
+            device: home.device()?.info().ordinal,
+            watch: Watch::new(config.above, below, config.lasting),
+            home,
+            config,
+        })
+    }
+
+    /// Looks, `now` after some beginning. Whether there still is something to look at.
+    fn look(&mut self, now: Duration) -> bool {
+        let Eye {
+            config, watch, device, ..
+        } = self;
+        let found = self.home.visit(self.tenant, |heap| {
+            let mut reading = Reading::of(heap, false);
+            if config.ratio(&reading).is_some_and(|ratio| ratio > config.above) {
+                reading = Reading::of(heap, true);
+            }
+            let ratio = config.ratio(&reading);
+            let lasted = watch.look(now, ratio)?;
+            let done = config.action.take(heap);
+            watch.acted(done.helped());
+            Some(Alert {
+                device: *device,
+                measure: config.measure,
+                ratio: ratio.unwrap_or(0.0),
+                lasted,
+                reserved: reading.reserved,
+                allocated: reading.allocated,
+                free: reading.free,
+                done,
+            })
+        });
+        if let Some(Some(alert)) = &found {
+            self.tell(alert);
+        }
+        found.is_some()
+    }
+
+    fn tell(&self, alert: &Alert) {
+        use std::io::Write;
+        match &self.config.listener {
+            Some(listener) => (listener.0)(alert),
+            // Whoever closed stderr does not want to know.
+            None => drop(writeln!(std::io::stderr(), "gpumem: {alert}")),
+        }
+    }
+}
+
+impl MonitorConfig {
+    /// `None`: there is too little free memory to speak of it.
+    fn ratio(&self, reading: &Reading) -> Option<f64> {
+        if reading.free.total < self.least {
+            return None;
+        }
+        match self.measure {
+            Measure::External => reading.free.fragmentation(),
+            Measure::Cached => (reading.reserved > 0).then(|| reading.free.total as f64 / reading.reserved as f64),
+        }
+    }
+}
+
+impl Action {
+    fn take(self, heap: &mut Heap) -> Done {
+        // One name each, and not one for each alert: a channel keeps a thousand.
+        heap.mark("monitor: fragmented");
+        let done = match self {
+            Action::Warn => return Done::Warned,
+            Action::Release => heap.release_cached().map(Done::Released),
+            Action::Compact => heap.compact().map(Done::Compacted),
+        };
+        heap.mark("monitor: tidied up");
+        done.unwrap_or_else(|error| Done::Failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
