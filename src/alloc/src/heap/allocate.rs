@@ -178,6 +178,10 @@ impl Heap {
             {
                 return Ok(Some(grant));
             }
+            // New memory that it took before the mapping failed may do.
+            if let Some(grant) = self.find(request) {
+                return Ok(Some(grant));
+            }
         }
         if self.grow(request)? {
             return Ok(self.find(request));

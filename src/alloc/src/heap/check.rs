@@ -5,6 +5,7 @@ use gpumem_channel::{BlockState, DeviceStats, PoolId, PoolStats, SegmentKind};
 
 use super::Heap;
 use super::block::{Block, NIL};
+use crate::config::SegmentMode;
 use crate::free::FreeBlocks;
 use crate::size::{Class, SMALL_MAX};
 
@@ -120,6 +121,14 @@ impl Heap {
                 merged(pieces.iter().map(|piece| (piece.addr, piece.size)))
             );
         }
+        let homes = self
+            .segments
+            .iter()
+            .filter(|(_, s)| s.kind == SegmentKind::Virtual && s.class == Class::Chunked);
+        assert!(
+            self.sizes.mode != SegmentMode::Stitched || homes.count() <= 1,
+            "views are of one home"
+        );
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
         assert!(self.users.keys().all(|b| self.blocks[*b].used));
         assert_eq!(pending, self.streams.pending);
