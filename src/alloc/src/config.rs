@@ -50,7 +50,8 @@ pub struct Config {
     /// Largest physical chunk of virtual segments in bytes: a power of two, raised to the device's granularity.
     pub max_chunk: u64,
     /// Plain blocks larger than this many bytes, at least 20 MiB, are not split, and smaller requests do not take them. Rounded up to
-    /// 2 MiB. `None`: every block is split. Only for plain segments.
+    /// 2 MiB. `None`: every block is split. Only for plain segments. A block of exactly this size is split, as PyTorch's manual has
+    /// it; its code does not.
     pub max_split_size: Option<u64>,
     /// A request above `max_split_size` takes a block that is larger by less than this many bytes, at least 20 MiB.
     pub max_non_split_rounding: u64,

@@ -53,6 +53,9 @@
 //! live blocks keep addresses and contents. Only whole chunks can move. [`Allocator::compact`] does so with all there is, and gives wholly free
 //! plain segments back.
 //!
+//! **Watching.** A [`Monitor`] is a thread that warns, releases the cache or makes it compact when too much of it has been scattered
+//! for too long.
+//!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!
 //! # Threads, forks, streams

@@ -31,6 +31,10 @@
  *
  * Exit. Memory goes back with the process. Once exit() has begun, gpumem_free does nothing, whatever is left of CUDA.
  *
+ * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
+ * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on
+ * stderr once, and the defaults hold.
+ *
  * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there.
  */
 #ifndef GPUMEM_ALLOC_H

@@ -21,13 +21,16 @@ pub fn listing() -> String {
     let mut text = "Options of GPUMEM_ALLOC_CONF: option:value,option:value\n".to_owned();
     for (origin, head) in HEADS {
         text += &format!("\n{head}\n");
-        for option in of(origin) {
-            let values = format!("  {}:{} [default: {}]\n", option.name, option.values, option.default);
-            text += if origin == Origin::Refused { "" } else { &values };
-            if origin == Origin::Refused {
-                text += &format!("  {}\n", option.name);
+        let mut options = of(origin).peekable();
+        while let Some(option) = options.next() {
+            text += &match origin {
+                Origin::Refused => format!("  {}\n", option.name),
+                _ => format!("  {}:{} [default: {}]\n", option.name, option.values, option.default),
+            };
+            // Several in a row may be refused for one reason.
+            if options.peek().is_none_or(|next| next.about != option.about) {
+                wrap(&mut text, option.about);
             }
-            wrap(&mut text, option.about);
         }
     }
     text

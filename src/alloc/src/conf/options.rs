@@ -103,7 +103,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["expandable_segments", "True or False", "as segments"],
-        "True: segments that grow (segments:virtual). False: segments:plain.",
+        "True: segments that grow (segments:virtual), for all streams together. False: segments:plain.",
         |draft, given| {
             draft.expandable = Some((given.word()?.boolean()?, given.name.column));
             Ok(())

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 
 use clap::builder::{StringValueParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use gpumem_demo::Conf;
 
@@ -16,7 +15,8 @@ impl TypedValueParser for Parser {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Conf, Error> {
         if value == "help" {
-            return Err(Error::raw(ErrorKind::DisplayHelp, Conf::help()));
+            let list = Command::new("conf").override_help(Conf::help());
+            list.try_get_matches_from(["conf", "--help"])?;
         }
         let read = |text: String| text.parse::<Conf>();
         StringValueParser::new().try_map(read).parse_ref(command, arg, value)
