@@ -75,76 +75,12 @@ impl Allocator {
         Ok(Buffer::new(self.0.home, grant, len, stream))
     }
 
-    /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
-    /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
-    pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
-        let addr = self.heap(|heap| {
-            if bytes == 0 {
-                return Ok(0);
-            }
-            let grant = heap.allocate(bytes, stream, tag::current())?;
-            heap.add_raw(grant);
-            Ok(grant.addr)
-        });
-        self.told_if_short(addr?)
-    }
-
     /// Writes the snapshot that was asked for from outside, if this is a request for which memory ran out.
-    fn told_if_short<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn told_if_short<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         if result.is_err() {
             self.0.on_oom.look(self, &result);
         }
         result
-    }
-
-    /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.
-    ///
-    /// An address that is not a live raw allocation of this allocator is an error and changes nothing: foreign pointers,
-    /// double frees, addresses inside blocks, addresses of buffers.
-    pub fn free_raw(&self, addr: u64) -> Result<(), Error> {
-        self.0.home.give(|heap| {
-            if addr != 0 {
-                let block = heap.take_raw(addr)?;
-                heap.free(block);
-            }
-            Ok(())
-        })?
-    }
-
-    /// [`free_raw`](Allocator::free_raw) for callers that name the device too: another device than this allocator's is an
-    /// error and changes nothing.
-    pub fn free_raw_on(&self, addr: u64, ordinal: u32) -> Result<(), Error> {
-        let expected = self.0.device.info().ordinal;
-        if ordinal != expected {
-            return Err(Error::WrongDevice {
-                expected,
-                given: ordinal,
-            });
-        }
-        self.free_raw(addr)
-    }
-
-    /// [`free_raw_on`](Allocator::free_raw_on) for callers that name a stream too: work queued on it so far may still use the
-    /// memory. That costs nothing more when it is the stream the memory was taken for.
-    pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
-        if ordinal == self.0.device.info().ordinal && addr != 0 {
-            return self.0.home.give(|heap| {
-                let block = heap.find_raw(addr)?;
-                heap.record_use(block, stream)?;
-                heap.take_raw(addr)?;
-                heap.free(block);
-                Ok(())
-            })?;
-        }
-        self.free_raw_on(addr, ordinal)
-    }
-
-    /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
-    pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
-        self.heap(|heap| {
-            let block = heap.find_raw(addr)?;
-            heap.record_use(block, stream)
-        })?
     }
 
     /// The figures now, under PyTorch's names and definitions.
@@ -167,6 +103,32 @@ impl Allocator {
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
         self.heap(Heap::release_cached)?
+    }
+
+    /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache
+    /// goes back first, as [`release_cached`](Allocator::release_cached) does it; live blocks stay, and nothing new is taken until there is
+    /// room again.
+    ///
+    /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
+    /// the same.
+    pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
+        self.heap(|heap| heap.set_budget(budget))?
+    }
+
+    /// [`set_budget`](Allocator::set_budget) by a fraction of the device's memory, above 0 and at most 1: PyTorch's
+    /// `set_per_process_memory_fraction`.
+    pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), Error> {
+        let config = Config {
+            budget_fraction: Some(fraction),
+            ..Config::default()
+        };
+        config.check()?;
+        self.set_budget(config.budget_on(self.0.device.info().total))
+    }
+
+    /// The most bytes this allocator may take from the driver now.
+    pub fn budget(&self) -> Option<u64> {
+        self.heap(|heap| heap.budget()).unwrap_or_default()
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
@@ -294,7 +256,7 @@ impl Allocator {
     }
 
     #[inline]
-    fn heap<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+    pub(crate) fn heap<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         self.0.home.with(work)
     }
 }

@@ -45,6 +45,15 @@ pub enum Error {
         /// The address.
         addr: u64,
     },
+    /// The driver's allocation behind a pointer was asked for, and there is none.
+    #[error(
+        "0x{addr:x} lies in memory that is mapped in chunks, which is no allocation of the driver's: it cannot be shared with other \
+        processes (IPC). Use plain segments for that (SegmentMode::Plain, segments:plain)"
+    )]
+    NoBase {
+        /// The address.
+        addr: u64,
+    },
     /// A raw free that names another device than the allocator's.
     #[error("this allocator serves device {expected}, not device {given}")]
     WrongDevice {

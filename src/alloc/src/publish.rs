@@ -88,6 +88,13 @@ impl Outlet {
         }
     }
 
+    /// Publishes the device anew.
+    pub(crate) fn device(&mut self, index: u8, device: &Device) {
+        if let Some(publisher) = self.publisher() {
+            publisher.set_device(index, device);
+        }
+    }
+
     /// Ends the channel, if there is one.
     pub(crate) fn close(&mut self) {
         match &mut self.sink {

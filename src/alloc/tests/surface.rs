@@ -229,3 +229,55 @@ fn holes_are_joined_without_touching_live_blocks() {
     drop((large, blocks));
     assert_eq!(sim.violations(), Vec::<String>::new());
 }
+
+#[test]
+fn the_budget_changes_at_run_time() {
+    for segments in SegmentMode::ALL {
+        let alloc = allocator(Config {
+            segments,
+            ..Config::default()
+        });
+        assert_eq!(alloc.budget(), None);
+        let held = alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT).unwrap();
+        drop(alloc.alloc::<u8>(60 * MIB, Stream::DEFAULT).unwrap());
+        let reserved = |alloc: &Allocator| alloc.stats().all().reserved_bytes.current as usize;
+        assert_eq!(reserved(&alloc), 100 * MIB);
+        alloc.set_budget(Some(32 << 20)).unwrap();
+        assert_eq!(reserved(&alloc), 40 * MIB, "the cache went back, what is held stayed");
+        let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(8 * MIB, Stream::DEFAULT) else {
+            panic!("there is no room under the budget");
+        };
+        assert_eq!((report.budget, report.reserved), (Some(32 << 20), 40 << 20));
+        drop(held);
+        drop(alloc.alloc::<u8>(8 * MIB, Stream::DEFAULT).unwrap());
+        assert!(reserved(&alloc) <= 40 * MIB);
+        alloc.set_memory_fraction(0.5).unwrap();
+        let total = alloc.device().info().total;
+        assert_eq!(alloc.budget(), Some(total / 2));
+        for bad in [0.0, -1.0, 1.1, f64::NAN] {
+            assert!(matches!(alloc.set_memory_fraction(bad), Err(Error::Config { .. })));
+        }
+        assert!(matches!(alloc.set_budget(Some(0)), Err(Error::Config { .. })));
+        assert_eq!(alloc.budget(), Some(total / 2), "a bad argument changes nothing");
+        alloc.set_budget(None).unwrap();
+        alloc.alloc::<u8>(200 * MIB, Stream::DEFAULT).unwrap();
+    }
+}
+
+#[test]
+fn the_drivers_allocation_behind_a_pointer_is_told() {
+    let alloc = allocator(Config::default());
+    let first = alloc.alloc_raw(MIB as u64 / 2, Stream::DEFAULT).unwrap();
+    let second = alloc.alloc_raw(MIB as u64 / 2, Stream::DEFAULT).unwrap();
+    let base = alloc.base_of_raw(second).unwrap();
+    assert_eq!((base.addr, base.bytes), (first, 2 << 20));
+    assert!(alloc.owns_raw(second) && !alloc.owns_raw(second + 512));
+    assert!(matches!(
+        alloc.base_of_raw(first + 512),
+        Err(Error::UnknownPointer { .. })
+    ));
+    let alloc = allocator(virtual_mode());
+    let chunked = alloc.alloc_raw(8 << 20, Stream::DEFAULT).unwrap();
+    let error = alloc.base_of_raw(chunked).unwrap_err();
+    assert!(error.to_string().contains("mapped in chunks"), "{error}");
+}

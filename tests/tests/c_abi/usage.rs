@@ -221,6 +221,15 @@ fn inner_takes_a_fraction() {
     abi.refused("gpumem_torch_alloc: CUDA out of memory. out of GPU memory: 70.0 MiB requested");
     assert_eq!(abi.figures(0)["num_ooms"], 1);
     abi.memory_fraction(1.0, 0);
-    abi.refused("before the first allocation");
+    let more = abi.alloc(70 * MIB, 0, null_mut());
+    assert!(!more.is_null(), "{:?}", abi.error());
+    abi.free(more, 70 * MIB, 0, null_mut());
+    abi.memory_fraction(0.4, 0);
+    assert_eq!(abi.error(), None);
+    assert_eq!(
+        abi.figures(0)["all.reserved_bytes.current"],
+        40 * MIB as u64,
+        "the cache went back"
+    );
     abi.free(large, 40 * MIB, 0, null_mut());
 }

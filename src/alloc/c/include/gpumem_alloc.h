@@ -83,12 +83,16 @@ void gpumem_init(int device_count);
 void gpumem_reset(void);
 
 /*
- * For set_memory_fraction_fn: the allocator may take this part (above 0, at most 1) of the device's memory. To be set before
- * the first allocation on the device; an error afterwards, for now.
+ * For set_memory_fraction_fn: the allocator may take this part (above 0, at most 1) of the device's memory, from now on. If it has
+ * more, its cache goes back first; what the program holds stays, and nothing new is taken until there is room again. Set before the
+ * first allocation on the device, a smaller limit in GPUMEM_ALLOC_CONF holds too.
  */
 void gpumem_memory_fraction(double fraction, int device);
 
-/* For set_base_alloc_fn: always NULL and an error, for now. *size, if not NULL, becomes 0. */
+/*
+ * For set_base_alloc_fn: the driver's allocation that a live one lies in, and its bytes in *size, if that is not NULL: what is shared
+ * with other processes (IPC). NULL and an error, and 0 bytes, where memory is mapped in chunks (segments:virtual, segments:stitched).
+ */
 void *gpumem_base_alloc(void *ptr, size_t *size);
 
 /* c10::cuda::MempoolId_t */

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gpumem::{Allocator, device};
+use gpumem::{Allocator, Error, device};
 
 use crate::failure::Failure;
 use crate::{config, exit};
@@ -82,14 +82,18 @@ impl Place {
         Ok(allocator)
     }
 
-    /// Limits the allocator that will be made to a fraction of the device's memory. Whether there is none yet.
-    pub(crate) fn limit(&'static self, to: f64) -> bool {
-        let mut fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
-        let early = self.allocator.get().is_none();
-        if early {
-            *fraction = Some(to);
+    /// Limits the allocator to a fraction of the device's memory, now or when it is made.
+    pub(crate) fn limit(&'static self, to: f64) -> Result<(), Error> {
+        if self.allocator.get().is_none() {
+            let mut fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.allocator.get().is_none() {
+                *fraction = Some(to);
+                return Ok(());
+            }
         }
-        early
+        self.allocator
+            .get()
+            .map_or(Ok(()), |allocator| allocator.set_memory_fraction(to))
     }
 }
 
@@ -97,4 +101,9 @@ impl Place {
 pub(crate) fn in_use() -> impl Iterator<Item = (usize, &'static Allocator)> {
     let made = |(number, place): (usize, &'static Place)| Some((number, place.allocator.get()?));
     PLACES.iter().enumerate().filter_map(made)
+}
+
+/// Whose live allocation an address is.
+pub(crate) fn owner(addr: u64) -> Option<(usize, &'static Allocator)> {
+    in_use().find(|(_, allocator)| allocator.owns_raw(addr))
 }

@@ -42,9 +42,11 @@ fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(),
     }
     let place = devices::place(device)?;
     let unknown = || {
-        let text =
-            format!("{ptr:p} is not a live allocation on device {device}: foreign, freed before, or of another device");
-        Failure::misuse(text)
+        let reason = match devices::owner(ptr.addr() as u64) {
+            Some((owner, _)) => format!("it is one of device {owner}"),
+            None => "foreign, or freed before".to_owned(),
+        };
+        Failure::misuse(format!("{ptr:p} is not a live allocation on device {device}: {reason}"))
     };
     let allocator = place.allocator().ok_or_else(unknown)?;
     match allocator.free_raw_after(ptr.addr() as u64, device.unsigned_abs(), stream(handle)?) {

@@ -31,15 +31,3 @@ pub(crate) fn no_pool(place: &Place) -> Result<(), Failure> {
         _ => Err(Failure::missing(NO_POOLS)),
     }
 }
-
-/// A limit for an allocator that hands out memory already.
-pub(crate) fn limit_later() -> Failure {
-    Failure::missing("a memory fraction must be set before the first allocation on the device")
-}
-
-/// The driver's allocation that a pointer lies in.
-pub(crate) fn base() -> Failure {
-    Failure::missing(
-        "the driver's allocation behind a pointer cannot be told, so memory cannot be shared with other processes (IPC)",
-    )
-}

@@ -63,11 +63,7 @@ extern "C" fn gpumem_memory_fraction(fraction: f64, device: c_int) {
                 "a fraction of {fraction}: it must be above 0 and at most 1"
             )));
         }
-        if place.limit(fraction) {
-            Ok(())
-        } else {
-            Err(missing::limit_later())
-        }
+        Ok(place.limit(fraction)?)
     });
 }
 
@@ -75,13 +71,21 @@ extern "C" fn gpumem_memory_fraction(fraction: f64, device: c_int) {
 ///
 /// `size` is null or valid for one write.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gpumem_base_alloc(_ptr: *mut c_void, size: *mut usize) -> *mut c_void {
-    enter("gpumem_base_alloc", std::ptr::null_mut(), || {
+unsafe extern "C" fn gpumem_base_alloc(ptr: *mut c_void, size: *mut usize) -> *mut c_void {
+    let answer = |bytes: usize| {
         if !size.is_null() {
             // SAFETY: the caller's contract.
-            unsafe { size.write(0) };
+            unsafe { size.write(bytes) };
         }
-        Err(missing::base())
+    };
+    enter("gpumem_base_alloc", std::ptr::null_mut(), || {
+        answer(0);
+        let addr = ptr.addr() as u64;
+        let (_, owner) =
+            devices::owner(addr).ok_or_else(|| Failure::misuse(format!("{ptr:p} is not a live allocation")))?;
+        let base = owner.base_of_raw(addr)?;
+        answer(base.bytes as usize);
+        Ok(std::ptr::without_provenance_mut(base.addr as usize))
     })
 }
 

@@ -8,7 +8,6 @@
 use gpumem_channel::{BlockState, SegmentKind};
 
 use super::Heap;
-use crate::config::Config;
 use crate::error::DeviceError;
 use crate::size::Class;
 
@@ -22,8 +21,8 @@ struct Idle {
 }
 
 /// The bytes that may be reserved before idle segments are looked for.
-pub(super) fn threshold(config: &Config, budget: Option<u64>) -> u64 {
-    match (config.garbage_collection_threshold, budget) {
+pub(super) fn threshold(part: Option<f64>, budget: Option<u64>) -> u64 {
+    match (part, budget) {
         (Some(threshold), Some(budget)) => (budget as f64 * threshold) as u64,
         _ => u64::MAX,
     }

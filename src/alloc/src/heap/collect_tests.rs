@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::error::Error;
 use crate::publish::Publish;

@@ -7,8 +7,10 @@
 //! | `give_back`, `quick` | free, set aside, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
+//! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
 //! | `stitch`, `view` | one block from pieces that lie apart |
+//! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
 //! | `picture` | a copy of the state, for snapshots |
@@ -20,6 +22,7 @@
 
 mod allocate;
 mod block;
+mod budget;
 mod collect;
 mod compact;
 mod explain;
@@ -33,6 +36,7 @@ mod pending;
 mod picture;
 mod place;
 mod quick;
+mod raw;
 mod release;
 mod remember;
 mod segment;
@@ -54,7 +58,7 @@ mod program_tests;
 mod published_tests;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use gpumem_channel::{DeviceStats, PoolId, StringId};
@@ -75,6 +79,7 @@ pub use compact::CompactReport;
 pub use join::JoinReport;
 pub(crate) use narrate::now;
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
+pub(crate) use raw::AddressHasher;
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +97,8 @@ pub(crate) struct Heap {
     sizes: Sizes,
     budget: Option<u64>,
     release_on_oom: bool,
-    /// Idle segments are given back before more than this is reserved.
+    /// Idle segments are given back before more than this part of the budget is reserved: these bytes.
+    collect_at: Option<f64>,
     collect_above: u64,
     blocks: Blocks,
     segments: Segments,
@@ -125,7 +131,8 @@ impl Heap {
         Ok(Heap {
             sizes: Sizes::new(config, granularity),
             budget,
-            collect_above: collect::threshold(config, budget),
+            collect_at: config.garbage_collection_threshold,
+            collect_above: collect::threshold(config.garbage_collection_threshold, budget),
             release_on_oom: config.release_on_oom,
             blocks: Blocks::default(),
             segments: Segments::default(),
@@ -178,19 +185,6 @@ impl Heap {
 
     pub(crate) fn close_outlet(&mut self) {
         self.outlet.close();
-    }
-
-    pub(crate) fn add_raw(&mut self, grant: Grant) {
-        self.raw.insert(grant.addr, grant.block);
-    }
-
-    /// Forgets a raw pointer; its block is still allocated.
-    pub(crate) fn take_raw(&mut self, addr: u64) -> Result<u32, Error> {
-        self.raw.remove(&addr).ok_or(Error::UnknownPointer { addr })
-    }
-
-    pub(crate) fn find_raw(&self, addr: u64) -> Result<u32, Error> {
-        self.raw.get(&addr).copied().ok_or(Error::UnknownPointer { addr })
     }
 
     // The block list of a segment and the free index
@@ -311,25 +305,4 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
         );
     }
     Ok(info.granularity.max(LARGE_ROUND))
-}
-
-/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
-#[derive(Debug, Default)]
-pub(crate) struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte) ^ self.0);
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (n >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
 }

@@ -33,6 +33,9 @@ pub(super) struct World {
     naive: Naive,
     stamps: u32,
     config: Config,
+    budget: Option<u64>,
+    /// Bytes reserved after the last step.
+    reserved: u64,
     /// Whether driver calls fail in this world.
     pub(super) faulty: bool,
 }
@@ -52,6 +55,8 @@ impl World {
             naive: Naive::default(),
             stamps: 0,
             config: config.clone(),
+            budget: config.budget,
+            reserved: 0,
             faulty: false,
         }
     }
@@ -101,6 +106,16 @@ impl World {
             Op::Join { bytes, stream } => self.join(*bytes, Stream(*stream)),
             Op::Record(max_events) => {
                 self.naive.record(&mut self.heap, *max_events);
+                Ok(())
+            }
+            Op::Budget(budget) => {
+                let before = self.heap.stats().all().reserved_bytes.current;
+                self.budget = *budget;
+                self.heap.set_budget(*budget)?;
+                let reserved = self.heap.stats().all().reserved_bytes.current;
+                assert!(reserved <= before);
+                let over = budget.is_some_and(|budget| reserved > budget);
+                assert!(!over || self.heap.release_cached()? == 0, "nothing more could go back");
                 Ok(())
             }
             Op::Step => {
@@ -282,11 +297,10 @@ impl World {
             pending,
             self.seen(BlockState::PendingFree).map(|b| b.whole).sum::<u64>()
         );
-        assert!(
-            self.config
-                .budget
-                .is_none_or(|budget| all.reserved_bytes.current <= budget)
-        );
+        let reserved = all.reserved_bytes.current;
+        let allowed = self.budget.map_or(u64::MAX, |budget| budget.max(self.reserved));
+        assert!(reserved <= allowed, "{reserved} are reserved, {allowed} allowed");
+        self.reserved = reserved;
     }
 
     /// Live blocks hold what was written into them.

@@ -36,6 +36,8 @@ pub(super) enum Op {
         bytes: u64,
         stream: u64,
     },
+    /// The budget changes.
+    Budget(Option<u64>),
     /// A history is begun anew, with room for so many events, or ended.
     Record(Option<usize>),
     /// A step of the program's ends.
@@ -67,14 +69,19 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
             Just(Op::Record(None)),
             prop_oneof![0usize..40, Just(1 << 20), Just(1 << 20)].prop_map(|events| Op::Record(Some(events)))
         ],
+        1 => budget().prop_map(Op::Budget),
         1 => Just(Op::Step),
         1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
     ];
     prop::collection::vec(op, 1..len)
 }
 
+fn budget() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)]
+}
+
 pub(super) fn config() -> impl Strategy<Value = Config> {
-    let budget = prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)];
+    let budget = budget();
     let segments = prop_oneof![
         Just(SegmentMode::Plain),
         Just(SegmentMode::Virtual),

@@ -75,6 +75,7 @@ proptest! {
             world.step(op).unwrap();
             let snapshot = reader.refresh().unwrap();
             prop_assert_eq!(snapshot.devices.len(), 1);
+            prop_assert_eq!(snapshot.devices[0].device.budget, world.heap.budget().unwrap_or(0));
             prop_assert_eq!(snapshot.devices[0].stats, Some(world.heap.stats()));
             compare(&world.heap, &snapshot.devices[0].segments);
         }

@@ -1,0 +1,93 @@
+//! Memory by address, for callers that keep raw pointers: C, PyTorch.
+
+use crate::allocator::Allocator;
+use crate::error::Error;
+use crate::stream::Stream;
+use crate::tag;
+
+/// Memory that the driver gave out in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Its first address.
+    pub addr: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl Allocator {
+    /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
+    /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
+    pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
+        let addr = self.heap(|heap| {
+            if bytes == 0 {
+                return Ok(0);
+            }
+            let grant = heap.allocate(bytes, stream, tag::current())?;
+            heap.add_raw(grant);
+            Ok(grant.addr)
+        });
+        self.told_if_short(addr?)
+    }
+
+    /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.
+    ///
+    /// An address that is not a live raw allocation of this allocator is an error and changes nothing: foreign pointers,
+    /// double frees, addresses inside blocks, addresses of buffers.
+    pub fn free_raw(&self, addr: u64) -> Result<(), Error> {
+        self.0.home.give(|heap| {
+            if addr != 0 {
+                let block = heap.take_raw(addr)?;
+                heap.free(block);
+            }
+            Ok(())
+        })?
+    }
+
+    /// [`free_raw`](Allocator::free_raw) for callers that name the device too: another device than this allocator's is an
+    /// error and changes nothing.
+    pub fn free_raw_on(&self, addr: u64, ordinal: u32) -> Result<(), Error> {
+        let expected = self.0.device.info().ordinal;
+        if ordinal != expected {
+            return Err(Error::WrongDevice {
+                expected,
+                given: ordinal,
+            });
+        }
+        self.free_raw(addr)
+    }
+
+    /// [`free_raw_on`](Allocator::free_raw_on) for callers that name a stream too: work queued on it so far may still use the
+    /// memory. That costs nothing more when it is the stream the memory was taken for.
+    pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
+        if ordinal == self.0.device.info().ordinal && addr != 0 {
+            return self.0.home.give(|heap| {
+                let block = heap.find_raw(addr)?;
+                heap.record_use(block, stream)?;
+                heap.take_raw(addr)?;
+                heap.free(block);
+                Ok(())
+            })?;
+        }
+        self.free_raw_on(addr, ordinal)
+    }
+
+    /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
+    pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
+        self.heap(|heap| {
+            let block = heap.find_raw(addr)?;
+            heap.record_use(block, stream)
+        })?
+    }
+
+    /// The driver's allocation that a raw allocation lies in.
+    ///
+    /// Errors when the address is not a live raw allocation, and when there is no such thing: memory that is mapped in chunks.
+    pub fn base_of_raw(&self, addr: u64) -> Result<Base, Error> {
+        self.heap(|heap| heap.base_of_raw(addr))?
+    }
+
+    /// Whether an address is a live raw allocation of this allocator.
+    pub fn owns_raw(&self, addr: u64) -> bool {
+        self.heap(|heap| heap.find_raw(addr).is_ok()).unwrap_or_default()
+    }
+}
