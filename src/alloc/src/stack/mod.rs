@@ -1,6 +1,5 @@
 //! Call stacks: captured as addresses, kept once by content, given names only when somebody looks.
 
-mod memo;
 mod symbols;
 mod table;
 mod unwind;

@@ -106,16 +106,21 @@ impl Drop for Symbols {
     }
 }
 
-/// Where the program's frames begin: nobody looks for a leak in the allocator, nor in what of Rust's library lies between.
+/// Where the program's frames begin: nobody looks for a leak in the unwinder, the allocator, or what of
+/// Rust's library lies between.
 fn begin(frames: &[StackFrame]) -> usize {
     let name = |frame: &StackFrame| frame.name.trim_start_matches('<').to_owned();
     let ours = |frame: &StackFrame| {
         let name = name(frame);
         // Functions that were inlined may have a name without its path; those for C have no path.
         name.starts_with("gpumem_alloc::")
+            || name.starts_with("backtrace::")
             || name.starts_with("gpumem_") && !name.contains("::")
             || name.starts_with("core::ptr::drop")
-            || frame.file.as_ref().is_some_and(|file| file.contains(our_folder()))
+            || frame
+                .file
+                .as_ref()
+                .is_some_and(|file| file.contains(our_folder()) || file.contains("/backtrace-"))
     };
     let first = frames
         .iter()

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::symbols::{StackFrame, Symbols};
 
-/// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 64 of them, 33 MB.
+/// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 32 of them, 17 MB.
 const MAX_STACKS: usize = 65_536;
 
 /// Where in the program something was done: return addresses, the innermost first. Equal stacks are the same number.
