@@ -100,6 +100,10 @@ pub struct DemoArgs {
     pub batch: u32,
     /// Steps of `train`, passes of `replay`; 0: until told to quit.
     pub steps: u64,
+    /// Where `train` writes a snapshot for PyTorch's viewers at its end; it then records a history, and says who held the memory.
+    pub snapshot: Option<PathBuf>,
+    /// Whether `train` forgets to free something in each step, as programs do.
+    pub leak: bool,
     /// What `replay` replays.
     pub trace: Option<PathBuf>,
     /// How fast; `None`: the trace in a minute.
@@ -131,6 +135,8 @@ impl Default for DemoArgs {
             layers: 12,
             batch: 32,
             steps: 0,
+            snapshot: None,
+            leak: false,
             trace: None,
             speed: None,
             segments: None,

@@ -41,6 +41,9 @@ pub enum DemoError {
         /// What the allocator says.
         source: gpumem_alloc::Error,
     },
+    /// The snapshot could not be written.
+    #[error(transparent)]
+    Snapshot(#[from] gpumem_alloc::ExportError),
     /// A block that has to fit did not.
     #[error("the demo itself ran {0}")]
     OutOfMemory(String),
@@ -112,6 +115,7 @@ impl DemoError {
             DemoError::Allocator { .. }
             | DemoError::OutOfMemory(_)
             | DemoError::Gpu(_)
+            | DemoError::Snapshot(_)
             | DemoError::Tie(_)
             | DemoError::Output(_) => 1,
         }

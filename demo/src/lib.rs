@@ -4,6 +4,7 @@
 //! through [`protocol`], and looks at it through its channel.
 #![deny(unsafe_code)]
 
+mod account;
 mod args;
 mod bytes;
 mod conf;

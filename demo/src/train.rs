@@ -4,6 +4,7 @@
 //! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
 //! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
 
+use crate::account;
 use crate::args::TRAIN_PACE;
 use crate::bytes::format_bytes;
 use crate::error::DemoError;
@@ -15,11 +16,16 @@ use crate::run::{LONGEST_REST, Stage, Stop};
 /// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
 const ROUNDS: u32 = 2048;
 
+/// Bytes of what a step forgets.
+const LOSS: u64 = 3 << 20;
+
 /// What stays from step to step, a tensor a layer each.
 struct State {
     weights: Vec<Tensor>,
     /// Allocated by the first step's optimizer, as real ones are.
     moments: Vec<[Tensor; 2]>,
+    /// Losses of all steps, on the device: what a training loop forgets to let go.
+    losses: Vec<Tensor>,
 }
 
 /// How far a step came.
@@ -36,13 +42,23 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
     }
     let model = Model::new(stage.lab.budget(), args.layers, args.batch, args.seed);
     stage.begin(args.steps)?;
+    if args.snapshot.is_some() {
+        account::open(stage)?;
+    }
     let mut state = State {
         weights: weights(stage, &model)?,
         moments: Vec::new(),
+        losses: Vec::new(),
     };
-    while args.steps == 0 || stage.steps_done < args.steps {
-        step(stage, &model, &mut state)?;
+    let mut trained = Ok(());
+    while trained.is_ok() && (args.steps == 0 || stage.steps_done < args.steps) {
+        trained = step(stage, &model, &mut state);
     }
+    // A run that is ended early is told about too.
+    if let Some(path) = &args.snapshot {
+        account::close(stage, path)?;
+    }
+    trained?;
     drop(state);
     Ok(Outcome {
         steps_done: stage.steps_done,
@@ -118,8 +134,21 @@ fn train(
         return Ok(Trained::Short);
     };
     phases.push(stage.lab.phase("optimizer"));
+    if stage.args.leak {
+        let Want::Got(loss) = loss(stage)? else {
+            return Ok(Trained::Short);
+        };
+        state.losses.push(loss);
+    }
     stage.lab.synchronize()?;
+    stage.lab.allocator().step();
     Ok(Trained::Whole)
+}
+
+/// A step's loss, with what is needed to compute it again: kept for a plot at the end of the run that nobody draws.
+#[inline(never)]
+fn loss(stage: &Stage<'_>) -> Result<Want<Tensor>, DemoError> {
+    stage.lab.want(LOSS)
 }
 
 /// Unwraps what was got, or leaves the function with [`Want::Short`].

@@ -173,6 +173,45 @@ fn a_training_runs_phases_rise_and_fall_in_its_lines() {
 }
 
 #[test]
+fn a_training_run_that_leaks_is_told_where_and_leaves_a_snapshot() {
+    let world = World::without_gpu();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.pickle");
+    let lines = headless(
+        &world,
+        &[
+            "train",
+            "--steps",
+            "16",
+            "--layers",
+            "6",
+            "--pace",
+            "1ms",
+            "--leak",
+            "--snapshot",
+            path.to_str().unwrap(),
+        ],
+    );
+    let notices: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+    let [peak, leaks, wrote] = notices[..] else {
+        unreachable!("{notices:?}")
+    };
+    assert!(peak.starts_with("peak: ") && peak.contains("activations"), "{peak}");
+    let mut grows = leaks.split("GROWS ").skip(1).peekable();
+    assert!(grows.peek().is_some_and(|place| place.contains("a step: ")), "{leaks}");
+    for place in grows {
+        // Its figures and tag, where it asks for memory, and who does so.
+        assert!(place.lines().nth(2).unwrap().contains("loss"), "{leaks}");
+    }
+    assert!(leaks.contains("weights"), "{leaks}");
+    assert!(wrote.ends_with("train.pickle"));
+    let snapshot = gpumem_alloc::Snapshot::read(&path).unwrap();
+    assert_eq!(snapshot.check(), []);
+    assert!(snapshot.requests(0).count() > 500);
+    assert_eq!(lines.last().unwrap()["result"]["reserved_at_end"], 0);
+}
+
+#[test]
 fn a_training_runs_phases_show_on_the_timeline() {
     let world = World::without_gpu();
     let args = ["demo", "train", "--device", "sim", "--pace", "300ms"];

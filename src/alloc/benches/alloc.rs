@@ -15,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gpumem_alloc::device::{self, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Options, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, History, Options, Publish, SegmentMode, Stacks, Stream};
 use tempfile::{Builder, TempDir};
 
 const MIB: usize = 1 << 20;
@@ -131,5 +131,37 @@ fn random(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cached, split_and_join, random);
+#[inline(never)]
+fn deep(calls: u32, work: &mut dyn FnMut()) -> u32 {
+    if calls == 0 {
+        work();
+        return 0;
+    }
+    black_box(deep(calls - 1, work)) + 1
+}
+
+/// What a history costs a cached pair, from twenty calls deep. PyTorch's takes 2 µs for an event.
+fn recorded(c: &mut Criterion) {
+    let mut group = c.benchmark_group("recorded/1MiB");
+    for (name, stacks) in [
+        ("off", None),
+        ("stacks=none", Some(Stacks::None)),
+        ("stacks=alloc", Some(Stacks::Alloc)),
+        ("stacks=all", Some(Stacks::All)),
+    ] {
+        let (alloc, _dir) = allocator(true, SegmentMode::Plain);
+        if let Some(stacks) = stacks {
+            let max_events = 200_000;
+            alloc.record_history(History::On { max_events, stacks }).unwrap();
+        }
+        group.bench_function(name, |b| {
+            deep(20, &mut || {
+                b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(MIB), Stream::DEFAULT).unwrap())));
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cached, split_and_join, random, recorded);
 criterion_main!(benches);

@@ -166,6 +166,13 @@ pub struct DemoCli {
     /// Steps of train; 0: until told to quit
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
+    /// At the end of train: say who held the memory at its peak and what stays or grows, and write a snapshot for PyTorch's
+    /// viewers (.pickle or .json)
+    #[arg(long, value_name = "FILE", requires = "headless")]
+    pub snapshot: Option<PathBuf>,
+    /// Have train forget to free something in each step
+    #[arg(long)]
+    pub leak: bool,
     /// Time between steps: 500ms, 2s
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub pace: Option<Duration>,
@@ -210,6 +217,8 @@ impl DemoCli {
             speed: self.speed,
             segments: self.segments,
             conf: self.conf.clone(),
+            snapshot: self.snapshot.clone(),
+            leak: self.leak,
             ..DemoArgs::default()
         };
         args.fix = self.fix.unwrap_or(args.fix);
@@ -233,7 +242,8 @@ impl DemoCli {
             flag("seed", self.seed.map(|n| n.to_string())),
             flag("conf", self.conf.as_ref().map(|conf| conf.text().to_owned())),
         ];
-        flags.into_iter().flatten().flatten().collect()
+        let leak = self.leak.then(|| "--leak".to_owned());
+        flags.into_iter().flatten().flatten().chain(leak).collect()
     }
 }
 

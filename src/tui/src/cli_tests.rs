@@ -72,6 +72,7 @@ fn what_contradicts_itself_is_refused() {
         &["demo", "train", "--steer"],
         &["demo", "train", "--budget", "lots"],
         &["demo", "train", "--layers", "0"],
+        &["demo", "train", "--snapshot", "x.pickle"],
         &["demo", "train", "--fix", "prayer"],
         &["doctor", "who"],
     ] {
@@ -82,7 +83,7 @@ fn what_contradicts_itself_is_refused() {
 #[test]
 fn a_childs_flags_mean_what_the_users_meant() {
     let args = [
-        "demo", "train", "--budget", "1G", "--layers", "7", "--pace", "250ms", "--steps", "3", "--seed", "9",
+        "demo", "train", "--budget", "1G", "--layers", "7", "--pace", "250ms", "--steps", "3", "--seed", "9", "--leak",
     ];
     let Some(Command::Demo(demo)) = parse(&args).unwrap().command else {
         unreachable!()

@@ -97,7 +97,7 @@ impl LeakReport {
 const MOST_OWNERS: usize = 12;
 const MOST_FRAMES: usize = 6;
 
-/// Tag and call stack, indented; without what is Rust's library.
+/// Tag and call stack, indented; without Rust's library, and what is before the program.
 fn show_place(f: &mut fmt::Formatter<'_>, symbols: &mut Symbols, tag: &str, stack: Stack) -> fmt::Result {
     writeln!(f, "  {}", if tag.is_empty() { "(no tag)" } else { tag })?;
     if stack == Stack::NONE || stack == Stack::OTHER {
@@ -108,7 +108,8 @@ fn show_place(f: &mut fmt::Formatter<'_>, symbols: &mut Symbols, tag: &str, stac
         };
     }
     let frames = symbols.frames(stack);
-    let frames: Vec<_> = frames.iter().filter(|frame| !frame.is_library()).collect();
+    let inner = frames.iter().take_while(|frame| frame.name != "main");
+    let frames: Vec<_> = inner.filter(|frame| !frame.is_library()).collect();
     for frame in frames.iter().take(MOST_FRAMES) {
         writeln!(f, "      {frame}")?;
     }
