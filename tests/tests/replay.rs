@@ -47,7 +47,7 @@ fn a_report_has_every_figure_and_its_label() {
     );
     let passes = time["passes"].as_array().unwrap();
     assert_eq!(passes.len(), 2);
-    assert!(passes[0]["driver_calls"]["cuMemAlloc"].as_u64() > Some(0) && passes[0]["driver_ns"].as_u64() > Some(0));
+    assert!(passes[0]["driver_calls"]["cuMemCreate"].as_u64() > Some(0) && passes[0]["driver_ns"].as_u64() > Some(0));
     assert_eq!(report["out_of_memory"], serde_json::json!({"count": 0, "first": null}));
     assert_eq!(world.channel_files().len(), 1, "it published, and left its black box");
 
@@ -190,7 +190,7 @@ fn every_allocator_replays_on_cuda() {
     }
     // A driver in trouble is no lack of memory.
     for (allocator, call) in [
-        ("gpumem", "cuMemAlloc"),
+        ("gpumem", "cuMemCreate"),
         ("cudamalloc", "cuMemFree"),
         ("cudamallocasync", "cuMemAllocAsync"),
     ] {

@@ -10,8 +10,11 @@ use crate::size::{MAX_CHUNK, MID_SEGMENT, human};
 /// How memory for large blocks is taken from the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentMode {
-    /// One `cuMemAlloc` per segment: a segment stays what it is until it is wholly free.
+    /// What takes least memory: stitched where the device can map memory into address ranges and nothing was asked for that only plain
+    /// segments have, else plain.
     #[default]
+    Auto,
+    /// One `cuMemAlloc` per segment: a segment stays what it is until it is wholly free.
     Plain,
     /// Reserved address ranges into which physical chunks are mapped: they grow in place, free chunks can be given back
     /// from anywhere, and holes can be joined ([`Allocator::join_holes`](crate::Allocator::join_holes)). Requests from
@@ -24,11 +27,17 @@ pub enum SegmentMode {
 
 impl SegmentMode {
     /// Every mode.
-    pub const ALL: [SegmentMode; 3] = [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched];
+    pub const ALL: [SegmentMode; 4] = [
+        SegmentMode::Auto,
+        SegmentMode::Plain,
+        SegmentMode::Virtual,
+        SegmentMode::Stitched,
+    ];
 
     /// Its name in configurations and on command lines.
     pub fn name(self) -> &'static str {
         match self {
+            SegmentMode::Auto => "auto",
             SegmentMode::Plain => "plain",
             SegmentMode::Virtual => "virtual",
             SegmentMode::Stitched => "stitched",
@@ -75,7 +84,7 @@ impl Default for Config {
         Config {
             budget: None,
             budget_fraction: None,
-            segments: SegmentMode::Plain,
+            segments: SegmentMode::Auto,
             max_chunk: MAX_CHUNK,
             max_split_size: None,
             max_non_split_rounding: MID_SEGMENT,
@@ -96,7 +105,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] names the setting and says why it cannot.
     pub fn check(&self) -> Result<(), Error> {
-        let plain = self.segments == SegmentMode::Plain;
+        let plain = matches!(self.segments, SegmentMode::Auto | SegmentMode::Plain);
         let above = |value: f64, most: bool| value > 0.0 && (value < 1.0 || most && value == 1.0);
         let rules: [(bool, &'static str, String); 9] = [
             (
@@ -158,6 +167,16 @@ impl Config {
         match rules.into_iter().find(|(broken, ..)| *broken) {
             Some((_, setting, reason)) => Err(Error::Config { setting, reason }),
             None => self.monitor.as_ref().map_or(Ok(()), MonitorConfig::check),
+        }
+    }
+
+    /// What [`SegmentMode::Auto`] is on a device that can map memory into address ranges, or cannot.
+    pub(crate) fn segments_on(&self, virtual_memory: bool) -> SegmentMode {
+        let only_plain = self.max_split_size.is_some() || self.garbage_collection_threshold.is_some();
+        match self.segments {
+            SegmentMode::Auto if virtual_memory && !only_plain => SegmentMode::Stitched,
+            SegmentMode::Auto => SegmentMode::Plain,
+            asked => asked,
         }
     }
 

@@ -155,7 +155,11 @@ fn memory_for_the_history_is_bounded() {
 
 #[test]
 fn threads_are_told_apart_and_none_is_lost() {
-    let alloc = allocator(Config::default());
+    // A stitched block is told as its pieces.
+    let alloc = allocator(Config {
+        segments: SegmentMode::Plain,
+        ..Config::default()
+    });
     alloc
         .record_history(History::On {
             max_events: 100_000,

@@ -122,6 +122,7 @@ fn the_budget_holds_and_is_named() {
 fn the_report_names_what_would_have_helped() {
     let manual = Config {
         release_on_oom: false,
+        segments: SegmentMode::Plain,
         ..Config::default()
     };
     let (sim, alloc) = start(100, manual.clone());
@@ -187,13 +188,21 @@ fn holes_that_are_too_small_stay_as_they_were() {
 
 #[test]
 fn a_reserved_workspace_serves_everything_cut_from_it() {
-    let (sim, alloc) = start(100, Config::default());
-    alloc.reserve(64 << 20, S).unwrap();
-    let parts: Vec<_> = (0..4).map(|_| get(&alloc, 16)).collect();
-    assert_eq!(sim.calls(Call::Alloc), 1);
-    drop(parts);
-    let _whole = get(&alloc, 64);
-    assert_eq!(sim.calls(Call::Alloc), 1);
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let (sim, alloc) = start(
+            100,
+            Config {
+                segments,
+                ..Config::default()
+            },
+        );
+        alloc.reserve(64 << 20, S).unwrap();
+        let taken = sim.total_calls();
+        let parts: Vec<_> = (0..4).map(|_| get(&alloc, 16)).collect();
+        drop(parts);
+        let _whole = get(&alloc, 64);
+        assert_eq!(sim.total_calls(), taken, "{segments:?}");
+    }
 }
 
 #[test]

@@ -26,7 +26,10 @@ fn virtual_mode() -> Config {
 
 #[test]
 fn a_buffer_comes_from_the_cache_and_goes_back() {
-    let alloc = allocator(Config::default());
+    let alloc = allocator(Config {
+        segments: SegmentMode::Plain,
+        ..Config::default()
+    });
     let first = alloc.alloc::<f32>(1000, Stream::DEFAULT).unwrap();
     assert_eq!(
         (first.len(), first.bytes(), first.allocated_bytes()),
@@ -266,7 +269,10 @@ fn the_budget_changes_at_run_time() {
 
 #[test]
 fn the_drivers_allocation_behind_a_pointer_is_told() {
-    let alloc = allocator(Config::default());
+    let alloc = allocator(Config {
+        segments: SegmentMode::Plain,
+        ..Config::default()
+    });
     let first = alloc.alloc_raw(MIB as u64 / 2, Stream::DEFAULT).unwrap();
     let second = alloc.alloc_raw(MIB as u64 / 2, Stream::DEFAULT).unwrap();
     let base = alloc.base_of_raw(second).unwrap();

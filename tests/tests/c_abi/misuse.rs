@@ -6,13 +6,18 @@ use crate::abi::{Abi, PoolId, stream};
 use crate::{library, passes};
 
 const MIB: usize = 1 << 20;
+/// Segments that are one allocation of the driver's each.
+const PLAIN: (&str, &str) = ("GPUMEM_ALLOC_CONF", "segments:plain");
 
 /// A call that must be refused, and words of the message.
 type Case<'a> = (&'a dyn Fn(&Abi), &'a str);
 
 #[test]
 fn what_cannot_be_meant_is_told_and_changes_nothing() {
-    let stderr = passes("misuse::inner_misuse_changes_nothing", &[("FAKE_CUDA_DEVICES", "2")]);
+    let stderr = passes(
+        "misuse::inner_misuse_changes_nothing",
+        &[("FAKE_CUDA_DEVICES", "2"), PLAIN],
+    );
     let lines: Vec<&str> = stderr
         .lines()
         .filter(|line| line.starts_with("gpumem: gpumem_"))
@@ -24,7 +29,10 @@ fn what_cannot_be_meant_is_told_and_changes_nothing() {
     );
     let stderr = passes("misuse::inner_no_device", &[("FAKE_CUDA_INIT", "100")]);
     assert!(stderr.contains("CUDA_ERROR_NO_DEVICE"), "{stderr}");
-    passes("misuse::inner_driver_fails_once", &[("FAKE_CUDA_FAIL", "cuMemAlloc:2")]);
+    passes(
+        "misuse::inner_driver_fails_once",
+        &[("FAKE_CUDA_FAIL", "cuMemAlloc:2"), PLAIN],
+    );
     passes("misuse::inner_stream_is_gone", &[]);
     passes("misuse::inner_old_programs_get_what_they_know", &[]);
 }

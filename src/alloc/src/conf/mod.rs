@@ -85,7 +85,9 @@ impl Draft {
             }
             (Some(mode), _) => mode,
             (None, Some((false, _))) => SegmentMode::Plain,
-            (None, Some(_)) if self.config.segments == SegmentMode::Plain => SegmentMode::Virtual,
+            (None, Some(_)) if matches!(self.config.segments, SegmentMode::Auto | SegmentMode::Plain) => {
+                SegmentMode::Virtual
+            }
             (None, _) => self.config.segments,
         };
         match (self.publish, self.job, &mut self.config.publish) {

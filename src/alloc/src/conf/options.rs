@@ -158,7 +158,7 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::Gpumem,
-        ["segments", "plain, virtual or stitched", "plain"],
+        ["segments", "auto, plain, virtual or stitched", "auto"],
         "How memory for large blocks is taken from the driver.",
         |draft, given| {
             draft.segments = Some(

@@ -64,7 +64,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "segments:virtul",
-            "column 10: segments takes plain or virtual or stitched, not \"virtul\"",
+            "column 10: segments takes auto or plain or virtual or stitched, not \"virtul\"",
         ),
         (
             "max_chunk_mb:3",

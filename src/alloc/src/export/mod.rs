@@ -173,12 +173,10 @@ fn stream(stream: u64) -> i64 {
 
 /// PyTorch's names where they mean the same, and ours.
 fn settings(picture: &Picture, tables: &mut Tables) -> gpumem_snapshot::ValueId {
-    let mode = match picture.mode {
-        SegmentMode::Plain => "plain",
-        SegmentMode::Virtual => "virtual",
-        SegmentMode::Stitched => "stitched",
-    };
-    let (gpumem, mode) = (Value::Text(tables.text("gpumem")), Value::Text(tables.text(mode)));
+    let (gpumem, mode) = (
+        Value::Text(tables.text("gpumem")),
+        Value::Text(tables.text(picture.mode.name())),
+    );
     let number = |n: Option<u64>| n.map_or(Value::None, |n| i64::try_from(n).map_or(Value::Unsigned(n), Value::Int));
     let past = picture.past.as_ref();
     let pairs = [

@@ -47,11 +47,11 @@ impl Heap {
         let mut moved = JoinReport::default();
         let released = match self.sizes.mode {
             SegmentMode::Stitched => self.release_free().map(drop),
-            SegmentMode::Plain | SegmentMode::Virtual => self.release_whole(),
+            _ => self.release_whole(),
         };
         let joined = match self.sizes.mode {
             SegmentMode::Virtual => self.join_all(&mut moved),
-            SegmentMode::Plain | SegmentMode::Stitched => Ok(()),
+            _ => Ok(()),
         };
         self.tell_figures();
         released?;

@@ -125,6 +125,10 @@ pub(crate) struct Heap {
 impl Heap {
     pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config) -> Result<Heap, Error> {
         let info = driver.info();
+        let config = &Config {
+            segments: config.segments_on(info.virtual_memory),
+            ..config.clone()
+        };
         let granularity = check_settings(info, config)?;
         let budget = config.budget_on(info.total);
         let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, budget));
