@@ -162,3 +162,34 @@ proptest! {
         world.end();
     }
 }
+
+/// The same at the end of the home segment: until the driver takes back what is left there, nothing is mapped behind it, and no
+/// second home begins.
+#[test]
+fn what_could_not_be_undone_begins_no_second_home() {
+    let sim = Sim::new(SimConfig {
+        total: 10 * MIB,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        segments: SegmentMode::Stitched,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+    let first = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
+    // Three chunks of 2 MiB are created and mapped, a fourth does not fit. What follows is the first unmap.
+    sim.fail_after(7, false);
+    let short = heap.allocate(8 * MIB, Stream::DEFAULT, Tag(0));
+    assert!(matches!(short, Err(Error::OutOfMemory(_))), "{short:?}");
+    assert!(!sim.clear_failure(), "the failure happened");
+    heap.check();
+    let second = heap.allocate(6 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
+    heap.check();
+    for grant in [first, second] {
+        heap.free(grant.block);
+    }
+    drop(heap);
+    assert_eq!(sim.live(), Live::default());
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
