@@ -173,6 +173,7 @@ fn what_could_not_be_undone_begins_no_second_home() {
     });
     let config = Config {
         segments: SegmentMode::Stitched,
+        release_on_oom: false,
         publish: Publish::Off,
         ..Config::default()
     };
@@ -180,10 +181,15 @@ fn what_could_not_be_undone_begins_no_second_home() {
     let first = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
     // Three chunks of 2 MiB are created and mapped, a fourth does not fit. What follows is the first unmap.
     sim.fail_after(7, false);
-    let short = heap.allocate(8 * MIB, Stream::DEFAULT, Tag(0));
-    assert!(matches!(short, Err(Error::OutOfMemory(_))), "{short:?}");
+    let short = |heap: &mut Heap, mib: u64| {
+        let refused = heap.allocate(mib * MIB, Stream::DEFAULT, Tag(0));
+        assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
+        heap.check();
+    };
+    short(&mut heap, 8);
     assert!(!sim.clear_failure(), "the failure happened");
-    heap.check();
+    short(&mut heap, 4);
+    heap.release_cached().unwrap();
     let second = heap.allocate(6 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
     heap.check();
     for grant in [first, second] {
