@@ -1,14 +1,20 @@
-//! Checks the allocator, the kernels and the demos on a real GPU: `gpu_check [ORDINAL]`.
+//! Checks the allocator, the kernels and the demos on a real GPU: `gpu_check [ORDINAL] [TRACE...]`.
+//!
+//! Replays the recorded allocations of these files, of two short ones if there are none, with kernels that fill every block and
+//! compare it before it is freed.
 //!
 //! Prints a line a check. Exit code: 0 when all passed, 1 when one failed, 77 when there is no GPU to check on (it then
-//! prints SKIPPED and why). Takes up to 3 GiB of the card, for some seconds.
+//! prints SKIPPED and why). Takes up to 3 GiB of the card, for some
+//! seconds; for other traces what they want, up to half of what is free.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device};
 use gpumem_alloc::{Allocator, Buffer, Config, Error as AllocError, Publish, SegmentMode, Stream};
+use gpumem_demo::trace::{Op, Trace};
 use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, MIB, pattern, run};
 
 /// What a check found, or why it failed.
@@ -34,6 +40,7 @@ fn main() -> ExitCode {
         device,
         kernels,
         ordinal,
+        traces: std::env::args_os().skip(2).map(PathBuf::from).collect(),
     };
     let mut failed = 0;
     for (name, check) in CHECKS {
@@ -53,6 +60,7 @@ struct Bench {
     device: Device,
     kernels: Kernels,
     ordinal: u32,
+    traces: Vec<PathBuf>,
 }
 
 type Check = fn(&Bench) -> Found;
@@ -66,12 +74,27 @@ const CHECKS: &[(&str, Check)] = &[
     ("virtual segments: contents survive traffic", |b| {
         traffic(b, SegmentMode::Virtual)
     }),
+    ("stitched: contents survive traffic", |b| {
+        traffic(b, SegmentMode::Stitched)
+    }),
+    ("plain: contents survive recorded programs", |b| {
+        recorded(b, SegmentMode::Plain)
+    }),
+    ("virtual: contents survive recorded programs", |b| {
+        recorded(b, SegmentMode::Virtual)
+    }),
+    ("stitched: contents survive recorded programs", |b| {
+        recorded(b, SegmentMode::Stitched)
+    }),
     ("joined holes: live blocks keep their contents", holes_are_joined),
     ("plain: the driver counts what is reserved", |b| {
         driver_agrees(b, SegmentMode::Plain)
     }),
     ("virtual: the driver counts what is reserved", |b| {
         driver_agrees(b, SegmentMode::Virtual)
+    }),
+    ("stitched: the driver counts what is reserved", |b| {
+        driver_agrees(b, SegmentMode::Stitched)
     }),
     ("a budget is kept, and the card is not asked", budget_is_kept),
     ("demo fragmentation, fix release", |b| {
@@ -95,6 +118,21 @@ impl Bench {
             ..Config::default()
         };
         Allocator::new(self.device.clone(), config)
+    }
+
+    fn traces(&self) -> Result<Vec<Trace>, Box<dyn Error>> {
+        if self.traces.is_empty() {
+            let short: [&[u8]; 2] = [
+                include_bytes!("../tests/data/llm_serving_2000.csv.gz"),
+                include_bytes!("../tests/data/multi_stream_2000.csv.gz"),
+            ];
+            return Ok(short.into_iter().map(Trace::read).collect::<Result<_, _>>()?);
+        }
+        Ok(self
+            .traces
+            .iter()
+            .map(|path| Trace::open(path))
+            .collect::<Result<_, _>>()?)
     }
 
     fn free(&self) -> Result<u64, Box<dyn Error>> {
@@ -210,6 +248,69 @@ fn traffic(bench: &Bench, segments: SegmentMode) -> Found {
     Ok(format!(
         "{checked} words, up to {} MiB, {full} refused, {joined} chunks moved",
         reserved / MIB
+    ))
+}
+
+/// Recorded programs at full speed, on as many real streams as they had: every block is filled on its stream when it is allocated and
+/// compared on its stream before it is freed; nothing is waited for in between, and a stream must never see another's words.
+fn recorded(bench: &Bench, segments: SegmentMode) -> Found {
+    let context = bench.device.cuda_context().ok_or("no CUDA device")?;
+    let before = bench.free()?;
+    let mut operations = 0;
+    let mut ratios = Vec::new();
+    for trace in bench.traces()? {
+        let streams: Vec<_> = trace
+            .streams
+            .iter()
+            .map(|_| context.new_stream())
+            .collect::<Result<_, _>>()?;
+        let allocator = Allocator::new(
+            bench.device.clone(),
+            Config {
+                budget: Some(before / 2),
+                segments,
+                publish: Publish::Off,
+                ..Config::default()
+            },
+        )?;
+        let mut held: Vec<Option<(Buffer<u64>, u64)>> = (0..trace.slots).map(|_| None).collect();
+        let mut seed = 0;
+        for pass in 0..2 {
+            for op in &trace.ops {
+                operations += 1;
+                match *op {
+                    Op::Alloc { slot, stream, bytes } => {
+                        let stream = Stream::from(&streams[usize::from(stream)]);
+                        let mut buffer = allocator.alloc::<u64>(bytes.div_ceil(8) as usize, stream)?;
+                        seed += 1;
+                        bench.kernels.fill(&mut buffer, u64::MAX, seed)?;
+                        held[slot as usize] = Some((buffer, seed));
+                    }
+                    Op::Free { slot } => {
+                        if let Some((buffer, seed)) = held[slot as usize].take() {
+                            bench.kernels.queue_check(&buffer, seed)?;
+                        }
+                    }
+                }
+            }
+            for (buffer, seed) in held.iter_mut().filter_map(Option::take) {
+                bench.kernels.queue_check(&buffer, seed)?;
+            }
+            let found = bench.kernels.verdict()?;
+            ensure(found.intact(), format!("pass {pass}: {found:?}"))?;
+            if pass == 0 {
+                let reserved = allocator.stats().all().reserved_bytes.peak;
+                ratios.push(format!("{:.3}", reserved as f64 / trace.peak_requested as f64));
+            }
+        }
+        drop(allocator);
+    }
+    // The driver keeps what its streams took.
+    let left = before.saturating_sub(bench.free()?);
+    ensure(left <= 64 * MIB, format!("{left} bytes were not given back"))?;
+    Ok(format!(
+        "{operations} operations, reserved / requested {}",
+        ratios.join(" ")
     ))
 }
 

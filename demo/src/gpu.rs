@@ -69,6 +69,7 @@ impl Kernels {
         // SAFETY: the context is current on this thread (`load` bound it); the memory is written before it is read.
         let report = unsafe { result::malloc_host(2 * size_of::<u64>(), 0) };
         gpu.report = report.map_err(while_doing("allocating pinned memory"))?.cast();
+        gpu.verdict()?;
         Ok(gpu)
     }
 
@@ -105,7 +106,7 @@ impl Kernels {
         self.own(buffer)?;
         let (mut words, mut count, mut seed) = (buffer.device_ptr(), bytes.min(buffer.bytes()) / 8, seed);
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed)];
-        self.launch(self.fill, &mut args)
+        self.launch(self.fill, buffer.stream(), &mut args)
             .map_err(while_doing("filling a block"))
     }
 
@@ -114,23 +115,43 @@ impl Kernels {
     /// # Errors
     /// When the buffer is of another device, the driver does not take the launch, or this or an earlier kernel faulted.
     pub fn check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<Checked, GpuError> {
+        self.verdict()?;
+        self.queue_check(buffer, seed)?;
+        let found = self.verdict()?;
+        Ok(Checked {
+            words: buffer.bytes() / 8,
+            ..found
+        })
+    }
+
+    /// Queues comparing a buffer with the pattern of `seed` on the buffer's stream; [`Kernels::verdict`] tells.
+    ///
+    /// # Errors
+    /// When the buffer is of another device, or the driver does not take the launch.
+    pub fn queue_check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<(), GpuError> {
         self.own(buffer)?;
-        // SAFETY: `report` is two words of pinned memory of this object; no kernel that uses it is queued, since every
-        // call waits for its own below.
-        unsafe {
-            self.report.write_volatile(0);
-            self.report.add(1).write_volatile(u64::MAX);
-        }
         let (mut words, mut count) = (buffer.device_ptr(), buffer.bytes() / 8);
         let (mut seed, mut report) = (seed, self.report as u64);
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut seed), arg(&mut report)];
-        self.launch(self.check, &mut args)
-            .map_err(while_doing("checking a block"))?;
+        self.launch(self.check, buffer.stream(), &mut args)
+            .map_err(while_doing("checking a block"))
+    }
+
+    /// Waits for all work. What all comparisons found that were queued since the last verdict; it does not say in how many words.
+    ///
+    /// # Errors
+    /// When any of the work failed.
+    pub fn verdict(&self) -> Result<Checked, GpuError> {
         self.synchronize()?;
-        // SAFETY: as above; the kernel that wrote the words has ended.
-        let (mismatches, first) = unsafe { (self.report.read_volatile(), self.report.add(1).read_volatile()) };
+        // SAFETY: `report` is two words of pinned memory of this object; every kernel that uses it has ended.
+        let (mismatches, first) = unsafe {
+            let found = (self.report.read_volatile(), self.report.add(1).read_volatile());
+            self.report.write_volatile(0);
+            self.report.add(1).write_volatile(u64::MAX);
+            found
+        };
         Ok(Checked {
-            words: count,
+            words: 0,
             mismatches,
             first: (mismatches != 0).then_some(first),
         })
@@ -143,6 +164,7 @@ impl Kernels {
     pub fn work(&self, out: &Buffer<f32>, input: Option<&Buffer<f32>>, rounds: u32) -> Result<(), GpuError> {
         self.own(out)?;
         input.map_or(Ok(()), |input| self.own(input))?;
+        let stream = out.stream();
         let (mut out, mut out_count) = (out.device_ptr(), out.bytes() / 4);
         let (mut input, mut in_count) = input.map_or((0, 0), |input| (input.device_ptr(), input.bytes() / 4));
         let mut rounds = rounds;
@@ -153,7 +175,7 @@ impl Kernels {
             arg(&mut in_count),
             arg(&mut rounds),
         ];
-        self.launch(self.work, &mut args)
+        self.launch(self.work, stream, &mut args)
             .map_err(while_doing("computing a layer"))
     }
 
@@ -169,11 +191,12 @@ impl Kernels {
         Err(while_doing("using a buffer of another device")(refused))
     }
 
-    fn launch(&self, function: sys::CUfunction, args: &mut [*mut c_void]) -> Result<(), DriverError> {
+    fn launch(&self, function: sys::CUfunction, stream: Stream, args: &mut [*mut c_void]) -> Result<(), DriverError> {
         self.context.bind_to_thread()?;
-        // SAFETY: `function` belongs to a module of this object; `args` points to as many values, of the widths, as the
+        let stream = stream.0 as sys::CUstream;
+        // SAFETY: a buffer's stream outlives it; `function` belongs to a module of this object; `args` points to as many values, of the widths, as the
         // kernel's parameter list has, and the driver copies them before it returns.
-        unsafe { result::launch_kernel(function, (GRID, 1, 1), (BLOCK, 1, 1), 0, std::ptr::null_mut(), args) }
+        unsafe { result::launch_kernel(function, (GRID, 1, 1), (BLOCK, 1, 1), 0, stream, args) }
     }
 }
 
