@@ -24,7 +24,7 @@ macro_rules! numbers {
 }
 
 numbers!(DeviceKind { Cuda = 1, Simulated = 2 });
-numbers!(SegmentKind { Plain = 1, Virtual = 2 });
+numbers!(SegmentKind { Plain = 1, Virtual = 2, Stitched = 3 });
 // 0 is an empty slot, so that a zeroed file holds no blocks.
 numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4, Part = 5, Quick = 6 });
 numbers!(EventKind {

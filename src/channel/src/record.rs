@@ -57,6 +57,8 @@ pub enum SegmentKind {
     Plain,
     /// A reserved address range with physical chunks mapped into it.
     Virtual,
+    /// The same, and a request that no free block in it fits is served from several, mapped side by side elsewhere.
+    Stitched,
     /// A kind newer than this reader.
     Unknown(u8),
 }

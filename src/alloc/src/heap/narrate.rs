@@ -9,6 +9,8 @@ use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKin
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
+use super::segment::Segment;
+use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
 use crate::size::Class;
 use crate::tag::{self, Tag};
@@ -284,6 +286,14 @@ impl Heap {
         }
     }
 
+    /// What the channel calls a segment.
+    pub(super) fn kind_of(&self, segment: &Segment) -> SegmentKind {
+        match self.sizes.mode {
+            SegmentMode::Stitched if segment.class == Class::Chunked => SegmentKind::Stitched,
+            _ => segment.kind,
+        }
+    }
+
     /// Publishes a segment and ends the bracket around its changes.
     #[inline]
     pub(super) fn show_segment(&mut self, slot: u32) {
@@ -298,7 +308,7 @@ impl Heap {
             mapped: segment.mapped,
             device: DEVICE,
             pool: segment.class.pool(),
-            kind: segment.kind,
+            kind: self.kind_of(segment),
             stream: self.streams.name(segment.stream).0,
             chunk: if segment.kind == SegmentKind::Virtual {
                 self.sizes.granularity

@@ -42,7 +42,10 @@ fn compare(heap: &Heap, maps: &[std::sync::Arc<SegmentMap>]) {
             (map.slot, map.segment.addr, map.segment.size),
             (slot, segment.addr, segment.size)
         );
-        assert_eq!((map.segment.mapped, map.segment.kind), (segment.mapped, segment.kind));
+        assert_eq!(
+            (map.segment.mapped, map.segment.kind),
+            (segment.mapped, heap.kind_of(segment))
+        );
         let mut b = segment.first;
         for shown in map.blocks.iter() {
             let block = &heap.blocks[b];

@@ -1,6 +1,6 @@
 //! One publisher's figures on one device, computed once per sample.
 
-use gpumem_channel::DeviceMap;
+use gpumem_channel::{DeviceMap, SegmentKind};
 
 use super::ran_out::RanOut;
 
@@ -37,6 +37,8 @@ pub struct Figures {
     pub ran_out: Option<RanOut>,
     /// Requests that succeeded only after room was made.
     pub retries: u64,
+    /// Free blocks that lie apart serve one request together.
+    pub stitched: bool,
     /// The map is whole: no block is missing or torn. Without it, `free` and `largest_free` are lower bounds.
     pub complete: bool,
 }
@@ -49,6 +51,7 @@ impl Figures {
         let all = stats.all();
         Some(Figures {
             reserved: all.reserved_bytes.current,
+            stitched: map.segments.iter().any(|map| map.segment.kind == SegmentKind::Stitched),
             allocated: all.allocated_bytes.current,
             requested: all.requested_bytes.current,
             cached: stats.cached_bytes(),

@@ -86,7 +86,7 @@ fn about_process(process: &Process, now: Nanos, findings: &mut Vec<Ranked>) {
         let (severity, bytes, text) = about_failures(figures, now);
         say(severity, bytes, format!("{pid}: {text}"));
     }
-    if process.state.alive() && cache_is_cut_up(figures) {
+    if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
         let (cached, largest) = (units::bytes(figures.cached), units::bytes(figures.largest_free));
         let text =
             format!("{pid}: {cached} cached, largest free block {largest}: the next larger request takes new memory");

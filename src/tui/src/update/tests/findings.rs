@@ -1,6 +1,8 @@
 //! What is said in words, and when it is not.
 
-use gpumem_channel::{BlockState, DeviceKind, Life};
+use std::sync::Arc;
+
+use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
 
 use super::sample::*;
 use crate::model::*;
@@ -35,6 +37,23 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
     let small: Vec<_> = (0..8).flat_map(|_| [(MIB, Free), (MIB, Allocated)]).collect();
     feed(&mut model, [channels(3 * SECOND, vec![channel(4, &[&small])])]);
     assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
+}
+
+#[test]
+fn a_cut_up_cache_that_is_stitched_is_no_news() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let cut_up = channel(4, &[&holes]);
+    let mut map = cut_up.snapshot.devices[0].clone();
+    for segment in &mut map.segments {
+        Arc::make_mut(segment).segment.kind = SegmentKind::Stitched;
+    }
+    let stitched = Channel {
+        figures: [Figures::of(&map)].into(),
+        ..cut_up
+    };
+    let mut model = model();
+    feed(&mut model, [channels(SECOND, vec![stitched])]);
+    assert_eq!(said(&model), []);
 }
 
 #[test]

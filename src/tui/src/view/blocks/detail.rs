@@ -67,6 +67,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
         let kind = match s.segment.kind {
             SegmentKind::Plain => "plain",
             SegmentKind::Virtual => "virtual",
+            SegmentKind::Stitched => "stitched",
             SegmentKind::Unknown(_) => "unknown",
         };
         facts.push(("segment", format!("{} of {}, {kind}", segment + 1, map.segments.len())));

@@ -81,7 +81,7 @@ const WORDS: &[HelpLine] = &[
     Key("frag", "1 - largest free block / all free memory of the process"),
     Key(
         "largest free",
-        "a larger request takes new memory from the driver, or fails",
+        "a larger request is stitched, takes new memory, or fails",
     ),
     Key(
         "black box",
