@@ -67,9 +67,20 @@ impl Allocator {
 
     #[inline(never)]
     fn alloc_slow<T: Element>(&self, len: usize, bytes: u64, stream: Stream) -> Result<Buffer<T>, Error> {
+        self.alloc_in(self.0.arena(stream), len, bytes, stream)
+    }
+
+    /// A buffer of an arena.
+    pub(crate) fn alloc_in<T: Element>(
+        &self,
+        arena: u16,
+        len: usize,
+        bytes: u64,
+        stream: Stream,
+    ) -> Result<Buffer<T>, Error> {
         let lent = self.0.home.lend(|heap| match bytes {
             0 => Ok(None),
-            bytes => heap.allocate(bytes, stream, tag::current()).map(Some),
+            bytes => heap.allocate_in(arena, bytes, stream, tag::current()).map(Some),
         });
         let grant = self.told_if_short(lent)?;
         Ok(Buffer::new(self.0.home, grant, len, stream))

@@ -54,6 +54,11 @@ pub enum Error {
         /// The address.
         addr: u64,
     },
+    /// A graph is being captured, and what was asked for would end that.
+    #[error(
+        "a CUDA graph is being captured (a private pool is allocated to): memory cannot go back or move before that ends"
+    )]
+    Capturing,
     /// A raw free that names another device than the allocator's.
     #[error("this allocator serves device {expected}, not device {given}")]
     WrongDevice {

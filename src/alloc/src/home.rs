@@ -17,6 +17,7 @@ use crate::heap::{Grant, Heap};
 use crate::history::{History, Stacks};
 use crate::lock::Lock;
 use crate::monitor::Monitor;
+use crate::route::Routes;
 use crate::stack::{self, Stack};
 use crate::stream::Stream;
 use crate::tag;
@@ -28,12 +29,13 @@ pub(crate) struct Handle {
     pub(crate) on_oom: Arc<OnOom>,
     /// The monitor that the configuration asked for.
     pub(crate) monitor: OnceLock<Monitor>,
+    pub(crate) routes: Routes,
 }
 
 /// A place for a heap.
 pub(crate) struct Home {
     process: Process,
-    /// Whether the heap has a history, and for what it wants call stacks: one of the numbers below.
+    /// Whether the heap has a history, and for what it wants call stacks: one of the numbers below. And [`ROUTED`].
     recording: AtomicU8,
     tenant: Lock<Option<Box<Tenant>>>,
 }
@@ -57,6 +59,8 @@ const OFF: u8 = 0;
 const NO_STACKS: u8 = 1;
 const STACKS_OF_ALLOCATIONS: u8 = 2;
 const ALL_STACKS: u8 = 3;
+/// Set while requests may go to pools without saying so.
+const ROUTED: u8 = 0x80;
 
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
@@ -74,6 +78,7 @@ impl Home {
             home,
             on_oom: Arc::clone(&on_oom),
             monitor: OnceLock::new(),
+            routes: Routes::default(),
         });
         home.recording.store(OFF, Ordering::Relaxed);
         *home.tenant.lock() = Some(Box::new(Tenant {
@@ -154,12 +159,29 @@ impl Home {
                     Stacks::All => ALL_STACKS,
                 },
             };
-            self.recording.store(recording, Ordering::Relaxed);
+            let routed = self.recording.load(Ordering::Relaxed) & ROUTED;
+            self.recording.store(recording | routed, Ordering::Relaxed);
             Ok(())
         })?
     }
 
-    /// Whether this is a forked child, or the heap has a history: neither is in a hurry.
+    /// Whether requests may go to pools without saying so.
+    #[inline]
+    pub(crate) fn is_routed(&self) -> bool {
+        self.recording.load(Ordering::Relaxed) & ROUTED != 0 && self.process.is_current()
+    }
+
+    /// Says so, or not any more.
+    pub(crate) fn set_routed(&self, routed: bool) {
+        // Under the lock, like every change of it.
+        let _ = self.with(|_| {
+            let recording = self.recording.load(Ordering::Relaxed) & !ROUTED;
+            let routed = if routed { ROUTED } else { 0 };
+            self.recording.store(recording | routed, Ordering::Relaxed);
+        });
+    }
+
+    /// Whether this is a forked child, or the heap has a history, or there are routes: none is in a hurry.
     #[inline(always)]
     fn is_special(&self) -> bool {
         !self.process.is_current() | (self.recording.load(Ordering::Relaxed) != OFF)
@@ -190,7 +212,7 @@ impl Home {
             return Err(Error::Forked);
         }
         // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
-        let caller = if self.recording.load(Ordering::Relaxed) >= stacks {
+        let caller = if self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks {
             stack::capture()
         } else {
             Stack::NONE
@@ -258,6 +280,7 @@ impl Home {
                     home: self,
                     on_oom: Arc::clone(&tenant.on_oom),
                     monitor: OnceLock::new(),
+                    routes: Routes::default(),
                 });
                 tenant.handle = Arc::downgrade(&handle);
                 tenant.orphaned = false;

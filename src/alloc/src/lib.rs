@@ -56,6 +56,11 @@
 //! **Watching.** A [`Monitor`] is a thread that warns, releases the cache or makes it compact when too much of it has been scattered
 //! for too long.
 //!
+//! **Pools.** [`Allocator::pool`] keeps a tenant's memory apart: its cache serves nobody else, its budget binds what it takes, what it
+//! has no room for fails or overflows to everybody's memory, and when memory runs out pools of lower priority give their caches back
+//! first. [`Allocator::private_pool`] is for CUDA graphs: what it handed out stays where it is for as long as it lives, and while a
+//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments.
+//!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!
 //! # Threads, forks, streams
@@ -84,10 +89,12 @@ mod history;
 mod home;
 mod lock;
 mod monitor;
+mod pool;
 mod publish;
 mod raw;
 mod report;
 mod rounding;
+mod route;
 mod size;
 mod stack;
 mod stream;
@@ -105,10 +112,12 @@ pub use gpumem_snapshot::Snapshot;
 pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
+pub use pool::{Overflow, Pool, PoolConfig, PoolFigures};
 pub use publish::Publish;
 pub use raw::Base;
-pub use report::{Help, OomReport};
+pub use report::{Help, OomReport, PoolShortage};
 pub use rounding::Divisions;
+pub use route::Route;
 pub use stack::{Stack, StackFrame};
 pub use stream::Stream;
 pub use tag::{Scope, scope};

@@ -18,11 +18,17 @@ impl Allocator {
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
     /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
+        self.alloc_raw_in(self.0.arena(stream), bytes, stream)
+    }
+
+    /// The same from an arena.
+    #[inline]
+    pub(crate) fn alloc_raw_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<u64, Error> {
         let addr = self.heap(|heap| {
             if bytes == 0 {
                 return Ok(0);
             }
-            let grant = heap.allocate(bytes, stream, tag::current())?;
+            let grant = heap.allocate_in(arena, bytes, stream, tag::current())?;
             heap.add_raw(grant);
             Ok(grant.addr)
         });

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gpumem_channel::clean;
+
 use crate::size::human;
 use crate::stream::Stream;
 
@@ -11,6 +13,16 @@ pub enum Help {
     /// Giving the cache back to the driver frees this many bytes, enough for the request.
     ReleaseCache {
         /// Bytes that come free.
+        bytes: u64,
+    },
+    /// Giving the caches of other pools back to the driver frees this many bytes, enough for the request.
+    ReleasePools {
+        /// Bytes that come free.
+        bytes: u64,
+    },
+    /// A budget of the pool that is larger by this many bytes: there is room outside.
+    RaisePoolBudget {
+        /// Bytes more.
         bytes: u64,
     },
     /// Joining holes makes this many bytes contiguous, enough for the request.
@@ -31,11 +43,26 @@ impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
+            Help::ReleasePools { bytes } => write!(f, "release the cache of other pools ({})", human(*bytes)),
+            Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human(*bytes)),
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
             Help::SmallerBy { bytes } => write!(f, "smaller by {}", human(*bytes)),
             Help::Exhausted => write!(f, "nothing: exhausted"),
         }
     }
+}
+
+/// The pool that a request was for that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolShortage {
+    /// Its name.
+    pub name: String,
+    /// Its budget, if it has one.
+    pub budget: Option<u64>,
+    /// Taken from the driver for it.
+    pub reserved: u64,
+    /// Held by the program in it.
+    pub allocated: u64,
 }
 
 /// The state of the device and the allocator when a request failed. All sizes in bytes.
@@ -47,6 +74,8 @@ pub struct OomReport {
     pub rounded: u64,
     /// The stream it was for.
     pub stream: Stream,
+    /// The pool it was for, if it was one.
+    pub pool: Option<PoolShortage>,
     /// Free on the device, whoever uses the rest; `None` when the driver did not say.
     pub device_free: Option<u64>,
     /// The device's total.
@@ -69,7 +98,16 @@ pub struct OomReport {
 
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "out of GPU memory: {} requested; ", human(self.requested))?;
+        write!(f, "out of GPU memory: {} requested", human(self.requested))?;
+        if let Some(pool) = &self.pool {
+            write!(f, " in pool {} (", clean(&pool.name))?;
+            if let Some(budget) = pool.budget {
+                write!(f, "budget {}, ", human(budget))?;
+            }
+            let (reserved, allocated) = (human(pool.reserved), human(pool.allocated));
+            write!(f, "reserved {reserved}, allocated {allocated})")?;
+        }
+        write!(f, "; ")?;
         match self.device_free {
             Some(free) => write!(f, "device {} of {} free", human(free), human(self.device_total))?,
             None => write!(f, "device of {}, free memory unknown", human(self.device_total))?,

@@ -137,6 +137,12 @@ impl Sizes {
         Ok((size, Class::Large))
     }
 
+    /// The same where memory is plain, whatever the mode is.
+    pub(crate) fn round_plain(&self, requested: u64) -> Result<(u64, Class), Error> {
+        let mode = SegmentMode::Plain;
+        Sizes { mode, ..*self }.round(requested)
+    }
+
     /// The same without a word about what is wrong, or why it takes longer.
     #[inline(always)]
     pub(crate) fn round_quick(&self, requested: u64) -> Option<(u64, Class)> {

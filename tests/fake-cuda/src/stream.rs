@@ -1,5 +1,6 @@
 //! Streams, events, and the kernels that cannot be loaded.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::state::call;
@@ -32,6 +33,25 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
         state.stream(stream)?;
         state.finish_all();
         Ok(())
+    })
+}
+
+/// `cuThreadExchangeStreamCaptureMode`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
+    thread_local! {
+        /// `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
+        static MODE: Cell<c_int> = const { Cell::new(0) };
+    }
+    call("cuThreadExchangeStreamCaptureMode", |_| {
+        // SAFETY: the caller's contract.
+        let new = unsafe { mode.read() };
+        // SAFETY: as above.
+        unsafe { put(mode, MODE.with(|mode| mode.replace(new))) }
     })
 }
 

@@ -9,6 +9,7 @@ mod elf;
 mod ends;
 mod header;
 mod misuse;
+mod pools;
 mod usage;
 
 use std::collections::BTreeSet;

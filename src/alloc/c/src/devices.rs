@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use gpumem::{Allocator, Error, device};
 
 use crate::failure::Failure;
+use crate::pools::Pools;
 use crate::{config, exit};
 
 /// Devices of a process. PyTorch numbers them with one signed byte.
@@ -17,15 +18,14 @@ pub(crate) struct Place {
     allocator: OnceLock<Allocator>,
     /// The fraction of the device's memory that was asked for before the allocator was made. Locked while it is made.
     fraction: Mutex<Option<f64>>,
-    /// Pools that were begun and not ended: see `missing`.
-    pub(crate) pools: AtomicU32,
+    pub(crate) pools: Pools,
 }
 
 static PLACES: [Place; MOST] = [const {
     Place {
         allocator: OnceLock::new(),
         fraction: Mutex::new(None),
-        pools: AtomicU32::new(0),
+        pools: Mutex::new(None),
     }
 }; MOST];
 

@@ -18,8 +18,6 @@ pub(crate) enum Kind {
     Misuse,
     /// No device, or the driver failed.
     Device,
-    /// The allocator cannot do that.
-    Missing,
     /// A forked child. Interpreters free what they inherited there: that is no news.
     Forked,
     /// A bug of ours.
@@ -37,13 +35,6 @@ impl Failure {
     pub(crate) fn misuse(text: impl Into<String>) -> Failure {
         Failure {
             kind: Kind::Misuse,
-            text: text.into(),
-        }
-    }
-
-    pub(crate) fn missing(text: impl Into<String>) -> Failure {
-        Failure {
-            kind: Kind::Missing,
             text: text.into(),
         }
     }

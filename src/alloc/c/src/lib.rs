@@ -9,7 +9,7 @@
 //! | `exit` | the end of the process |
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
-//! | `missing` | what it asks and the allocator cannot do yet |
+//! | `pools`, `filter` | its private pools, and what goes to them |
 //! | `figures` | statistics |
 //! | `names` | marks and scopes |
 
@@ -19,8 +19,9 @@ mod devices;
 mod exit;
 mod failure;
 mod figures;
+mod filter;
 mod memory;
-mod missing;
 mod names;
+mod pools;
 mod throw;
 mod torch;

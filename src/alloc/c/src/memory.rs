@@ -6,7 +6,7 @@ use gpumem::{Error, Stream};
 
 use crate::boundary::enter;
 use crate::failure::Failure;
-use crate::{devices, exit, missing, throw};
+use crate::{devices, exit, throw};
 
 /// A stream by its handle. The legacy default stream has two.
 #[inline]
@@ -29,7 +29,6 @@ fn take(size: usize, device: c_int, handle: *mut c_void) -> Result<*mut c_void, 
         return Ok(std::ptr::null_mut());
     }
     let place = devices::place(device)?;
-    missing::no_pool(place)?;
     let stream = stream(handle)?;
     let addr = place.open(device)?.alloc_raw(size as u64, stream)?;
     Ok(std::ptr::without_provenance_mut(addr as usize))

@@ -3,17 +3,9 @@
 use std::ffi::{c_int, c_void};
 
 use crate::boundary::enter;
-use crate::devices;
 use crate::failure::Failure;
-use crate::missing;
-
-/// `c10::cuda::MempoolId_t`, a `std::pair` of two numbers.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct PoolId {
-    first: u64,
-    second: u64,
-}
+use crate::pools::{self, PoolId};
+use crate::{devices, filter};
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_init(device_count: c_int) {
@@ -89,22 +81,23 @@ unsafe extern "C" fn gpumem_base_alloc(ptr: *mut c_void, size: *mut usize) -> *m
     })
 }
 
+/// # Safety
+///
+/// `filter` is null or points to a `std::function<bool(cudaStream_t)>` of libstdc++.
 #[unsafe(no_mangle)]
-extern "C" fn gpumem_begin_allocate_to_pool(device: c_int, _id: PoolId, _filter: *const c_void) {
+unsafe extern "C" fn gpumem_begin_allocate_to_pool(device: c_int, id: PoolId, filter: *const c_void) {
     enter("gpumem_begin_allocate_to_pool", (), || {
-        missing::begin_pool(devices::place(device)?)
+        // SAFETY: the caller's contract.
+        pools::begin(device, id, unsafe { filter::route(filter) }?)
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn gpumem_end_allocate_to_pool(device: c_int, _id: PoolId) {
-    enter("gpumem_end_allocate_to_pool", (), || {
-        missing::end_pool(devices::place(device)?)
-    });
+extern "C" fn gpumem_end_allocate_to_pool(device: c_int, id: PoolId) {
+    enter("gpumem_end_allocate_to_pool", (), || pools::end(device, id));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn gpumem_release_pool(device: c_int, _id: PoolId) {
-    // No pool was ever made, so nothing is left to release.
-    enter("gpumem_release_pool", (), || devices::place(device).map(|_| ()));
+extern "C" fn gpumem_release_pool(device: c_int, id: PoolId) {
+    enter("gpumem_release_pool", (), || pools::release(device, id));
 }

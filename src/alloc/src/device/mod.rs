@@ -84,6 +84,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
+    /// Whether graphs are being captured: calls that take memory then must not end a capture.
+    fn capturing(&self, capturing: bool);
     /// Gives an event back.
     fn retire(&self, event: EventHandle);
     /// Waits for all streams.

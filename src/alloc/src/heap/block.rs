@@ -27,6 +27,8 @@ pub(crate) struct Block {
     pub(crate) tag: StringId,
     /// Index of the stream it was last allocated on; while free, the stream that may take it at once.
     pub(crate) stream: u16,
+    /// Whose memory it is: that of its segment.
+    pub(crate) arena: u16,
     /// Events it waits for while pending.
     pub(crate) waits: u16,
     pub(crate) class: Class,

@@ -21,7 +21,7 @@ impl Heap {
         self.collect_above = collect::threshold(self.collect_at, budget);
         let device = narrate::describe(self.driver.info(), budget);
         self.outlet.device(narrate::DEVICE, &device);
-        if budget.is_some_and(|budget| self.ledger.reserved() > budget) {
+        if !self.capturing() && budget.is_some_and(|budget| self.ledger.reserved() > budget) {
             self.release_cached()?;
         }
         Ok(())

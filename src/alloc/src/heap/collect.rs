@@ -8,6 +8,7 @@
 use gpumem_channel::{BlockState, SegmentKind};
 
 use super::Heap;
+use super::allocate::Request;
 use crate::error::DeviceError;
 use crate::size::Class;
 
@@ -31,12 +32,12 @@ pub(super) fn threshold(part: Option<f64>, budget: Option<u64>) -> u64 {
 impl Heap {
     /// Gives segments back that have been idle for longer than others, if more is reserved than the threshold allows. Whether there
     /// was one: then the device was waited for, and blocks may have become free. What the driver does not take stays in the cache.
-    pub(super) fn collect_idle(&mut self) -> Result<bool, DeviceError> {
-        if self.ledger.reserved() <= self.collect_above || self.idle().is_empty() {
+    pub(super) fn collect_idle(&mut self, arena: u16) -> Result<bool, DeviceError> {
+        if self.ledger.reserved() <= self.collect_above || self.capturing() || self.idle(arena).is_empty() {
             return Ok(false);
         }
         self.settle()?;
-        let idle = self.idle();
+        let idle = self.idle(arena);
         let chosen = oldest(&idle, self.ledger.reserved() - self.collect_above);
         self.give_back_idle(chosen.into_iter().map(|at| idle[at]));
         Ok(true)
@@ -44,8 +45,9 @@ impl Heap {
 
     /// Gives segments back that are too large to be split, so that a request that found no memory may. To be called after the
     /// device was waited for. Whether it makes room enough.
-    pub(super) fn release_oversize(&mut self, request: u64) -> bool {
-        let mut oversize = self.idle();
+    pub(super) fn release_oversize(&mut self, request: &Request) -> bool {
+        let mut oversize = self.idle(request.arena);
+        let request = request.size;
         oversize.retain(|segment| !self.sizes.takes(0, segment.bytes));
         oversize.sort_by_key(|segment| (segment.bytes, segment.slot));
         // One that is large enough, or the largest until they are.
@@ -78,10 +80,14 @@ impl Heap {
         freed
     }
 
-    fn idle(&self) -> Vec<Idle> {
+    /// Those of an arena that may be given back.
+    fn idle(&self, arena: u16) -> Vec<Idle> {
+        if !self.arenas.may_shrink(arena) {
+            return Vec::new();
+        }
         let idle = |(slot, segment): (u32, &super::segment::Segment)| {
             let plain = segment.kind == SegmentKind::Plain && segment.class == Class::Large;
-            if !plain || segment.first != segment.last {
+            if segment.arena != arena || !plain || segment.first != segment.last {
                 return None;
             }
             let block = &self.blocks[segment.first];

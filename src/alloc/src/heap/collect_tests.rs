@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::COMMON;
 use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
@@ -104,7 +105,7 @@ fn a_segment_that_became_nobodys_keeps_its_age() {
     pass(&mut heap);
     heap.free(young);
     heap.settle().unwrap();
-    let ages: Vec<u64> = heap.idle().iter().map(|segment| segment.age).collect();
+    let ages: Vec<u64> = heap.idle(COMMON).iter().map(|segment| segment.age).collect();
     assert_eq!(ages, [51, 0]);
 }
 

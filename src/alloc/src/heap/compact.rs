@@ -6,6 +6,7 @@ use gpumem_channel::{PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
+use super::arena::COMMON;
 use super::block::NIL;
 use super::join::JoinReport;
 use super::streams::ANY;
@@ -39,10 +40,11 @@ impl Heap {
     /// Gives wholly free plain segments back; joins the free chunks of virtual segments; gives those of stitched memory back, which is
     /// as good as joined.
     pub(crate) fn compact(&mut self) -> Result<CompactReport, Error> {
+        self.not_capturing()?;
         let started = Instant::now();
+        let (reserved, freed) = (self.ledger.reserved(), self.ledger.stats().num_device_free);
         self.poll_pending();
         let before = self.free_blocks();
-        let (reserved, freed) = (self.ledger.reserved(), self.ledger.stats().num_device_free);
         let waited = self.quiet()?;
         let mut moved = JoinReport::default();
         let released = match self.sizes.mode {
@@ -71,13 +73,13 @@ impl Heap {
     /// Makes all free memory nobody's, and waits for the device if that takes it. Whether it did.
     fn quiet(&mut self) -> Result<bool, DeviceError> {
         self.flush();
-        for stream in self.streams.others(ANY) {
+        for stream in self.streams.real().collect::<Vec<_>>() {
             if self.owns_free(stream) {
                 self.probe(stream);
                 self.disown(stream);
             }
         }
-        let owned = self.streams.others(ANY).any(|stream| self.owns_free(stream));
+        let owned = self.streams.real().any(|stream| self.owns_free(stream));
         // A view may still be in use that no block is in.
         let wait = owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched;
         if wait {
@@ -86,15 +88,16 @@ impl Heap {
         Ok(wait)
     }
 
-    fn owns_free(&self, stream: u16) -> bool {
+    pub(super) fn owns_free(&self, stream: u16) -> bool {
         self.streams.line(stream).free.iter().any(|index| !index.is_empty())
     }
 
     /// Gives every wholly free plain segment back. The first failure is returned after everything else was tried.
     fn release_whole(&mut self) -> Result<(), DeviceError> {
         let before = self.ledger.reserved();
-        let plain =
-            |(slot, segment): (u32, &super::segment::Segment)| (segment.kind != SegmentKind::Virtual).then_some(slot);
+        let plain = |(slot, segment): (u32, &super::segment::Segment)| {
+            (segment.kind != SegmentKind::Virtual && self.arenas.may_shrink(segment.arena)).then_some(slot)
+        };
         let slots: Vec<u32> = self.segments.iter().filter_map(plain).collect();
         let mut outcome = Ok(());
         for slot in slots {
@@ -103,6 +106,7 @@ impl Heap {
         if self.ledger.reserved() < before {
             self.tell_release(before - self.ledger.reserved());
         }
+        self.forget_empty_arenas();
         outcome
     }
 
@@ -115,6 +119,7 @@ impl Heap {
             class: Class::Chunked,
             pool: PoolId::LARGE,
             stream: ANY,
+            arena: COMMON,
             tag: StringId(0),
         };
         if whole == 0 || self.fit(&request).is_some() {

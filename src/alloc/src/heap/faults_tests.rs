@@ -8,6 +8,7 @@ use super::model_tests::World;
 use super::program_tests::{config, program};
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
+use crate::pool::{Overflow, PoolConfig};
 use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -40,9 +41,50 @@ fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
         held.push(heap.allocate(20 * MIB, Stream(3), Tag(0))?.block);
         heap.compact()?;
         heap.release_cached()?;
+        pools(heap, sim)?;
         held.push(heap.allocate(50 * MIB, Stream(1), Tag(0))?.block);
         Ok(())
     })();
+    for block in held {
+        heap.free(block);
+    }
+    result
+}
+
+/// Pools that grow, capture, overflow, take from each other, and go while something of them is held.
+fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
+    let tenant = PoolConfig {
+        budget: Some(40 * MIB),
+        overflow: Overflow::Shared,
+        priority: -1,
+    };
+    let arenas = [
+        heap.add_arena("graph", PoolConfig::default(), true)?,
+        heap.add_arena("tenant", tenant, false)?,
+    ];
+    let mut held = Vec::new();
+    let result = (|| {
+        heap.begin_capture();
+        for (arena, mib) in [(0, 1), (0, 30), (1, 8), (0, 6)] {
+            held.push(heap.allocate_in(arenas[arena], mib * MIB, Stream(0), Tag(0))?.block);
+        }
+        heap.record_use(held[0], Stream(7))?;
+        heap.free(held.remove(0));
+        heap.end_capture();
+        held.push(heap.allocate_in(arenas[1], 36 * MIB, Stream(1), Tag(0))?.block);
+        sim.finish(Stream(7));
+        heap.free(held.remove(1));
+        heap.free(held.remove(2));
+        // Too much, unless the tenant gives its cache back.
+        held.push(heap.allocate_in(arenas[0], 320 * MIB, Stream(1), Tag(0))?.block);
+        Ok(())
+    })();
+    while heap.capturing() {
+        heap.end_capture();
+    }
+    for arena in arenas {
+        heap.close_arena(arena);
+    }
     for block in held {
         heap.free(block);
     }

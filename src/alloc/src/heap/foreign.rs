@@ -1,20 +1,21 @@
 //! Reuse across streams.
 //!
 //! A block freed on stream A may be used by others once an event that A recorded after the free is done: then it is nobody's
-//! ([`ANY`]), and any stream may take it at once. A stream's own free block swallows what is nobody's beside it.
+//! ([`ANY`](super::streams::ANY)), and any stream may take it at once. A stream's own free block swallows what is nobody's beside it.
 
 use gpumem_channel::BlockState;
 
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
-use super::streams::ANY;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
     pub(super) fn reclaim(&mut self, stream: u16) -> bool {
         let mut found = false;
-        for other in self.streams.others(stream) {
+        let arena = self.streams.line(stream).arena;
+        let others: Vec<u16> = self.streams.of(arena).filter(|other| *other != stream).collect();
+        for other in others {
             if self.streams.line(other).free.iter().all(|index| index.is_empty()) {
                 continue;
             }
@@ -27,6 +28,7 @@ impl Heap {
     /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.
     pub(super) fn disown(&mut self, stream: u16) -> bool {
         let line = self.streams.line(stream);
+        let any = line.any;
         let done: Vec<u32> = line
             .free
             .iter()
@@ -44,7 +46,7 @@ impl Heap {
             if let Some(segment) = self.segments.get_mut(segment) {
                 segment.used_at = segment.used_at.max(block.freed_at);
             }
-            block.stream = ANY;
+            block.stream = any;
             block.freed_at = 0;
             let b = self.coalesce(*b);
             self.show(b);
@@ -57,6 +59,7 @@ impl Heap {
     /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough. Whether one did.
     pub(super) fn absorb(&mut self, request: &Request) -> bool {
         let class = request.class as usize;
+        let any = self.streams.line(request.stream).any;
         let own: Vec<u32> = self.streams.line(request.stream).free[class]
             .at_least(1)
             .map(|key| key.block)
@@ -64,7 +67,7 @@ impl Heap {
         for b in own {
             let block = &self.blocks[b];
             let beside: u64 = [block.prev, block.next]
-                .map(|n| self.free_bytes_of(n, ANY))
+                .map(|n| self.free_bytes_of(n, any))
                 .iter()
                 .sum();
             if beside == 0 || block.size + beside < request.size {
@@ -88,7 +91,8 @@ impl Heap {
             return 0;
         }
         let block = &self.blocks[b];
-        let may = block.state == BlockState::Free && (block.stream == stream || block.stream == ANY);
+        let its = block.stream == stream || self.streams.line(stream).any == block.stream;
+        let may = block.state == BlockState::Free && its;
         if may { block.size } else { 0 }
     }
 }

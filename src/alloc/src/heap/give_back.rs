@@ -2,7 +2,7 @@
 
 use gpumem_channel::{BlockState, EventKind, StringId};
 
-use super::streams::ANY;
+use super::arena::COMMON;
 use super::{Heap, NIL};
 
 impl Heap {
@@ -14,19 +14,20 @@ impl Heap {
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
-        if block.used || block.stitched != NIL {
+        if block.used || block.arena != COMMON || block.stitched != NIL {
             return self.free_slow(b);
         }
         self.ledger.freed(block.pool, block.size, block.requested);
         self.complete(b, EventKind::Free);
     }
 
-    /// The same for a stitched block, and for one that other streams used.
+    /// The same for a stitched block, for one of a pool, and for one that other streams used.
     #[inline(never)]
     fn free_slow(&mut self, b: u32) {
+        self.pool_freed(b);
         let size = self.size_of(b);
         let block = &self.blocks[b];
-        let (pool, requested) = (block.pool, block.requested);
+        let (pool, requested, arena) = (block.pool, block.requested, block.arena);
         if block.used {
             self.ledger.waits(pool, size);
             self.wait_for_users(b);
@@ -34,6 +35,7 @@ impl Heap {
         } else {
             self.ledger.freed(pool, size, requested);
             self.complete(b, EventKind::Free);
+            self.pool_done(arena);
         }
     }
 
@@ -89,10 +91,15 @@ impl Heap {
 
     /// Has all blocks that are set aside join their free neighbours.
     pub(super) fn flush(&mut self) {
-        for stream in self.streams.others(ANY) {
-            self.flush_stream(stream, 0);
-            self.flush_stream(stream, u64::MAX);
+        for stream in self.streams.indices() {
+            self.flush_line(stream);
         }
+    }
+
+    /// The same for one stream.
+    pub(super) fn flush_line(&mut self, stream: u16) {
+        self.flush_stream(stream, 0);
+        self.flush_stream(stream, u64::MAX);
     }
 
     /// The same for the small ones of one stream, or for the large ones, for the sake of a request of `size`.
@@ -156,6 +163,7 @@ impl Heap {
             return false;
         }
         let neighbour = &self.blocks[neighbour];
-        neighbour.state == BlockState::Free && (neighbour.stream == self.blocks[b].stream || neighbour.stream == ANY)
+        neighbour.state == BlockState::Free
+            && (neighbour.stream == self.blocks[b].stream || self.streams.is_any(neighbour.stream))
     }
 }

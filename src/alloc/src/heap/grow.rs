@@ -19,7 +19,7 @@ impl Heap {
             return self.grow_chunked(request, want);
         }
         for bytes in [want, least] {
-            if !self.within_budget(bytes) {
+            if !self.within_budget(bytes) || bytes > self.pool_left(request.arena) {
                 continue;
             }
             match self.driver.alloc(bytes) {
@@ -56,6 +56,7 @@ impl Heap {
         });
         self.ledger.segment_added(request.class.pool());
         self.ledger.reserved_added(request.class.pool(), bytes, 1);
+        self.pool_reserved(request.arena, bytes);
         let b = self.blocks.insert(new_block(request, segment, addr, bytes));
         if let Some(segment) = self.segments.get_mut(segment) {
             (segment.first, segment.last) = (b, b);
@@ -278,6 +279,7 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         next: NIL,
         tag: StringId(0),
         stream: request.stream,
+        arena: request.arena,
         waits: 0,
         class: request.class,
         pool: request.class.pool(),

@@ -11,6 +11,7 @@ use gpumem_channel::{BlockState, EventKind, PoolId, SegmentKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
+use super::arena::COMMON;
 use super::block::NIL;
 use super::place::Place;
 use super::segment::Chunk;
@@ -49,6 +50,7 @@ impl Heap {
         if self.sizes.mode != SegmentMode::Virtual {
             return Err(Error::NotVirtual);
         }
+        self.not_capturing()?;
         let started = Instant::now();
         let (size, _) = self.sizes.round(bytes.max(self.sizes.granularity))?;
         let stream = self.streams.index(stream)?;
@@ -58,6 +60,7 @@ impl Heap {
             class: Class::Chunked,
             pool: PoolId::LARGE,
             stream,
+            arena: COMMON,
             tag: StringId(0),
         };
         self.settle()?;

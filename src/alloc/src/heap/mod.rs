@@ -3,10 +3,12 @@
 //! | file | what |
 //! |---|---|
 //! | `block`, `segment`, `streams`, `ledger` | the state |
-//! | `allocate` | best fit, split, and what is tried when nothing fits |
+//! | `allocate` | best fit, split |
+//! | `obtain` | what is tried when nothing fits |
 //! | `give_back`, `quick` | free, set aside, coalesce |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
+//! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
 //! | `stitch`, `view` | one block from pieces that lie apart |
@@ -21,8 +23,10 @@
 //! `holes`; every figure of the ledger is what counting the blocks would give.
 
 mod allocate;
+mod arena;
 mod block;
 mod budget;
+mod capture;
 mod collect;
 mod compact;
 mod explain;
@@ -32,6 +36,7 @@ mod grow;
 mod join;
 mod ledger;
 mod narrate;
+mod obtain;
 mod pending;
 mod picture;
 mod place;
@@ -42,6 +47,7 @@ mod remember;
 mod segment;
 mod stitch;
 mod streams;
+mod tally;
 mod view;
 
 #[cfg(test)]
@@ -52,6 +58,8 @@ mod faults_tests;
 mod model_tests;
 #[cfg(test)]
 mod naive_tests;
+#[cfg(test)]
+mod pools_tests;
 #[cfg(test)]
 mod program_tests;
 #[cfg(test)]
@@ -69,12 +77,14 @@ use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::publish::Outlet;
 use crate::size::{Class, LARGE_ROUND, Sizes};
+use arena::Arenas;
 use block::{Block, Blocks, NIL};
 use ledger::Ledger;
 use segment::{Chunk, Segments};
-use streams::{ANY, Streams};
+use streams::Streams;
 use view::Views;
 
+pub(crate) use arena::COMMON;
 pub use compact::CompactReport;
 pub use join::JoinReport;
 pub(crate) use narrate::now;
@@ -103,6 +113,9 @@ pub(crate) struct Heap {
     blocks: Blocks,
     segments: Segments,
     streams: Streams,
+    arenas: Arenas,
+    /// Captures of graphs that are under way.
+    captures: u32,
     ledger: Ledger,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
@@ -141,6 +154,8 @@ impl Heap {
             blocks: Blocks::default(),
             segments: Segments::default(),
             streams: Streams::new(),
+            arenas: Arenas::default(),
+            captures: 0,
             ledger: Ledger::default(),
             frees: 0,
             users: HashMap::new(),
@@ -239,6 +254,7 @@ impl Heap {
             next: block.next,
             tag: StringId(0),
             stream: block.stream,
+            arena: block.arena,
             waits: 0,
             class: block.class,
             pool: block.class.pool(),
@@ -270,7 +286,7 @@ impl Heap {
         block.size += size;
         block.next = next;
         block.freed_at = block.freed_at.max(freed_at);
-        if block.stream == ANY {
+        if block.stream != stream && self.streams.is_any(block.stream) {
             block.stream = stream;
         }
         self.link_back(next, segment, b);

@@ -7,6 +7,7 @@ use gpumem_channel::BlockState;
 
 use super::check::Seen;
 use super::naive_tests::{self, Naive};
+use super::pools_tests::{Pools, unless_capturing};
 use super::program_tests::{Op, TOTAL, config, program};
 use super::*;
 use crate::device::{Live, Sim, SimConfig, Timeline};
@@ -31,6 +32,7 @@ pub(super) struct World {
     pub(super) heap: Heap,
     held: Vec<Held>,
     naive: Naive,
+    pools: Pools,
     stamps: u32,
     config: Config,
     budget: Option<u64>,
@@ -53,6 +55,7 @@ impl World {
             heap,
             held: Vec::new(),
             naive: Naive::default(),
+            pools: Pools::default(),
             stamps: 0,
             config: config.clone(),
             budget: config.budget,
@@ -68,7 +71,20 @@ impl World {
     /// Runs one step. Driver errors are the caller's business; everything else must be as the model says.
     pub(super) fn step(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            Op::Alloc { bytes, stream } => self.alloc(*bytes, Stream(*stream)),
+            Op::Alloc { bytes, stream } => self.alloc(COMMON, *bytes, Stream(*stream)),
+            Op::Pool { config, private } => {
+                self.pools.make(&mut self.heap, *config, *private);
+                Ok(())
+            }
+            Op::PoolAlloc { pool, bytes, stream } => self.alloc(self.pools.pick(pool), *bytes, Stream(*stream)),
+            Op::PoolClose(pool) => {
+                self.pools.close(&mut self.heap, self.pools.pick(pool));
+                Ok(())
+            }
+            Op::Capture(pool) => {
+                self.pools.capture(&mut self.heap, self.pools.pick(pool));
+                Ok(())
+            }
             Op::Free(index) => {
                 if let Some(at) = self.pick(index) {
                     let held = self.held.swap_remove(at);
@@ -114,7 +130,7 @@ impl World {
                 self.heap.set_budget(*budget)?;
                 let reserved = self.heap.stats().all().reserved_bytes.current;
                 assert!(reserved <= before);
-                let over = budget.is_some_and(|budget| reserved > budget);
+                let over = !self.pools.capturing() && budget.is_some_and(|budget| reserved > budget);
                 assert!(!over || self.heap.release_cached()? == 0, "nothing more could go back");
                 Ok(())
             }
@@ -125,10 +141,10 @@ impl World {
         }
     }
 
-    fn alloc(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
+    fn alloc(&mut self, arena: u16, bytes: u64, stream: Stream) -> Result<(), Error> {
         let caller = naive_tests::caller(bytes);
         self.heap.attribute(caller.1);
-        let granted = self.heap.allocate(bytes, stream, caller.0);
+        let granted = self.heap.allocate_in(arena, bytes, stream, caller.0);
         self.heap.attribute(Stack::NONE);
         let grant = match granted {
             Ok(grant) => grant,
@@ -139,6 +155,7 @@ impl World {
             Err(error) => return Err(error),
         };
         self.naive.allocated(grant, caller);
+        self.pools.granted(&self.heap, arena, grant);
         assert!(grant.size >= bytes);
         self.judge_size(bytes, grant);
         for held in &self.held {
@@ -223,7 +240,11 @@ impl World {
 
     fn release(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let freed = self.heap.release_cached()?;
+        let released = self.heap.release_cached();
+        let Some(freed) = unless_capturing(&self.pools, released)? else {
+            return Ok(());
+        };
+        self.pools.judge_gone(&self.heap);
         let back = before - self.sim.live().bytes;
         // What an earlier failure left behind comes back too; it was no longer counted as reserved.
         assert!(
@@ -236,7 +257,10 @@ impl World {
     /// What came free the device got, and of what stayed nothing whole lies apart.
     fn compact(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let report = self.heap.compact()?;
+        let compacted = self.heap.compact();
+        let Some(report) = unless_capturing(&self.pools, compacted)? else {
+            return Ok(());
+        };
         let back = before - self.sim.live().bytes;
         assert!(back == report.released || self.faulty && back > report.released);
         self.judge_free();
@@ -250,7 +274,9 @@ impl World {
             let one = segment.first != NIL && segment.first == segment.last;
             let idle = one && self.heap.blocks[segment.first].state == BlockState::Free;
             assert!(
-                !idle || segment.kind == gpumem_channel::SegmentKind::Virtual,
+                !idle
+                    || segment.kind == gpumem_channel::SegmentKind::Virtual
+                    || !self.heap.arenas.may_shrink(segment.arena),
                 "a free segment stayed"
             );
         }
@@ -261,8 +287,10 @@ impl World {
 
     fn join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        match self.heap.join(bytes, stream) {
-            Ok(report) => {
+        let joined = self.heap.join(bytes, stream);
+        match unless_capturing(&self.pools, joined) {
+            Ok(None) => Ok(()),
+            Ok(Some(report)) => {
                 assert_eq!(self.sim.live().bytes, before, "no new memory");
                 assert!(report.contiguous >= bytes);
                 let grant = self.heap.allocate(bytes, stream, Tag(0)).unwrap();
@@ -285,6 +313,8 @@ impl World {
     pub(super) fn judge_all(&mut self) {
         self.heap.check();
         self.naive.judge(&self.heap);
+        self.pools
+            .judge(&self.heap, self.held.iter().map(|held| (held.grant, held.requested)));
         assert_eq!(self.sim.violations(), Vec::<String>::new());
         let all = self.heap.stats().all();
         assert_eq!(all.allocation.current, self.held.len() as u64);
@@ -305,6 +335,7 @@ impl World {
 
     /// Live blocks hold what was written into them.
     pub(super) fn judge_contents(&self) {
+        self.pools.judge_mapped(&self.heap);
         for held in &self.held {
             assert!(held.requested <= held.grant.size);
             for at in [

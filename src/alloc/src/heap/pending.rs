@@ -6,7 +6,6 @@
 use gpumem_channel::{BlockState, EventKind};
 
 use super::Heap;
-use super::streams::ANY;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -18,9 +17,10 @@ const PATIENCE: usize = 16;
 impl Heap {
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
+        let same = self.streams.name(self.blocks[b].stream) == stream;
         let stream = self.streams.index(stream)?;
         let block = &mut self.blocks[b];
-        if block.stream != stream {
+        if !same {
             block.used = true;
             let users = self.users.entry(b).or_default();
             if !users.contains(&stream) {
@@ -36,7 +36,10 @@ impl Heap {
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
         for stream in &users {
-            let event = self.driver.record(self.streams.name(*stream)).ok();
+            let event = match self.capturing() {
+                true => None,
+                false => self.driver.record(self.streams.name(*stream)).ok(),
+            };
             self.streams.line_mut(*stream).waiting.push_back((event, b));
         }
         let block = &mut self.blocks[b];
@@ -49,7 +52,7 @@ impl Heap {
 
     /// Completes the pending blocks whose events are done.
     pub(crate) fn poll_pending(&mut self) {
-        if self.streams.pending == 0 {
+        if self.streams.pending == 0 || self.capturing() {
             return;
         }
         for stream in self.streams.indices() {
@@ -79,8 +82,10 @@ impl Heap {
             self.streams.pending -= 1;
             let size = self.size_of(b);
             let block = &self.blocks[b];
+            let arena = block.arena;
             self.ledger.waited(block.pool, size, block.requested);
             self.complete(b, EventKind::FreeCompleted);
+            self.pool_done(arena);
         }
     }
 
@@ -104,7 +109,7 @@ impl Heap {
             }
         }
         self.flush();
-        for stream in self.streams.others(ANY) {
+        for stream in self.streams.real().collect::<Vec<_>>() {
             self.disown(stream);
         }
         self.tell_figures();
@@ -113,7 +118,7 @@ impl Heap {
 
     /// Learns how far a stream is done, by an event that it leaves there if the stream is busy.
     pub(super) fn probe(&mut self, stream: u16) {
-        if self.check_marker(stream) || self.streams.line(stream).safe == self.frees {
+        if self.capturing() || self.check_marker(stream) || self.streams.line(stream).safe == self.frees {
             return;
         }
         // A stream that takes no event keeps its blocks until the device is synchronised.

@@ -103,6 +103,7 @@ pub(super) fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
         mapped: 0,
         class: request.class,
         kind: SegmentKind::Plain,
+        arena: request.arena,
         stream: request.stream,
         tag: request.tag,
         time: narrate::now(),

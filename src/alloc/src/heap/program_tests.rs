@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use crate::config::{Config, SegmentMode};
+use crate::pool::{Overflow, PoolConfig};
 use crate::publish::Publish;
 use crate::rounding::Divisions;
 
@@ -36,6 +37,19 @@ pub(super) enum Op {
         bytes: u64,
         stream: u64,
     },
+    /// A pool is made.
+    Pool {
+        config: PoolConfig,
+        private: bool,
+    },
+    PoolAlloc {
+        pool: prop::sample::Index,
+        bytes: u64,
+        stream: u64,
+    },
+    PoolClose(prop::sample::Index),
+    /// The capture of a graph in a private pool begins or ends.
+    Capture(prop::sample::Index),
     /// The budget changes.
     Budget(Option<u64>),
     /// A history is begun anew, with room for so many events, or ended.
@@ -69,11 +83,24 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
             Just(Op::Record(None)),
             prop_oneof![0usize..40, Just(1 << 20), Just(1 << 20)].prop_map(|events| Op::Record(Some(events)))
         ],
+        1 => (pool(), any::<bool>()).prop_map(|(config, private)| Op::Pool { config, private }),
+        5 => (index(), bytes(), 0u64..3).prop_map(|(pool, bytes, stream)| Op::PoolAlloc { pool, bytes, stream }),
+        1 => index().prop_map(Op::PoolClose),
+        1 => index().prop_map(Op::Capture),
         1 => budget().prop_map(Op::Budget),
         1 => Just(Op::Step),
         1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
     ];
     prop::collection::vec(op, 1..len)
+}
+
+fn pool() -> impl Strategy<Value = PoolConfig> {
+    let overflow = prop_oneof![Just(Overflow::Refuse), Just(Overflow::Shared)];
+    (budget(), overflow, -1i32..2).prop_map(|(budget, overflow, priority)| PoolConfig {
+        budget,
+        overflow,
+        priority,
+    })
 }
 
 fn budget() -> impl Strategy<Value = Option<u64>> {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use gpumem_channel::{BlockState, EventKind, SegmentKind};
 
 use super::Heap;
+use super::arena::COMMON;
 use super::block::NIL;
 use super::segment::Chunk;
 use crate::error::{DeviceError, Error};
@@ -13,17 +14,31 @@ impl Heap {
     /// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back.
     /// Returns the bytes that came free.
     pub(crate) fn release_cached(&mut self) -> Result<u64, Error> {
+        self.not_capturing()?;
+        // Waiting gives back what is left of pools that are gone.
+        let before = self.ledger.reserved();
         self.settle()?;
-        Ok(self.release_free()?)
+        self.release_free()?;
+        Ok(before - self.ledger.reserved())
     }
 
     /// The same after the device was waited for. What the driver does not take back stays in the cache; the first such
     /// failure is returned after everything else was tried.
     pub(super) fn release_free(&mut self) -> Result<u64, DeviceError> {
+        self.release_where(|heap, arena| heap.arenas.may_shrink(arena))
+    }
+
+    /// The same for everything but pools.
+    pub(super) fn release_common(&mut self) -> Result<u64, DeviceError> {
+        self.release_where(|_, arena| arena == COMMON)
+    }
+
+    fn release_where(&mut self, may: impl Fn(&Heap, u16) -> bool) -> Result<u64, DeviceError> {
         let before = self.ledger.reserved();
         let mut outcome = self.drop_idle_views();
         let mapped_twice = outcome.is_err();
-        let slots: Vec<(u32, SegmentKind)> = self.segments.iter().map(|(slot, s)| (slot, s.kind)).collect();
+        let may = self.segments.iter().filter(|(_, segment)| may(self, segment.arena));
+        let slots: Vec<(u32, SegmentKind)> = may.map(|(slot, s)| (slot, s.kind)).collect();
         for (slot, kind) in slots {
             let result = match kind {
                 SegmentKind::Virtual if mapped_twice => Ok(()),
@@ -35,6 +50,7 @@ impl Heap {
         for orphan in std::mem::take(&mut self.orphans) {
             self.discard(orphan);
         }
+        self.forget_empty_arenas();
         let freed = before - self.ledger.reserved();
         if freed > 0 {
             self.tell_release(freed);
@@ -48,6 +64,7 @@ impl Heap {
             return Ok(());
         };
         let (b, addr, bytes, class) = (segment.first, segment.addr, segment.size, segment.class);
+        let arena = segment.arena;
         if segment.first != segment.last || self.blocks[b].state != BlockState::Free {
             return Ok(());
         }
@@ -61,6 +78,7 @@ impl Heap {
         self.outlet.segment_end(slot, None);
         self.ledger.segment_removed(class.pool());
         self.ledger.reserved_removed(class.pool(), bytes, 1);
+        self.pool_released(arena, bytes);
         Ok(())
     }
 
@@ -229,6 +247,7 @@ impl Heap {
 /// Nothing is left on the device: blocks that are still allocated have no owner any more.
 impl Drop for Heap {
     fn drop(&mut self) {
+        self.driver.capturing(false);
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
         self.drop_events();

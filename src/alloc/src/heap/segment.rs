@@ -26,6 +26,7 @@ pub(crate) struct Segment {
     pub(crate) mapped: u64,
     pub(crate) class: Class,
     pub(crate) kind: SegmentKind,
+    pub(crate) arena: u16,
     /// Index of the stream it was taken for; free blocks come home to it.
     pub(crate) stream: u16,
     pub(crate) tag: StringId,

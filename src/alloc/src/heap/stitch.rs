@@ -10,7 +10,6 @@ use gpumem_channel::{BlockState, EventKind};
 use super::allocate::Request;
 use super::block::NIL;
 use super::segment::Segment;
-use super::streams::ANY;
 use super::view::{Piece, Stale, chunks_over};
 use super::{Grant, Heap};
 use crate::error::DeviceError;
@@ -63,7 +62,7 @@ impl Heap {
     /// Addresses and ends of the home segment's free blocks that a stream may have.
     pub(super) fn free_at_home(&self, stream: u16) -> impl Iterator<Item = (u64, u64)> {
         let class = Class::Chunked as usize;
-        let lines = [stream, ANY].map(|stream| &self.streams.line(stream).free[class]);
+        let lines = [stream, self.streams.line(stream).any].map(|stream| &self.streams.line(stream).free[class]);
         let keys = lines.into_iter().flat_map(|index| index.at_least(1));
         keys.map(|key| (key.addr, key.addr + key.size))
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use gpumem_channel::NO_STREAM;
 
+use super::arena::COMMON;
 use super::quick::Quick;
 use crate::device::EventHandle;
 use crate::error::Error;
@@ -14,9 +15,12 @@ use crate::stream::Stream;
 /// Streams kept apart by one heap.
 const MAX_STREAMS: usize = 4096;
 
-/// One stream.
+/// One stream in one arena.
 #[derive(Debug)]
 pub(crate) struct Line {
+    pub(crate) arena: u16,
+    /// The line of its arena's memory that is nobody's: itself, if it is that.
+    pub(crate) any: u16,
     /// Its free blocks by class, but for those set aside.
     pub(crate) free: [FreeIndex; CLASSES],
     /// Those set aside: small ones, and large ones.
@@ -29,8 +33,11 @@ pub(crate) struct Line {
     pub(crate) marker: Option<(EventHandle, u64)>,
 }
 
-/// No stream's: memory that no queued work uses, which any stream may take at once.
+/// No stream's: memory that no queued work uses, which any stream may take at once. Each arena has such a line; this is that of the common
+/// one.
 pub(crate) const ANY: u16 = 0;
+/// The arena of a line that waits for the next arena.
+const VACANT: u16 = u16::MAX;
 
 /// All streams of a heap, by index. The first is [`ANY`].
 #[derive(Debug)]
@@ -43,8 +50,10 @@ pub(crate) struct Streams {
 }
 
 impl Line {
-    fn new() -> Line {
+    fn new(arena: u16, any: u16) -> Line {
         Line {
+            arena,
+            any,
             free: std::array::from_fn(|_| FreeIndex::new()),
             quick: [Quick::new(), Quick::new()],
             waiting: VecDeque::new(),
@@ -58,13 +67,13 @@ impl Streams {
     pub(crate) fn new() -> Streams {
         Streams {
             names: vec![Stream(NO_STREAM)],
-            lines: vec![Line::new()],
+            lines: vec![Line::new(COMMON, ANY)],
             last: usize::MAX,
             pending: 0,
         }
     }
 
-    /// The index of a stream, new if need be.
+    /// The index of a stream in the common arena, new if need be.
     #[inline]
     pub(crate) fn index(&mut self, stream: Stream) -> Result<u16, Error> {
         if self.names.get(self.last) == Some(&stream) {
@@ -80,17 +89,56 @@ impl Streams {
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
-        if let Some(at) = self.names[1..].iter().position(|name| *name == stream) {
-            self.last = at + 1;
-            return Ok(self.last as u16);
+        let index = self.index_in(COMMON, stream)?;
+        self.last = usize::from(index);
+        Ok(index)
+    }
+
+    /// The index of a stream in an arena, new if need be.
+    pub(crate) fn index_in(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
+        let mut named = (0..).zip(&self.names).filter(|(_, name)| **name == stream);
+        if let Some((at, _)) = named.find(|(at, _)| self.line(*at).arena == arena && !self.is_any(*at)) {
+            return Ok(at);
         }
-        if self.names.len() > MAX_STREAMS {
+        let any = self.indices().find(|at| self.line(*at).arena == arena);
+        let any = any.map_or(ANY, |at| self.line(at).any);
+        self.add(stream, Line::new(arena, any))
+    }
+
+    fn add(&mut self, stream: Stream, line: Line) -> Result<u16, Error> {
+        let vacant = self.indices().find(|at| self.line(*at).arena == VACANT);
+        let at = vacant.unwrap_or(self.lines.len() as u16);
+        if usize::from(at) > MAX_STREAMS {
             return Err(Error::TooManyStreams { limit: MAX_STREAMS });
         }
-        self.names.push(stream);
-        self.lines.push(Line::new());
-        self.last = self.names.len() - 1;
-        Ok(self.last as u16)
+        if vacant.is_none() {
+            self.names.push(stream);
+            self.lines.push(line);
+        } else {
+            self.names[usize::from(at)] = stream;
+            self.lines[usize::from(at)] = line;
+        }
+        Ok(at)
+    }
+
+    /// Makes room for an arena.
+    pub(crate) fn open(&mut self, arena: u16) -> Result<(), Error> {
+        let any = self.add(Stream(NO_STREAM), Line::new(arena, ANY))?;
+        self.line_mut(any).any = any;
+        Ok(())
+    }
+
+    /// Forgets the lines of an arena that has no blocks any more. Their events, which are to be retired.
+    pub(crate) fn close(&mut self, arena: u16) -> Vec<EventHandle> {
+        let mut events = Vec::new();
+        for (name, line) in self.names.iter_mut().zip(&mut self.lines) {
+            if line.arena == arena {
+                *name = Stream(NO_STREAM);
+                line.arena = VACANT;
+                events.extend(line.marker.take().map(|(event, _)| event));
+            }
+        }
+        events
     }
 
     #[inline]
@@ -114,13 +162,25 @@ impl Streams {
         &mut self.line_mut(stream).quick[usize::from(size > SMALL_MAX)]
     }
 
-    /// Every stream, and [`ANY`].
-    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
-        ANY..self.lines.len() as u16
+    /// Whether an index is that of memory that is nobody's.
+    #[inline(always)]
+    pub(crate) fn is_any(&self, index: u16) -> bool {
+        self.line(index).any == index
     }
 
-    /// Every real stream but this one.
-    pub(crate) fn others(&self, stream: u16) -> impl Iterator<Item = u16> + use<> {
-        self.indices().filter(move |other| *other != stream && *other != ANY)
+    /// Every line.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.lines.len() as u16
+    }
+
+    /// Every real stream of every arena.
+    pub(crate) fn real(&self) -> impl Iterator<Item = u16> {
+        self.indices()
+            .filter(|at| self.line(*at).arena != VACANT && !self.is_any(*at))
+    }
+
+    /// Every real stream of an arena.
+    pub(crate) fn of(&self, arena: u16) -> impl Iterator<Item = u16> {
+        self.real().filter(move |at| self.line(*at).arena == arena)
     }
 }

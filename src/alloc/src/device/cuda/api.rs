@@ -85,6 +85,7 @@ api! {
     event_record = "cuEventRecord" (Opaque, Opaque);
     event_query = "cuEventQuery" (Opaque);
     event_destroy = "cuEventDestroy_v2" (Opaque);
+    exchange_capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
     stream_synchronize = "cuStreamSynchronize" (Opaque);
     copy_to_device = "cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, Opaque);
     copy_to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Opaque);

@@ -6,6 +6,7 @@ mod launch;
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, DriverError, sys};
@@ -34,6 +35,8 @@ struct Cuda {
     context: Arc<CudaContext>,
     prop: Prop,
     spare: Mutex<Vec<EventHandle>>,
+    /// Whether graphs are being captured somewhere.
+    capturing: AtomicBool,
 }
 
 /// What physical chunks are made as.
@@ -129,12 +132,17 @@ impl Cuda {
             context: Arc::clone(context),
             prop: Prop(prop),
             spare: Mutex::new(Vec::new()),
+            capturing: AtomicBool::new(false),
         })
     }
 
     /// Makes our context current on this thread until the guard is dropped.
     fn bind(&self) -> Result<Bound<'_>> {
-        Bound::to(&self.api, self.context.cu_ctx().cast())
+        let bound = Bound::to(&self.api, self.context.cu_ctx().cast())?;
+        match self.capturing.load(Ordering::Relaxed) {
+            true => bound.relaxed(),
+            false => Ok(bound),
+        }
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
@@ -262,6 +270,10 @@ impl Driver for Cuda {
             NOT_READY => Ok(false),
             code => self.api.check("cuEventQuery", code).map(|()| true),
         }
+    }
+
+    fn capturing(&self, capturing: bool) {
+        self.capturing.store(capturing, Ordering::Relaxed);
     }
 
     fn retire(&self, event: EventHandle) {

@@ -239,6 +239,10 @@ impl Driver for Shared {
         self.state().query(event.0)
     }
 
+    fn capturing(&self, capturing: bool) {
+        self.state().capturing = capturing;
+    }
+
     fn retire(&self, event: EventHandle) {
         self.state().retire(event.0);
     }

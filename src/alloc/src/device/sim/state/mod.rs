@@ -77,6 +77,7 @@ pub(in crate::device::sim) struct State {
     queues: BTreeMap<Stream, Queue>,
     events: HashMap<u64, (Stream, u64)>,
     failure: Option<Failure>,
+    pub(in crate::device::sim) capturing: bool,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
     clock: u64,
     pub(in crate::device::sim) modelled_ns: u64,
@@ -107,6 +108,7 @@ impl State {
             queues: BTreeMap::new(),
             events: HashMap::new(),
             failure: None,
+            capturing: false,
             calls: [0; Call::COUNT],
             clock: 0,
             modelled_ns: 0,
@@ -120,6 +122,11 @@ impl State {
         self.clock += 1;
         self.modelled_ns += call.nanoseconds(bytes, chunks);
         self.settle();
+        let ends_capture = matches!(call, Call::Free | Call::Record | Call::Query | Call::Synchronize);
+        if self.capturing && ends_capture {
+            self.violations
+                .push(format!("{} while a graph is captured", call.name()));
+        }
         match &mut self.failure {
             Some(failure) if failure.skip == 0 => {
                 let kind = if failure.out_of_memory { OUT_OF_MEMORY } else { UNKNOWN };

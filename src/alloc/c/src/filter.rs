@@ -1,0 +1,85 @@
+//! A `std::function<bool(cudaStream_t)>` of the program's, by which PyTorch says which streams a pool is for.
+//!
+//! Its layout is that of GNU's libstdc++, part of its ABI since GCC 4: room for what is called, then `_M_manager`, which copies and
+//! destroys that, then `_M_invoker`, which calls it (`bits/std_function.h`). PyTorch's Linux builds use no other library.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+use gpumem::{Route, Stream};
+use std::sync::Arc;
+
+use crate::failure::Failure;
+
+/// `std::_Any_data`
+type Data = [usize; 2];
+type Manager = unsafe extern "C" fn(*mut Data, *const Data, c_int) -> bool;
+type Invoker = unsafe extern "C" fn(*const Data, *mut *mut c_void) -> bool;
+
+const CLONE: c_int = 2;
+const DESTROY: c_int = 3;
+
+/// `std::function<bool(cudaStream_t)>`
+#[repr(C)]
+struct Function {
+    data: Data,
+    manager: Option<Manager>,
+    invoker: Option<Invoker>,
+}
+
+/// A copy of one: the program's own goes when the call returns.
+struct Filter {
+    data: Data,
+    manager: Manager,
+    invoker: Invoker,
+}
+
+// SAFETY: PyTorch's filters look at the thread or ask CUDA about the stream; PyTorch calls them from any thread itself.
+unsafe impl Send for Filter {}
+// SAFETY: as above.
+unsafe impl Sync for Filter {}
+
+impl Filter {
+    fn accepts(&self, stream: Stream) -> bool {
+        let mut handle: *mut c_void = std::ptr::with_exposed_provenance_mut(stream.0 as usize);
+        // SAFETY: a copy made by its own manager, called as libstdc++ calls it.
+        unsafe { (self.invoker)(&raw const self.data, &raw mut handle) }
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // SAFETY: the copy is destroyed once, by its own manager.
+        unsafe { (self.manager)(&raw mut self.data, &raw const self.data, DESTROY) };
+    }
+}
+
+/// Which requests a filter says yes to; all of the calling thread if there is none.
+///
+/// # Safety
+///
+/// `filter` is null or points to a `std::function<bool(cudaStream_t)>` of libstdc++.
+pub(crate) unsafe fn route(filter: *const c_void) -> Result<Route, Failure> {
+    let filter = filter.cast::<Function>();
+    if filter.is_null() {
+        return Ok(Route::ThisThread);
+    }
+    if !filter.is_aligned() {
+        return Err(Failure::misuse("the filter is no std::function"));
+    }
+    // SAFETY: not null and aligned, so a function by this function's contract.
+    let function = unsafe { &*filter };
+    let (Some(manager), Some(invoker)) = (function.manager, function.invoker) else {
+        return Err(Failure::misuse("the filter is an empty std::function"));
+    };
+    let mut data = MaybeUninit::<Data>::zeroed();
+    // SAFETY: copies what is called into room for it.
+    unsafe { manager(data.as_mut_ptr(), &raw const function.data, CLONE) };
+    let filter = Filter {
+        // SAFETY: zeroed, and then written by the manager as far as it needs.
+        data: unsafe { data.assume_init() },
+        manager,
+        invoker,
+    };
+    Ok(Route::Filter(Arc::new(move |stream| filter.accepts(stream))))
+}

@@ -1,0 +1,86 @@
+//! Private pools, by the numbers that PyTorch gives them.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use gpumem::{Pool, Route};
+
+use crate::devices::{self, Place};
+use crate::failure::Failure;
+
+/// `c10::cuda::MempoolId_t`, a `std::pair` of two numbers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolId {
+    first: u64,
+    second: u64,
+}
+
+/// The pools of a device. Each was begun as often as it says and goes when it was released as often.
+pub(crate) type Pools = Mutex<Option<HashMap<PoolId, (Pool, u64)>>>;
+
+/// Sends what a route says to a pool, which is made if there is none of that number.
+pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failure> {
+    let place = devices::place(device)?;
+    let allocator = place.open(device)?;
+    let pool = {
+        let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = pools.get_or_insert_default();
+        match pools.get_mut(&id) {
+            Some((pool, begun)) => {
+                *begun += 1;
+                pool.clone()
+            }
+            None => {
+                let pool = allocator.private_pool()?;
+                pools.insert(id, (pool.clone(), 1));
+                pool
+            }
+        }
+    };
+    Ok(allocator.begin_allocate_to_pool(&pool, route)?)
+}
+
+/// Ends what was begun last for a pool.
+pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
+    let place = devices::place(device)?;
+    let pool = find(place, id)?;
+    match pool.allocator().end_allocate_to_pool(&pool)? {
+        true => Ok(()),
+        false => Err(Failure::misuse(format!("nothing is allocated to pool {id} now"))),
+    }
+}
+
+/// Takes back one beginning; with the last the pool goes.
+pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
+    let place = devices::place(device)?;
+    let pool = find(place, id)?;
+    let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pools) = &mut *pools
+        && let Some((_, begun)) = pools.get_mut(&id)
+    {
+        *begun -= 1;
+        if *begun == 0 {
+            pools.remove(&id);
+        }
+    }
+    drop(pools);
+    // Gives memory back: not under the lock.
+    drop(pool);
+    Ok(())
+}
+
+fn find(place: &Place, id: PoolId) -> Result<Pool, Failure> {
+    let pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = pools.as_ref().and_then(|pools| pools.get(&id));
+    known
+        .map(|(pool, _)| pool.clone())
+        .ok_or_else(|| Failure::misuse(format!("no pool {id} was begun on this device")))
+}
+
+impl std::fmt::Display for PoolId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "({}, {})", self.first, self.second)
+    }
+}

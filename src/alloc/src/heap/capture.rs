@@ -1,0 +1,36 @@
+//! Captures of CUDA graphs. What a stream is told while a graph is captured from it becomes part of the graph, and calls that wait or look
+//! how far the device is end the capture. So from the beginning of one to its end nothing is waited for, no event is recorded or queried
+//! and nothing goes back to the driver, in any pool: memory is taken from what is there, or new.
+
+use super::Heap;
+use crate::error::Error;
+
+impl Heap {
+    #[inline]
+    pub(super) fn capturing(&self) -> bool {
+        self.captures > 0
+    }
+
+    pub(super) fn not_capturing(&self) -> Result<(), Error> {
+        match self.captures {
+            0 => Ok(()),
+            _ => Err(Error::Capturing),
+        }
+    }
+
+    /// A capture begins.
+    pub(crate) fn begin_capture(&mut self) {
+        self.captures += 1;
+        self.driver.capturing(true);
+    }
+
+    /// A capture ends, or one more is known to have ended. Blocks that were freed meanwhile and that other streams used wait for the next
+    /// time that the device is waited for.
+    pub(crate) fn end_capture(&mut self) {
+        self.captures = self.captures.saturating_sub(1);
+        self.driver.capturing(self.captures > 0);
+        if self.captures == 0 {
+            self.shrink_all_closing();
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What is tried when nothing fits, in which order.
+
+use gpumem_channel::EventKind;
+
+use super::allocate::Request;
+use super::arena::COMMON;
+use super::{Grant, Heap};
+use crate::config::SegmentMode;
+use crate::error::Error;
+use crate::free::Key;
+use crate::size::{Class, SLACK, pool_of};
+
+impl Heap {
+    /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
+    /// for may overflow to everybody's memory before its cache is given up.
+    #[cold]
+    pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
+        self.poll_pending();
+        self.flush();
+        if let Some(grant) = self.obtain(request)? {
+            return Ok(grant);
+        }
+        let shared = self.shared(request)?;
+        if let Some(shared) = &shared
+            && let Some(grant) = self.obtain(shared)?
+        {
+            self.pool_overflowed(request.arena);
+            return Ok(grant);
+        }
+        if !self.release_on_oom || self.capturing() {
+            return self.fail(request);
+        }
+        self.settle()?;
+        for request in [Some(request), shared.as_ref()].into_iter().flatten() {
+            if let Some(grant) = self.obtain_after_making_room(request)? {
+                self.ledger.retried();
+                self.tell(EventKind::Retry, request, 0);
+                self.tell_figures();
+                return Ok(grant);
+            }
+        }
+        self.fail(request)
+    }
+
+    /// What a request of a pool is outside of it, if it may go there.
+    fn shared(&mut self, request: &Request) -> Result<Option<Request>, Error> {
+        if !self.overflows(request.arena) {
+            return Ok(None);
+        }
+        let (size, class) = self.sizes.round(request.requested)?;
+        let stream = self.streams.index(self.streams.name(request.stream))?;
+        Ok(Some(Request {
+            size,
+            class,
+            pool: pool_of(size),
+            stream,
+            arena: COMMON,
+            ..*request
+        }))
+    }
+
+    /// What is there, or new memory.
+    pub(super) fn obtain(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        if self.stitches(request) {
+            return self.obtain_stitched(request);
+        }
+        if let Some(key) = self.fit_anywhere(request) {
+            return Ok(Some(self.hand_out(key, request)));
+        }
+        if self.collect_idle(request.arena)?
+            && let Some(key) = self.fit_anywhere(request)
+        {
+            return Ok(Some(self.hand_out(key, request)));
+        }
+        if self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        Ok(None)
+    }
+
+    fn stitches(&self, request: &Request) -> bool {
+        self.sizes.mode == SegmentMode::Stitched && request.arena == COMMON
+    }
+
+    /// The same once the device was waited for: others give their caches back first, as far as they are less important.
+    fn obtain_after_making_room(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        let found = match self.stitches(request) {
+            true => self.obtain_stitched(request)?,
+            false => self.fit_anywhere(request).map(|key| self.hand_out(key, request)),
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+        if let Some(grant) = self.obtain_at_others_expense(request)? {
+            return Ok(Some(grant));
+        }
+        // A segment that cannot be freed stays in the cache; whether the others make enough room shows at once.
+        if self.release_oversize(request) && self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        let _ = match request.arena {
+            COMMON => self.release_common(),
+            pool if self.arenas.may_shrink(pool) => self.release_arena(pool),
+            _ => Ok(0),
+        };
+        self.obtain(request)
+    }
+
+    /// Nothing helped.
+    fn fail(&mut self, request: &Request) -> Result<Grant, Error> {
+        self.ledger.ran_out();
+        self.pool_ran_out(request.arena);
+        let report = self.explain(request);
+        self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
+        self.tell_figures();
+        Err(Error::OutOfMemory(Box::new(report)))
+    }
+
+    /// The same where memory is stitched: everything that needs no new memory comes first, and then no more than is missing.
+    fn obtain_stitched(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        if let Some(grant) = self.find(request) {
+            return Ok(Some(grant));
+        }
+        if (self.reclaim(request.stream) | self.absorb(request))
+            && let Some(grant) = self.find(request)
+        {
+            return Ok(Some(grant));
+        }
+        if request.class == Class::Fine {
+            return self.obtain_fine(request);
+        }
+        let plain = self.best_place(request).map_or(request.size, |place| place.missing);
+        if self.ledger.reserved() + plain > self.target(request) {
+            if let Some(grant) = self.fit_in_views(request) {
+                return Ok(Some(grant));
+            }
+            if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
+                && let Some(grant) = self.stitch(plan, request)?
+            {
+                return Ok(Some(grant));
+            }
+            // New memory that it took before the mapping failed may do.
+            if let Some(grant) = self.find(request) {
+                return Ok(Some(grant));
+            }
+        }
+        if self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        Ok(None)
+    }
+
+    /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.
+    fn obtain_fine(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        let coarse = Request {
+            class: Class::Chunked,
+            ..*request
+        };
+        if self.ledger.reserved() + self.sizes.granularity > self.target(request)
+            && let Some(key) = self.fit(&coarse)
+        {
+            return Ok(Some(self.hand_out(key, &coarse)));
+        }
+        if self.grow(request)? {
+            return Ok(self.find(request));
+        }
+        Ok(self.fit(&coarse).map(|key| self.hand_out(key, &coarse)))
+    }
+
+    /// How much memory may be taken before a request is rather stitched from what there is: a little more than what the program
+    /// ever held. It saves most of the mapping.
+    pub(super) fn target(&self, request: &Request) -> u64 {
+        let peak = self.ledger.requested_peak(request.requested);
+        peak + peak / SLACK
+    }
+
+    fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {
+        if let Some(key) = self.fit(request) {
+            return Some(key);
+        }
+        if self.reclaim(request.stream) | self.absorb(request) {
+            return self.fit(request);
+        }
+        None
+    }
+}

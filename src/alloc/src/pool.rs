@@ -1,0 +1,184 @@
+//! Pools: memory apart from everybody else's, by name and budget, or private for CUDA graphs.
+
+use std::sync::Arc;
+
+use gpumem_channel::Stat;
+
+use crate::allocator::Allocator;
+use crate::buffer::{Buffer, Element};
+use crate::error::Error;
+use crate::home::Handle;
+use crate::route::Route;
+use crate::size::bytes_of;
+use crate::stream::Stream;
+
+/// What becomes of a request that a pool has no room for, within its budget or on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// It fails.
+    #[default]
+    Refuse,
+    /// It is served from the memory that is no pool's.
+    Shared,
+}
+
+/// What a pool can be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Most bytes that the pool may take from the driver. `None`: as much as the allocator may.
+    pub budget: Option<u64>,
+    /// What becomes of requests that do not fit.
+    pub overflow: Overflow,
+    /// When memory runs out, pools of lower priority give back what they cached, lowest first, before a request fails. What is no pool's
+    /// has priority 0. Pools of the same priority leave each other alone.
+    pub priority: i32,
+}
+
+/// The figures of a pool, under PyTorch's names. What overflowed is not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// Blocks held by the program.
+    pub allocation: Stat,
+    /// Segments taken from the driver.
+    pub segment: Stat,
+    /// Bytes asked for, of blocks held by the program.
+    pub requested_bytes: Stat,
+    /// The same after rounding.
+    pub allocated_bytes: Stat,
+    /// Bytes taken from the driver.
+    pub reserved_bytes: Stat,
+    /// Requests that were served from memory that is no pool's.
+    pub num_overflows: u64,
+    /// Requests that failed for want of memory.
+    pub num_ooms: u64,
+}
+
+/// Memory that serves its own requests only, made by [`Allocator::pool`] and [`Allocator::private_pool`]. Clones are the same pool.
+///
+/// It lives in plain segments: nothing of it is ever remapped. When the last clone is gone, what is free of it goes back to the driver,
+/// and the rest as soon as nothing uses it.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Arc<Handle>,
+    arena: u16,
+    name: String,
+    private: bool,
+}
+
+impl Allocator {
+    /// A pool with a name of its own: its cache serves nobody else, and its budget binds what it takes from the driver.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there is a pool of that name, there are too many, or the budget is 0.
+    pub fn pool(&self, name: &str, config: PoolConfig) -> Result<Pool, Error> {
+        self.make_pool(name.to_owned(), config, false)
+    }
+
+    /// A private pool, for a CUDA graph: while it lives, no address that it ever handed out is handed to anybody else or goes back to
+    /// the driver, for the graph goes on using them after they were freed. When memory runs out what is no pool's gives its cache back
+    /// for it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there are too many pools.
+    pub fn private_pool(&self) -> Result<Pool, Error> {
+        let name = format!("private pool {}", self.0.pools_made());
+        self.make_pool(name, PoolConfig::default(), true)
+    }
+
+    fn make_pool(&self, name: String, config: PoolConfig, private: bool) -> Result<Pool, Error> {
+        let arena = self.heap(|heap| heap.add_arena(&name, config, private))??;
+        Ok(Pool(Arc::new(Inner {
+            handle: Arc::clone(&self.0),
+            arena,
+            name,
+            private,
+        })))
+    }
+
+    /// Takes memory for what a route sends to a pool, until [`end_allocate_to_pool`](Allocator::end_allocate_to_pool): requests for
+    /// which several routes hold follow the one begun last.
+    ///
+    /// Where the pool is private a graph is taken to be captured in between: nothing is waited for then, no event is recorded and nothing goes
+    /// back to the driver, whoever asks for it, so that no capture ends by it.
+    pub fn begin_allocate_to_pool(&self, pool: &Pool, route: Route) -> Result<(), Error> {
+        self.of_this(pool)?;
+        self.0.routes.begin(&self.0, pool.0.arena, route);
+        match pool.0.private {
+            true => self.heap(|heap| heap.begin_capture()),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends what was begun last for a pool. Whether there was anything.
+    pub fn end_allocate_to_pool(&self, pool: &Pool) -> Result<bool, Error> {
+        self.of_this(pool)?;
+        let ended = self.0.routes.end(&self.0, pool.0.arena);
+        if ended && pool.0.private {
+            self.heap(|heap| heap.end_capture())?;
+        }
+        Ok(ended)
+    }
+
+    fn of_this(&self, pool: &Pool) -> Result<(), Error> {
+        match Arc::ptr_eq(&self.0, &pool.0.handle) {
+            true => Ok(()),
+            false => Err(Error::Config {
+                setting: "pool",
+                reason: format!("{} belongs to another allocator", pool.0.name),
+            }),
+        }
+    }
+}
+
+impl Pool {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The allocator it is of.
+    pub fn allocator(&self) -> Allocator {
+        Allocator(Arc::clone(&self.0.handle))
+    }
+
+    /// [`Allocator::alloc`] from this pool.
+    pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
+        self.allocator()
+            .alloc_in(self.0.arena, len, bytes_of::<T>(len)?, stream)
+    }
+
+    /// [`Allocator::alloc_raw`] from this pool; to be given back as any raw address.
+    pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
+        self.allocator().alloc_raw_in(self.0.arena, bytes, stream)
+    }
+
+    /// Its figures now.
+    ///
+    /// In a forked child: all zero.
+    pub fn stats(&self) -> PoolFigures {
+        let figures = self.0.handle.home.with(|heap| heap.pool_figures(self.0.arena));
+        figures.unwrap_or_default()
+    }
+
+    /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
+    pub fn release_cached(&self) -> Result<u64, Error> {
+        self.0.handle.home.give(|heap| heap.release_pool(self.0.arena))?
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let handle = &self.handle;
+        while handle.routes.end(handle, self.arena) {
+            if self.private {
+                // In a forked child nothing is captured.
+                let _ = handle.home.with(|heap| heap.end_capture());
+            }
+        }
+        // In a forked child the pool is the parent's.
+        let _ = handle.home.give(|heap| heap.close_arena(self.arena));
+    }
+}

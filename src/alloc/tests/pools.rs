@@ -1,0 +1,233 @@
+//! Pools on the simulated device: isolation, budgets, overflow, priorities, and what a graph goes on using.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use gpumem_alloc::device::{self, Call, Live, Sim, SimConfig};
+use gpumem_alloc::{
+    Allocator, Config, Error, Help, OomReport, Overflow, PoolConfig, Publish, Route, SegmentMode, Stream,
+};
+
+const MIB: usize = 1 << 20;
+const S: Stream = Stream(1);
+
+fn allocator(total_mib: u64, segments: SegmentMode) -> (Allocator, Sim) {
+    let device = device::sim(SimConfig {
+        total: total_mib << 20,
+        ..SimConfig::default()
+    });
+    let sim = device.as_sim().unwrap().clone();
+    let config = Config {
+        publish: Publish::Off,
+        segments,
+        ..Config::default()
+    };
+    (Allocator::new(device, config).unwrap(), sim)
+}
+
+fn short<T: std::fmt::Debug>(result: Result<T, Error>) -> OomReport {
+    match result {
+        Err(Error::OutOfMemory(report)) => *report,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_tenant_cached_serves_nobody_else() {
+    for mode in SegmentMode::ALL {
+        let (alloc, _) = allocator(1000, mode);
+        let [a, b] = ["a", "b"].map(|name| alloc.pool(name, PoolConfig::default()).unwrap());
+        let buffer = a.alloc::<u8>(30 * MIB, S).unwrap();
+        let addr = buffer.device_ptr();
+        drop(buffer);
+        let others = [
+            b.alloc::<u8>(30 * MIB, S).unwrap(),
+            alloc.alloc::<u8>(30 * MIB, S).unwrap(),
+        ];
+        assert!(others.iter().all(|other| other.device_ptr() != addr));
+        assert_eq!(a.alloc::<u8>(30 * MIB, S).unwrap().device_ptr(), addr);
+        let figures = a.stats();
+        assert_eq!(figures.reserved_bytes.current, 30 << 20);
+        assert_eq!(
+            (figures.allocated_bytes.current, figures.allocated_bytes.peak),
+            (0, 30 << 20)
+        );
+        assert_eq!(figures.allocation.allocated, 2);
+        assert_eq!(
+            alloc.stats().all().reserved_bytes.current,
+            90 << 20,
+            "the allocator's figures are of all"
+        );
+        assert_eq!(a.release_cached().unwrap(), 30 << 20);
+        assert_eq!(a.stats().reserved_bytes.current, 0);
+    }
+}
+
+#[test]
+fn a_budget_binds_and_may_overflow() {
+    let (alloc, _) = allocator(1000, SegmentMode::Stitched);
+    let config = |overflow| PoolConfig {
+        budget: Some(40 << 20),
+        overflow,
+        ..PoolConfig::default()
+    };
+    let strict = alloc.pool("strict", config(Overflow::Refuse)).unwrap();
+    let _held = strict.alloc::<u8>(30 * MIB, S).unwrap();
+    let report = short(strict.alloc::<u8>(20 * MIB, S));
+    let pool = report.pool.as_ref().unwrap();
+    assert_eq!(
+        (pool.name.as_str(), pool.budget, pool.reserved),
+        ("strict", Some(40 << 20), 30 << 20)
+    );
+    assert_eq!(report.helps[0], Help::RaisePoolBudget { bytes: 10 << 20 });
+    let text = report.to_string();
+    let words = "20.0 MiB requested in pool strict (budget 40.0 MiB, reserved 30.0 MiB, allocated 30.0 MiB)";
+    assert!(
+        text.contains(words) && text.contains("raise the pool's budget by 10.0 MiB"),
+        "{text}"
+    );
+    let soft = alloc.pool("soft", config(Overflow::Shared)).unwrap();
+    let _held = soft.alloc::<u8>(30 * MIB, S).unwrap();
+    let _over = soft.alloc::<u8>(20 * MIB, S).unwrap();
+    let figures = soft.stats();
+    assert_eq!((figures.num_overflows, figures.reserved_bytes.peak), (1, 30 << 20));
+    assert_eq!((strict.stats().num_ooms, figures.num_ooms), (1, 0));
+}
+
+#[test]
+fn the_least_important_give_their_caches_back_first() {
+    let (alloc, sim) = allocator(100, SegmentMode::Plain);
+    let pool = |name: &str, priority| {
+        let config = PoolConfig {
+            priority,
+            ..PoolConfig::default()
+        };
+        alloc.pool(name, config).unwrap()
+    };
+    let [low, middle, equal, high] = [("low", -2), ("middle", -1), ("equal", 5), ("high", 5)].map(|(n, p)| pool(n, p));
+    for pool in [&low, &middle, &equal] {
+        drop(pool.alloc::<u8>(30 * MIB, S).unwrap());
+    }
+    let reserved = || [&low, &middle, &equal].map(|pool| pool.stats().reserved_bytes.current >> 20);
+    assert_eq!(reserved(), [30, 30, 30]);
+    let first = high.alloc::<u8>(30 * MIB, S).unwrap();
+    assert_eq!(reserved(), [0, 30, 30]);
+    let second = high.alloc::<u8>(30 * MIB, S).unwrap();
+    assert_eq!(reserved(), [0, 0, 30]);
+    let report = short(high.alloc::<u8>(30 * MIB, S));
+    assert_eq!(reserved(), [0, 0, 30], "the same priority is left alone");
+    assert_eq!(report.helps[0], Help::ReleasePools { bytes: 30 << 20 });
+    drop((first, second));
+    // Live blocks are never taken.
+    let held = low.alloc::<u8>(5 * MIB, S).unwrap();
+    short(high.alloc::<u8>(70 * MIB, S));
+    assert_eq!(low.stats().allocated_bytes.current, held.allocated_bytes());
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_graph_uses_stays_until_its_pool_is_gone() {
+    for mode in SegmentMode::ALL {
+        let (alloc, sim) = allocator(200, mode);
+        let pool = alloc.private_pool().unwrap();
+        let filter: Arc<dyn Fn(Stream) -> bool + Send + Sync> = Arc::new(|stream| stream == S);
+        alloc.begin_allocate_to_pool(&pool, Route::Filter(filter)).unwrap();
+        let before = [Call::Record, Call::Query, Call::Synchronize].map(|call| sim.calls(call));
+        let captured = alloc.alloc::<u8>(40 * MIB, S).unwrap();
+        captured.record_stream(Stream(2)).unwrap();
+        let addr = captured.device_ptr();
+        drop(captured);
+        let raw = alloc.alloc_raw(MIB as u64, S).unwrap();
+        let other = alloc.alloc::<u8>(10 * MIB, Stream(2)).unwrap();
+        assert!(matches!(alloc.release_cached(), Err(Error::Capturing)));
+        assert_eq!(
+            [Call::Record, Call::Query, Call::Synchronize].map(|call| sim.calls(call)),
+            before
+        );
+        assert_eq!(pool.stats().allocation.allocated, 2, "the other stream is not captured");
+        assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+        assert!(!alloc.end_allocate_to_pool(&pool).unwrap());
+
+        // The graph is replayed now; others want memory.
+        alloc.free_raw(raw).unwrap();
+        let reserved = pool.stats().reserved_bytes.current;
+        alloc.release_cached().unwrap();
+        alloc.compact().unwrap();
+        let _ = alloc.join_holes(20 << 20, S);
+        short(alloc.alloc::<u8>(180 * MIB, S));
+        assert_eq!(pool.stats().reserved_bytes.current, reserved);
+        let others: Vec<_> = (0..10).filter_map(|_| alloc.alloc::<u8>(10 * MIB, S).ok()).collect();
+        assert!(
+            others
+                .iter()
+                .all(|other| !(addr..addr + (40 << 20)).contains(&other.device_ptr()))
+        );
+        assert_eq!(
+            pool.alloc::<u8>(40 * MIB, S).unwrap().device_ptr(),
+            addr,
+            "the graph's next one has it"
+        );
+
+        let held = pool.alloc::<u8>(40 * MIB, S).unwrap();
+        drop(pool);
+        assert_eq!(alloc.stats().all().allocation.current, others.len() as u64 + 2);
+        let before = sim.live().bytes;
+        drop(held);
+        assert!(before - sim.live().bytes >= 40 << 20, "the last block gives it back");
+        drop((others, other, alloc));
+        assert_eq!((sim.live(), sim.violations()), (Live::default(), Vec::new()));
+    }
+}
+
+#[test]
+fn routes_are_of_a_thread_or_a_stream_and_the_newest_counts() {
+    let (alloc, _) = allocator(1000, SegmentMode::Plain);
+    let [a, b] = ["a", "b"].map(|name| alloc.pool(name, PoolConfig::default()).unwrap());
+    let held = || [a.stats().allocation.current, b.stats().allocation.current];
+    alloc.begin_allocate_to_pool(&a, Route::ThisThread).unwrap();
+    let _in_a = alloc.alloc::<u8>(1, S).unwrap();
+    assert_eq!(held(), [1, 0]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::mem::forget(alloc.alloc::<u8>(1, S).unwrap()));
+    });
+    assert_eq!(held(), [1, 0]);
+    alloc.begin_allocate_to_pool(&b, Route::Stream(S)).unwrap();
+    let _in_b = alloc.alloc::<u8>(1, S).unwrap();
+    let _in_a = alloc.alloc::<u8>(1, Stream(9)).unwrap();
+    assert_eq!(held(), [2, 1]);
+    // A pool that goes ends its routes.
+    drop(b);
+    let _in_a = alloc.alloc::<u8>(1, S).unwrap();
+    assert_eq!(a.stats().allocation.current, 3);
+    assert!(alloc.end_allocate_to_pool(&a).unwrap());
+    let _outside = alloc.alloc::<u8>(1, S).unwrap();
+    assert_eq!(a.stats().allocation.current, 3);
+    let (other, _) = allocator(1000, SegmentMode::Plain);
+    assert!(other.begin_allocate_to_pool(&a, Route::ThisThread).is_err());
+}
+
+#[test]
+fn pools_that_cannot_be_are_errors() {
+    let (alloc, _) = allocator(1000, SegmentMode::Plain);
+    let refused = |name: &str, budget, words: &str| {
+        let config = PoolConfig {
+            budget,
+            ..PoolConfig::default()
+        };
+        let error = alloc.pool(name, config).unwrap_err().to_string();
+        assert!(error.starts_with("pool: ") && error.contains(words), "{error}");
+    };
+    refused("nothing", Some(0), "0 bytes leave no room");
+    let first = alloc.pool("first", PoolConfig::default()).unwrap();
+    refused("first", None, "there is a pool named first already");
+    drop(first);
+    // Names, arenas and streams are used again: many more pools than fit at the same time.
+    for round in 0..3000 {
+        let pool = alloc.pool("first", PoolConfig::default()).unwrap();
+        let _held = pool.alloc::<u8>(1000, Stream(round)).unwrap();
+    }
+    let all: Vec<_> = (0..1024).map(|_| alloc.private_pool().unwrap()).collect();
+    refused("one more", None, "there are 1024 pools already");
+    drop(all);
+    assert_eq!(alloc.stats().all().reserved_bytes.current, 0);
+}
