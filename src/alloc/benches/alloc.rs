@@ -58,7 +58,7 @@ fn cached(c: &mut Criterion) {
     for (name, bytes) in [("512B", 512), ("1MiB", MIB), ("64MiB", 64 * MIB)] {
         let mut group = c.benchmark_group(format!("cached/{name}"));
         for (mode, publish) in modes() {
-            let (alloc, _dir) = allocator(publish, SegmentMode::Plain);
+            let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
             // Live neighbours keep the block from merging, as in a busy heap.
             let mut live: Vec<Buffer<u8>> = (0..3).map(|_| alloc.alloc(bytes, Stream::DEFAULT).unwrap()).collect();
             drop(live.remove(1));
@@ -74,7 +74,7 @@ fn cached(c: &mut Criterion) {
 fn split_and_join(c: &mut Criterion) {
     let mut group = c.benchmark_group("split_and_join/4KiB");
     for (mode, publish) in modes() {
-        let (alloc, _dir) = allocator(publish, SegmentMode::Plain);
+        let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
         group.bench_function(format!("publish={mode}"), |b| {
             b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream::DEFAULT).unwrap())));
         });
@@ -104,7 +104,7 @@ impl Random {
 fn random(c: &mut Criterion) {
     let mut group = c.benchmark_group("random_1000_live");
     for (mode, publish) in modes() {
-        for (segments, kind) in [(SegmentMode::Plain, "plain"), (SegmentMode::Virtual, "virtual")] {
+        for (segments, kind) in [(SegmentMode::Plain, "plain"), (SegmentMode::Stitched, "stitched")] {
             let (alloc, _dir) = allocator(publish, segments);
             let mut random = Random(88_172_645_463_325_252);
             let mut live: Vec<Option<Buffer<u8>>> = (0..1000)

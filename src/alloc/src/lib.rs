@@ -29,8 +29,8 @@
 //!
 //! **Sizes.** Requests are rounded to 512 B. Up to 1 MiB they are cut from segments of 2 MiB (the small pool), up to 10 MiB from
 //! segments of 20 MiB, larger ones get segments of their own, rounded to 2 MiB. With [`SegmentMode::Virtual`], requests from
-//! 2 MiB are rounded to 2 MiB and live in growing address ranges made of chunks of 2 to 32 MiB. With [`SegmentMode::Stitched`]
-//! everything is rounded to 512 B and lives in one such range.
+//! 2 MiB are rounded to 2 MiB and live in growing address ranges made of chunks of 2 to 64 MiB. With [`SegmentMode::Stitched`],
+//! the default where the device can map memory, everything is rounded to 512 B and lives in two such ranges, up to 1 MiB and above.
 //!
 //! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. What
 //! is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
@@ -41,13 +41,14 @@
 //!
 //! **Stitching.** A driver maps whole chunks, but a block need not use all of them: the end of one free block, whole chunks from
 //! anywhere and the beginning of another free block, mapped side by side a second time, are one block. Only what then is still
-//! missing is new memory. Such a layout stays mapped when its block is freed: the next request of the size has it without a
-//! driver call as soon as its pieces are free again, so that a loop that repeats itself soon maps nothing.
+//! missing is new memory. Such a *view* stays mapped when its block is freed, and whatever later request finds enough free memory
+//! side by side in a view has it without a driver call: a loop that repeats itself soon maps nothing. Mapping costs more than
+//! memory, so up to 2 % more than the program ever held are taken before anything is stitched.
 //!
-//! **Free.** A block joins its free neighbours at once and may be reused by its own stream at once: what that stream does next
-//! is queued behind. If other streams were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each.
-//! Another stream may have it when an event, recorded on its stream after the free, is done; it comes home to the stream of its
-//! segment when the borrower is done with it.
+//! **Free.** A block is set aside whole for the next request of its size; when a request of another size comes, those set aside join
+//! their free neighbours. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
+//! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it when an event,
+//! recorded on its stream after the free, is done; then it is nobody's.
 //!
 //! **Joining.** [`Allocator::join_holes`] maps the chunks of scattered free blocks side by side: no new memory, no copy, and
 //! live blocks keep addresses and contents. Only whole chunks can move. [`Allocator::compact`] does so with all there is, and gives wholly free
