@@ -180,17 +180,21 @@ fn the_dashboards_model_knows_no_terminal_no_clock_and_no_files_and_views_stay_d
 /// The wall clock may be set at any time: it dates what is kept longer than a boot, and tells no age of anything that is shown.
 #[test]
 fn the_wall_clock_is_read_where_days_are_meant() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let allowed = [
         "src/tui/src/clock.rs",
         "src/channel/src/identity.rs",
         "src/channel/src/sweep.rs",
         "src/probe/src/process/users.rs",
+        // PyTorch's snapshots count from 1970.
+        "src/alloc/src/history/recorder.rs",
     ];
     let mut rooms = 0;
     for dir in ["src", "demo/src"] {
         for (path, text) in sources(&root.join(dir)) {
             let used = text.contains("SystemTime") || text.contains("ClockId::Realtime");
+            // Not the path of the checkout, which may be a test's.
+            let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
             let home = allowed.iter().any(|room| path.ends_with(room)) || path.contains("test");
             rooms += u32::from(used && home);
             assert!(!used || home, "the wall clock in {path}");
