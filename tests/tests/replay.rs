@@ -80,6 +80,7 @@ fn the_allocator_can_be_told_by_flag_and_by_environment() {
     let rounded = run(&[], "roundup_power2_divisions:2");
     assert!(figure(&rounded, "peak_allocated") > figure(&usual, "peak_allocated"));
     let grown = report(&run(&[], "expandable_segments:True,publish:off"));
+    assert_eq!(report(&usual)["allocator"]["segments"], "stitched", "what auto is here");
     assert_eq!(grown["allocator"]["segments"], "virtual");
     assert_eq!(grown["allocator"]["publishing"], false);
     let limited = report(&run(

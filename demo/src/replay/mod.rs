@@ -151,7 +151,8 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
     let measured = match args.allocator {
         AllocatorChoice::Gpumem => {
-            let (segments, publishing) = (config.segments.name(), matches!(config.publish, Publish::On(_)));
+            let segments = config.segments_on(device.info().virtual_memory).name();
+            let publishing = matches!(config.publish, Publish::On(_));
             let silent = Config {
                 publish: Publish::Off,
                 history: History::Off,

@@ -170,8 +170,9 @@ impl Config {
         }
     }
 
-    /// What [`SegmentMode::Auto`] is on a device that can map memory into address ranges, or cannot.
-    pub(crate) fn segments_on(&self, virtual_memory: bool) -> SegmentMode {
+    /// What [`segments`](Config::segments) come to on a device that can map memory into address ranges, or cannot: [`SegmentMode::Auto`] is one
+    /// of the others there.
+    pub fn segments_on(&self, virtual_memory: bool) -> SegmentMode {
         let only_plain = self.max_split_size.is_some() || self.garbage_collection_threshold.is_some();
         match self.segments {
             SegmentMode::Auto if virtual_memory && !only_plain => SegmentMode::Stitched,

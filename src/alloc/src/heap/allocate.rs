@@ -23,13 +23,11 @@ pub(super) struct Request {
     pub(super) tag: StringId,
 }
 
-impl Heap {
-    /// Hands out a block of at least `requested` bytes (not 0) for use on a stream.
-    pub(crate) fn allocate(&mut self, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
-        let (size, class) = self.sizes.round(requested)?;
-        let stream = self.streams.index(stream)?;
-        let tag = self.string_of(tag);
-        let request = Request {
+impl Request {
+    /// A request for everybody's memory.
+    #[inline(always)]
+    fn common(requested: u64, (size, class): (u64, Class), stream: u16, tag: StringId) -> Request {
+        Request {
             requested,
             size,
             class,
@@ -37,7 +35,17 @@ impl Heap {
             stream,
             arena: COMMON,
             tag,
-        };
+        }
+    }
+}
+
+impl Heap {
+    /// Hands out a block of at least `requested` bytes (not 0) for use on a stream.
+    pub(crate) fn allocate(&mut self, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
+        let (size, class) = self.sizes.round(requested)?;
+        let stream = self.streams.index(stream)?;
+        let tag = self.string_of(tag);
+        let request = Request::common(requested, (size, class), stream, tag);
         if let Some(b) = self.streams.quick(stream, size).take(size, &self.blocks) {
             return Ok(self.hand_out_quick(b, &request));
         }
@@ -52,15 +60,7 @@ impl Heap {
         let stream = self.streams.known(stream)?;
         let tag = self.known_string(tag)?;
         let b = self.streams.quick(stream, size).take(size, &self.blocks)?;
-        let request = Request {
-            requested,
-            size,
-            class,
-            pool: pool_of(size),
-            stream,
-            arena: COMMON,
-            tag,
-        };
+        let request = Request::common(requested, (size, class), stream, tag);
         Some(self.hand_out_quick(b, &request))
     }
 
