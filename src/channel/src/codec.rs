@@ -167,6 +167,7 @@ pub(crate) fn follows(w: &[u64; words::EVENT - 1]) -> bool {
 pub(crate) fn to_event(index: u64, w: &[u64; words::EVENT - 1]) -> Event {
     Event {
         index,
+        lane: None,
         time: w[0],
         kind: EventKind::of(byte(w[1], 0)),
         device: byte(w[1], 1),

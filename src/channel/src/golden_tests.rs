@@ -88,6 +88,7 @@ fn records() {
 
     let event = Event {
         index: 12,
+        lane: None,
         time: 1,
         kind: EventKind::OutOfMemory,
         device: 1,

@@ -65,6 +65,7 @@ mod error;
 #[cfg(test)]
 mod golden_tests;
 mod identity;
+mod lane;
 mod layout;
 mod life;
 mod map;
@@ -88,6 +89,7 @@ mod writer;
 pub use cells::Touched;
 pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
+pub use lane::Lane;
 pub use map::Process;
 pub use place::own_directories;
 pub use publisher::{Operation, Options, Publisher};
@@ -96,6 +98,6 @@ pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, NO_STREAM, PoolId, Segment, SegmentKind, StringId,
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot, free_sizes};
-pub use stats::{DeviceStats, PoolStats, Stat};
+pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use text::clean;
 pub use writer::Told;

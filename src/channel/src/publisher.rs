@@ -13,6 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::cells::Touched;
 use crate::error::CreateError;
+use crate::lane::Lane;
 use crate::layout::{Capacity, IDENTITY, Layout};
 use crate::map::{LockedFile, Map};
 use crate::record::{Block, BlockState, Device, Event, EventKind, PoolId, Segment, StringId};
@@ -273,6 +274,7 @@ impl Publisher {
         let time = self.stamp.operation(size);
         let event = Event {
             index: 0,
+            lane: None,
             time,
             kind,
             device,
@@ -330,6 +332,15 @@ impl Publisher {
             self.writer.segment_close(slot);
         }
     }
+
+    /// Opens the next lane: what is published about one stream of a device by somebody other than the publisher, and at the same
+    /// time. `None` when all are taken, or in a forked child.
+    pub fn lane(&mut self, _device: u8, _stream: u64) -> Option<Lane> {
+        None
+    }
+
+    /// Orders events: what was published on either comes before what comes after on either. The caller holds the locks of both.
+    pub fn meet(&mut self, _lane: &mut Lane) {}
 
     /// Publishes a device's figures; `touched` says what changed since the last time.
     #[inline]

@@ -132,3 +132,52 @@ impl DeviceStats {
         all.reserved_bytes.current.saturating_sub(all.allocated_bytes.current)
     }
 }
+
+/// One figure of a lane over time. Its peaks are the publisher's business, who knows all lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStat {
+    /// Now.
+    pub current: u64,
+    /// Sum of all increases.
+    pub allocated: u64,
+}
+
+impl LaneStat {
+    /// Counts an increase.
+    #[inline]
+    pub fn add(&mut self, n: u64) {
+        self.current = self.current.wrapping_add(n);
+        self.allocated = self.allocated.wrapping_add(n);
+    }
+
+    /// Counts a decrease.
+    #[inline]
+    pub fn sub(&mut self, n: u64) {
+        self.current = self.current.wrapping_sub(n);
+    }
+}
+
+/// What a lane counts per pool, beside what the publisher counts of the same pool. Its blocks are active as long as they are
+/// allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LanePool {
+    /// Blocks held by the program.
+    pub allocation: LaneStat,
+    /// Bytes the program asked for.
+    pub requested_bytes: LaneStat,
+    /// Bytes of blocks held by the program (after rounding).
+    pub allocated_bytes: LaneStat,
+    /// Free blocks that live neighbours pin in their segment.
+    pub inactive_split: LaneStat,
+    /// Bytes of those.
+    pub inactive_split_bytes: LaneStat,
+}
+
+/// What a lane counts: a part of its device's [`DeviceStats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneFigures {
+    /// Requests up to 1 MiB.
+    pub small: LanePool,
+    /// Everything larger.
+    pub large: LanePool,
+}

@@ -174,6 +174,7 @@ impl Heap {
             .map_or((block.addr, block.size), |whole| (whole.addr, whole.size));
         Event {
             index: 0,
+            lane: None,
             time: 0,
             kind,
             device: DEVICE,
