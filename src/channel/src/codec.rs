@@ -57,6 +57,9 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
+/// Which of a block's words tells its state; 0 there is an empty slot, whatever the other words are.
+pub(crate) const BLOCK_KIND: usize = 4;
+
 /// Words 1.. of a block record; `next` is the slot of the block after it in its segment.
 #[inline(always)]
 pub(crate) fn block(b: &Block, next: u32) -> [u64; words::BLOCK - 1] {
@@ -74,7 +77,7 @@ pub(crate) fn block(b: &Block, next: u32) -> [u64; words::BLOCK - 1] {
 /// The block of words 1.., and the slot of the next. `None` for an empty slot.
 #[inline(always)]
 pub(crate) fn to_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
-    let packed = w[4];
+    let packed = w[BLOCK_KIND];
     if byte(packed, 0) == 0 {
         return None;
     }

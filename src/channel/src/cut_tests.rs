@@ -11,7 +11,7 @@ use crate::layout::{Capacity, Layout};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment};
 use crate::snapshot::Snapshot;
 use crate::stats::DeviceStats;
-use crate::writer::Writer;
+use crate::writer::{Structure, Writer};
 use crate::{Life, Reader};
 
 thread_local! {
@@ -75,8 +75,21 @@ fn figures(blocks: u64) -> DeviceStats {
     stats
 }
 
+fn small(kind: EventKind) -> Event {
+    Event {
+        kind,
+        size: 512,
+        requested: 504,
+        pool: crate::PoolId::SMALL,
+        ..Event::default()
+    }
+}
+
+/// The operation that ends the segment.
+const LAST: usize = 6;
+
 /// The operations that are cut, each with the event that announces it.
-const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 5] = [
+const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); LAST + 1] = [
     |w| {
         // A segment appears.
         w.event(&Event {
@@ -118,6 +131,35 @@ const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); 5] = [
         w.block(0, &block(0, 4096, BlockState::Free), None);
         w.clear_block(1);
         w.segment_end(0, Some((&SEGMENT, Some(0))));
+        w.stats(0, &figures(0), Touched::ALL);
+    },
+    |w| {
+        // A request splits a block, told in one go.
+        let split = Structure {
+            segment: 0,
+            gone: &[],
+            blocks: [
+                (0, &block(0, 512, BlockState::Allocated), Some(1)),
+                (1, &block(512, 3584, BlockState::Free), None),
+            ],
+            follows: true,
+        };
+        let told = w.structure(0, &small(EventKind::Alloc), &split);
+        assert!(told.stored);
+        if told.figures_due {
+            w.stats(0, &figures(1), Touched::ALL);
+        }
+    },
+    |w| {
+        // A free joins two blocks, told in one go.
+        let join = Structure {
+            segment: 0,
+            gone: &[1],
+            blocks: [(0, &block(0, 4096, BlockState::Free), None)],
+            follows: false,
+        };
+        let told = w.structure(0, &small(EventKind::Free), &join);
+        assert!(told.stored && told.figures_due);
         w.stats(0, &figures(0), Touched::ALL);
     },
     |w| {
@@ -243,7 +285,7 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
                         "something was interrupted, and its event names it"
                     );
                     assert!(
-                        cut == 4 || dead.devices[0].segments.len() == 1,
+                        cut == LAST || dead.devices[0].segments.len() == 1,
                         "{cut}: {stores}: what was there is shown, as not complete"
                     );
                 }
@@ -261,9 +303,9 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
 fn expected(n: usize) -> Option<Vec<Block>> {
     use BlockState::{Allocated, Free};
     Some(match n {
-        0 | 5 => return None,
-        1 | 4 => vec![block(0, 4096, Free)],
-        2 => vec![block(0, 512, Allocated), block(512, 3584, Free)],
+        0 | 7 => return None,
+        1 | 4 | 6 => vec![block(0, 4096, Free)],
+        2 | 5 => vec![block(0, 512, Allocated), block(512, 3584, Free)],
         _ => vec![block(0, 512, Allocated), block(512, 3584, Allocated)],
     })
 }

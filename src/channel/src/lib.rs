@@ -100,4 +100,4 @@ pub use record::{
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use text::clean;
-pub use writer::Told;
+pub use writer::{Structure, Told};

@@ -21,7 +21,7 @@ use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
 use crate::word::{Word, Words};
-use crate::writer::{Told, Writer};
+use crate::writer::{Structure, Told, Writer};
 use crate::{identity, life, place, sweep};
 
 /// How large a channel is and what it says about its program.
@@ -295,6 +295,20 @@ impl Publisher {
             ..*block
         };
         self.writer.operation(&event, slot, &block, next)
+    }
+
+    /// What a request that splits a block publishes, or a free that joins some, in one go: as [`Publisher::event`] or
+    /// [`Publisher::change`], and then the blocks between [`Publisher::segment_begin`] and [`Publisher::segment_close`]. Like
+    /// [`Publisher::operation`] it need not look at the clock.
+    #[inline(always)]
+    pub fn structure<const N: usize>(&mut self, event: &Event, change: &Structure<'_, N>) -> Told {
+        let time = self.stamp.operation(event.size);
+        self.writer.structure(time, event, change)
+    }
+
+    /// Whether the table has a slot.
+    pub fn has_slot(&self, slot: u32) -> bool {
+        self.gone() || self.writer.has_slot(slot)
     }
 
     /// Empties a slot. Returns false if the table has no such slot.

@@ -176,9 +176,9 @@ pub struct Event {
     pub index: u64,
     /// Whose ring it is from: a lane's, by its number, or else the publisher's own.
     pub lane: Option<u8>,
-    /// Nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick. Requests that hit the cache in quick succession look at the
-    /// clock once in four, so that up to three of them carry the time of one before: after a pause, that of before the pause.
-    /// Blocks from 256 MiB and everything but such requests have a look of their own.
+    /// Nanoseconds of `CLOCK_MONOTONIC`, as coarse as the kernel's tick. Requests that hit the cache, and frees, in quick succession
+    /// look at the clock once in four, so that up to three of them carry the time of one before: after a pause, that of before the
+    /// pause. Blocks from 256 MiB and everything else have a look of their own.
     pub time: u64,
     /// What happened.
     pub kind: EventKind,

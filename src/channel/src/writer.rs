@@ -14,6 +14,10 @@ use crate::stats::DeviceStats;
 use crate::text;
 use crate::word::{Word, Words};
 
+mod structure;
+
+pub use structure::Structure;
+
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
@@ -117,25 +121,22 @@ impl<M: Words> Writer<M> {
     /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
     #[inline(always)]
     pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
-        self.block_words(slot, codec::block(block, next.unwrap_or(NO_SLOT)))
-    }
-
-    /// Empties a block slot.
-    pub(crate) fn clear_block(&mut self, slot: u32) -> bool {
-        self.block_words(slot, [0; 7])
-    }
-
-    #[inline(always)]
-    fn block_words(&mut self, slot: u32, data: [u64; 7]) -> bool {
         let slot = slot as usize;
         if slot >= self.layout.blocks.count {
             return false;
         }
         self.ticket += 1;
         let words = self.memory.words();
+        let data = codec::block(block, next.unwrap_or(NO_SLOT));
         put_block(words, &self.layout, self.ticket, slot, data);
         self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot);
         true
+    }
+
+    /// Empties a block slot.
+    pub(crate) fn clear_block(&mut self, slot: u32) -> bool {
+        self.ticket += 1;
+        empty_block(self.memory.words(), &self.layout, self.ticket, slot as usize)
     }
 
     /// Says how many live blocks have no slot, and their bytes.
@@ -304,6 +305,21 @@ fn put_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize, da
     seqlock::end(record, ticket);
     // After the record: who sees this generation also sees the record, or at least that it is being written.
     words[layout.generations.start + slot / GROUP].put(ticket);
+}
+
+/// Empties a block slot, of which a reader asks its kind before anything else. False if the table has no such slot.
+#[inline(always)]
+fn empty_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize) -> bool {
+    if slot >= layout.blocks.count {
+        return false;
+    }
+    if let Some(record) = block_of(words, layout, slot) {
+        seqlock::begin(record, ticket);
+        record[1 + codec::BLOCK_KIND].put(0);
+        seqlock::end(record, ticket);
+        words[layout.generations.start + slot / GROUP].put(ticket);
+    }
+    true
 }
 
 /// Counts `slot` as used; how many are.
