@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use gpumem_channel::{Block, Device, DeviceStats, Event, Operation, Options, Publisher, Segment, StringId, Touched};
+use gpumem_channel::{
+    Block, Device, DeviceStats, Event, Operation, Options, Publisher, Segment, StringId, Structure, Touched,
+};
 
 use crate::history::{Deed, Recorder};
 
@@ -221,6 +223,33 @@ impl Outlet {
             self.refuse(operation.slot, operation.block.size);
         }
         told.figures_due
+    }
+
+    /// An event and the blocks of a segment that a split or a join changed. Whether the figures have to follow.
+    #[inline(always)]
+    pub(crate) fn structure<const N: usize>(&mut self, event: &Event, change: &Structure<'_, N>) -> bool {
+        if let Sink::Recorded(both) = &mut self.sink {
+            both.0.event(event);
+        }
+        let Some(publisher) = self.publisher() else {
+            return false;
+        };
+        let told = publisher.structure(event, change);
+        if !told.stored {
+            self.refuse_some(change);
+        }
+        told.figures_due
+    }
+
+    #[cold]
+    fn refuse_some<const N: usize>(&mut self, change: &Structure<'_, N>) {
+        let gone = change.gone.iter().map(|slot| (*slot, 0));
+        let blocks = change.blocks.iter().map(|(slot, block, _)| (*slot, block.size));
+        for (slot, size) in gone.chain(blocks) {
+            if self.publisher().is_some_and(|publisher| !publisher.has_slot(slot)) {
+                self.refuse(slot, size);
+            }
+        }
     }
 
     #[inline]

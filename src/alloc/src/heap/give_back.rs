@@ -71,13 +71,18 @@ impl Heap {
         self.forget_owner(b);
     }
 
-    /// The rest of [`Heap::complete`] where the structure of the segment changes.
+    /// The rest of [`Heap::complete`] where the block joins its free neighbours.
     fn complete_joined(&mut self, b: u32, why: EventKind) {
-        let segment = self.blocks[b].segment;
-        let due = self.tell_block(why, b);
+        let event = self.outlet.is_on().then(|| self.event_of(why, b));
         self.forget_owner(b);
-        self.join_in(b, segment);
-        self.tell_rest(due);
+        self.blocks[b].state = BlockState::Free;
+        let mut gone = std::mem::take(&mut self.gone);
+        let b = self.coalesce_quietly(b, &mut gone);
+        if let Some(event) = event {
+            self.tell_joined(&event, b, &gone);
+        }
+        gone.clear();
+        self.gone = gone;
     }
 
     /// Puts a block that is in no index and no list among the free ones of its segment.
@@ -133,16 +138,27 @@ impl Heap {
 
     /// Merges a free block that is in no index with its free neighbours and puts the result into the index. What was nobody's may
     /// have stood between it and more of its own.
+    pub(super) fn coalesce(&mut self, b: u32) -> u32 {
+        let mut gone = std::mem::take(&mut self.gone);
+        let b = self.coalesce_quietly(b, &mut gone);
+        for slot in gone.drain(..) {
+            self.outlet.clear_block(slot);
+        }
+        self.gone = gone;
+        b
+    }
+
+    /// The same without a word to the channel about those that are `gone`.
     #[inline]
-    pub(super) fn coalesce(&mut self, mut b: u32) -> u32 {
+    fn coalesce_quietly(&mut self, mut b: u32, gone: &mut Vec<u32>) -> u32 {
         while self.joins_next(b) {
             self.unshelve(self.blocks[b].next);
-            self.swallow_next(b);
+            gone.push(self.merge_next(b));
         }
         while self.joins_prev(b) {
             b = self.blocks[b].prev;
             self.unshelve(b);
-            self.swallow_next(b);
+            gone.push(self.merge_next(b));
         }
         self.shelve(b);
         b

@@ -130,6 +130,8 @@ pub(crate) struct Heap {
     orphans: Vec<Chunk>,
     /// Blocks handed out as raw pointers, by address.
     raw: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
+    /// Slots of blocks that others took in, until the channel is told. Empty between operations.
+    gone: Vec<u32>,
     outlet: Outlet,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
@@ -164,6 +166,7 @@ impl Heap {
             fineness: 1,
             orphans: Vec::new(),
             raw: HashMap::default(),
+            gone: Vec::new(),
             outlet,
             tags: vec![Some(StringId(0))],
             driver,
@@ -273,10 +276,15 @@ impl Heap {
         rest
     }
 
-    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared. What was nobody's becomes the other
-    /// one's stream's.
-    #[inline]
+    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
     fn swallow_next(&mut self, b: u32) {
+        let gone = self.merge_next(b);
+        self.outlet.clear_block(gone);
+    }
+
+    /// The same without a word to the channel; the successor's slot. What was nobody's becomes the other one's stream's.
+    #[inline]
+    fn merge_next(&mut self, b: u32) -> u32 {
         let n = self.blocks[b].next;
         let (size, next, freed_at, segment, stream) = {
             let gone = &self.blocks[n];
@@ -292,7 +300,7 @@ impl Heap {
         self.link_back(next, segment, b);
         self.uncover(n, next);
         self.blocks.remove(n);
-        self.outlet.clear_block(n);
+        n
     }
 
     /// Points what follows back at `b`: the next block, or the segment's end.

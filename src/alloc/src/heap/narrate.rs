@@ -6,6 +6,8 @@
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, StringId};
 
+mod structure;
+
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
@@ -136,21 +138,6 @@ impl Heap {
         }
     }
 
-    /// A block was handed out, and `rest` was cut off it.
-    #[inline]
-    pub(super) fn tell_cut(&mut self, b: u32, rest: u32) {
-        if !self.outlet.is_on() {
-            return;
-        }
-        let segment = self.blocks[b].segment;
-        let due = self.tell_block(EventKind::Alloc, b);
-        self.outlet.segment_begin(segment);
-        self.show(b);
-        self.show(rest);
-        self.outlet.segment_close(segment);
-        self.tell_rest(due);
-    }
-
     /// An event about a block. Whether the figures have to follow.
     #[inline]
     pub(super) fn tell_block(&mut self, kind: EventKind, b: u32) -> bool {
@@ -158,12 +145,11 @@ impl Heap {
             return false;
         }
         let event = self.event_of(kind, b);
-        if matches!(self.blocks[b].class, Class::Small | Class::Large) {
-            // What becomes an inactive split, or none any more, the event does not tell.
-            self.outlet.event(&event);
-            return true;
+        if Heap::follows(self.blocks[b].class) {
+            return self.outlet.change(&event);
         }
-        self.outlet.change(&event)
+        self.outlet.event(&event);
+        true
     }
 
     pub(super) fn event_of(&self, kind: EventKind, b: u32) -> Event {
