@@ -1,15 +1,18 @@
 //! Best fit: the free blocks of one stream and class, by size and then by address.
 //!
-//! Sizes fall into bins of 1/16 octave; a bitmap finds the next bin that has something. A bin keeps its smallest block
-//! apart from the others, so that the usual bin (empty, or with one block) costs a compare and nothing else.
+//! Sizes fall into bins of 1/16 octave; a bitmap finds the next bin that has something. Which bin that is and where in it a block goes
+//! is different every time in a program of random sizes, and a wrong guess of the processor's costs more than the work itself: so
+//! what can be is computed without branches.
 
-use std::collections::BTreeSet;
+mod bin;
 
 use crate::size::MIN_BLOCK;
+use bin::{Bin, is_none};
 
 /// Bins for sizes up to 2^48 bytes.
 const BINS: usize = 40 * 16;
-const WORDS: usize = BINS.div_ceil(64);
+/// One more bit is always set, that of a bin that is always empty: a search ends there.
+const WORDS: usize = BINS / 64 + 1;
 
 /// A free block: the order is best fit, then lowest address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +20,33 @@ pub(crate) struct Key {
     pub(crate) size: u64,
     pub(crate) addr: u64,
     pub(crate) block: u32,
+}
+
+/// Drivers align what they give to 2 to the power of this at least.
+const ALIGNMENT: u32 = 8;
+
+impl Key {
+    /// The same in one number with the same order: 40 bits of size, 56 of address, 32 of slot.
+    #[inline(always)]
+    fn rank(self) -> u128 {
+        debug_assert!(self.size.is_multiple_of(MIN_BLOCK) && self.addr.trailing_zeros() >= ALIGNMENT);
+        u128::from(self.size / MIN_BLOCK) << 88 | u128::from(self.addr >> ALIGNMENT) << 32 | u128::from(self.block)
+    }
+
+    #[inline(always)]
+    fn of(rank: u128) -> Key {
+        Key {
+            size: (rank >> 88) as u64 * MIN_BLOCK,
+            addr: ((rank >> 32) as u64) << ALIGNMENT,
+            block: rank as u32,
+        }
+    }
+}
+
+/// The smallest rank of a block of at least `size` bytes.
+#[inline(always)]
+fn least(size: u64) -> u128 {
+    u128::from((size + (MIN_BLOCK - 1)) >> MIN_BLOCK.trailing_zeros()) << 88
 }
 
 /// The free blocks of an allocator, pending ones not among them. Sizes in bytes.
@@ -37,116 +67,6 @@ impl FreeBlocks {
     }
 }
 
-#[derive(Debug, Default)]
-struct Bin {
-    /// The smallest; always present when the bin is not empty.
-    first: Option<Key>,
-    rest: Rest,
-}
-
-/// Keys of a bin beside its smallest that are kept in a sorted list. Most bins never have more, and a list moves few bytes where a tree
-/// takes and frees memory.
-const FEW: usize = 32;
-
-/// The other keys of a bin: the smallest ones last to first, then the larger ones.
-#[derive(Debug, Default)]
-struct Rest {
-    few: Vec<Key>,
-    many: BTreeSet<Key>,
-}
-
-impl Rest {
-    fn len(&self) -> usize {
-        self.few.len() + self.many.len()
-    }
-
-    #[inline]
-    fn insert(&mut self, key: Key) {
-        if self.few.len() >= FEW {
-            return self.insert_many(key);
-        }
-        let at = self.few.partition_point(|other| *other > key);
-        self.few.insert(at, key);
-    }
-
-    #[cold]
-    fn insert_many(&mut self, key: Key) {
-        match self.few.first() {
-            Some(largest) if key < *largest => {
-                self.many.insert(*largest);
-                self.few.remove(0);
-                let at = self.few.partition_point(|other| *other > key);
-                self.few.insert(at, key);
-            }
-            _ => {
-                self.many.insert(key);
-            }
-        }
-    }
-
-    #[inline]
-    fn remove(&mut self, key: Key) {
-        let at = self.few.partition_point(|other| *other > key);
-        if self.few.get(at) == Some(&key) {
-            self.few.remove(at);
-            self.refill();
-        } else {
-            self.many.remove(&key);
-        }
-    }
-
-    #[inline]
-    fn pop_first(&mut self) -> Option<Key> {
-        let first = self.few.pop();
-        self.refill();
-        first
-    }
-
-    /// All of the list is smaller than all of the tree; so it may only be short if the tree is empty.
-    #[inline]
-    fn refill(&mut self) {
-        if !self.many.is_empty() {
-            self.refill_from_many();
-        }
-    }
-
-    #[cold]
-    fn refill_from_many(&mut self) {
-        if self.few.len() < FEW
-            && let Some(next) = self.many.pop_first()
-        {
-            self.few.insert(0, next);
-        }
-    }
-
-    /// The smallest of at least `size`.
-    #[inline]
-    fn best_fit(&self, size: u64) -> Option<Key> {
-        let at = self.few.partition_point(|key| key.size >= size);
-        match at {
-            0 => self.first_of_many(size),
-            at => Some(self.few[at - 1]),
-        }
-    }
-
-    fn first_of_many(&self, size: u64) -> Option<Key> {
-        let from = Key {
-            size,
-            addr: 0,
-            block: 0,
-        };
-        self.many.range(from..).next().copied()
-    }
-
-    fn last(&self) -> Option<&Key> {
-        self.many.last().or_else(|| self.few.first())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Key> {
-        self.few.iter().rev().chain(&self.many)
-    }
-}
-
 /// The free blocks of one stream and class.
 #[derive(Debug)]
 pub(crate) struct FreeIndex {
@@ -155,22 +75,22 @@ pub(crate) struct FreeIndex {
     bins: Box<[Bin]>,
 }
 
-#[inline]
+/// 16 to the octave, from 32 units on; before that one for every unit.
+#[inline(always)]
 fn bin_of(size: u64) -> usize {
     let units = size / MIN_BLOCK;
-    if units < 16 {
-        return units as usize;
-    }
-    let log = 63 - units.leading_zeros();
-    (16 * (log - 3)) as usize + ((units >> (log - 4)) & 15) as usize
+    let octave = 59 - (units | 16).leading_zeros();
+    16 * octave as usize + (units >> octave) as usize
 }
 
 impl FreeIndex {
     pub(crate) fn new() -> FreeIndex {
+        let mut occupied = [0; WORDS];
+        occupied[BINS / 64] = 1;
         FreeIndex {
             len: 0,
-            occupied: [0; WORDS],
-            bins: std::iter::repeat_with(Bin::default).take(BINS).collect(),
+            occupied,
+            bins: std::iter::repeat_with(Bin::default).take(BINS + 1).collect(),
         }
     }
 
@@ -178,18 +98,8 @@ impl FreeIndex {
     pub(crate) fn insert(&mut self, key: Key) {
         self.len += 1;
         let at = bin_of(key.size);
-        let bin = &mut self.bins[at];
-        match bin.first {
-            None => {
-                bin.first = Some(key);
-                self.occupied[at / 64] |= 1 << (at % 64);
-            }
-            Some(first) if key < first => {
-                bin.first = Some(key);
-                bin.rest.insert(first);
-            }
-            Some(_) => bin.rest.insert(key),
-        }
+        self.occupied[at / 64] |= 1 << (at % 64);
+        self.bins[at].insert(key.rank());
     }
 
     /// Takes out a key that is in the index.
@@ -198,41 +108,37 @@ impl FreeIndex {
         self.len -= 1;
         let at = bin_of(key.size);
         let bin = &mut self.bins[at];
-        if bin.first != Some(key) {
-            bin.rest.remove(key);
-            return;
-        }
-        bin.first = bin.rest.pop_first();
-        if bin.first.is_none() {
-            self.occupied[at / 64] &= !(1 << (at % 64));
-        }
+        bin.remove(key.rank());
+        self.occupied[at / 64] &= !(u64::from(bin.is_empty()) << (at % 64));
     }
 
     /// The smallest block of at least `size`, the lowest address among equals.
     #[inline]
     pub(crate) fn best_fit(&self, size: u64) -> Option<Key> {
         let at = bin_of(size);
-        let bin = &self.bins[at];
-        if let Some(first) = bin.first {
-            if first.size >= size {
-                return Some(first);
-            }
-            if let Some(key) = bin.rest.best_fit(size) {
-                return Some(key);
-            }
-        }
-        self.next_bin(at + 1).and_then(|at| self.bins[at].first)
+        // Needed about every other time, and then it is there.
+        let next = self.bins[self.next_bin(at + 1)].first();
+        let best = self.bins[at].first_from(least(size)).min(next);
+        (!is_none(best)).then(|| Key::of(best))
     }
 
-    #[inline]
-    fn next_bin(&self, from: usize) -> Option<usize> {
+    /// The first bin from `from` on that has something, or else the one behind the last.
+    #[inline(always)]
+    fn next_bin(&self, from: usize) -> usize {
         let mut word = from / 64;
-        let mut bits = self.occupied.get(word)? & (u64::MAX << (from % 64));
-        while bits == 0 {
+        let mut bits = self.occupied[word] & (u64::MAX << (from % 64));
+        while bits == 0 && word < WORDS - 1 {
             word += 1;
-            bits = *self.occupied.get(word)?;
+            bits = self.occupied[word];
         }
-        Some(word * 64 + bits.trailing_zeros() as usize)
+        word * 64 + bits.trailing_zeros() as usize
+    }
+
+    /// The bins that have something, from `from` on.
+    fn occupied_bins(&self, from: usize) -> impl Iterator<Item = &Bin> {
+        let there = |at: usize| (at < BINS).then_some(at);
+        std::iter::successors(there(self.next_bin(from)), move |at| there(self.next_bin(at + 1)))
+            .map(|at| &self.bins[at])
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -241,22 +147,16 @@ impl FreeIndex {
 
     /// The size of the largest block (0: there is none) and the number of blocks. Looks at the occupied bins only.
     pub(crate) fn largest_and_count(&self) -> (u64, u64) {
-        let (mut largest, mut count) = (0, 0);
-        let mut at = self.next_bin(0);
-        while let Some(bin) = at {
-            let Bin { first, rest } = &self.bins[bin];
-            largest = rest.last().or(first.as_ref()).map_or(0, |key| key.size);
-            count += u64::from(first.is_some()) + rest.len() as u64;
-            at = self.next_bin(bin + 1);
-        }
-        (largest, count)
+        let last = self.occupied_bins(0).last();
+        let largest = last.and_then(Bin::last).map_or(0, |rank| Key::of(rank).size);
+        (largest, self.len as u64)
     }
 
     /// All blocks of at least `size`, smallest first.
     pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = Key> {
-        std::iter::successors(self.next_bin(bin_of(size)), |at| self.next_bin(at + 1))
-            .map(|at| &self.bins[at])
-            .flat_map(|bin| bin.first.into_iter().chain(bin.rest.iter().copied()))
+        self.occupied_bins(bin_of(size))
+            .flat_map(Bin::iter)
+            .map(Key::of)
             .filter(move |key| key.size >= size)
     }
 }

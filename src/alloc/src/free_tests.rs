@@ -17,10 +17,39 @@ fn bins_grow_with_size_and_stay_in_range() {
     assert!(bin_of(crate::size::MAX_REQUEST * 2) < BINS);
 }
 
+#[test]
+fn a_rank_is_the_key_in_order() {
+    let top = crate::size::MAX_REQUEST * 2 - MIN_BLOCK;
+    let sizes = [MIN_BLOCK, 2 * MIN_BLOCK, 1 << 20, top];
+    let addrs = [0, 256, 1 << 32, (1 << 57) - 256, u64::MAX - 255];
+    let blocks = [0, 1, u32::MAX - 1];
+    let keys = sizes.iter().flat_map(|size| {
+        let of = move |addr| {
+            blocks.map(|block| Key {
+                size: *size,
+                addr,
+                block,
+            })
+        };
+        addrs.into_iter().flat_map(of)
+    });
+    let keys: Vec<Key> = keys.collect();
+    assert!(keys.is_sorted());
+    assert!(keys.iter().map(|key| key.rank()).is_sorted_by(|a, b| a < b));
+    assert!(keys.iter().all(|key| Key::of(key.rank()) == *key));
+    assert!(
+        keys.iter()
+            .all(|key| !is_none(key.rank()) && least(key.size) <= key.rank())
+    );
+    let smaller = keys.iter().filter(|key| key.size < top).count();
+    assert_eq!(keys.partition_point(|key| key.rank() < least(top)), smaller);
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),
     Remove(prop::sample::Index),
+    /// What serves so many bytes.
     Fit(u64),
 }
 
@@ -30,7 +59,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         5 => size.clone().prop_map(Op::Insert),
         3 => any::<prop::sample::Index>().prop_map(Op::Remove),
-        4 => size.prop_map(Op::Fit),
+        4 => (size, 0..MIN_BLOCK).prop_map(|(units, less)| Op::Fit(units * MIN_BLOCK - less)),
     ]
 }
 
@@ -43,7 +72,9 @@ proptest! {
         for (i, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Insert(units) => {
-                    let key = Key { size: units * MIN_BLOCK, addr: (i as u64) << 30, block: i as u32 };
+                    // Neither addresses nor slots grow with time.
+                    let addr = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !255;
+                    let key = Key { size: units * MIN_BLOCK, addr, block: (i as u32).reverse_bits() };
                     index.insert(key);
                     set.insert(key);
                 }
@@ -53,12 +84,15 @@ proptest! {
                     set.remove(&key);
                 }
                 Op::Remove(_) => {}
-                Op::Fit(units) => {
-                    let low = Key { size: units * MIN_BLOCK, addr: 0, block: 0 };
-                    prop_assert_eq!(index.best_fit(low.size), set.range(low..).next().copied());
-                    prop_assert!(index.at_least(low.size).eq(set.range(low..).copied()));
+                Op::Fit(size) => {
+                    let low = Key { size, addr: 0, block: 0 };
+                    prop_assert_eq!(index.best_fit(size), set.range(low..).next().copied());
+                    prop_assert!(index.at_least(size).eq(set.range(low..).copied()));
                 }
             }
+            let largest = set.last().map_or(0, |key: &Key| key.size);
+            prop_assert_eq!(index.largest_and_count(), (largest, set.len() as u64));
+            prop_assert_eq!(index.is_empty(), set.is_empty());
         }
     }
 }
