@@ -9,10 +9,19 @@
 //! one that is not ends it, and is followed by a cell.
 
 use crate::layout::words::{STATS, STATS_CELL};
-use crate::record::{Event, EventKind, PoolId};
 use crate::seqlock;
 use crate::stats::{DeviceStats, HOT_STATS, POOL_STATS, PoolStats, Stat};
 use crate::word::Word;
+
+pub(crate) use lanes::LaneCells;
+#[cfg(test)]
+pub(crate) use read::try_read;
+pub(crate) use read::{Cell, Decode, of_lane, of_publisher, read, read_copies};
+pub(crate) use sum::{add, figures_of, follow, settle};
+
+mod lanes;
+mod read;
+mod sum;
 
 /// Which groups of a device's figures changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,44 +140,6 @@ impl CellWriter {
     }
 }
 
-/// Adds to figures what an event does whose figures follow from it, peaks included.
-pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
-    let pool = match event.pool {
-        PoolId::SMALL => &mut stats.small,
-        _ => &mut stats.large,
-    };
-    let (size, requested) = (event.size, event.requested);
-    let change = |stat: &mut Stat, n: u64, more: bool| {
-        if more {
-            stat.current = stat.current.wrapping_add(n);
-            stat.allocated = stat.allocated.wrapping_add(n);
-            stat.peak = stat.peak.max(stat.current);
-        } else {
-            stat.sub(n);
-        }
-    };
-    let held = event.kind == EventKind::Alloc;
-    if held || event.kind == EventKind::Free {
-        change(&mut pool.allocation, 1, held);
-        change(&mut pool.allocated_bytes, size, held);
-    }
-    change(&mut pool.active, 1, held);
-    change(&mut pool.active_bytes, size, held);
-    change(&mut pool.requested_bytes, requested, held);
-    if let Some(pool) = event.split {
-        let pool = match pool {
-            PoolId::SMALL => &mut stats.small,
-            _ => &mut stats.large,
-        };
-        change(&mut pool.inactive_split, 1, !held);
-        change(&mut pool.inactive_split_bytes, size, !held);
-    }
-    let all = stats.all();
-    for (peak, stat) in stats.all_peaks.iter_mut().zip(all.figures()) {
-        *peak = (*peak).max(stat.current);
-    }
-}
-
 /// A pool's figures that every request changes. The sums of `active` are those of `allocation` and of the allocated bytes: a
 /// block becomes both at once.
 #[inline(always)]
@@ -263,125 +234,4 @@ impl<const N: usize> Values<N> {
             self.len += 1;
         }
     }
-}
-
-/// One complete set of figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cell {
-    /// The figures.
-    pub(crate) stats: DeviceStats,
-    /// Events published before them.
-    pub(crate) events: u64,
-    /// Grows with every set, so that a reader can refuse to go back.
-    pub(crate) seq: u64,
-}
-
-/// The newest complete figures of both cells. `None` if neither could be read, or nothing was published yet.
-pub(crate) fn read<W: Word>(cells: &[W]) -> Option<Cell> {
-    let mut words = [0; STATS_CELL - 1];
-    for _ in 0..seqlock::ATTEMPTS {
-        if let Some(seq) = try_read(cells, STATS_CELL, &mut words) {
-            return Some(Cell {
-                stats: decode(&words),
-                events: words[EVENTS - 1],
-                seq,
-            });
-        }
-        std::hint::spin_loop();
-    }
-    None
-}
-
-/// Copies words 1.. of the newer of two cells of `stride` words, or else of the other: the writer is in at most one of them.
-/// Returns the copy's sequence number.
-pub(crate) fn try_read<W: Word>(cells: &[W], stride: usize, out: &mut [u64]) -> Option<u64> {
-    let newest = if newer(cells[stride].get(), cells[0].get()) {
-        [stride, 0]
-    } else {
-        [0, stride]
-    };
-    // A sequence number of 0 is a cell that was never written.
-    newest
-        .into_iter()
-        .find_map(|start| seqlock::try_read(&cells[start..start + stride], out).filter(|&seq| seq != 0))
-}
-
-/// Whether a cell with sequence `a` is the better first guess than one with `b`: complete ones first, then the later.
-fn newer(a: u64, b: u64) -> bool {
-    (a & 1 == 0, a) > (b & 1 == 0, b)
-}
-
-/// [`read`] from three copies of both cells made one after the other: a cell whose sequence number is the same in the first and
-/// the last was not written while the middle copy was made.
-pub(crate) fn read_copies(copies: [&[u64]; 3]) -> Option<Cell> {
-    let stable = |start: &usize| {
-        let (before, after) = (copies[0][*start], copies[2][*start]);
-        before == after && before & 1 == 0 && before != 0
-    };
-    let start = [0, STATS_CELL]
-        .into_iter()
-        .filter(stable)
-        .max_by_key(|start| copies[0][*start])?;
-    let mut words = [0; STATS_CELL - 1];
-    words.copy_from_slice(&copies[1][start + 1..][..STATS_CELL - 1]);
-    Some(Cell {
-        stats: decode(&words),
-        events: words[EVENTS - 1],
-        seq: copies[0][start],
-    })
-}
-
-/// Figures from words 1.. of a cell.
-fn decode(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
-    let mut stats = DeviceStats::default();
-    let mut cold = words[COLD - 1..].iter().copied();
-    let mut next = || cold.next().unwrap_or(0);
-    let pools = [
-        (&mut stats.small, SMALL, SMALL_SPLIT),
-        (&mut stats.large, LARGE, LARGE_SPLIT),
-    ];
-    for (pool, hot, split) in pools {
-        load_hot(&words[hot - 1..], pool);
-        load_split(&words[split - 1..], pool);
-        for stat in [
-            &mut pool.allocation,
-            &mut pool.active,
-            &mut pool.requested_bytes,
-            &mut pool.allocated_bytes,
-            &mut pool.active_bytes,
-            &mut pool.inactive_split,
-            &mut pool.inactive_split_bytes,
-        ] {
-            stat.peak = next();
-        }
-        for stat in [&mut pool.segment, &mut pool.reserved_bytes] {
-            (stat.current, stat.peak, stat.allocated) = (next(), next(), next());
-        }
-    }
-    stats.all_peaks.fill_with(&mut next);
-    for scalar in [
-        &mut stats.num_alloc_retries,
-        &mut stats.num_ooms,
-        &mut stats.num_sync_all_streams,
-        &mut stats.num_device_alloc,
-        &mut stats.num_device_free,
-    ] {
-        *scalar = next();
-    }
-    stats
-}
-
-/// The reverse of [`hot`].
-fn load_hot(words: &[u64], pool: &mut PoolStats) {
-    (pool.allocation.current, pool.allocation.allocated) = (words[0], words[1]);
-    (pool.active.current, pool.active.allocated) = (words[2], words[1]);
-    (pool.requested_bytes.current, pool.requested_bytes.allocated) = (words[3], words[4]);
-    (pool.allocated_bytes.current, pool.allocated_bytes.allocated) = (words[5], words[6]);
-    (pool.active_bytes.current, pool.active_bytes.allocated) = (words[7], words[6]);
-}
-
-/// The reverse of [`split`].
-fn load_split(words: &[u64], pool: &mut PoolStats) {
-    (pool.inactive_split.current, pool.inactive_split.allocated) = (words[0], words[1]);
-    (pool.inactive_split_bytes.current, pool.inactive_split_bytes.allocated) = (words[2], words[3]);
 }

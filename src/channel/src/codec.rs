@@ -140,9 +140,10 @@ const SPLIT: u64 = 1 << 24;
 const FOLLOWS: u64 = 2 << 24;
 const SPLIT_IN_LARGE: u64 = 4 << 24;
 
-/// Words 1.. of an event record. `follows`: what it does to the device's figures follows from it.
+/// Words 1.. of an event record. `follows`: what it does to the device's figures follows from it. `order`: the number of its
+/// writer's last meeting with another.
 #[inline(always)]
-pub(crate) fn event(e: &Event, follows: bool) -> [u64; words::EVENT - 1] {
+pub(crate) fn event(e: &Event, follows: bool, order: u32) -> [u64; words::EVENT - 1] {
     let split = match e.split {
         None => 0,
         Some(PoolId::SMALL) => SPLIT,
@@ -156,7 +157,7 @@ pub(crate) fn event(e: &Event, follows: bool) -> [u64; words::EVENT - 1] {
         e.size,
         e.requested,
         e.stream,
-        u64::from(e.tag.0),
+        u64::from(e.tag.0) | u64::from(order) << 32,
     ]
 }
 
@@ -165,12 +166,17 @@ pub(crate) fn follows(w: &[u64; words::EVENT - 1]) -> bool {
     w[1] & FOLLOWS != 0
 }
 
-/// The event of words 1...
+/// The number of the meeting that an event came after.
+pub(crate) fn order(w: &[u64; words::EVENT - 1]) -> u32 {
+    high(w[6])
+}
+
+/// The event of words 1.., out of the ring of `lane`.
 #[inline(always)]
-pub(crate) fn to_event(index: u64, w: &[u64; words::EVENT - 1]) -> Event {
+pub(crate) fn to_event(lane: Option<u8>, index: u64, w: &[u64; words::EVENT - 1]) -> Event {
     Event {
         index,
-        lane: None,
+        lane,
         time: w[0],
         kind: EventKind::of(byte(w[1], 0)),
         device: byte(w[1], 1),

@@ -43,6 +43,8 @@ const CAPACITY: Capacity = Capacity {
     blocks: 16,
     events: 16,
     strings: 4,
+    lanes: 2,
+    lane_events: 16,
 };
 const SEGMENT: Segment = Segment {
     addr: 1 << 30,

@@ -13,12 +13,14 @@ fn header_and_table_of_contents() {
         blocks: 2048,
         events: 20,
         strings: 3,
+        lanes: 2,
+        lane_events: 10,
     });
     let header = layout.header();
     let len = layout.len as u64 * 8;
     assert_eq!(
         header[..8],
-        [u64::from_le_bytes(*b"gpumemch"), 1, 1, len, 512, 8, 64, 0],
+        [u64::from_le_bytes(*b"gpumemch"), 2, 2, len, 512, 11, 64, 0],
         "frozen for ever"
     );
     let toc: Vec<[u64; 5]> = header[64..]
@@ -27,17 +29,20 @@ fn header_and_table_of_contents() {
         .collect();
     let expected = [
         // kind, offset, stride, count, version
-        [1, 768, 8, 8, 1],
-        [2, 832, 192, 1, 1],
-        [3, 1024, 1280, 1, 1],
-        [4, 2304, 128, 2, 1],
-        [6, 2560, 8, 2, 1],
-        [8, 2624, 128, 3, 1],
-        [7, 3008, 64, 32, 1],
-        [5, 5056, 64, 2048, 1],
+        [1, 896, 8, 9, 1],
+        [2, 1024, 192, 1, 1],
+        [3, 1216, 1280, 1, 1],
+        [4, 2496, 128, 2, 1],
+        [6, 2752, 8, 2, 1],
+        [8, 2816, 128, 3, 1],
+        [10, 3200, 512, 2, 1],
+        [11, 4224, 128, 2, 1],
+        [12, 4480, 64, 32, 1],
+        [7, 6528, 64, 32, 1],
+        [5, 8576, 64, 2048, 1],
     ];
     assert_eq!(toc, expected);
-    assert_eq!(len, 5056 + 64 * 2048);
+    assert_eq!(len, 8576 + 64 * 2048);
 }
 
 #[test]
@@ -101,17 +106,19 @@ fn records() {
         segment: 7,
         split: None,
     };
-    let words = [1, 0x0000_0007_0001_010a, 2, 3, 4, 5, 6];
-    assert_eq!(codec::event(&event, false), words);
-    assert_eq!(codec::to_event(12, &words), event);
+    let words = [1, 0x0000_0007_0001_010a, 2, 3, 4, 5, 0x0000_0009_0000_0006];
+    assert_eq!(codec::event(&event, false, 9), words);
+    assert_eq!(codec::to_event(event.lane, 12, &words), event);
     assert!(!codec::follows(&words));
+    assert_eq!(codec::order(&words), 9);
     let event = Event {
         split: Some(PoolId::LARGE),
+        lane: Some(3),
         ..event
     };
-    let words = [1, 0x0000_0007_0701_010a, 2, 3, 4, 5, 6];
-    assert_eq!(codec::event(&event, true), words);
-    assert_eq!(codec::to_event(12, &words), event);
+    let words = [1, 0x0000_0007_0701_010a, 2, 3, 4, 5, 0xffff_ffff_0000_0006];
+    assert_eq!(codec::event(&event, true, u32::MAX), words);
+    assert_eq!(codec::to_event(event.lane, 12, &words), event);
     assert!(codec::follows(&words));
 
     let device = Device {

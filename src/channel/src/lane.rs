@@ -1,46 +1,194 @@
 //! What is published about one stream of a device by somebody other than the publisher, and at the same time.
+//!
+//! A lane has its own events, figures and generation words, on cache lines of its own. What both write are the slots of the blocks
+//! that it was lent: whoever writes one holds a lock that orders it after who wrote it last, and numbers its writes differently, so
+//! that readers are not misled by the same number twice. Between lanes nothing is ordered.
 
+use crate::cells::LaneCells;
+use crate::codec::{self, NO_SLOT};
+use crate::layout::words::LANE_CELL;
+use crate::layout::{Layout, lane};
+use crate::map::Map;
 use crate::publisher::Operation;
+use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{Block, Event};
+use crate::stamp::Stamp;
 use crate::stats::LaneFigures;
+use crate::word::{Word, Words};
 use crate::writer::Told;
 
-/// No lane can be opened yet.
+/// The writing half of a lane over any words.
 #[derive(Debug)]
-enum Never {}
+pub(crate) struct LaneWriter<M> {
+    memory: M,
+    ring: Ring,
+    slots: Slots,
+    /// Where its record begins.
+    record: usize,
+    device: u8,
+    /// No other writer's are the same, modulo [`WRITERS`].
+    ticket: u64,
+    events: u64,
+    /// The publisher's number of the last meeting.
+    order: u32,
+    cells: LaneCells,
+    open: bool,
+}
 
-/// The events, figures and block states of one stream, published beside the [`Publisher`](crate::Publisher) by whoever holds this.
+impl<M: Words> LaneWriter<M> {
+    /// Opens number `index` of the lanes that the layout has.
+    pub(crate) fn open(memory: M, layout: &Layout, index: usize, device: u8, stream: u64) -> LaneWriter<M> {
+        let lane = LaneWriter {
+            memory,
+            ring: Ring::of_lane(layout, index),
+            slots: Slots::of_lane(layout, index),
+            record: layout.lanes.record(index).start,
+            device,
+            ticket: 1 + index as u64,
+            events: 0,
+            order: 0,
+            cells: LaneCells::default(),
+            open: true,
+        };
+        if let Some(word) = lane.words().get(lane.record + lane::STREAM) {
+            word.put(stream);
+        }
+        lane.state(lane::OPEN);
+        lane
+    }
+
+    fn state(&self, state: u64) {
+        if let Some(word) = self.words().get(self.record + lane::STATE) {
+            word.put(state | u64::from(self.device) << 8);
+        }
+    }
+
+    /// The memory: none once the lane is closed, or in a forked child.
+    #[inline(always)]
+    fn words(&self) -> &[M::W] {
+        if self.open { self.memory.words() } else { &[] }
+    }
+
+    /// The publisher's order from now on.
+    pub(crate) fn meet(&mut self, order: u32) {
+        self.order = order;
+    }
+
+    /// As [`Writer::operation`](crate::writer::Writer::operation).
+    #[inline(always)]
+    pub(crate) fn operation(&mut self, event: &Event, slot: u32, block: &Block, next: Option<u32>) -> Told {
+        let words = self.words();
+        if words.is_empty() {
+            return Told {
+                stored: true,
+                figures_due: false,
+            };
+        }
+        let data = codec::event(event, true, self.order);
+        let events = put::event(words, &self.ring, self.events, data);
+        let stored = (slot as usize) < self.slots.count;
+        if stored {
+            let data = codec::block(block, next.unwrap_or(NO_SLOT));
+            put::block(words, &self.slots, self.ticket + WRITERS, slot as usize, data);
+        }
+        self.events += events;
+        self.ticket += WRITERS;
+        Told {
+            stored,
+            figures_due: !self.cells.leaves(),
+        }
+    }
+
+    /// Rewrites a block slot. Returns false if there is no such slot.
+    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
+        let stored = (slot as usize) < self.slots.count;
+        if stored {
+            self.ticket += WRITERS;
+            let data = codec::block(block, next.unwrap_or(NO_SLOT));
+            put::block(self.words(), &self.slots, self.ticket, slot as usize, data);
+        }
+        stored
+    }
+
+    /// Appends an event whose figures do not follow from it.
+    pub(crate) fn event(&mut self, event: &Event) {
+        let data = codec::event(event, false, self.order);
+        self.events += put::event(self.words(), &self.ring, self.events, data);
+        self.cells.leave_nothing();
+    }
+
+    /// Publishes the lane's figures.
+    #[inline]
+    pub(crate) fn figures(&mut self, figures: &LaneFigures) {
+        let words = if self.open { self.memory.words() } else { &[] };
+        let cells = put::record::<_, { 2 * LANE_CELL }>(words, self.record + lane::CELLS);
+        if let Some(cells) = cells {
+            self.cells.write(cells, figures, self.events);
+        }
+    }
+
+    /// Says that nothing more comes, and sees to it.
+    pub(crate) fn close(&mut self) {
+        self.state(lane::CLOSED);
+        self.open = false;
+    }
+}
+
+/// The events, figures and block states of one stream, published beside the [`Publisher`](crate::Publisher) by whoever holds this,
+/// also at the same time.
 ///
-/// It keeps the channel's memory, but not its life sign. In a forked child every method does nothing.
+/// It keeps the channel's memory, but not its sign of life. In a forked child every method does nothing.
 #[derive(Debug)]
-pub struct Lane(Never);
+pub struct Lane {
+    writer: LaneWriter<Map>,
+    stamp: Stamp,
+}
 
 impl Lane {
+    pub(crate) fn new(writer: LaneWriter<Map>, stamp: Stamp) -> Lane {
+        Lane { writer, stamp }
+    }
+
+    /// Both ends of [`Publisher::meet`](crate::Publisher::meet).
+    pub(crate) fn parts(&mut self) -> (&mut LaneWriter<Map>, &mut Stamp) {
+        (&mut self.writer, &mut self.stamp)
+    }
+
     /// [`Publisher::operation`](crate::Publisher::operation), of a block that this lane was lent. The figures due are the lane's.
     #[inline(always)]
-    pub fn operation(&mut self, _operation: &Operation<'_>) -> Told {
-        match self.0 {}
+    pub fn operation(&mut self, operation: &Operation<'_>) -> Told {
+        let (event, block) = operation.at(self.stamp.operation(operation.block.size));
+        self.writer.operation(&event, operation.slot, &block, operation.next)
     }
 
     /// Rewrites a slot without an event, because that of its neighbour changed. Only between
     /// [`Publisher::segment_begin`](crate::Publisher::segment_begin) and the end of that change. Returns false if the table has no such
     /// slot.
-    pub fn block(&mut self, _slot: u32, _block: &Block, _next: Option<u32>) -> bool {
-        match self.0 {}
+    pub fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
+        let time = self.stamp.now();
+        self.writer.block(slot, &Block { time, ..*block }, next)
     }
 
     /// Appends an event whose figures do not follow from it: [`Lane::figures`] has to.
-    pub fn event(&mut self, _event: &Event) {
-        match self.0 {}
+    pub fn event(&mut self, event: &Event) {
+        let time = self.stamp.look();
+        self.writer.event(&Event { time, ..*event });
     }
 
     /// Publishes the lane's figures: when [`Told::figures_due`] says so, or after [`Lane::event`].
-    pub fn figures(&mut self, _figures: &LaneFigures) {
-        match self.0 {}
+    #[inline]
+    pub fn figures(&mut self, figures: &LaneFigures) {
+        self.writer.figures(figures);
     }
 
     /// Ends the lane: its last figures stay, and nothing more is published on it.
     pub fn close(&mut self) {
-        match self.0 {}
+        self.writer.close();
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -4,17 +4,17 @@
 //! word 0..8    frozen for ever   magic, version, minimum reader version, file length, toc offset, toc entries, identity offset, 0
 //! word 8..64   identity          who publishes (identity.rs)
 //! word 64..    table of contents 4 words a section: kind, offset, stride | count << 32, version
-//! sections     64-byte aligned, never overlapping; unknown kinds are skipped, longer strides than known are accepted
+//! sections     64-byte aligned (what lanes write: 128), never overlapping; unknown kinds are skipped, longer strides than known are accepted
 //! ```
 
-use crate::error::OpenError;
+mod check;
 
 /// "gpumemch" as little-endian bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gpumemch");
 /// Version this crate writes.
-pub(crate) const VERSION: u64 = 1;
-/// The oldest reader that understands what this crate writes.
-pub(crate) const MIN_READER: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
+/// The oldest reader that understands what this crate writes. One of format 1 would show the figures without those of the lanes.
+pub(crate) const MIN_READER: u64 = 2;
 
 /// First word of the identity.
 pub(crate) const IDENTITY: usize = 8;
@@ -24,8 +24,6 @@ pub(crate) const IDENTITY_WORDS: usize = 56;
 pub(crate) const TOC: usize = IDENTITY + IDENTITY_WORDS;
 /// Words of one entry in the table of contents.
 pub(crate) const TOC_ENTRY: usize = 4;
-/// Entries a reader is willing to look at.
-const TOC_MAX: u64 = 64;
 /// Bytes of the largest channel a reader opens.
 pub(crate) const FILE_MAX: u64 = 1 << 30;
 
@@ -52,6 +50,12 @@ pub(crate) enum Kind {
     /// Managed memory ranges. Reserved: written by no version so far.
     #[allow(dead_code, reason = "the number is taken so that no other section is given it")]
     Managed = 9,
+    /// Per lane: see [`lane`], and two alternating cells of figures.
+    Lanes = 10,
+    /// Per lane: one word per [`GROUP`] block slots, which changes whenever the lane changes one of them.
+    LaneGenerations = 11,
+    /// The event rings of the lanes, all of one size, one after the other.
+    LaneEvents = 12,
 }
 
 /// Block slots that share a generation word.
@@ -75,9 +79,33 @@ pub(crate) mod live {
     pub(crate) const UNTRACKED_BYTES: usize = 6;
     /// 1 once the publisher said goodbye.
     pub(crate) const CLOSED: usize = 7;
+    /// Lanes opened so far. Files of format 1 have no such word, and no lanes.
+    pub(crate) const LANES: usize = 8;
     /// Words.
-    pub(crate) const WORDS: usize = 8;
+    pub(crate) const WORDS: usize = 9;
 }
+
+/// Words of a lane's record.
+pub(crate) mod lane {
+    /// Events published on it so far.
+    pub(crate) const EVENTS: usize = 0;
+    /// [`OPEN`] or [`CLOSED`] in the lowest byte, and its device in the next.
+    pub(crate) const STATE: usize = 1;
+    /// Its stream.
+    pub(crate) const STREAM: usize = 2;
+    /// The first of its two cells of figures: not on the lines of the words above, which change with every event.
+    pub(crate) const CELLS: usize = super::APART;
+
+    /// Somebody publishes on it.
+    pub(crate) const OPEN: u64 = 1;
+    /// Somebody did.
+    pub(crate) const CLOSED: u64 = 2;
+}
+
+/// Words that two writers keep between them: two cache lines, because processors fetch them in pairs.
+pub(crate) const APART: usize = 16;
+/// Lanes that one channel may have.
+pub(crate) const LANES_MAX: usize = 63;
 
 /// Words of one record of each kind, as this version writes them.
 pub(crate) mod words {
@@ -88,6 +116,9 @@ pub(crate) mod words {
     pub(crate) const BLOCK: usize = 8;
     pub(crate) const EVENT: usize = 8;
     pub(crate) const STRING: usize = 16;
+    pub(crate) const LANE_CELL: usize = 24;
+    pub(crate) const LANE: usize = super::lane::CELLS + 2 * LANE_CELL;
+    const _: () = assert!(LANE.is_multiple_of(super::APART));
 }
 
 /// A section: a table of equal records.
@@ -122,6 +153,8 @@ pub(crate) struct Capacity {
     pub(crate) blocks: usize,
     pub(crate) events: usize,
     pub(crate) strings: usize,
+    pub(crate) lanes: usize,
+    pub(crate) lane_events: usize,
 }
 
 /// Where the sections of one channel lie.
@@ -137,19 +170,32 @@ pub(crate) struct Layout {
     pub(crate) generations: Section,
     pub(crate) events: Section,
     pub(crate) strings: Section,
+    pub(crate) lanes: Section,
+    pub(crate) lane_generations: Section,
+    pub(crate) lane_events: Section,
 }
 
 /// The sections this version writes, in file order, with the least stride a reader needs of each.
-const SECTIONS: [(Kind, usize); 8] = [
+const SECTIONS: [(Kind, usize); 11] = [
     (Kind::Live, 1),
     (Kind::Devices, words::DEVICE),
     (Kind::Stats, words::STATS),
     (Kind::Segments, words::SEGMENT),
     (Kind::Generations, 1),
     (Kind::Strings, words::STRING),
+    (Kind::Lanes, words::LANE),
+    (Kind::LaneGenerations, 1),
+    (Kind::LaneEvents, words::EVENT),
     (Kind::Events, words::EVENT),
     (Kind::Blocks, words::BLOCK),
 ];
+
+impl Kind {
+    /// Whether a channel can be without it.
+    fn is_of_lanes(self) -> bool {
+        matches!(self, Kind::Lanes | Kind::LaneGenerations | Kind::LaneEvents)
+    }
+}
 
 impl Layout {
     fn section_mut(&mut self, kind: Kind) -> Option<&mut Section> {
@@ -162,6 +208,9 @@ impl Layout {
             Kind::Generations => &mut self.generations,
             Kind::Events => &mut self.events,
             Kind::Strings => &mut self.strings,
+            Kind::Lanes => &mut self.lanes,
+            Kind::LaneGenerations => &mut self.lane_generations,
+            Kind::LaneEvents => &mut self.lane_events,
             Kind::Managed => return None,
         })
     }
@@ -179,20 +228,33 @@ impl Layout {
                 Kind::Generations => capacity.blocks.div_ceil(GROUP),
                 Kind::Events => capacity.events.next_power_of_two(),
                 Kind::Strings => capacity.strings,
+                Kind::Lanes | Kind::LaneGenerations => capacity.lanes,
+                Kind::LaneEvents => capacity.lanes * capacity.lane_events.next_power_of_two(),
                 Kind::Managed => 0,
             };
-            let section = Section {
-                start: next,
-                stride,
-                count,
+            let stride = match kind {
+                Kind::LaneGenerations => capacity.blocks.div_ceil(GROUP).next_multiple_of(APART),
+                _ => stride,
             };
-            next = (next + section.words()).next_multiple_of(8);
+            let start = next.next_multiple_of(if kind.is_of_lanes() { APART } else { 8 });
+            let section = Section { start, stride, count };
+            next = (start + section.words()).next_multiple_of(8);
             if let Some(place) = layout.section_mut(kind) {
                 *place = section;
             }
         }
         layout.len = next;
         layout
+    }
+
+    /// The event ring of a lane. Callers keep `lane` below the number of lanes.
+    pub(crate) fn lane_ring(&self, lane: usize) -> Section {
+        let count = self.lane_events.count / self.lanes.count;
+        Section {
+            start: self.lane_events.record(lane * count).start,
+            count,
+            ..self.lane_events
+        }
     }
 
     /// The header and table of contents of this layout, identity left zero.
@@ -217,101 +279,5 @@ impl Layout {
             entry[3] = 1;
         }
         header
-    }
-
-    /// Reads a layout back. Believes nothing: every offset, stride and count is checked against `file_len` bytes, sections must not
-    /// overlap, and every section a reader needs must be there once.
-    pub(crate) fn check(
-        head: &[u64; 8],
-        file_len: u64,
-        read: impl Fn(usize, &mut [u64]) -> Result<(), OpenError>,
-    ) -> Result<Layout, OpenError> {
-        if head[0] != MAGIC {
-            return Err(OpenError::NotAChannel);
-        }
-        if head[2] > VERSION {
-            return Err(OpenError::TooNew {
-                version: head[1],
-                needs: head[2],
-            });
-        }
-        let bad = OpenError::Malformed;
-        let (len, toc, entries) = (head[3], head[4], head[5]);
-        if len > file_len || !len.is_multiple_of(8) || len > FILE_MAX {
-            return Err(bad("its length is not the file's"));
-        }
-        if entries > TOC_MAX || !toc.is_multiple_of(8) || toc > len || toc + entries * TOC_ENTRY as u64 * 8 > len {
-            return Err(bad("its table of contents lies outside the file"));
-        }
-        if head[6] != IDENTITY as u64 * 8 || (IDENTITY + IDENTITY_WORDS) as u64 * 8 > len {
-            return Err(bad("its identity lies outside the file"));
-        }
-        let mut table = vec![0; entries as usize * TOC_ENTRY];
-        read(toc as usize / 8, &mut table)?;
-        let mut layout = Layout {
-            len: len as usize / 8,
-            ..Layout::default()
-        };
-        let mut spans = vec![
-            (0, (IDENTITY + IDENTITY_WORDS) as u64 * 8),
-            (toc, toc + entries * TOC_ENTRY as u64 * 8),
-        ];
-        for entry in table.chunks_exact(TOC_ENTRY) {
-            let (offset, stride, count) = (entry[1], entry[2] & 0xffff_ffff, entry[2] >> 32);
-            // stride and count are below 2^32 each, so the product fits.
-            let end = (stride * count).checked_add(offset).filter(|&end| end <= len);
-            let Some(end) = end.filter(|_| offset.is_multiple_of(64) && stride.is_multiple_of(8)) else {
-                return Err(bad("a section lies outside the file"));
-            };
-            spans.push((offset, end));
-            let Some(&(kind, least)) = SECTIONS.iter().find(|(kind, _)| *kind as u64 == entry[0]) else {
-                continue;
-            };
-            if (stride as usize) < least * 8 || count == 0 {
-                return Err(bad("a section's records are too short"));
-            }
-            if let Some(place) = layout.section_mut(kind) {
-                if place.count != 0 {
-                    return Err(bad("a section is there twice"));
-                }
-                *place = Section {
-                    start: offset as usize / 8,
-                    stride: stride as usize / 8,
-                    count: count as usize,
-                };
-            }
-        }
-        spans.retain(|span| span.0 != span.1);
-        spans.sort_unstable();
-        if spans.windows(2).any(|w| w[0].1 > w[1].0) {
-            return Err(bad("its sections overlap"));
-        }
-        layout.check_counts()?;
-        Ok(layout)
-    }
-
-    fn check_counts(&mut self) -> Result<(), OpenError> {
-        let bad = OpenError::Malformed;
-        for (kind, _) in SECTIONS {
-            if self.section_mut(kind).is_some_and(|section| section.count == 0) {
-                return Err(bad("a section is missing"));
-            }
-        }
-        if self.live.count < live::WORDS || self.live.stride != 1 || self.generations.stride != 1 {
-            return Err(bad("its counters are too short"));
-        }
-        if self.generations.count < self.blocks.count.div_ceil(GROUP) || self.stats.count < self.devices.count {
-            return Err(bad("its sections do not fit each other"));
-        }
-        if !self.events.count.is_power_of_two() {
-            return Err(bad("its event ring is no power of two"));
-        }
-        if self.devices.count > 256
-            || self.blocks.count >= u32::MAX as usize
-            || self.segments.count >= u32::MAX as usize
-        {
-            return Err(bad("a section is too large"));
-        }
-        Ok(())
     }
 }

@@ -25,12 +25,14 @@
 //!      512..    table of contents: kind, offset, stride | count << 32, version of each section
 //! sections      1 live counters   2 devices   3 figures      4 segments   5 blocks
 //!               6 generations     7 events    8 strings      9 managed ranges (reserved)
+//!              10 lanes          11 their generations         12 their events
 //! ```
+//! This is format 2. Format 1 has no lanes and is read as such; its readers refuse format 2, whose figures they would show in part.
 //! Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown values. Devices are joined to
 //! NVML by UUID, never by number.
 //!
 //! # Consistency
-//! One writer; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
+//! One writer for every word but those of block slots; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
 //! - A **record** has a sequence word, odd while it is written (`seqlock.rs`).
 //! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped; what requests that hit the
 //!   cache change since is told by their events (`cells.rs`).
@@ -41,8 +43,19 @@
 //! - An **event** is published before what it describes, so the last one names the operation that a kill interrupted. The ring
 //!   overwrites the oldest; readers count what they lost. The map is the truth, events are for timelines.
 //!
+//! # Lanes
+//! A [`Lane`] is a second kind of writer, for one stream of a device: other threads publish on it while the publisher does its own
+//! ([`Publisher::lane`], `lane.rs`). What changes a block's state alone can go that way, what changes structure cannot.
+//! - It has its own events, figures and generation words, no cache line of which anybody else writes. What both write are the slots
+//!   of the blocks that it was lent; the program's locks say who is next, and the numbers of their writes never are the same.
+//! - A device's figures are the **sum** of what the publisher and its lanes say, peaks excepted: these the publisher raises before
+//!   they are passed. The sum is read again if a lane published meanwhile (`reader/figures.rs`).
+//! - Events are **merged** by time. Every event carries the number of its writer's last [meeting](Publisher::meet) with the other
+//!   kind, so that what happened within one tick of the clock stays in order, too (`reader/merge.rs`).
+//!
+//! # Ends
 //! What a publisher left that ended in the middle of a change is shown as far as it was stored: the segment as not complete, the
-//! one block that was being written not at all.
+//! one block that was being written, of each of its writers, not at all.
 //!
 //! The ordering code runs under loom with every fence taken out in turn (each is missed), is cut between any two stores, and
 //! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
@@ -74,6 +87,7 @@ mod mirror;
 mod ordering_tests;
 mod place;
 mod publisher;
+mod put;
 mod reader;
 mod record;
 mod seqlock;
@@ -97,7 +111,7 @@ pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, NO_STREAM, PoolId, Segment, SegmentKind, StringId,
 };
-pub use snapshot::{DeviceMap, Events, FreeSums, Identity, Life, SegmentMap, Snapshot, free_sizes};
+pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use text::clean;
 pub use writer::{Structure, Told};

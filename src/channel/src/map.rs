@@ -8,19 +8,29 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::word::Words;
 
-/// A shared mapping of whole words.
-#[derive(Debug)]
+/// A handle on a shared mapping of whole words, which lasts as long as any of its handles.
+#[derive(Clone, Debug)]
 pub(crate) struct Map {
     ptr: NonNull<AtomicU64>,
     words: usize,
     /// In a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
+    process: Process,
+    /// The handle has the place itself, so that nobody who stores has to look it up here.
+    _mapping: Arc<Mapping>,
+}
+
+/// Unmaps the words when it goes.
+#[derive(Debug)]
+struct Mapping {
+    ptr: NonNull<AtomicU64>,
+    words: usize,
     process: Process,
 }
 
@@ -28,6 +38,10 @@ pub(crate) struct Map {
 unsafe impl Send for Map {}
 // SAFETY: as above; atomics may be shared.
 unsafe impl Sync for Map {}
+// SAFETY: as above. Whichever thread drops it last may unmap it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; a shared one gives access to nothing.
+unsafe impl Sync for Mapping {}
 
 impl Map {
     /// Maps the first `words` words of `file` for reading.
@@ -59,7 +73,13 @@ impl Map {
             )?
         };
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Map { ptr, words, process })
+        let mapping = Mapping { ptr, words, process };
+        Ok(Map {
+            ptr,
+            words,
+            process,
+            _mapping: Arc::new(mapping),
+        })
     }
 
     /// Whether this is a copy of the handle in a forked child, where there is nothing to touch.
@@ -76,7 +96,7 @@ impl Words for Map {
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         let words = if self.inherited() { 0 } else { self.words };
-        // SAFETY: mapped for as long as `self` lives, page-aligned, and `words` long. The file was that long when it was mapped and
+        // SAFETY: mapped for as long as `self` and with it the mapping lives, page-aligned, and `words` long. The file was that long when it was mapped and
         // its publisher never cuts it. All access, here and in other processes, is to aligned atomic 64-bit words; on read-only
         // mappings this crate only loads.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), words) }
@@ -96,10 +116,10 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-impl Drop for Map {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        if !self.inherited() {
-            // SAFETY: mapped in `new`, nothing borrowed from it outlives `self`. A failure would only leave it mapped.
+        if self.process.is_current() {
+            // SAFETY: mapped in `new`, nothing borrowed from it outlives the last handle. A failure would only leave it mapped.
             let _ = unsafe { rustix::mm::munmap(self.ptr.as_ptr().cast(), self.words * 8) };
         }
     }

@@ -19,7 +19,9 @@ use crate::layout::{GROUP, Layout, live};
 use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::{Source, Table};
+use generations::Generations;
 
+mod generations;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -65,7 +67,7 @@ pub(crate) struct Mirror {
     /// Sequence number of each segment's record.
     seqs: Vec<u64>,
     blocks: Vec<Known>,
-    generations: Vec<u64>,
+    generations: Generations,
     /// Segments whose lists have to be followed anew.
     dirty: Vec<u32>,
     /// Segments with a block that could not be read.
@@ -92,7 +94,7 @@ impl Mirror {
         for _ in 0..ROUNDS {
             self.grow(source, layout)?;
             self.read_segments(source, layout)?;
-            let groups = self.changed_groups(source, layout)?;
+            let groups = self.generations.changed(source, layout, self.blocks.len())?;
             source.copy_blocks(layout, &groups, (self.blocks.len(), self.segments.len()))?;
             let table = source.table(layout);
             changed |= self.follow(&table);
@@ -113,12 +115,10 @@ impl Mirror {
         // What was published before the counts is visible from here on.
         source.fence();
         if blocks > self.blocks.len() {
-            self.blocks.resize(blocks, NOWHERE);
-            self.generations.resize(blocks.div_ceil(GROUP), 0);
             // The group that was in part beyond the end has to be read again up to the new one.
-            if let Some(last) = self.generations.last_mut() {
-                *last = 0;
-            }
+            let part = self.blocks.len() / GROUP;
+            self.blocks.resize(blocks, NOWHERE);
+            self.generations.forget(part);
         }
         if segments > self.segments.len() {
             self.segments.resize_with(segments, Entry::default);
@@ -173,24 +173,10 @@ impl Mirror {
         Ok(())
     }
 
-    /// The groups with slots that changed, each with its generation.
-    fn changed_groups(&self, source: &Source, layout: &Layout) -> Result<Vec<(Range<usize>, u64)>, ReadError> {
-        let mut now = vec![0; self.generations.len()];
-        source.copy(layout.generations.start, &mut now)?;
-        // Before the slots: a slot that changes later moves its generation again.
-        source.fence();
-        let range = |group: usize| group * GROUP..((group + 1) * GROUP).min(self.blocks.len());
-        let changed = now.into_iter().zip(&self.generations).enumerate();
-        Ok(changed
-            .filter(|(_, (now, known))| now != *known)
-            .map(|(group, (now, _))| (range(group), now))
-            .collect())
-    }
-
     /// Reads the changed slots of these groups.
-    fn read_blocks(&mut self, table: &Table<'_>, groups: &[(Range<usize>, u64)]) {
+    fn read_blocks(&mut self, table: &Table<'_>, groups: &[Range<usize>]) {
         self.torn.clear();
-        for (slots, generation) in groups {
+        for slots in groups {
             // All of them first, without a branch in between: they come from another core's cache, and wait for each other least
             // like this.
             let mut seqs = [0; GROUP];
@@ -205,7 +191,7 @@ impl Mirror {
             }
             // What nobody will finish writing is not waited for.
             if whole || self.dead {
-                self.generations[slots.start / GROUP] = *generation;
+                self.generations.read(slots.start / GROUP);
             }
         }
         if self.dead {

@@ -17,11 +17,13 @@ use crate::record::Device;
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
 use crate::source::Source;
 use crate::{identity, life, place, text};
+use figures::Lane;
+use rings::Ring;
 
 mod events;
-
-/// Looks at a device's figures that a publisher in the middle of a change is worth.
-const FIGURE_ATTEMPTS: usize = 8;
+mod figures;
+mod merge;
+mod rings;
 
 /// An open channel.
 pub struct Reader {
@@ -36,20 +38,19 @@ pub struct Reader {
     same_boot: bool,
     mirror: Mirror,
     devices: Vec<(u64, Option<Device>)>,
-    /// The figures of each device and the number of events they are after.
+    /// The publisher's figures of each device and the number of events they are after.
     figures: Vec<Option<Cell>>,
+    /// The publisher's event ring, and behind it those of the lanes that were opened.
+    rings: Vec<Ring>,
+    lanes: Vec<Lane>,
     strings: Arc<[Arc<str>]>,
     /// Slots of the segments that are shown, by device and address; out of date when `unsorted`.
     shown: Vec<Vec<u32>>,
     unsorted: bool,
     malformed: u32,
-    /// Events published so far.
-    event_count: u64,
-    /// Index of the next event to read.
-    next_event: u64,
     events_lost: u64,
-    /// Room for a part of the ring.
-    ring: Vec<u64>,
+    /// Room for a part of a ring.
+    copy: Vec<u64>,
 }
 
 impl Reader {
@@ -96,14 +97,14 @@ impl Reader {
             mirror: Mirror::default(),
             devices: Vec::new(),
             figures: Vec::new(),
+            rings: vec![Ring::of_publisher(&layout)],
+            lanes: Vec::new(),
             strings: Arc::new([Arc::from("")]),
             shown: Vec::new(),
             unsorted: true,
             malformed: 0,
-            event_count: 0,
-            next_event: 0,
             events_lost: 0,
-            ring: Vec::new(),
+            copy: Vec::new(),
         })
     }
 
@@ -161,18 +162,19 @@ impl Reader {
     }
 
     fn without_segments(&mut self) -> Result<Snapshot, ReadError> {
-        self.event_count = self.live(live::EVENTS)?.max(self.event_count);
-        let devices = self.devices.iter().zip(&self.figures);
-        let devices = devices.map(|((_, device), cell)| DeviceMap {
+        let event_count = self.count_events()?;
+        let devices = self.devices.iter().enumerate();
+        let devices = devices.map(|(index, (_, device))| DeviceMap {
             device: device.clone().unwrap_or_default(),
-            stats: cell.map(|cell| cell.stats),
+            stats: self.figures_of(index),
             segments: Vec::new(),
         });
         Ok(Snapshot {
             identity: self.identity.clone(),
             life: self.life,
             devices: devices.collect(),
-            event_count: self.event_count,
+            lanes: self.view_lanes()?,
+            event_count,
             events_lost: self.events_lost,
             untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?,
             untracked_bytes: self.live(live::UNTRACKED_BYTES)?,
@@ -235,30 +237,6 @@ impl Reader {
                 }
             },
         )
-    }
-
-    fn refresh_figures(&mut self) -> Result<(), ReadError> {
-        for device in 0..self.figures.len() {
-            let record = self.layout.stats.record(device);
-            let mut tried = None;
-            for _ in 0..FIGURE_ATTEMPTS {
-                let cell = self.source.cells(record.start..record.start + words::STATS)?;
-                let old = self.figures[device];
-                let Some(cell) = cell.filter(|cell| old.is_none_or(|old| cell.seq >= old.seq)) else {
-                    break;
-                };
-                let followed = self.follow_events(device, &cell)?;
-                if let Some((now, _)) = followed.filter(|(now, _)| old.is_none_or(|old| now.events >= old.events)) {
-                    self.figures[device] = Some(now);
-                }
-                // Else there is a newer cell, unless the publisher is in the middle of a change, or made a mark and nothing since.
-                if followed.is_some_and(|(_, whole)| whole) || tried == Some(cell.seq) {
-                    break;
-                }
-                tried = Some(cell.seq);
-            }
-        }
-        Ok(())
     }
 
     /// Deals the segments out to their devices, by address. What contradicts itself or overlaps another is counted, not shown, so

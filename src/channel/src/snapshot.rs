@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::record::{Block, BlockState, Device, Event, Segment, StringId};
-use crate::stats::DeviceStats;
+use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::stats::{DeviceStats, LaneFigures};
+
+mod free;
+#[cfg(test)]
+mod tests;
+
+pub use free::{FreeSums, free_sizes};
 
 /// Who publishes. Every field is a claim of the publisher's, checked where that is possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,134 +104,6 @@ impl SegmentMap {
     }
 }
 
-/// Blocks on each side that a replacement looks at to find out what joins what. Beyond that everything is counted anew.
-const NEAR: usize = 64;
-
-/// Sums over free blocks, as they are once what is set aside ([`BlockState::Quick`]) has joined its neighbours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FreeSums {
-    /// Bytes.
-    pub bytes: u64,
-    /// Bytes of the largest.
-    pub largest: u64,
-    /// How many are as large.
-    pub as_large: u64,
-    /// Number.
-    pub count: u64,
-}
-
-/// Whether a block is free, set aside or not.
-#[inline(always)]
-fn is_free(block: &Block) -> bool {
-    matches!(block.state, BlockState::Free | BlockState::Quick)
-}
-
-/// Whether two blocks in the order of addresses are free and become one.
-#[inline(always)]
-fn join(left: &Block, right: &Block) -> bool {
-    is_free(left)
-        && is_free(right)
-        && (left.stream, left.segment) == (right.stream, right.segment)
-        && left.addr.checked_add(left.size) == Some(right.addr)
-}
-
-/// Bytes of the free blocks at the beginning of `blocks`, in the order they are in, that join `block` and each other. `None`: too
-/// many.
-#[inline]
-fn joining<'a>(
-    mut block: &'a Block,
-    blocks: impl Iterator<Item = &'a Block>,
-    join: impl Fn(&Block, &Block) -> bool,
-) -> Option<u64> {
-    let mut bytes = 0u64;
-    for (n, next) in blocks.enumerate() {
-        if !join(block, next) {
-            break;
-        }
-        if n == NEAR {
-            return None;
-        }
-        bytes = bytes.saturating_add(next.size);
-        block = next;
-    }
-    Some(bytes)
-}
-
-/// Bytes of each free block among `blocks`, which are in the order of their addresses, once what is set aside has joined its
-/// neighbours.
-pub fn free_sizes(blocks: &[Block]) -> impl Iterator<Item = u64> {
-    let runs = blocks.chunk_by(join).filter(|run| run.first().is_some_and(is_free));
-    runs.map(|run| run.iter().fold(0u64, |bytes, block| bytes.saturating_add(block.size)))
-}
-
-impl FreeSums {
-    /// Sums up the free ones among `blocks`, which are in the order of their addresses.
-    pub fn of(blocks: &[Block]) -> FreeSums {
-        let mut sums = FreeSums::default();
-        free_sizes(blocks).for_each(|bytes| sums.add(bytes));
-        sums
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn and(self, other: FreeSums) -> FreeSums {
-        let largest = self.largest.max(other.largest);
-        let as_large = |sums: FreeSums| if sums.largest == largest { sums.as_large } else { 0 };
-        FreeSums {
-            bytes: self.bytes.saturating_add(other.bytes),
-            largest,
-            as_large: as_large(self) + as_large(other),
-            count: self.count + other.count,
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.count += 1;
-        if bytes > self.largest {
-            (self.largest, self.as_large) = (bytes, 0);
-        }
-        self.as_large += u64::from(bytes == self.largest);
-    }
-
-    /// Without one as large as the largest (`as_large` is 0) `largest` is too much.
-    #[inline]
-    fn remove(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.count = self.count.saturating_sub(1);
-        self.as_large = self.as_large.saturating_sub(u64::from(bytes == self.largest));
-    }
-
-    /// Counts block `at` in, or out if not `more`, with what it joins. `false`: that is too many.
-    #[inline]
-    fn count(&mut self, blocks: &[Block], at: usize, more: bool) -> bool {
-        let (before, [block, after @ ..]) = blocks.split_at(at) else {
-            return true;
-        };
-        if !is_free(block) {
-            return true;
-        }
-        let left = joining(block, before.iter().rev(), |block, next| join(next, block));
-        let right = joining(block, after.iter(), join);
-        let (Some(left), Some(right)) = (left, right) else {
-            return false;
-        };
-        let whole = left.saturating_add(block.size).saturating_add(right);
-        if more {
-            [left, right]
-                .into_iter()
-                .filter(|n| *n > 0)
-                .for_each(|n| self.remove(n));
-            self.add(whole);
-        } else {
-            self.remove(whole);
-            [left, right].into_iter().filter(|n| *n > 0).for_each(|n| self.add(n));
-        }
-        true
-    }
-}
-
 /// One device with its figures and segments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceMap {
@@ -251,6 +129,21 @@ impl DeviceMap {
     }
 }
 
+/// What is published about one stream by somebody other than the publisher. Its figures are a part of its device's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneView {
+    /// Index into the channel's devices.
+    pub device: u8,
+    /// The stream.
+    pub stream: u64,
+    /// Whether more may come.
+    pub open: bool,
+    /// Events on it that its figures are after: all so far, or all but those of what it is doing.
+    pub event_count: u64,
+    /// What it counts.
+    pub figures: LaneFigures,
+}
+
 /// The newest state a reader has seen. Cloning it copies pointers, not blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -260,7 +153,9 @@ pub struct Snapshot {
     pub life: Life,
     /// Its devices, in the publisher's order.
     pub devices: Vec<DeviceMap>,
-    /// Events published so far.
+    /// Its lanes, in the order in which they were opened: number `n` of an event's [`lane`](Event::lane) is the `n`th.
+    pub lanes: Vec<LaneView>,
+    /// Events published so far, those of the lanes included.
     pub event_count: u64,
     /// Events overwritten before this reader saw them.
     pub events_lost: u64,
@@ -286,67 +181,11 @@ impl Snapshot {
     }
 }
 
-/// New events of one pass, oldest first.
+/// New events of one pass, in the order of [`Reader::events`](crate::Reader::events).
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// The events.
     pub events: Vec<Event>,
     /// How many were overwritten before they could be read, since the pass before.
     pub lost: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whatever blocks are freed and taken, and in whatever order: the sums are those of counting everything anew.
-    #[test]
-    fn sums_follow_every_replacement() {
-        let mut seed = 7u64;
-        let mut next = move |n: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % n
-        };
-        let states = [
-            BlockState::Free,
-            BlockState::Quick,
-            BlockState::Quick,
-            BlockState::Allocated,
-        ];
-        for round in 0..400 {
-            // Some are longer than what a replacement looks at.
-            let most = if round % 8 == 0 { 300 } else { 8 };
-            let taken = if round % 16 == 0 { 3 } else { 4 };
-            let mut addr = 0;
-            let mut blocks = Vec::new();
-            for _ in 0..1 + next(most) {
-                let block = Block {
-                    addr,
-                    size: 512 << next(4),
-                    state: states[next(taken) as usize],
-                    stream: u64::from(next(8) == 0),
-                    ..Block::default()
-                };
-                addr += block.size;
-                blocks.push(block);
-            }
-            let mut map = SegmentMap::new(0, Segment::default(), blocks.into(), true);
-            for _ in 0..next(20) {
-                let at = next(map.blocks.len() as u64) as usize;
-                let block = Block {
-                    state: states[next(4) as usize],
-                    stream: u64::from(next(8) == 0),
-                    ..map.blocks[at]
-                };
-                map.replace(at, &block);
-            }
-            map.settle();
-            assert_eq!(map.free, FreeSums::of(&map.blocks));
-            let (left, right) = map.blocks.split_at(map.blocks.len() / 2);
-            let whole = |(left, right): (&Block, &Block)| join(left, right);
-            if !left.last().zip(right.first()).is_some_and(whole) {
-                assert_eq!(map.free, FreeSums::of(left).and(FreeSums::of(right)));
-            }
-        }
-    }
 }

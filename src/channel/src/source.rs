@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 
-use crate::cells::{self, Cell};
+use crate::cells::{self, Cell, Decode};
 use crate::error::ReadError;
-use crate::layout::{Layout, Section, words};
+use crate::layout::{Layout, Section, live, words};
 use crate::map::Map;
 use crate::seqlock;
 use crate::word::{Word, Words};
@@ -99,7 +99,7 @@ impl Source {
     pub(crate) fn copy_blocks(
         &mut self,
         layout: &Layout,
-        groups: &[(Range<usize>, u64)],
+        groups: &[Range<usize>],
         used: (usize, usize),
     ) -> Result<(), ReadError> {
         let Source::Pread { blocks, .. } = self else {
@@ -107,7 +107,7 @@ impl Source {
         };
         let mut copy = std::mem::take(blocks);
         copy.resize_with(used.0 * words::BLOCK, AtomicU64::default);
-        for (slots, _) in groups {
+        for slots in groups {
             let seqs: Vec<u64> = slots.clone().map(|slot| copy[slot * words::BLOCK].get()).collect();
             self.changed(
                 &layout.blocks,
@@ -184,22 +184,34 @@ impl Source {
         Ok(word[0])
     }
 
+    /// Lanes that were opened. What was published before that can be read afterwards.
+    pub(crate) fn lanes(&self, layout: &Layout) -> Result<usize, ReadError> {
+        // A file of format 1 has no such word.
+        if layout.lanes.count == 0 {
+            return Ok(0);
+        }
+        let opened = self.load(layout.live.start + live::LANES)?;
+        self.fence();
+        Ok(layout.lanes.count.min(opened as usize))
+    }
+
     /// Orders what was read before against what is read after. Every `pread` is ordered against the next by the kernel.
     pub(crate) fn fence(&self) {
         <std::sync::atomic::AtomicU64 as Word>::acquire_fence();
     }
 
-    /// The newest complete figures of a device's pair of cells.
-    pub(crate) fn cells(&self, at: Range<usize>) -> Result<Option<Cell>, ReadError> {
+    /// The newest complete figures of a pair of cells of a sequence word and `N` more each.
+    pub(crate) fn cells<const N: usize>(&self, start: usize, decode: Decode<N>) -> Result<Option<Cell>, ReadError> {
+        let at = start..start + 2 * (1 + N);
         match self {
-            Source::Mapped(map) => Ok(cells::read(&map.words()[at])),
+            Source::Mapped(map) => Ok(cells::read(&map.words()[at], decode)),
             Source::Pread { file, .. } => {
                 let mut copies = [const { Vec::new() }; 3];
                 for copy in &mut copies {
                     copy.resize(at.len(), 0);
                     pread(file, at.start, copy)?;
                 }
-                Ok(cells::read_copies([&copies[0], &copies[1], &copies[2]]))
+                Ok(cells::read_copies([&copies[0], &copies[1], &copies[2]], decode))
             }
         }
     }

@@ -15,8 +15,8 @@ const SOON: u64 = 20_000_000;
 /// Bytes from which on a block is worth a look of its own: so large ones come alone, between long pauses.
 const LARGE: u64 = 256 << 20;
 
-/// The publisher's idea of the time.
-#[derive(Debug)]
+/// A writer's idea of the time. It never goes back.
+#[derive(Clone, Debug)]
 pub(crate) struct Stamp {
     now: u64,
     /// Operations that may go without a look before the next.
@@ -46,10 +46,16 @@ impl Stamp {
         self.now
     }
 
+    /// What either saw so far was before what either sees from now on.
+    pub(crate) fn meet(&mut self, other: &mut Stamp) {
+        self.now = self.now.max(other.now);
+        other.now = self.now;
+    }
+
     /// Looks at the clock.
     pub(crate) fn look(&mut self) -> u64 {
-        let now = tick();
-        let soon = now.saturating_sub(self.now) <= SOON;
+        let now = tick().max(self.now);
+        let soon = now - self.now <= SOON;
         self.allowed = if soon { BLIND } else { 0 };
         self.now = now;
         now

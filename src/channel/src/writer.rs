@@ -7,7 +7,9 @@
 
 use crate::cells::{CellWriter, Touched};
 use crate::codec::{self, NO_SLOT};
-use crate::layout::{GROUP, Layout, live, words};
+use crate::lane::LaneWriter;
+use crate::layout::{Layout, live, words};
+use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{Block, Device, Event, Segment};
 use crate::seqlock;
 use crate::stats::DeviceStats;
@@ -31,12 +33,18 @@ pub struct Told {
 pub(crate) struct Writer<M> {
     memory: M,
     layout: Layout,
-    /// Numbers every write of a block or segment; only ever grows.
+    ring: Ring,
+    slots: Slots,
+    /// Numbers every write of a block or segment; only ever grows. A multiple of [`WRITERS`]: a slot that a lane writes in turn with
+    /// the publisher never has the same number twice.
     ticket: u64,
     events: u64,
+    /// Meetings with lanes so far.
+    order: u32,
     /// Events whose effect on the figures does not follow from them, and changes of segments: after one the figures are written
     /// before any are left to their events.
     others: u64,
+    lanes: usize,
     strings: usize,
     devices: usize,
     used_blocks: usize,
@@ -53,9 +61,13 @@ impl<M: Words> Writer<M> {
     pub(crate) fn new(memory: M, layout: Layout) -> Writer<M> {
         Writer {
             memory,
+            ring: Ring::of_publisher(&layout),
+            slots: Slots::of_publisher(&layout),
             layout,
             ticket: 0,
             events: 0,
+            order: 0,
+            lanes: 0,
             others: 0,
             strings: 0,
             devices: 0,
@@ -79,17 +91,23 @@ impl<M: Words> Writer<M> {
         self.memory.words()[self.layout.live.start + which].put(value);
     }
 
+    #[inline(always)]
+    fn append(&mut self, event: &Event, follows: bool) {
+        let data = codec::event(event, follows, self.order);
+        self.events += put::event(self.memory.words(), &self.ring, self.events, data);
+    }
+
     /// Appends to the event ring. The event's own index is ignored.
     #[inline(always)]
     pub(crate) fn event(&mut self, event: &Event) {
-        self.events += put_event(self.memory.words(), &self.layout, self.events, event, false);
+        self.append(event, false);
         self.others += 1;
     }
 
     /// [`Writer::event`] where what it does to the device's figures follows from it. Whether they are due all the same.
     #[inline(always)]
     pub(crate) fn change(&mut self, event: &Event) -> bool {
-        self.events += put_event(self.memory.words(), &self.layout, self.events, event, true);
+        self.append(event, true);
         let cell = self.cells.get_mut(event.device as usize);
         cell.is_some_and(|cell| !cell.leaves(self.others))
     }
@@ -105,12 +123,12 @@ impl<M: Words> Writer<M> {
                 figures_due: false,
             };
         }
-        self.events += put_event(words, &self.layout, self.events, event, true);
-        let stored = (slot as usize) < self.layout.blocks.count;
+        self.events += put::event(words, &self.ring, self.events, codec::event(event, true, self.order));
+        let stored = (slot as usize) < self.slots.count;
         if stored {
-            self.ticket += 1;
+            self.ticket += WRITERS;
             let data = codec::block(block, next.unwrap_or(NO_SLOT));
-            put_block(words, &self.layout, self.ticket, slot as usize, data);
+            put::block(words, &self.slots, self.ticket, slot as usize, data);
             self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
         }
         let cell = self.cells.get_mut(event.device as usize);
@@ -125,18 +143,18 @@ impl<M: Words> Writer<M> {
         if slot >= self.layout.blocks.count {
             return false;
         }
-        self.ticket += 1;
+        self.ticket += WRITERS;
         let words = self.memory.words();
         let data = codec::block(block, next.unwrap_or(NO_SLOT));
-        put_block(words, &self.layout, self.ticket, slot, data);
+        put::block(words, &self.slots, self.ticket, slot, data);
         self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot);
         true
     }
 
     /// Empties a block slot.
     pub(crate) fn clear_block(&mut self, slot: u32) -> bool {
-        self.ticket += 1;
-        empty_block(self.memory.words(), &self.layout, self.ticket, slot as usize)
+        self.ticket += WRITERS;
+        put::empty_block(self.memory.words(), &self.slots, self.ticket, slot as usize)
     }
 
     /// Says how many live blocks have no slot, and their bytes.
@@ -155,7 +173,7 @@ impl<M: Words> Writer<M> {
         if index >= self.layout.segments.count || self.open_segments.iter().any(|open| open.0 == slot) {
             return;
         }
-        self.ticket += 1;
+        self.ticket += WRITERS;
         if index >= self.used_segments {
             self.used_segments = index + 1;
             self.publish_live(live::SEGMENTS, self.used_segments as u64);
@@ -197,7 +215,8 @@ impl<M: Words> Writer<M> {
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
         let device = device as usize;
         let words = self.memory.words();
-        if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), stats_of(words, &self.layout, device)) {
+        let cells = put::record(words, self.layout.stats.start + device * words::STATS);
+        if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), cells) {
             cell.write(cells, stats, touched, (self.events, self.others));
         }
     }
@@ -208,7 +227,7 @@ impl<M: Words> Writer<M> {
         if index >= self.layout.devices.count {
             return;
         }
-        self.ticket += 1;
+        self.ticket += WRITERS;
         let record = &self.memory.words()[self.layout.devices.record(index)];
         seqlock::begin(record, self.ticket);
         for (word, value) in record[1..].iter().zip(codec::device(device)) {
@@ -239,87 +258,29 @@ impl<M: Words> Writer<M> {
         Some(index as u32)
     }
 
+    /// Opens the next lane, if there is one, over the same words. What was published so far comes before what it publishes.
+    pub(crate) fn lane(&mut self, memory: M, device: u8, stream: u64) -> Option<LaneWriter<M>> {
+        if self.lanes == self.layout.lanes.count || usize::from(device) >= self.layout.devices.count {
+            return None;
+        }
+        let mut lane = LaneWriter::open(memory, &self.layout, self.lanes, device, stream);
+        self.meet(&mut lane);
+        self.lanes += 1;
+        self.publish_live(live::LANES, self.lanes as u64);
+        Some(lane)
+    }
+
+    /// Numbers what comes after on either higher than what came before on either: lanes meet nobody else. Readers compare numbers by
+    /// their difference, so that they may wrap.
+    pub(crate) fn meet(&mut self, lane: &mut LaneWriter<M>) {
+        self.order = self.order.wrapping_add(1);
+        lane.meet(self.order);
+    }
+
     /// Says goodbye: the file that stays behind is that of a program that ended in order.
     pub(crate) fn close(&mut self) {
         self.publish_live(live::CLOSED, 1);
     }
-}
-
-/// `N` words from `start` on, if they are there.
-#[inline(always)]
-fn record<W, const N: usize>(words: &[W], start: usize) -> Option<&[W; N]> {
-    words.get(start..).and_then(|words| words.first_chunk())
-}
-
-#[inline(always)]
-fn event_of<'a, W>(words: &'a [W], layout: &Layout, index: u64) -> Option<&'a [W; words::EVENT]> {
-    let at = index as usize & (layout.events.count - 1);
-    record(words, layout.events.start + at * words::EVENT)
-}
-
-#[inline(always)]
-fn block_of<'a, W>(words: &'a [W], layout: &Layout, slot: usize) -> Option<&'a [W; words::BLOCK]> {
-    record(words, layout.blocks.start + slot * words::BLOCK)
-}
-
-#[inline(always)]
-fn stats_of<'a, W>(words: &'a [W], layout: &Layout, device: usize) -> Option<&'a [W; words::STATS]> {
-    record(words, layout.stats.start + device * words::STATS)
-}
-
-/// Events that a publisher has their place in the ring brought near before it needs it.
-const AHEAD: u64 = 4;
-
-/// Stores event number `index`. Returns how many were stored: none if the memory is gone.
-#[inline(always)]
-fn put_event<W: Word>(words: &[W], layout: &Layout, index: u64, event: &Event, follows: bool) -> u64 {
-    let Some(record) = event_of(words, layout, index) else {
-        return 0;
-    };
-    // The index is the ticket: a reader knows which sequence number event `i` must carry.
-    seqlock::begin(record, index);
-    for (word, value) in record[1..].iter().zip(codec::event(event, follows)) {
-        word.put(value);
-    }
-    seqlock::end(record, index);
-    // Everything that the count counts is seen by whoever sees the count.
-    W::release_fence();
-    words[layout.live.start + live::EVENTS].put(index + 1);
-    // A ring is always written where it was not touched for longest, and the next lock waits until these stores are done.
-    if let Some(record) = event_of(words, layout, index + AHEAD) {
-        record[0].prefetch();
-    }
-    1
-}
-
-/// Stores a block slot that the table has, and its group's generation.
-#[inline(always)]
-fn put_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize, data: [u64; 7]) {
-    let Some(record) = block_of(words, layout, slot) else {
-        return;
-    };
-    seqlock::begin(record, ticket);
-    for (word, value) in record[1..].iter().zip(data) {
-        word.put(value);
-    }
-    seqlock::end(record, ticket);
-    // After the record: who sees this generation also sees the record, or at least that it is being written.
-    words[layout.generations.start + slot / GROUP].put(ticket);
-}
-
-/// Empties a block slot, of which a reader asks its kind before anything else. False if the table has no such slot.
-#[inline(always)]
-fn empty_block<W: Word>(words: &[W], layout: &Layout, ticket: u64, slot: usize) -> bool {
-    if slot >= layout.blocks.count {
-        return false;
-    }
-    if let Some(record) = block_of(words, layout, slot) {
-        seqlock::begin(record, ticket);
-        record[1 + codec::BLOCK_KIND].put(0);
-        seqlock::end(record, ticket);
-        words[layout.generations.start + slot / GROUP].put(ticket);
-    }
-    true
 }
 
 /// Counts `slot` as used; how many are.

@@ -1,7 +1,8 @@
 //! A split or a join in one go: the event that tells of it, then the blocks, bracketed by their segment's sequence word.
 
-use super::{Told, Writer, empty_block, put_block, put_event, use_block};
+use super::{Told, Writer, use_block};
 use crate::codec::{self, NO_SLOT};
+use crate::put::{self, WRITERS};
 use crate::record::{Block, Event};
 use crate::seqlock;
 use crate::word::Words;
@@ -22,7 +23,7 @@ pub struct Structure<'a, const N: usize> {
 impl<M: Words> Writer<M> {
     /// Whether the table of blocks has a slot.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
-        (slot as usize) < self.layout.blocks.count
+        (slot as usize) < self.slots.count
     }
 
     /// [`Writer::event`], [`Writer::segment_begin`], [`Writer::clear_block`], [`Writer::block`] and [`Writer::segment_close`] in one go. `time` is
@@ -37,7 +38,8 @@ impl<M: Words> Writer<M> {
             };
         }
         let event = Event { time, ..*event };
-        self.events += put_event(words, &self.layout, self.events, &event, change.follows);
+        let data = codec::event(&event, change.follows, self.order);
+        self.events += put::event(words, &self.ring, self.events, data);
         self.others += u64::from(!change.follows);
         // A segment that somebody has open already stays so; one that was never shown has no list to be read.
         let segment = change.segment as usize;
@@ -47,22 +49,22 @@ impl<M: Words> Writer<M> {
         } else {
             None
         };
-        self.ticket += 1;
+        self.ticket += WRITERS;
         let ticket = self.ticket;
         if let Some(bracket) = bracket {
             seqlock::begin(bracket, ticket);
         }
         let mut stored = true;
         for slot in change.gone {
-            self.ticket += 1;
-            stored &= empty_block(words, &self.layout, self.ticket, *slot as usize);
+            self.ticket += WRITERS;
+            stored &= put::empty_block(words, &self.slots, self.ticket, *slot as usize);
         }
         for (slot, block, next) in &change.blocks {
             let slot = *slot as usize;
-            if slot < self.layout.blocks.count {
-                self.ticket += 1;
+            if slot < self.slots.count {
+                self.ticket += WRITERS;
                 let data = codec::block(&Block { time, ..**block }, next.unwrap_or(NO_SLOT));
-                put_block(words, &self.layout, self.ticket, slot, data);
+                put::block(words, &self.slots, self.ticket, slot, data);
                 self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot);
             } else {
                 stored = false;

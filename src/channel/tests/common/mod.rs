@@ -34,6 +34,8 @@ pub(crate) fn options(dir: &Path) -> Options {
         events: 256,
         strings: 64,
         devices: 2,
+        lanes: 3,
+        lane_events: 64,
         ..Options::default()
     }
 }

@@ -1,0 +1,65 @@
+//! The cells of a lane: as the publisher's, but so small that they are always written whole.
+
+use super::{EVENTS, LEFT_TO_EVENTS, store};
+use crate::layout::words::LANE_CELL;
+use crate::seqlock;
+use crate::stats::{LaneFigures, LanePool};
+use crate::word::Word;
+
+/// Word of a lane's cell where its figures begin, behind the sequence and the events published before them.
+pub(super) const FIGURES: usize = EVENTS + 1;
+const POOL_WORDS: usize = 10;
+const _: () = assert!(FIGURES + 2 * POOL_WORDS <= LANE_CELL);
+
+/// A lane's private half: which cell is next, and how many operations may be left to their events before it is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneCells {
+    ticket: u64,
+    left: u32,
+}
+
+impl LaneCells {
+    /// Whether what an operation does to the figures may be left to its event.
+    #[inline(always)]
+    pub(crate) fn leaves(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
+    pub(crate) fn leave_nothing(&mut self) {
+        self.left = 0;
+    }
+
+    /// Publishes the figures as they are after so many `events` into one of the lane's two `cells`.
+    #[inline]
+    pub(crate) fn write<W: Word>(&mut self, cells: &[W; 2 * LANE_CELL], figures: &LaneFigures, events: u64) {
+        let cell = &cells[(self.ticket & 1) as usize * LANE_CELL..][..LANE_CELL];
+        seqlock::begin(cell, self.ticket);
+        cell[EVENTS].put(events);
+        store(&cell[FIGURES..][..POOL_WORDS], pool(&figures.small));
+        store(&cell[FIGURES + POOL_WORDS..][..POOL_WORDS], pool(&figures.large));
+        seqlock::end(cell, self.ticket);
+        self.ticket += 1;
+        self.left = LEFT_TO_EVENTS;
+    }
+}
+
+#[inline(always)]
+fn pool(pool: &LanePool) -> [u64; POOL_WORDS] {
+    [
+        pool.allocation.current,
+        pool.allocation.allocated,
+        pool.requested_bytes.current,
+        pool.requested_bytes.allocated,
+        pool.allocated_bytes.current,
+        pool.allocated_bytes.allocated,
+        pool.inactive_split.current,
+        pool.inactive_split.allocated,
+        pool.inactive_split_bytes.current,
+        pool.inactive_split_bytes.allocated,
+    ]
+}

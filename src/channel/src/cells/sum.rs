@@ -1,0 +1,88 @@
+//! What is added to the figures of a cell: what the events since did, and the parts that lanes count.
+
+use crate::record::{Event, EventKind, PoolId};
+use crate::stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
+
+/// Adds to figures what an event does whose figures follow from it, peaks included.
+pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
+    let pool = match event.pool {
+        PoolId::SMALL => &mut stats.small,
+        _ => &mut stats.large,
+    };
+    let (size, requested) = (event.size, event.requested);
+    let change = |stat: &mut Stat, n: u64, more: bool| {
+        if more {
+            stat.current = stat.current.wrapping_add(n);
+            stat.allocated = stat.allocated.wrapping_add(n);
+            stat.peak = stat.peak.max(stat.current);
+        } else {
+            stat.sub(n);
+        }
+    };
+    let held = event.kind == EventKind::Alloc;
+    if held || event.kind == EventKind::Free {
+        change(&mut pool.allocation, 1, held);
+        change(&mut pool.allocated_bytes, size, held);
+    }
+    change(&mut pool.active, 1, held);
+    change(&mut pool.active_bytes, size, held);
+    change(&mut pool.requested_bytes, requested, held);
+    if let Some(pool) = event.split {
+        let pool = match pool {
+            PoolId::SMALL => &mut stats.small,
+            _ => &mut stats.large,
+        };
+        change(&mut pool.inactive_split, 1, !held);
+        change(&mut pool.inactive_split_bytes, size, !held);
+    }
+    let all = stats.all();
+    for (peak, stat) in stats.all_peaks.iter_mut().zip(all.figures()) {
+        *peak = (*peak).max(stat.current);
+    }
+}
+
+/// Adds the part of a device's figures that a lane counts. [`settle`] has to follow.
+pub(crate) fn add(stats: &mut DeviceStats, part: &DeviceStats) {
+    for (pool, part) in [(&mut stats.small, &part.small), (&mut stats.large, &part.large)] {
+        for (stat, part) in pool.figures_mut().into_iter().zip(part.figures()) {
+            stat.current = stat.current.wrapping_add(part.current);
+            stat.allocated = stat.allocated.wrapping_add(part.allocated);
+        }
+    }
+}
+
+/// Ends a sum of parts that need not be of one moment. The publisher raises a peak before the sum passes it, so one that is passed
+/// all the same is none that was. What left one part and is not yet counted in the other may leave less than nothing: that is zero.
+pub(crate) fn settle(stats: &mut DeviceStats) {
+    for pool in [&mut stats.small, &mut stats.large] {
+        for stat in pool.figures_mut() {
+            if stat.current > i64::MAX as u64 {
+                stat.current = 0;
+            }
+            stat.peak = stat.peak.max(stat.current);
+        }
+    }
+    let all = stats.all();
+    for (peak, stat) in stats.all_peaks.iter_mut().zip(all.figures()) {
+        *peak = (*peak).max(stat.current);
+    }
+}
+
+/// What a lane says of its pools, out of the part that it is of its device's figures.
+pub(crate) fn figures_of(part: &DeviceStats) -> LaneFigures {
+    let stat = |stat: &Stat| LaneStat {
+        current: stat.current,
+        allocated: stat.allocated,
+    };
+    let pool = |pool: &PoolStats| LanePool {
+        allocation: stat(&pool.allocation),
+        requested_bytes: stat(&pool.requested_bytes),
+        allocated_bytes: stat(&pool.allocated_bytes),
+        inactive_split: stat(&pool.inactive_split),
+        inactive_split_bytes: stat(&pool.inactive_split_bytes),
+    };
+    LaneFigures {
+        small: pool(&part.small),
+        large: pool(&part.large),
+    }
+}

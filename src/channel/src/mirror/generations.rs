@@ -1,0 +1,69 @@
+//! Which groups of block slots changed: the words by which the publisher and each lane say so, every writer in a row of its own.
+
+use std::ops::Range;
+
+use crate::error::ReadError;
+use crate::layout::{GROUP, Layout};
+use crate::source::Source;
+
+/// One writer's words.
+#[derive(Default)]
+struct Row {
+    /// As they were when all slots of their group could be read.
+    known: Vec<u64>,
+    /// As they were in this round.
+    now: Vec<u64>,
+}
+
+/// The publisher's, and those of each lane that was opened.
+#[derive(Default)]
+pub(super) struct Generations {
+    rows: Vec<Row>,
+}
+
+impl Generations {
+    /// Looks at the words of the first `slots` slots. Returns the groups with slots that changed.
+    pub(super) fn changed(
+        &mut self,
+        source: &Source,
+        layout: &Layout,
+        slots: usize,
+    ) -> Result<Vec<Range<usize>>, ReadError> {
+        let groups = slots.div_ceil(GROUP);
+        self.rows.resize_with(1 + source.lanes(layout)?, Row::default);
+        for (n, row) in self.rows.iter_mut().enumerate() {
+            row.known.resize(groups, 0);
+            row.now.resize(groups, 0);
+            let start = match n.checked_sub(1) {
+                None => layout.generations.start,
+                Some(lane) => layout.lane_generations.record(lane).start,
+            };
+            source.copy(start, &mut row.now)?;
+        }
+        // Before the slots: a slot that changes later moves its generation again.
+        source.fence();
+        let mut changed = Vec::new();
+        for row in self.rows.iter().filter(|row| row.known != row.now) {
+            let words = row.known.iter().zip(&row.now).enumerate();
+            changed.extend(words.filter(|(_, (known, now))| known != now).map(|(group, _)| group));
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        let range = |group: usize| group * GROUP..((group + 1) * GROUP).min(slots);
+        Ok(changed.into_iter().map(range).collect())
+    }
+
+    /// All slots of a group were read since.
+    pub(super) fn read(&mut self, group: usize) {
+        for row in &mut self.rows {
+            row.known[group] = row.now[group];
+        }
+    }
+
+    /// A group has to be read again.
+    pub(super) fn forget(&mut self, group: usize) {
+        if let Some(known) = self.rows.first_mut().and_then(|row| row.known.get_mut(group)) {
+            *known = 0;
+        }
+    }
+}

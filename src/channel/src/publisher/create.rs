@@ -1,0 +1,191 @@
+//! How the file of a channel comes into being.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::process::{Resource, getrlimit};
+
+use super::Publisher;
+use crate::error::CreateError;
+use crate::layout::{Capacity, IDENTITY, LANES_MAX, Layout};
+use crate::map::{LockedFile, Map};
+use crate::stamp::Stamp;
+use crate::word::{Word, Words};
+use crate::writer::Writer;
+use crate::{identity, life, place, sweep};
+
+/// How large a channel is and what it says about its program.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory to publish in; `None` tries [`own_directories`](crate::own_directories).
+    pub dir: Option<PathBuf>,
+    /// Blocks it has room for (64 bytes each). Blocks beyond that are counted as untracked.
+    pub blocks: u32,
+    /// Segments it has room for (128 bytes each).
+    pub segments: u32,
+    /// Events it keeps (64 bytes each), rounded up to a power of two.
+    pub events: u32,
+    /// Different tags and marks it has room for (128 bytes each).
+    pub strings: u32,
+    /// Devices it has room for (1.5 KiB each); at most 256.
+    pub devices: u32,
+    /// Lanes it has room for (1 KiB each, and their events); at most 63, and none if 0.
+    pub lanes: u32,
+    /// Events that it keeps of each lane (64 bytes each), rounded up to a power of two.
+    pub lane_events: u32,
+    /// Job label.
+    pub job: String,
+    /// Program name; `None` takes the executable's.
+    pub program: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            dir: None,
+            blocks: 65_536,
+            segments: 4_096,
+            events: 16_384,
+            strings: 1_024,
+            devices: 16,
+            lanes: 8,
+            lane_events: 8_192,
+            job: std::env::var("GPUMEM_JOB").unwrap_or_default(),
+            program: None,
+        }
+    }
+}
+
+impl Publisher {
+    /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that nobody ever sees a part of it.
+    ///
+    /// Also sweeps the directory of what dead publishers left behind long ago.
+    ///
+    /// # Errors
+    /// See [`CreateError`]. The caller works on without a channel.
+    pub fn create(options: &Options) -> Result<Publisher, CreateError> {
+        let candidates = options.dir.clone().map_or_else(place::own_directories, |dir| vec![dir]);
+        let mut refused = Vec::new();
+        for dir in candidates {
+            match place::open_own(&dir) {
+                Ok(handle) => {
+                    sweep::sweep(&handle);
+                    return Publisher::create_in(&dir, &handle, options);
+                }
+                Err(why) => refused.push(why),
+            }
+        }
+        Err(CreateError::NoDirectory(refused))
+    }
+
+    fn create_in(dir: &Path, handle: &File, options: &Options) -> Result<Publisher, CreateError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let io_error = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |source: io::Error| CreateError::Io { doing, path, source }
+        };
+        let identity = identity::of_this_process(options.program.as_deref(), &options.job)
+            .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
+        let (name, temporary) = loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{}-{number}{}", identity.pid, identity.start_time, place::SUFFIX);
+            match Temporary::create(handle, &name) {
+                // Another pid namespace's process with our pid and start time; as rare as it sounds.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1 << 16 => {}
+                Err(error) => return Err(io_error("create", &dir.join(&name))(error)),
+                Ok(temporary) => break (name, temporary),
+            }
+        };
+        let path = dir.join(&name);
+
+        let layout = Layout::new(Capacity {
+            devices: options.devices.clamp(1, 256) as usize,
+            segments: options.segments.clamp(1, 1 << 20) as usize,
+            blocks: options.blocks.clamp(1, 1 << 22) as usize,
+            events: options.events.clamp(16, 1 << 20) as usize,
+            strings: options.strings.clamp(1, 1 << 16) as usize,
+            lanes: (options.lanes as usize).min(LANES_MAX),
+            lane_events: options.lane_events.clamp(16, 1 << 17) as usize,
+        });
+        let bytes = layout.len as u64 * 8;
+        check_file_size(bytes)?;
+        rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
+            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {
+                dir: dir.to_owned(),
+                bytes,
+            },
+            error => io_error("make room for", &path)(error.into()),
+        })?;
+        let map = Map::writable(&temporary.file, layout.len).map_err(io_error("map", &path))?;
+        let lock = temporary.file.try_clone().map_err(io_error("lock", &path))?;
+        life::hold(&lock).map_err(io_error("lock", &path))?;
+        let lock = LockedFile::register(lock).map_err(|_| CreateError::TooMany)?;
+        for (word, value) in map.words().iter().zip(layout.header()) {
+            word.put(value);
+        }
+        for (word, value) in map.words()[IDENTITY..].iter().zip(identity::pack(&identity)) {
+            word.put(value);
+        }
+        temporary.publish(&name).map_err(io_error("name", &path))?;
+        Ok(Publisher {
+            writer: Writer::new(map, layout),
+            _lock: lock,
+            path,
+            identity,
+            strings: HashMap::new(),
+            stamp: Stamp::new(),
+        })
+    }
+}
+
+/// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.
+fn check_file_size(bytes: u64) -> Result<(), CreateError> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < bytes => Err(CreateError::FileSizeLimit { bytes, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// A file under its temporary name; removed again unless it is published.
+struct Temporary<'a> {
+    dir: &'a File,
+    name: OsString,
+    file: File,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
+        let name = OsString::from(format!("{}{name}", place::TEMPORARY));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Temporary {
+            dir,
+            name,
+            file: file.into(),
+        })
+    }
+
+    /// Gives the file its name, which must be free.
+    fn publish(&self, name: &str) -> io::Result<()> {
+        let dir = self.dir.as_fd();
+        match rustix::fs::renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                Ok(rustix::fs::renameat(dir, &self.name, dir, name)?)
+            }
+            other => Ok(other?),
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // Not there any more once it was published.
+        let _ = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+    }
+}

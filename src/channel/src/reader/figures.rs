@@ -1,0 +1,127 @@
+//! The figures of devices: the publisher's cells, what the lanes count, and what the events since did to either.
+
+use super::Reader;
+use crate::cells::{self, Cell};
+use crate::error::ReadError;
+use crate::layout::lane;
+use crate::snapshot::LaneView;
+use crate::stats::DeviceStats;
+
+/// Looks at figures that a writer in the middle of a change is worth, or that were of several moments.
+const ATTEMPTS: usize = 8;
+
+/// A lane as it was read last.
+pub(super) struct Lane {
+    device: u8,
+    stream: u64,
+    /// What it adds to the figures of its device, and the number of its events that this is after.
+    part: Cell,
+}
+
+impl Lane {
+    /// A lane whose record says this.
+    pub(super) fn new(state: u64, stream: u64) -> Lane {
+        Lane {
+            device: (state >> 8) as u8,
+            stream,
+            part: Cell::default(),
+        }
+    }
+}
+
+impl Reader {
+    /// Reads the newest figures of every lane, and then those of the publisher, as often as it takes until no lane published
+    /// meanwhile: then they are of one moment.
+    ///
+    /// If that does not come, what a lane and the heap, or two lanes, hand each other meanwhile may be shown twice or not at all. The
+    /// publisher's come last because they have the peaks: these are then no older than what is to be below them.
+    pub(super) fn refresh_figures(&mut self) -> Result<(), ReadError> {
+        self.find_lanes()?;
+        for _ in 0..ATTEMPTS {
+            let before = self.lane_events()?;
+            for lane in 0..self.lanes.len() {
+                let Lane { device, part, .. } = self.lanes[lane];
+                self.lanes[lane].part = self.newest(1 + lane, device.into(), Some(part))?.unwrap_or(part);
+            }
+            for device in 0..self.figures.len() {
+                self.figures[device] = self.newest(0, device, self.figures[device])?;
+            }
+            if self.lane_events()? == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Events on all lanes. They only grow, so an equal sum is equal parts.
+    fn lane_events(&self) -> Result<u64, ReadError> {
+        (1..self.rings.len()).try_fold(0, |sum: u64, ring| Ok(sum.wrapping_add(self.published(ring)?)))
+    }
+
+    /// The newest figures of a device that a ring's writer tells; `old` if there are none that are newer.
+    fn newest(&mut self, ring: usize, device: usize, old: Option<Cell>) -> Result<Option<Cell>, ReadError> {
+        let mut newest = old;
+        let mut tried = None;
+        for _ in 0..ATTEMPTS {
+            let cell = self.cell(ring, device)?;
+            let Some(cell) = cell.filter(|cell| newest.is_none_or(|old| cell.seq >= old.seq)) else {
+                break;
+            };
+            let followed = self.follow_events(ring, device, &cell)?;
+            if let Some((now, _)) = followed.filter(|(now, _)| newest.is_none_or(|old| now.events >= old.events)) {
+                newest = Some(now);
+            }
+            // Else there is a newer cell, unless the writer is in the middle of a change, or made a mark and nothing since.
+            if followed.is_some_and(|(_, whole)| whole) || tried == Some(cell.seq) {
+                break;
+            }
+            tried = Some(cell.seq);
+        }
+        Ok(newest)
+    }
+
+    /// The newest cell of a ring's writer. That of a lane which wrote none yet is all zero.
+    fn cell(&self, ring: usize, device: usize) -> Result<Option<Cell>, ReadError> {
+        match ring.checked_sub(1) {
+            None => {
+                let start = self.layout.stats.record(device).start;
+                self.source.cells(start, cells::of_publisher)
+            }
+            Some(lane) => {
+                let start = self.layout.lanes.record(lane).start + lane::CELLS;
+                Ok(Some(self.source.cells(start, cells::of_lane)?.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// A device's figures, if its publisher published any.
+    pub(super) fn figures_of(&self, device: usize) -> Option<DeviceStats> {
+        let mut stats = self.figures.get(device)?.as_ref()?.stats;
+        let mut lanes = self
+            .lanes
+            .iter()
+            .filter(|lane| usize::from(lane.device) == device)
+            .peekable();
+        if lanes.peek().is_some() {
+            lanes.for_each(|lane| cells::add(&mut stats, &lane.part.stats));
+            cells::settle(&mut stats);
+        }
+        Some(stats)
+    }
+
+    /// The lanes, as they were read last.
+    pub(super) fn view_lanes(&self) -> Result<Vec<LaneView>, ReadError> {
+        let mut views = Vec::with_capacity(self.lanes.len());
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let state = self.source.load(self.layout.lanes.record(number).start + lane::STATE)?;
+            views.push(LaneView {
+                device: lane.device,
+                stream: lane.stream,
+                open: state & 0xff == lane::OPEN,
+                event_count: lane.part.events,
+                figures: cells::figures_of(&lane.part.stats),
+            });
+        }
+        Ok(views)
+    }
+}
