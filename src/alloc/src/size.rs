@@ -25,6 +25,11 @@ pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
 pub(crate) const SLACK: u64 = 50;
+/// The same for small requests while large ones are placed as they were before.
+pub(crate) const SLACK_IN_ROUND: u64 = 20;
+/// The part of what a program ever held that small requests have memory of their own for in any case, and that while it repeats itself.
+pub(crate) const FINE: u64 = 128;
+pub(crate) const FINE_REPEATED: u64 = 64;
 /// And the part of what is reserved that is taken at a time, within that.
 pub(crate) const STEP: u64 = 100;
 /// Once more than this part of what the program ever held is reserved beyond that, new chunks are half as large: what is free then is in

@@ -46,10 +46,19 @@ impl Heap {
         let stream = self.streams.index(stream)?;
         let tag = self.string_of(tag);
         let request = Request::common(requested, (size, class), stream, tag);
-        if let Some(b) = self.streams.quick(stream, size).take(size, &self.blocks) {
-            return Ok(self.hand_out_quick(b, &request));
+        if self.layouts.remembers(size) {
+            return self.allocate_as_before(&request);
         }
-        self.allocate_other(&request)
+        self.allocate_anew(&request)
+    }
+
+    /// The same without a look at what went before.
+    pub(super) fn allocate_anew(&mut self, request: &Request) -> Result<Grant, Error> {
+        let size = request.size;
+        match self.streams.quick(request.stream, size).take(size, &self.blocks) {
+            Some(b) => Ok(self.hand_out_quick(b, request)),
+            None => self.allocate_other(request),
+        }
     }
 
     /// [`allocate`](Heap::allocate) where a block was set aside for the size, or nothing. A path of its own, so that what it
@@ -59,6 +68,9 @@ impl Heap {
         let (size, class) = self.sizes.round_quick(requested)?;
         let stream = self.streams.known(stream)?;
         let tag = self.known_string(tag)?;
+        if self.layouts.remembers(size) {
+            return None;
+        }
         let b = self.streams.quick(stream, size).take(size, &self.blocks)?;
         let request = Request::common(requested, (size, class), stream, tag);
         Some(self.hand_out_quick(b, &request))
@@ -133,7 +145,7 @@ impl Heap {
 
     /// Turns a block that was set aside for its size into an allocated one.
     #[inline(always)]
-    fn hand_out_quick(&mut self, b: u32, request: &Request) -> Grant {
+    pub(super) fn hand_out_quick(&mut self, b: u32, request: &Request) -> Grant {
         let block = &mut self.blocks[b];
         if block.stitched != NIL {
             return self.hand_out_set_aside(b, request);

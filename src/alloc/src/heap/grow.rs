@@ -204,6 +204,9 @@ impl Heap {
         if request.class == Class::Chunked && reserved > held + held / EXCESS && reserved > FEW {
             self.fineness = (self.fineness * 2).min(FINEST);
         }
+        if request.class == Class::Chunked {
+            self.layouts.grew();
+        }
         self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);
         self.attach(request, place, bytes, chunks);
         self.tell_figures();

@@ -256,6 +256,11 @@ impl Ledger {
         self.stats.small.allocated_bytes.current + self.stats.large.allocated_bytes.current
     }
 
+    /// Bytes that are reserved for small requests.
+    pub(crate) fn reserved_small(&self) -> u64 {
+        self.stats.small.reserved_bytes.current
+    }
+
     pub(crate) fn reserved(&self) -> u64 {
         self.stats.small.reserved_bytes.current + self.stats.large.reserved_bytes.current
     }

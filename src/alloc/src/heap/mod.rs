@@ -11,7 +11,8 @@
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
-//! | `stitch`, `view` | one block from pieces that lie apart |
+//! | `stitch`, `view`, `runs`, `unmap`, `cover` | one block from pieces that lie apart |
+//! | `layout`, `recall` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
@@ -29,11 +30,13 @@ mod budget;
 mod capture;
 mod collect;
 mod compact;
+mod cover;
 mod explain;
 mod foreign;
 mod give_back;
 mod grow;
 mod join;
+mod layout;
 mod ledger;
 mod narrate;
 mod obtain;
@@ -42,12 +45,15 @@ mod picture;
 mod place;
 mod quick;
 mod raw;
+mod recall;
 mod release;
 mod remember;
+mod runs;
 mod segment;
 mod stitch;
 mod streams;
 mod tally;
+mod unmap;
 mod view;
 
 #[cfg(test)]
@@ -79,6 +85,7 @@ use crate::publish::Outlet;
 use crate::size::{Class, LARGE_ROUND, Sizes};
 use arena::Arenas;
 use block::{Block, Blocks, NIL};
+use layout::Layouts;
 use ledger::Ledger;
 use segment::{Chunk, Segments};
 use streams::Streams;
@@ -124,6 +131,7 @@ pub(crate) struct Heap {
     /// The virtual segment of stitched memory for large requests.
     home: Option<u32>,
     views: Views,
+    layouts: Layouts,
     /// By how much new chunks are smaller than usual: free memory turned out to be in small pieces.
     fineness: u64,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
@@ -163,6 +171,7 @@ impl Heap {
             users: HashMap::new(),
             home: None,
             views: Views::default(),
+            layouts: Layouts::new(config.segments == SegmentMode::Stitched),
             fineness: 1,
             orphans: Vec::new(),
             raw: HashMap::default(),

@@ -93,6 +93,12 @@ impl World {
                 }
                 Ok(())
             }
+            Op::Loop { requests, held, rounds } => {
+                for _ in 0..*rounds {
+                    self.round(requests, *held)?;
+                }
+                Ok(())
+            }
             Op::Use { block, stream } => match self.pick(block) {
                 Some(at) => {
                     let grant = self.held[at].grant;
@@ -184,6 +190,31 @@ impl World {
                     .map_err(|_| error)
             })?;
         self.held.push(held);
+        Ok(())
+    }
+
+    /// Allocates, and frees the oldest ones beyond so many of those, in the end all.
+    fn round(&mut self, requests: &[(u64, u64, bool)], most: usize) -> Result<(), Error> {
+        let outside = self.held.len();
+        let end = requests.iter().map(Some).chain(std::iter::repeat_n(None, most + 1));
+        for request in end {
+            if let Some((bytes, stream, done)) = request {
+                self.alloc(COMMON, *bytes, Stream(*stream))?;
+                if let Some(last) = self.held.last().filter(|_| self.held.len() > outside) {
+                    self.sim.enqueue(last.stream, last.grant.addr, last.grant.size);
+                }
+                if *done {
+                    self.sim.finish(Stream(*stream));
+                }
+            }
+            if self.held.len() > outside + if request.is_some() { most } else { 0 } {
+                let held = self.held.remove(outside);
+                self.heap.free(held.grant.block);
+                self.naive.freed(held.grant);
+            }
+            self.heap.check();
+        }
+        self.judge_contents();
         Ok(())
     }
 

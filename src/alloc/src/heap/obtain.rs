@@ -8,7 +8,7 @@ use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::{Class, SLACK, pool_of};
+use crate::size::{Class, FINE, FINE_REPEATED, SLACK, SLACK_IN_ROUND, pool_of};
 
 impl Heap {
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
@@ -156,7 +156,7 @@ impl Heap {
             class: Class::Chunked,
             ..*request
         };
-        if self.ledger.reserved() + self.sizes.granularity > self.target(request)
+        if self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
             && let Some(key) = self.fit(&coarse)
         {
             return Ok(Some(self.hand_out(key, &coarse)));
@@ -172,6 +172,17 @@ impl Heap {
     pub(super) fn target(&self, request: &Request) -> u64 {
         let peak = self.ledger.requested_peak(request.requested);
         peak + peak / SLACK
+    }
+
+    /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
+    /// there before: so they may have some memory of their own, whatever else is reserved.
+    fn target_of_fine(&self, request: &Request) -> u64 {
+        let peak = self.ledger.requested_peak(request.requested);
+        let share = if self.layouts.repeats() { FINE_REPEATED } else { FINE };
+        if self.ledger.reserved_small() + self.sizes.granularity <= peak / share {
+            return u64::MAX;
+        }
+        peak + peak / if self.layouts.in_round() { SLACK_IN_ROUND } else { SLACK }
     }
 
     fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {

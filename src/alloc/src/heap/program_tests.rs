@@ -19,6 +19,13 @@ pub(super) enum Op {
         stream: u64,
     },
     Free(prop::sample::Index),
+    /// A loop: sizes and streams, each used by work on its stream that is done at once or not; so many blocks are held at a time, and
+    /// the round comes so many times.
+    Loop {
+        requests: Vec<(u64, u64, bool)>,
+        held: usize,
+        rounds: usize,
+    },
     /// Another stream uses a block: work is queued there, and the allocator is told.
     Use {
         block: prop::sample::Index,
@@ -73,6 +80,8 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         9 => (bytes(), 0u64..3).prop_map(|(bytes, stream)| Op::Alloc { bytes, stream }),
         7 => index().prop_map(Op::Free),
+        1 => (prop::collection::vec((bytes(), 0u64..3, any::<bool>()), 3..20), 1usize..6, 2usize..5)
+            .prop_map(|(requests, held, rounds)| Op::Loop { requests, held, rounds }),
         2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
         2 => index().prop_map(Op::Work),
         3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),

@@ -74,6 +74,12 @@ impl Quick {
         Some(b)
     }
 
+    /// Takes a certain block of this size; whether that was the one set aside last.
+    pub(crate) fn take_this(&mut self, size: u64, b: u32, blocks: &Blocks) -> bool {
+        let list = &self.lists[list_of(size)];
+        list.first == b && self.take(size, blocks).is_some()
+    }
+
     /// Any block that is set aside.
     pub(crate) fn take_any(&mut self, blocks: &Blocks) -> Option<u32> {
         while let Some(at) = self.noted.last() {

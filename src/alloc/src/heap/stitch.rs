@@ -9,8 +9,9 @@ use gpumem_channel::{BlockState, EventKind};
 
 use super::allocate::Request;
 use super::block::NIL;
+use super::cover::chunks_over;
 use super::segment::Segment;
-use super::view::{Piece, Stale, chunks_over};
+use super::view::{Piece, Stale};
 use super::{Grant, Heap};
 use crate::error::DeviceError;
 use crate::size::{Class, SMALL_MAX};
@@ -165,7 +166,10 @@ impl Heap {
             Ok(())
         });
         match mapping.and_then(|()| self.driver.set_access(range, bytes)) {
-            Ok(()) => Ok(Some((self.views.insert(range, chunks), before))),
+            Ok(()) => {
+                self.layouts.mapped(chunks.len());
+                Ok(Some((self.views.insert(range, chunks), before)))
+            }
             Err(error) => {
                 // Remembered if it fails, too.
                 let _ = self.give_range_back(Stale { range, bytes, mapped });
@@ -175,7 +179,7 @@ impl Heap {
     }
 
     /// Turns pieces, all of them free, into the parts of a held block.
-    fn hand_out_stitched(&mut self, stitched: u32, pieces: &[Piece], request: &Request) -> Grant {
+    pub(super) fn hand_out_stitched(&mut self, stitched: u32, pieces: &[Piece], request: &Request) -> Grant {
         let home = self.home.unwrap_or(NIL);
         let (addr, size) = self.place_of(stitched);
         let due = self.tell_stitched(request, addr, size, home);
@@ -204,7 +208,7 @@ impl Heap {
     }
 
     /// Cuts a piece out of the free block it lies in, or blocks: what is nobody's may lie beside what is the stream's.
-    fn cut_out(&mut self, piece: Piece, parts: &mut Vec<u32>) {
+    pub(super) fn cut_out(&mut self, piece: Piece, parts: &mut Vec<u32>) {
         let (mut addr, end) = (piece.addr, piece.addr + piece.size);
         while addr < end {
             let Some(mut b) = self.block_at(addr) else { return };

@@ -1,0 +1,226 @@
+//! Remembered layouts: where the requests of a stream went when they came in this order before.
+//!
+//! A loop asks for the same sizes in the same order in every round, but best fit places them differently from round to round: it
+//! begins with other free pieces than the round before. Then views that were mapped do not fit, and new ones are mapped, and so on. A
+//! request that is placed as it was in the round before finds its memory free if everything before it was placed so, too; so a round
+//! that repeats the one before maps nothing.
+//!
+//! Only large requests of stitched memory are remembered, and only while mapping costs more than remembering does: the quick ways past
+//! the heap are closed to them meanwhile.
+
+use crate::size::SMALL_MAX;
+
+/// Requests that are remembered, of all streams together.
+const MOST: usize = if cfg!(test) { 1024 } else { 1 << 17 };
+
+/// Requests for which a program goes on remembering when one chunk was mapped once more. Each may cost 0.1 µs more meanwhile, and mapping
+/// a chunk costs some 35 µs: remembering in vain costs a fifth of the mapping.
+const WORTH: u64 = 64;
+
+/// Requests that are remembered before anything is mapped once more.
+const FIRST: u64 = 1024;
+
+/// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended.
+const MOST_TIMES: u64 = 1 << 10;
+
+/// Requests in a row that came as they came before in a program that seems to repeat itself.
+const RUN: usize = if cfg!(test) { 4 } else { 64 };
+
+/// Bits of a digest: a context is 64 bits of them.
+const DIGEST: u32 = if cfg!(test) { 32 } else { 8 };
+
+/// Requests in a context.
+const CONTEXT: usize = (u64::BITS / DIGEST) as usize;
+
+/// Where a request was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// At an address of the home segment.
+    Home(u64),
+    /// At an offset of a view, which is the one of this serial number.
+    View { view: u32, serial: u32, offset: u64 },
+}
+
+/// A request of a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    size: u64,
+    /// What the request came after: digests of its size and those before it.
+    context: u64,
+    placement: Placement,
+}
+
+/// The last requests of one stream: a ring, once there is no more room.
+#[derive(Debug, Default)]
+struct Sequence {
+    ring: Vec<Entry>,
+    /// Where the next one goes.
+    end: usize,
+    /// The next request if things go on as before.
+    expected: Option<usize>,
+    /// Requests in a row that were the expected ones.
+    run: usize,
+    /// Whether these go back nearly to where the expected ones begin: a whole round came as it came before.
+    in_round: bool,
+    context: u64,
+    /// The last request with a context, by a digest of that. Others may have the same digest.
+    known: Vec<u32>,
+}
+
+/// All that is remembered of a heap.
+#[derive(Debug)]
+pub(super) struct Layouts {
+    /// By stream.
+    sequences: Vec<Sequence>,
+    /// Requests in all of them.
+    held: usize,
+    /// Requests until remembering ends, and how many times longer it goes on than at first.
+    left: u64,
+    times: u64,
+}
+
+fn digest(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+fn extended(context: u64, size: u64) -> u64 {
+    (context << DIGEST) | (digest(size) & ((1 << DIGEST) - 1))
+}
+
+impl Sequence {
+    /// Where a request went before: as the one that followed on what was found last, or else on the same requests as now.
+    fn find(&mut self, size: u64) -> Option<Placement> {
+        let next = self.expected.map(|at| if at < self.ring.len() { at } else { 0 });
+        let next = next.filter(|at| self.ring.get(*at).is_some_and(|entry| entry.size == size));
+        self.run = if next.is_some() { self.run + 1 } else { CONTEXT };
+        let Some(at) = next.or_else(|| self.same_context(size)) else {
+            self.end_round();
+            return None;
+        };
+        self.expected = Some(at + 1);
+        let ago = match at < self.end {
+            true => self.end - at,
+            false => self.end + self.ring.len() - at,
+        };
+        self.in_round = self.run + self.run / 32 + CONTEXT >= ago.max(RUN);
+        Some(self.ring.get(at)?.placement)
+    }
+
+    fn end_round(&mut self) {
+        (self.run, self.in_round) = (0, false);
+    }
+
+    fn same_context(&self, size: u64) -> Option<usize> {
+        let context = extended(self.context, size);
+        let at = *self.known.get(self.slot(context))? as usize;
+        (self.ring.get(at)?.context == context).then_some(at)
+    }
+
+    fn slot(&self, context: u64) -> usize {
+        digest(context) as usize & self.known.len().wrapping_sub(1)
+    }
+
+    /// Adds a request, in the place of the oldest if it must not grow. Whether it grew.
+    fn push(&mut self, size: u64, placement: Placement, may_grow: bool) -> bool {
+        self.context = extended(self.context, size);
+        let entry = Entry {
+            size,
+            context: self.context,
+            placement,
+        };
+        let grows = may_grow && self.end == self.ring.len();
+        if grows {
+            self.ring.push(entry);
+        } else {
+            self.end = if self.end < self.ring.len() { self.end } else { 0 };
+            let Some(oldest) = self.ring.get_mut(self.end) else {
+                return false;
+            };
+            *oldest = entry;
+        }
+        self.note(self.end);
+        self.end += 1;
+        grows
+    }
+
+    /// Makes a request known by its context.
+    fn note(&mut self, at: usize) {
+        let count = self.ring.len();
+        if self.known.len() < 2 * count {
+            self.known = vec![u32::MAX; (4 * count).next_power_of_two()];
+            (0..at).for_each(|at| self.note(at));
+        }
+        let slot = self.slot(self.ring[at].context);
+        self.known[slot] = at as u32;
+    }
+}
+
+impl Layouts {
+    /// Nothing. Where memory is `stitched` a program begins with remembering, so that what is remembered of its first round is all of it.
+    pub(super) fn new(stitched: bool) -> Layouts {
+        Layouts {
+            sequences: Vec::new(),
+            held: 0,
+            left: if stitched { FIRST } else { 0 },
+            times: 1,
+        }
+    }
+
+    /// Whether where requests of this size go is remembered.
+    #[inline(always)]
+    pub(super) fn remembers(&self, size: u64) -> bool {
+        self.left > 0 && size > SMALL_MAX
+    }
+
+    /// Whether the program seems to do what it did before.
+    pub(super) fn repeats(&self) -> bool {
+        self.left > 0 && self.sequences.iter().any(|sequence| sequence.run >= RUN)
+    }
+
+    /// Whether a stream's requests are placed as they were before.
+    pub(super) fn in_round(&self) -> bool {
+        self.left > 0 && self.sequences.iter().any(|sequence| sequence.in_round)
+    }
+
+    /// Chunks were mapped once more, so that a request fits.
+    pub(super) fn mapped(&mut self, chunks: usize) {
+        self.left += chunks as u64 * WORTH * self.times;
+    }
+
+    /// Memory was taken for a large request. Where things are as they were before, there is none to take: then they are not, and what is
+    /// done by memory and what by best fit are in each other's way. Another round by best fit, and again.
+    pub(super) fn grew(&mut self) {
+        if self.in_round() {
+            self.sequences.iter_mut().for_each(Sequence::end_round);
+        }
+    }
+
+    /// Where a request is to go, if a whole round came as it came before: a request that is placed by memory between others that
+    /// are not is in their way. So the first round that repeats another is still placed by best fit.
+    pub(super) fn expect(&mut self, stream: u16, size: u64) -> Option<Placement> {
+        let sequence = self.sequences.get_mut(usize::from(stream))?;
+        let placement = sequence.find(size)?;
+        sequence.in_round.then_some(placement)
+    }
+
+    /// Notes where a request went.
+    pub(super) fn note(&mut self, stream: u16, size: u64, placement: Placement) {
+        let stream = usize::from(stream);
+        if self.sequences.len() <= stream {
+            self.sequences.resize_with(stream + 1, Sequence::default);
+        }
+        self.held += usize::from(self.sequences[stream].push(size, placement, self.held < MOST));
+        self.left -= 1;
+        if self.left == 0 {
+            self.times = (self.times * 2).min(MOST_TIMES);
+            for sequence in &mut self.sequences {
+                sequence.end_round();
+                sequence.expected = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

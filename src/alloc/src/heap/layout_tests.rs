@@ -1,0 +1,159 @@
+//! What is remembered, apart from a heap and in one.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::config::{Config, SegmentMode};
+use crate::device::{Call, Sim, SimConfig};
+use crate::heap::Heap;
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+
+/// A heap whose memory was mapped once more just now.
+fn remembering() -> Layouts {
+    let mut layouts = Layouts::new(false);
+    layouts.mapped(100);
+    layouts
+}
+
+/// Asks for sizes and notes them at `base` and on; how many were expected there.
+fn round(layouts: &mut Layouts, sizes: impl Iterator<Item = u64>, base: u64) -> usize {
+    let place = |(i, size): (usize, u64)| {
+        let expected = layouts.expect(1, size);
+        layouts.note(1, size, Placement::Home(base + i as u64));
+        usize::from(expected == Some(Placement::Home(base + i as u64)))
+    };
+    sizes.enumerate().map(place).sum()
+}
+
+#[test]
+fn a_round_is_expected_from_the_third_one_on() {
+    let mut layouts = remembering();
+    let sizes = || (0..40).map(|i| (2 + i * 7919 % 1021) * MIB);
+    assert_eq!(round(&mut layouts, sizes(), 0), 0, "nothing came before");
+    assert!(
+        round(&mut layouts, sizes(), 0) < 20,
+        "first a whole round has to come again"
+    );
+    assert!(layouts.repeats());
+    assert_eq!(round(&mut layouts, sizes(), 0), 40);
+    // What is placed elsewhere is expected there.
+    round(&mut layouts, sizes(), 1000);
+    assert_eq!(round(&mut layouts, sizes(), 1000), 40);
+}
+
+#[test]
+fn what_comes_otherwise_is_not_expected() {
+    let mut layouts = remembering();
+    let sizes = || (0..40).map(|i| (2 + i * 7919 % 1021) * MIB);
+    for _ in 0..3 {
+        round(&mut layouts, sizes(), 0);
+    }
+    assert_eq!(layouts.expect(1, 99 * MIB), None);
+    layouts.note(1, 99 * MIB, Placement::Home(0));
+    assert_eq!(layouts.expect(1, 2 * MIB), None, "nor what follows on it");
+    assert_eq!(layouts.expect(2, 2 * MIB), None, "nor what another stream does");
+    assert!(!layouts.repeats());
+}
+
+#[test]
+fn memory_that_is_taken_ends_a_round() {
+    let mut layouts = remembering();
+    let sizes = || (0..40).map(|i| (2 + i * 7919 % 1021) * MIB);
+    for _ in 0..3 {
+        round(&mut layouts, sizes(), 0);
+    }
+    layouts.grew();
+    assert!(round(&mut layouts, sizes(), 0) < 20);
+    assert_eq!(round(&mut layouts, sizes(), 0), 40);
+}
+
+/// A ring that is full keeps the last ones; a stream for which there is no room has none.
+#[test]
+fn memory_of_requests_is_bounded() {
+    let mut layouts = remembering();
+    let sizes = |n: u64| (0..n).map(|i| (2 + i * 7919 % 10_007) * MIB);
+    for _ in 0..3 {
+        round(&mut layouts, sizes(MOST as u64 + 10), 0);
+    }
+    assert_eq!(layouts.held, MOST);
+    assert_eq!(layouts.expect(2, 2 * MIB), None);
+    layouts.note(2, 2 * MIB, Placement::Home(0));
+    assert_eq!((layouts.held, layouts.sequences[2].ring.len()), (MOST, 0));
+    for _ in 0..2 {
+        round(&mut layouts, sizes(100), 0);
+    }
+    assert_eq!(round(&mut layouts, sizes(100), 0), 100, "a shorter round fits");
+}
+
+#[test]
+fn remembering_ends_when_nothing_is_mapped_and_is_prolonged_more_each_time() {
+    let mut layouts = Layouts::new(false);
+    for times in [1, 2, 4, 8] {
+        assert!(!layouts.remembers(2 * MIB));
+        layouts.mapped(3);
+        assert!(layouts.remembers(2 * MIB) && !layouts.remembers(SMALL_MAX));
+        let requests = 3 * WORTH * times;
+        for i in 0..requests {
+            assert!(layouts.remembers(2 * MIB), "{i} of {requests}");
+            layouts.note(0, 2 * MIB, Placement::Home(i));
+        }
+    }
+}
+
+/// Random sizes on three streams, some of them small; blocks are freed in another order than they came.
+fn random_round(heap: &mut Heap, seed: u64) {
+    let mut state = seed;
+    let mut random = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut held: HashMap<u64, u32> = HashMap::new();
+    for i in 0..360 {
+        let bytes = match random(6) {
+            0 => 512 + random(64 << 10),
+            _ => MIB + 1 + random(40 * MIB),
+        };
+        let grant = heap.allocate(bytes, Stream(random(3)), Tag(0)).unwrap();
+        held.insert(i, grant.block);
+        if held.len() > 9 {
+            let mut numbers: Vec<u64> = held.keys().copied().collect();
+            numbers.sort_unstable();
+            let block = held.remove(&numbers[random(10) as usize]).unwrap();
+            heap.free(block);
+        }
+    }
+    let mut left: Vec<(u64, u32)> = held.into_iter().collect();
+    left.sort_unstable();
+    left.into_iter().for_each(|(_, block)| heap.free(block));
+    heap.check();
+}
+
+#[test]
+fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
+    for seed in 0..20 {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments: SegmentMode::Stitched,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+        heap.views.most = 1 << 14;
+        let calls = || [Call::Create, Call::Map, Call::SetAccess, Call::Unmap].map(|call| sim.calls(call));
+        let mut rounds = Vec::new();
+        for _ in 0..6 {
+            let before = calls();
+            random_round(&mut heap, seed);
+            rounds.push(calls().iter().sum::<u64>() - before.iter().sum::<u64>());
+        }
+        assert!(rounds[0] > 0 && heap.layouts.repeats(), "{seed}: {rounds:?}");
+        assert_eq!(rounds[2..], [0; 4], "{seed}: {rounds:?}");
+    }
+}

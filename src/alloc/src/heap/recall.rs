@@ -1,0 +1,140 @@
+//! Requests placed as they were before.
+
+use gpumem_channel::BlockState;
+
+use super::allocate::Request;
+use super::block::{Block, NIL};
+use super::layout::Placement;
+use super::view::Piece;
+use super::{Grant, Heap};
+use crate::error::Error;
+
+impl Heap {
+    /// A block where the request went before, or another one.
+    pub(super) fn allocate_as_before(&mut self, request: &Request) -> Result<Grant, Error> {
+        let before = self.layouts.expect(request.stream, request.size);
+        let grant = match before.and_then(|placement| self.place(placement, request)) {
+            Some(grant) => grant,
+            None => self.allocate_anew(request)?,
+        };
+        if let Some(placement) = self.placement_of(&self.blocks[grant.block])
+            && self.layouts.remembers(request.size)
+        {
+            self.layouts.note(request.stream, request.size, placement);
+        }
+        Ok(grant)
+    }
+
+    fn placement_of(&self, block: &Block) -> Option<Placement> {
+        match block.stitched {
+            NIL => Some(Placement::Home(block.addr)),
+            stitched => self.views.placement_of(stitched),
+        }
+    }
+
+    /// The request at that place, if all of it is free for the request's stream.
+    fn place(&mut self, placement: Placement, request: &Request) -> Option<Grant> {
+        let size = request.size;
+        let pieces = match placement {
+            Placement::Home(addr) => vec![Piece { addr, size }],
+            Placement::View { view, serial, offset } if self.views.is(view, serial) => {
+                self.views.pieces(view, offset, size)
+            }
+            Placement::View { .. } => return None,
+        };
+        if let Some(b) = self.set_aside_at(pieces.first()?.addr, placement, request) {
+            return Some(self.hand_out_quick(b, request));
+        }
+        let free = |heap: &Heap| {
+            pieces
+                .iter()
+                .all(|piece| heap.in_the_way(*piece, request.stream).is_none())
+        };
+        if !pieces.iter().all(|piece| self.make_free(*piece, request.stream)) || !free(self) {
+            return None;
+        }
+        Some(match placement {
+            Placement::Home(addr) => self.hand_out_at(addr, request),
+            Placement::View { view, offset, .. } => {
+                let stitched = self.views.add_block(view, offset, size);
+                self.hand_out_stitched(stitched, &pieces, request)
+            }
+        })
+    }
+
+    /// The block that is set aside there, if it is what the request wants.
+    fn set_aside_at(&mut self, addr: u64, placement: Placement, request: &Request) -> Option<u32> {
+        let b = self.block_at(addr)?;
+        let block = &self.blocks[b];
+        let same = block.state == BlockState::Quick
+            && block.stream == request.stream
+            && self.size_of(b) == request.size
+            && self.placement_of(block) == Some(placement);
+        let quick = self.streams.quick(request.stream, request.size);
+        (same && quick.take_this(request.size, b, &self.blocks)).then_some(b)
+    }
+
+    /// Makes a part of the home segment free for a stream, if it can be at once: what is set aside joins its neighbours, and other
+    /// streams are asked whether they are done. That may take what is nobody's beside it from another part.
+    fn make_free(&mut self, piece: Piece, stream: u16) -> bool {
+        let mut last = None;
+        while let Some(b) = self.in_the_way(piece, stream) {
+            let Some(Block {
+                addr,
+                state,
+                stream: owner,
+                ..
+            }) = b.map(|b| &self.blocks[b])
+            else {
+                return false;
+            };
+            let (met, owner) = ((*addr, *state), *owner);
+            match met.1 {
+                _ if last.replace(met) == Some(met) => return false,
+                BlockState::Quick => self.flush_stream(owner, u64::MAX),
+                BlockState::Free => {
+                    self.probe(owner);
+                    self.disown(owner);
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// The first block of a part of the home segment that a stream may not have at once, if there is one.
+    fn in_the_way(&self, piece: Piece, stream: u16) -> Option<Option<u32>> {
+        let any = self.streams.line(stream).any;
+        let mut b = self.block_at(piece.addr);
+        loop {
+            let Some(block) = b.map(|b| &self.blocks[b]) else {
+                return Some(None);
+            };
+            if block.state != BlockState::Free || (block.stream != stream && block.stream != any) {
+                return Some(b);
+            }
+            if block.addr + block.size >= piece.addr + piece.size {
+                return None;
+            }
+            b = (block.next != NIL).then_some(block.next);
+        }
+    }
+
+    /// Hands out a part of the home segment that is free for the request's stream.
+    fn hand_out_at(&mut self, addr: u64, request: &Request) -> Grant {
+        let home = self.home.unwrap_or(NIL);
+        self.outlet.segment_begin(home);
+        let mut parts = Vec::new();
+        let size = request.size;
+        self.cut_out(Piece { addr, size }, &mut parts);
+        let b = parts.first().copied().unwrap_or(NIL);
+        for _ in 1..parts.len() {
+            self.swallow_next(b);
+        }
+        self.shelve(b);
+        self.show(b);
+        self.outlet.segment_close(home);
+        let key = self.blocks[b].key(b);
+        self.hand_out(key, request)
+    }
+}
