@@ -225,26 +225,24 @@ impl Outlet {
         told.figures_due
     }
 
-    /// An event and the blocks of a segment that a split or a join changed. Whether the figures have to follow.
+    /// An event and the blocks of a segment that a split or a join changed, for the channel only. Whether the figures have to follow.
     #[inline(always)]
     pub(crate) fn structure<const N: usize>(&mut self, event: &Event, change: &Structure<'_, N>) -> bool {
-        if let Sink::Recorded(both) = &mut self.sink {
-            both.0.event(event);
-        }
         let Some(publisher) = self.publisher() else {
             return false;
         };
         let told = publisher.structure(event, change);
         if !told.stored {
-            self.refuse_some(change);
+            // No more than what it needs: what is passed by reference would be in memory every time.
+            self.refuse_some(change.gone, change.blocks.map(|(slot, block, _)| (slot, block.size)));
         }
         told.figures_due
     }
 
     #[cold]
-    fn refuse_some<const N: usize>(&mut self, change: &Structure<'_, N>) {
-        let gone = change.gone.iter().map(|slot| (*slot, 0));
-        let blocks = change.blocks.iter().map(|(slot, block, _)| (*slot, block.size));
+    #[inline(never)]
+    fn refuse_some<const N: usize>(&mut self, gone: &[u32], blocks: [(u32, u64); N]) {
+        let gone = gone.iter().map(|slot| (*slot, 0));
         for (slot, size) in gone.chain(blocks) {
             if self.publisher().is_some_and(|publisher| !publisher.has_slot(slot)) {
                 self.refuse(slot, size);

@@ -94,6 +94,8 @@ pub(crate) struct Sizes {
     max_rounding: u64,
     /// Requests above this go the long way: all of them where sizes are rounded to more than 512 B.
     quick_max: u64,
+    /// What is less than that is left with the block whose rest it is: by class.
+    least_rest: [u64; CLASSES],
     divisions: Divisions,
 }
 
@@ -114,6 +116,12 @@ impl Sizes {
             } else {
                 MAX_REQUEST
             },
+            least_rest: [Class::Small, Class::Large, Class::Chunked, Class::Fine].map(|class| match class {
+                Class::Small | Class::Fine => MIN_BLOCK,
+                Class::Large => SMALL_MAX + 1,
+                Class::Chunked if config.segments == SegmentMode::Virtual => granularity,
+                Class::Chunked => MIN_BLOCK,
+            }),
             divisions: config.roundup_power2_divisions,
         }
     }
@@ -187,14 +195,9 @@ impl Sizes {
     }
 
     /// Whether what is left of a free block after a request for `size` bytes is worth a block of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn splits(&self, class: Class, size: u64, rest: u64) -> bool {
-        match class {
-            Class::Small | Class::Fine => rest >= MIN_BLOCK,
-            Class::Large => rest > SMALL_MAX && size <= self.max_split,
-            Class::Chunked if self.mode == SegmentMode::Virtual => rest >= self.granularity,
-            Class::Chunked => rest >= MIN_BLOCK,
-        }
+        rest >= self.least_rest[class as usize] && (class != Class::Large || size <= self.max_split)
     }
 
     /// Bytes to take from the driver for a block of `size`: the amount that serves later requests too, then the least

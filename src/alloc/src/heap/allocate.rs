@@ -79,12 +79,12 @@ impl Heap {
     /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours, unless
     /// there is one of exactly this size.
     fn allocate_other(&mut self, request: &Request) -> Result<Grant, Error> {
-        if let Some(key) = self.fit(request).filter(|key| key.size == request.size) {
-            return Ok(self.hand_out(key, request));
+        let mut best = self.fit(request);
+        if best.is_none_or(|key| key.size != request.size) && self.flush_stream(request.stream, request.size) {
+            best = self.fit(request);
         }
-        self.flush_stream(request.stream, request.size);
-        match self.find(request) {
-            Some(grant) => Ok(grant),
+        match best {
+            Some(key) => Ok(self.hand_out(key, request)),
             None => self.allocate_slow(request),
         }
     }

@@ -10,8 +10,9 @@ use crate::size::Class;
 /// No block, no segment.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// A part of a segment.
+/// A part of a segment. One line of the cache: blocks of a program that does not repeat itself are met in any order.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Block {
     pub(crate) addr: u64,
     pub(crate) size: u64,
@@ -27,10 +28,6 @@ pub(crate) struct Block {
     pub(crate) tag: StringId,
     /// Index of the stream it was last allocated on; while free, the stream that may take it at once.
     pub(crate) stream: u16,
-    /// Whose memory it is: that of its segment.
-    pub(crate) arena: u16,
-    /// Events it waits for while pending.
-    pub(crate) waits: u16,
     pub(crate) class: Class,
     /// Whose figures count it: of the request while it is held, of its class while it is free.
     pub(crate) pool: PoolId,
@@ -44,6 +41,8 @@ pub(crate) struct Block {
     /// While it is set aside: the next block of its size that is.
     pub(crate) link: u32,
 }
+
+const _: () = assert!(size_of::<Block>() == 64);
 
 impl Block {
     /// What it goes by in the index of free blocks; `slot` is its own.

@@ -63,9 +63,9 @@ impl Heap {
                     "blocks tile their segment"
                 );
                 assert!(block.size > 0 && block.size.is_multiple_of(512));
-                assert_eq!((block.class, block.arena), (segment.class, segment.arena));
+                assert_eq!(block.class, segment.class);
                 if block.state != BlockState::Unmapped {
-                    assert_eq!(self.streams.line(block.stream).arena, block.arena, "in its arena");
+                    assert_eq!(self.arena_of(b), segment.arena, "in its arena");
                 }
                 let pool = &mut pools[of(block.pool)];
                 let whole = self

@@ -11,10 +11,11 @@ impl Heap {
     #[inline]
     pub(crate) fn free(&mut self, b: u32) {
         self.frees += 1;
+        let common = self.arena_of(b) == COMMON;
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
-        if block.used || block.arena != COMMON || block.stitched != NIL {
+        if block.used | !common | (block.stitched != NIL) {
             return self.free_slow(b);
         }
         self.ledger.freed(block.pool, block.size, block.requested);
@@ -26,8 +27,9 @@ impl Heap {
     fn free_slow(&mut self, b: u32) {
         self.pool_freed(b);
         let size = self.size_of(b);
+        let arena = self.arena_of(b);
         let block = &self.blocks[b];
-        let (pool, requested, arena) = (block.pool, block.requested, block.arena);
+        let (pool, requested) = (block.pool, block.requested);
         if block.used {
             self.ledger.waits(pool, size);
             self.wait_for_users(b);
@@ -73,13 +75,22 @@ impl Heap {
 
     /// The rest of [`Heap::complete`] where the block joins its free neighbours.
     fn complete_joined(&mut self, b: u32, why: EventKind) {
-        let event = self.outlet.is_on().then(|| self.event_of(why, b));
+        // Constants: what they are in the channel needs no table.
+        match why {
+            EventKind::Free => self.join_and_tell(b, EventKind::Free),
+            why => self.join_and_tell(b, why),
+        }
+    }
+
+    #[inline(always)]
+    fn join_and_tell(&mut self, b: u32, why: EventKind) {
+        let freed = self.outlet.is_on().then(|| self.freed(why, b));
         self.forget_owner(b);
         self.blocks[b].state = BlockState::Free;
         let mut gone = std::mem::take(&mut self.gone);
         let b = self.coalesce_quietly(b, &mut gone);
-        if let Some(event) = event {
-            self.tell_joined(&event, b, &gone);
+        if let Some(freed) = freed {
+            self.tell_joined(&freed, b, &gone);
         }
         gone.clear();
         self.gone = gone;
@@ -107,8 +118,9 @@ impl Heap {
         self.flush_stream(stream, u64::MAX);
     }
 
-    /// The same for the small ones of one stream, or for the large ones, for the sake of a request of `size`.
-    pub(super) fn flush_stream(&mut self, stream: u16, size: u64) {
+    /// The same for the small ones of one stream, or for the large ones, for the sake of a request of `size`. Whether there
+    /// were any.
+    pub(super) fn flush_stream(&mut self, stream: u16, size: u64) -> bool {
         let mut touched = false;
         while let Some(b) = self.streams.quick(stream, size).take_any(&self.blocks) {
             touched = true;
@@ -126,6 +138,7 @@ impl Heap {
         if touched {
             self.tell_rest(false);
         }
+        touched
     }
 
     #[inline]

@@ -282,8 +282,6 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         next: NIL,
         tag: StringId(0),
         stream: request.stream,
-        arena: request.arena,
-        waits: 0,
         class: request.class,
         pool: request.class.pool(),
         state: BlockState::Free,

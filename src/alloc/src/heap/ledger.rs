@@ -99,7 +99,7 @@ impl Ledger {
     #[inline(always)]
     pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let waits = self.waiting != [Waiting::default(); 2];
+        let waits = self.waiting[0].blocks | self.waiting[1].blocks != 0;
         let peaks = self.stats.all_peaks;
         let (pool, other) = self.pools(pool);
         let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0])

@@ -128,6 +128,8 @@ pub(crate) struct Heap {
     frees: u64,
     /// Other streams that used a block since it was allocated, where there are any.
     users: HashMap<u32, Vec<u16>>,
+    /// How many events each pending block waits for.
+    waits: HashMap<u32, usize>,
     /// The virtual segment of stitched memory for large requests.
     home: Option<u32>,
     views: Views,
@@ -169,6 +171,7 @@ impl Heap {
             ledger: Ledger::default(),
             frees: 0,
             users: HashMap::new(),
+            waits: HashMap::new(),
             home: None,
             views: Views::default(),
             layouts: Layouts::new(config.segments == SegmentMode::Stitched),
@@ -266,8 +269,6 @@ impl Heap {
             next: block.next,
             tag: StringId(0),
             stream: block.stream,
-            arena: block.arena,
-            waits: 0,
             class: block.class,
             pool: block.class.pool(),
             state: block.state,

@@ -44,8 +44,8 @@ impl Heap {
         }
         let block = &mut self.blocks[b];
         block.used = false;
-        block.waits = users.len() as u16;
         block.state = BlockState::PendingFree;
+        self.waits.insert(b, users.len());
         self.streams.pending += 1;
         self.tell_waiting(b);
     }
@@ -77,12 +77,15 @@ impl Heap {
 
     /// One event of a pending block is done.
     fn waited(&mut self, b: u32) {
-        self.blocks[b].waits -= 1;
-        if self.blocks[b].waits == 0 {
+        let left = self.waits.get(&b).map_or(0, |waits| waits - 1);
+        if left > 0 {
+            self.waits.insert(b, left);
+        } else {
+            self.waits.remove(&b);
             self.streams.pending -= 1;
             let size = self.size_of(b);
+            let arena = self.arena_of(b);
             let block = &self.blocks[b];
-            let arena = block.arena;
             self.ledger.waited(block.pool, size, block.requested);
             self.complete(b, EventKind::FreeCompleted);
             self.pool_done(arena);

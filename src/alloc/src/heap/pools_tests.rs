@@ -77,7 +77,7 @@ impl Pools {
 
     /// A request was granted: from where it was asked for, and from nowhere that a graph may use.
     pub(super) fn granted(&mut self, heap: &Heap, asked: u16, grant: Grant) {
-        let arena = heap.blocks[grant.block].arena;
+        let arena = heap.arena_of(grant.block);
         for pool in &mut self.open {
             if pool.arena == asked {
                 let overflowed = arena == COMMON && pool.config.overflow == Overflow::Shared;
@@ -96,7 +96,7 @@ impl Pools {
     /// What is held, as blocks with what was asked for, makes the figures, and nobody has more than allowed.
     pub(super) fn judge(&self, heap: &Heap, held: impl Iterator<Item = (Grant, u64)>) {
         let held: Vec<_> = held
-            .map(|(grant, bytes)| (heap.blocks[grant.block].arena, grant.size, bytes))
+            .map(|(grant, bytes)| (heap.arena_of(grant.block), grant.size, bytes))
             .collect();
         for pool in &self.open {
             let its = held.iter().filter(|(arena, ..)| *arena == pool.arena);

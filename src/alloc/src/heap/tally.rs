@@ -3,6 +3,12 @@
 use super::Heap;
 
 impl Heap {
+    /// Whose memory a block is that was handed out: the stream's it was handed out on, and its segment's.
+    #[inline(always)]
+    pub(super) fn arena_of(&self, b: u32) -> u16 {
+        self.streams.line(self.blocks[b].stream).arena
+    }
+
     pub(super) fn pool_reserved(&mut self, arena: u16, bytes: u64) {
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.figures.segment.add(1);
@@ -20,7 +26,7 @@ impl Heap {
     /// A block of a pool was handed out.
     pub(super) fn pool_granted(&mut self, b: u32) {
         let block = &self.blocks[b];
-        let (arena, size, requested) = (block.arena, block.size, block.requested);
+        let (arena, size, requested) = (self.arena_of(b), block.size, block.requested);
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.live += 1;
             let figures = &mut arena.figures;
@@ -33,7 +39,7 @@ impl Heap {
     /// The program gave a block of a pool back; whatever queued work does with it.
     pub(super) fn pool_freed(&mut self, b: u32) {
         let block = &self.blocks[b];
-        let (arena, size, requested) = (block.arena, block.size, block.requested);
+        let (arena, size, requested) = (self.arena_of(b), block.size, block.requested);
         if let Some(arena) = self.arenas.get_mut(arena) {
             let figures = &mut arena.figures;
             figures.allocation.sub(1);
