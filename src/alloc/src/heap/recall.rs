@@ -91,7 +91,9 @@ impl Heap {
             let (met, owner) = ((*addr, *state), *owner);
             match met.1 {
                 _ if last.replace(met) == Some(met) => return false,
-                BlockState::Quick => self.flush_stream(owner, u64::MAX),
+                BlockState::Quick => {
+                    self.flush_stream(owner, u64::MAX);
+                }
                 BlockState::Free => {
                     self.probe(owner);
                     self.disown(owner);
