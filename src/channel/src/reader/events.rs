@@ -1,6 +1,6 @@
 //! Events of one ring, read by copying what is new.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::Reader;
 use super::rings::Ring;
@@ -19,19 +19,19 @@ const AT_ONCE: u64 = 512;
 pub(super) struct Stored {
     pub(super) event: Event,
     /// Whether what it does to the figures follows from it.
-    follows: bool,
+    pub(super) follows: bool,
     /// The number of the meeting of its writer with another that it came after.
     pub(super) order: u32,
 }
 
 impl Reader {
-    /// Shows those of these events of a ring that it still holds. Returns how many were lost. The end of the range was read as the
-    /// count of events.
+    /// Shows those of these events of a ring that it still holds, until `see` has seen enough and says so. Returns how many were lost.
+    /// The end of the range was read as the count of events.
     pub(super) fn events_in(
         &mut self,
         ring: usize,
         events: Range<u64>,
-        see: &mut impl FnMut(&Stored),
+        see: &mut impl FnMut(&Stored) -> ControlFlow<()>,
     ) -> Result<u64, ReadError> {
         self.source.fence();
         let (head, count) = (events.end, self.rings[ring].section.count as u64);
@@ -41,7 +41,9 @@ impl Reader {
         while next < head {
             // Not beyond the end of the ring: the rest is at its start.
             let to = head.min(next + AT_ONCE).min((next / count + 1) * count);
-            lost += self.copy_events(ring, next..to, see)?;
+            if self.copy_events(ring, next..to, &mut lost, see)?.is_break() {
+                break;
+            }
             next = to;
         }
         Ok(lost)
@@ -62,24 +64,27 @@ impl Reader {
         };
         let mut known = true;
         let lost = self.events_in(ring, now.events..head, &mut |Stored { event, follows, .. }| {
-            if known && usize::from(event.device) == device {
+            if usize::from(event.device) == device {
                 known = *follows;
-                if known {
-                    cells::follow(&mut now.stats, event);
-                    now.events = event.index + 1;
+                if !known {
+                    return ControlFlow::Break(());
                 }
+                cells::follow(&mut now.stats, event);
+                now.events = event.index + 1;
             }
+            ControlFlow::Continue(())
         })?;
         Ok((lost == 0).then_some((now, known)))
     }
 
-    /// Shows these events, whose records follow each other. Returns how many were lost.
+    /// Shows these events, whose records follow each other, and counts those that were lost.
     fn copy_events(
         &mut self,
         ring: usize,
         events: Range<u64>,
-        see: &mut impl FnMut(&Stored),
-    ) -> Result<u64, ReadError> {
+        lost: &mut u64,
+        see: &mut impl FnMut(&Stored) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ReadError> {
         let Ring { section, lane, .. } = self.rings[ring];
         let first = section.record(self.rings[ring].slot(events.start)).start;
         self.copy
@@ -89,7 +94,6 @@ impl Reader {
         // record was touched again before it was copied.
         self.source.fence();
         let untouched = (self.published(ring)? + 1).saturating_sub(section.count as u64);
-        let mut lost = 0;
         for (index, record) in events.zip(self.copy.chunks_exact(section.stride)) {
             let finished = Some(seqlock::finished(index));
             let mut data = [0; words::EVENT - 1];
@@ -110,15 +114,19 @@ impl Reader {
                     )?;
                 }
             }
-            match seq == finished {
-                true => see(&Stored {
-                    event: codec::to_event(lane, index, &data),
-                    follows: codec::follows(&data),
-                    order: codec::order(&data),
-                }),
-                false => lost += 1,
+            if seq != finished {
+                *lost += 1;
+                continue;
+            }
+            let stored = Stored {
+                event: codec::to_event(lane, index, &data),
+                follows: codec::follows(&data),
+                order: codec::order(&data),
+            };
+            if see(&stored).is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(lost)
+        Ok(ControlFlow::Continue(()))
     }
 }

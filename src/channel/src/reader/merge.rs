@@ -11,11 +11,16 @@
 //! of a sure event: all that came before it has a lower number still, on the publisher's ring or, by way of it, on another lane's, and
 //! was there too. The rest waits for the next call, by when it is sure.
 
+use std::ops::ControlFlow;
+
 use super::Reader;
 use super::events::Stored;
 use crate::error::ReadError;
 use crate::record::Event;
 use crate::snapshot::Events;
+
+#[cfg(test)]
+mod tests;
 
 impl Reader {
     /// The events since the last call, by time. Those of the publisher and a lane of the same time are in the order in which they
@@ -34,13 +39,23 @@ impl Reader {
     ///
     /// # Errors
     /// When the file itself fails.
-    pub fn each_event(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
-        self.look_at_rings()?;
+    pub fn each_event(&mut self, see: impl FnMut(&Event)) -> Result<u64, ReadError> {
+        self.look_at_lanes()?;
+        self.look_at_own_ring()?;
+        self.look_at_lanes_again()?;
+        self.hand_out(see)
+    }
+
+    /// Shows what the three looks allow.
+    fn hand_out(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
         let lost = match self.rings[1..].iter().any(|ring| ring.next < ring.seen) {
             true => self.merged(&mut see)?,
             false => {
                 let (next, seen) = (self.rings[0].next, self.rings[0].seen);
-                let lost = self.events_in(0, next..seen, &mut |stored| see(&stored.event))?;
+                let lost = self.events_in(0, next..seen, &mut |stored| {
+                    see(&stored.event);
+                    ControlFlow::Continue(())
+                })?;
                 self.rings[0].next = seen.max(next);
                 lost
             }
@@ -49,16 +64,28 @@ impl Reader {
         Ok(lost)
     }
 
-    /// Reads all counts.
-    fn look_at_rings(&mut self) -> Result<(), ReadError> {
+    fn look_at_lanes(&mut self) -> Result<(), ReadError> {
         self.find_lanes()?;
         for ring in 1..self.rings.len() {
-            self.rings[ring].sure = self.published(ring)?;
+            self.look_at_lane(ring)?;
         }
+        Ok(())
+    }
+
+    fn look_at_lane(&mut self, ring: usize) -> Result<(), ReadError> {
+        self.rings[ring].sure = self.published(ring)?;
         self.source.fence();
+        Ok(())
+    }
+
+    fn look_at_own_ring(&mut self) -> Result<(), ReadError> {
         self.rings[0].sure = self.published(0)?;
         self.rings[0].seen = self.rings[0].sure;
         self.source.fence();
+        Ok(())
+    }
+
+    fn look_at_lanes_again(&mut self) -> Result<(), ReadError> {
         // One that was opened since has published nothing that is sure.
         self.find_lanes()?;
         for ring in 1..self.rings.len() {
@@ -73,7 +100,10 @@ impl Reader {
         for ring in 0..self.rings.len() {
             let (next, sure, seen) = (self.rings[ring].next, self.rings[ring].sure, self.rings[ring].seen);
             let mut queue = Vec::new();
-            self.events_in(ring, next..seen, &mut |stored| queue.push(*stored))?;
+            self.events_in(ring, next..seen, &mut |stored| {
+                queue.push(*stored);
+                ControlFlow::Continue(())
+            })?;
             let last = queue.iter().rfind(|stored| stored.event.index < sure);
             highest = later(highest, last.map(|stored| stored.order));
             queues.push(queue);

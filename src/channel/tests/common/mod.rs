@@ -42,7 +42,12 @@ pub(crate) fn options(dir: &Path) -> Options {
 
 /// A publisher of one device with such a channel.
 pub(crate) fn publisher(dir: &Path) -> Publisher {
-    let mut publisher = Publisher::create(&options(dir)).unwrap();
+    publisher_with(&options(dir))
+}
+
+/// A publisher of one device.
+pub(crate) fn publisher_with(options: &Options) -> Publisher {
+    let mut publisher = Publisher::create(options).unwrap();
     publisher.set_device(0, &Device::default());
     publisher
 }

@@ -1,0 +1,78 @@
+//! Four lanes and the publisher at work at the same time, while a reader looks: what it is shown of each lane is what the lane's
+//! events say, no block is of two moments, and what happened on both sides of a meeting comes in that order.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod program;
+mod witness;
+
+use std::sync::atomic::Ordering;
+
+use common::{Random, channel_dir, options};
+use gpumem_channel::{LaneFigures, Options, Reader};
+use program::{LANES, OPERATIONS, PAIRS, Program, RING, ROUNDS, UNIT, Watch, addr};
+use witness::Witness;
+
+#[test]
+fn lanes_and_publisher_at_work_are_shown_as_they_are() {
+    let dir = channel_dir();
+    let options = Options {
+        events: RING as u32,
+        lanes: LANES as u32,
+        lane_events: RING as u32,
+        ..options(dir.path())
+    };
+    let (mut looks, mut exact) = (0, 0);
+    for round in 0..ROUNDS {
+        let program = Program::new(&options);
+        let reader = Reader::open(program.heap.lock().unwrap().publisher.path()).unwrap();
+        let mut witness = Witness {
+            reader,
+            history: std::array::from_fn(|_| vec![LaneFigures::default()]),
+            epochs: [0; LANES],
+            own: 0,
+            exact: 0,
+        };
+        std::thread::scope(|scope| {
+            for number in 0..LANES {
+                let program = &program;
+                scope.spawn(move || program.work_on_lane(number, Random(round * 97 + number as u64 + 1)));
+            }
+            scope.spawn(|| program.work_on_heap(Random(round * 97 + 50)));
+            let _watch = Watch(&program);
+            while program.running.load(Ordering::Acquire) > 0 {
+                witness.look();
+                looks += 1;
+                program.taken[0].store(witness.own, Ordering::Relaxed);
+                for (taken, history) in program.taken[1..].iter().zip(&witness.history) {
+                    taken.store(history.len() as u64 - 1, Ordering::Relaxed);
+                }
+            }
+        });
+        let last = witness.look();
+        exact += witness.exact;
+        assert_eq!(last.lagging_segments, 0);
+        let map = &last.devices[0].segments[0];
+        let mut heap = program.heap.lock().unwrap();
+        assert_eq!(
+            map.blocks.len(),
+            2 * PAIRS + heap.split.iter().filter(|split| **split).count()
+        );
+        for (number, front) in program.fronts.iter().enumerate() {
+            let mut front = front.lock().unwrap();
+            assert_eq!(last.lanes[number].event_count, OPERATIONS);
+            assert_eq!(last.lanes[number].figures, front.figures);
+            for held in &front.blocks {
+                let shown = map.blocks.iter().find(|block| block.addr == addr(held.pair)).unwrap();
+                assert_eq!((shown.size, shown.requested), (UNIT, held.requested));
+            }
+            heap.meet(number, &mut front);
+        }
+    }
+    assert!(
+        looks > 20 && exact > 4,
+        "{looks} looks, {exact} of them exact: it saw too little to mean anything"
+    );
+    println!("{looks} looks, {exact} of them exact");
+}

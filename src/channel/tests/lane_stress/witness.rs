@@ -1,0 +1,96 @@
+//! The reader, and what must hold of everything that it is shown.
+
+use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Reader, Snapshot};
+
+use crate::program::LANES;
+
+/// What a reader was shown so far.
+pub(crate) struct Witness {
+    pub(crate) reader: Reader,
+    /// A lane's figures after each of its events.
+    pub(crate) history: [Vec<LaneFigures>; LANES],
+    /// The most meetings of a lane that an event told.
+    pub(crate) epochs: [u64; LANES],
+    /// Events of the publisher.
+    pub(crate) own: u64,
+    pub(crate) exact: u64,
+}
+
+impl Witness {
+    pub(crate) fn take_events(&mut self) {
+        let new = self.reader.events().unwrap();
+        assert_eq!(new.lost, 0, "the rings hold all of them");
+        assert!(new.events.is_sorted_by_key(|event| event.time));
+        for event in &new.events {
+            let lane = match event.lane {
+                Some(lane) => {
+                    self.follow(lane.into(), event);
+                    lane.into()
+                }
+                None => {
+                    assert_eq!(event.index, self.own);
+                    self.own += 1;
+                    event.size as usize
+                }
+            };
+            assert!(
+                event.stream >= self.epochs[lane],
+                "after a meeting that it was before: {event:?}"
+            );
+            self.epochs[lane] = event.stream;
+        }
+    }
+
+    pub(crate) fn follow(&mut self, lane: usize, event: &Event) {
+        let history = &mut self.history[lane];
+        assert_eq!(
+            event.index + 1,
+            history.len() as u64,
+            "an event of lane {lane} is missing"
+        );
+        let mut now = *history.last().unwrap();
+        let small = &mut now.small;
+        match event.kind {
+            EventKind::Alloc => {
+                small.allocation.add(1);
+                small.requested_bytes.add(event.requested);
+                small.allocated_bytes.add(event.size);
+            }
+            EventKind::Free => {
+                small.allocation.sub(1);
+                small.requested_bytes.sub(event.requested);
+                small.allocated_bytes.sub(event.size);
+            }
+            _ => assert_eq!(event.kind, EventKind::Mark),
+        }
+        history.push(now);
+        assert_eq!(u64::from(event.tag.0), event.requested % 7, "torn: {event:?}");
+    }
+
+    pub(crate) fn look(&mut self) -> Snapshot {
+        let snapshot = self.reader.refresh().unwrap();
+        self.take_events();
+        for (number, lane) in snapshot.lanes.iter().enumerate() {
+            let after = self.history[number][lane.event_count as usize];
+            assert_eq!(lane.figures, after, "lane {number} after {} events", lane.event_count);
+        }
+        let parts = snapshot
+            .lanes
+            .iter()
+            .map(|lane| lane.figures.small.allocated_bytes.current);
+        let shown = snapshot.devices[0].stats.unwrap().small.allocated_bytes.current;
+        assert_eq!(shown, parts.sum(), "the publisher itself holds nothing");
+        assert_eq!(snapshot.malformed_segments, 0);
+        for map in &snapshot.devices[0].segments {
+            assert!(map.complete);
+            for block in &map.blocks {
+                let whole = u64::from(block.tag.0) == block.requested % 7
+                    && (block.requested > 0) == (block.state == BlockState::Allocated)
+                    && block.requested <= block.size;
+                assert!(whole, "torn: {block:?}");
+            }
+        }
+        self.exact += u64::from(snapshot.lagging_segments == 0 && !snapshot.devices[0].segments.is_empty());
+        snapshot
+    }
+}
