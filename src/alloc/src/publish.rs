@@ -227,26 +227,27 @@ impl Outlet {
 
     /// An event and the blocks of a segment that a split or a join changed, for the channel only. Whether the figures have to follow.
     #[inline(always)]
-    pub(crate) fn structure<const N: usize>(&mut self, event: &Event, change: &Structure<'_, N>) -> bool {
+    pub(crate) fn structure(&mut self, event: &Event, change: &Structure<'_>) -> bool {
         let Some(publisher) = self.publisher() else {
             return false;
         };
         let told = publisher.structure(event, change);
         if !told.stored {
-            // No more than what it needs: what is passed by reference would be in memory every time.
-            self.refuse_some(change.gone, change.blocks.map(|(slot, block, _)| (slot, block.size)));
+            // Number and size, no more: what is passed by reference would be in memory every time.
+            change.gone.iter().for_each(|slot| self.refuse_if(*slot, 0));
+            self.refuse_if(change.block.0, change.block.1.size);
+            if let Some((slot, block, _)) = change.rest {
+                self.refuse_if(slot, block.size);
+            }
         }
         told.figures_due
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse_some<const N: usize>(&mut self, gone: &[u32], blocks: [(u32, u64); N]) {
-        let gone = gone.iter().map(|slot| (*slot, 0));
-        for (slot, size) in gone.chain(blocks) {
-            if self.publisher().is_some_and(|publisher| !publisher.has_slot(slot)) {
-                self.refuse(slot, size);
-            }
+    fn refuse_if(&mut self, slot: u32, size: u64) {
+        if self.publisher().is_some_and(|publisher| !publisher.has_slot(slot)) {
+            self.refuse(slot, size);
         }
     }
 

@@ -140,10 +140,8 @@ const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); LAST + 1] = [
         let split = Structure {
             segment: 0,
             gone: &[],
-            blocks: [
-                (0, &block(0, 512, BlockState::Allocated), Some(1)),
-                (1, &block(512, 3584, BlockState::Free), None),
-            ],
+            block: (0, block(0, 512, BlockState::Allocated), Some(1)),
+            rest: Some((1, block(512, 3584, BlockState::Free), None)),
             follows: true,
         };
         let told = w.structure(0, &small(EventKind::Alloc), &split);
@@ -157,7 +155,8 @@ const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); LAST + 1] = [
         let join = Structure {
             segment: 0,
             gone: &[1],
-            blocks: [(0, &block(0, 4096, BlockState::Free), None)],
+            block: (0, block(0, 4096, BlockState::Free), None),
+            rest: None,
             follows: false,
         };
         let told = w.structure(0, &small(EventKind::Free), &join);

@@ -114,4 +114,4 @@ pub use record::{
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use text::clean;
-pub use writer::{Structure, Told};
+pub use writer::{Placed, Structure, Told};

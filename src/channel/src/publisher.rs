@@ -124,7 +124,7 @@ impl Publisher {
     /// [`Publisher::change`], and then the blocks between [`Publisher::segment_begin`] and [`Publisher::segment_close`]. Like
     /// [`Publisher::operation`] it need not look at the clock.
     #[inline(always)]
-    pub fn structure<const N: usize>(&mut self, event: &Event, change: &Structure<'_, N>) -> Told {
+    pub fn structure(&mut self, event: &Event, change: &Structure<'_>) -> Told {
         let time = self.stamp.operation(event.size);
         self.writer.structure(time, event, change)
     }

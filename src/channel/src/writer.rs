@@ -18,7 +18,7 @@ use crate::word::{Word, Words};
 
 mod structure;
 
-pub use structure::Structure;
+pub use structure::{Placed, Structure};
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ fn remove_more(first: &mut [u128; 3], more: &mut More, rank: u128) {
 }
 
 /// Ranks that are kept in a sorted list. A list moves few bytes where a tree takes and frees memory.
-const LISTED: usize = 32;
+const LISTED: usize = 64;
 
 /// The ranks of a bin that are larger than its first ones: the smaller ones last to first, then the others.
 #[derive(Debug, Default)]
@@ -153,7 +153,15 @@ impl More {
     }
 
     /// All of the list is smaller than all of the tree; so it may only be short if the tree is empty.
+    #[inline(always)]
     fn refill(&mut self) {
+        if !self.tree.is_empty() {
+            self.refill_from_tree();
+        }
+    }
+
+    #[cold]
+    fn refill_from_tree(&mut self) {
         if let Some(next) = self.tree.pop_first() {
             self.list.insert(0, next);
         }

@@ -96,7 +96,8 @@ impl Heap {
             &Structure {
                 segment: block.segment,
                 gone: &[],
-                blocks: [(b, &block, next), (rest, &left, behind)],
+                block: (b, block, next),
+                rest: Some((rest, left, behind)),
                 follows: Heap::follows(self.blocks[b].class),
             },
         );
@@ -161,7 +162,8 @@ impl Heap {
                 &Structure {
                     segment: block.segment,
                     gone,
-                    blocks: [(b, &block, next)],
+                    block: (b, block, next),
+                    rest: None,
                     follows: Heap::follows(class),
                 },
             );
