@@ -31,14 +31,9 @@ pub(crate) const SLACK_IN_ROUND: u64 = 20;
 pub(crate) const FINE: u64 = 128;
 pub(crate) const FINE_REPEATED: u64 = 64;
 /// And the part of what is reserved that is taken at a time, within that.
-pub(crate) const STEP: u64 = 100;
-/// Once more than this part of what the program ever held is reserved beyond that, new chunks are half as large: what is free then is in
-/// pieces too small for them.
-pub(crate) const EXCESS: u64 = 25;
-/// Up to so many bytes reserved a part of them says nothing.
-pub(crate) const FEW: u64 = 64 * MIB;
-/// The part of the usual size that chunks come down to in that way.
-pub(crate) const FINEST: u64 = 16;
+pub(crate) const STEP: u64 = 25;
+/// The part of what a program ever held that it may take more so that one chunk less has to be mapped.
+pub(crate) const MAPPING: u64 = 4000;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
@@ -221,13 +216,23 @@ impl Sizes {
     }
 
     /// The same where memory is stitched and `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no
-    /// less than 1/64 of all, divided by `fineness`.
+    /// less than 1/32 of all, divided by `fineness`, and no request is of more than some dozens of them.
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        self.clamp_chunk(power(bytes / 6).max(power(reserved / 64)) / fineness)
+        self.clamp_chunk(power(bytes / 48).max(power(reserved / 32) / fineness))
     }
 
     fn clamp_chunk(&self, bytes: u64) -> u64 {
         bytes.clamp(self.granularity, self.max_chunk.max(self.granularity))
+    }
+
+    /// Splits `bytes` (a multiple of the granularity) into chunks of about `chunk` bytes: one that is up to half as large again costs
+    /// less than two.
+    pub(crate) fn stitched_chunks(&self, bytes: u64, chunk: u64) -> impl Iterator<Item = u64> {
+        let granules = bytes / self.granularity;
+        let most = (self.max_chunk / self.granularity).max(1);
+        let count = ((bytes + chunk / 2) / chunk).max(granules.div_ceil(most)).min(granules);
+        let ends = move |i: u64| granules * i / count * self.granularity;
+        (0..count).map(move |i| ends(i + 1) - ends(i)).filter(|size| *size > 0)
     }
 
     /// Splits `bytes` (a multiple of the granularity) into chunks of at most `chunk` bytes, largest first.

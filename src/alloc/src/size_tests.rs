@@ -129,6 +129,24 @@ fn chunks_sum_to_what_was_asked() {
 }
 
 #[test]
+fn chunks_of_stitched_memory_are_even() {
+    let stitched = sizes(SegmentMode::Stitched);
+    for mib in (2..2000).step_by(2) {
+        for chunk in [2, 8, 64] {
+            let chunks: Vec<u64> = stitched.stitched_chunks(mib * MIB, chunk * MIB).collect();
+            assert_eq!(chunks.iter().sum::<u64>(), mib * MIB);
+            let (least, most) = (*chunks.iter().min().unwrap(), *chunks.iter().max().unwrap());
+            assert!(least >= LARGE_ROUND && most <= least + LARGE_ROUND && most <= MAX_CHUNK);
+            assert!(
+                most <= chunk * MIB * 3 / 2 + LARGE_ROUND,
+                "{mib} MiB in chunks of {chunk}: {chunks:?}"
+            );
+        }
+    }
+    assert_eq!(stitched.stitched_chunks(0, 2 * MIB).count(), 0);
+}
+
+#[test]
 fn sizes_that_overflow_are_errors() {
     let plain = sizes(SegmentMode::Plain);
     for requested in [MAX_REQUEST + 1, u64::MAX - 511, u64::MAX] {

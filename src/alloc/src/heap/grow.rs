@@ -9,7 +9,7 @@ use super::place::{Place, empty};
 use super::segment::{Chunk, Segment};
 use crate::config::SegmentMode;
 use crate::error::DeviceError;
-use crate::size::{Class, EXCESS, FEW, FINEST, STEP};
+use crate::size::{Class, STEP};
 
 impl Heap {
     /// Takes memory so that the request fits on its stream. `false`: the budget or the device does not allow it.
@@ -144,11 +144,14 @@ impl Heap {
     fn map_new(&mut self, segment: u32, addr: u64, bytes: u64, whole: u64) -> Result<Vec<(u64, Chunk)>, DeviceError> {
         let mut mapped = Vec::new();
         let mut at = addr;
-        let chunk = match self.sizes.mode {
-            SegmentMode::Stitched => self.sizes.stitched_chunk(whole, self.ledger.reserved(), self.fineness),
-            _ => self.sizes.chunk(whole),
+        let sizes: Vec<u64> = match self.sizes.mode {
+            SegmentMode::Stitched => {
+                let reserved = self.ledger.reserved();
+                let chunk = self.sizes.stitched_chunk(whole, reserved, self.fineness.times());
+                self.sizes.stitched_chunks(bytes, chunk).collect()
+            }
+            _ => self.sizes.chunks(bytes, self.sizes.chunk(whole)).collect(),
         };
-        let sizes: Vec<u64> = self.sizes.chunks(bytes, chunk).collect();
         let result = sizes.into_iter().try_for_each(|size| {
             let chunk = self.create(size)?;
             if let Err(error) = self.driver.map(at, size, chunk.handle) {
@@ -200,11 +203,9 @@ impl Heap {
     fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
         self.ledger
             .reserved_added(request.class.pool(), bytes, chunks.len() as u64);
-        let (held, reserved) = (self.ledger.requested_peak(request.requested), self.ledger.reserved());
-        if request.class == Class::Chunked && reserved > held + held / EXCESS && reserved > FEW {
-            self.fineness = (self.fineness * 2).min(FINEST);
-        }
         if request.class == Class::Chunked {
+            let held = self.ledger.requested_peak(request.requested);
+            self.fineness.grew(self.ledger.reserved(), held);
             self.layouts.grew();
         }
         self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);

@@ -62,6 +62,8 @@ struct Sequence {
     run: usize,
     /// Whether these go back nearly to where the expected ones begin: a whole round came as it came before.
     in_round: bool,
+    /// Whether a quarter of another one did, too.
+    well_in: bool,
     context: u64,
     /// The last request with a context, by a digest of that. Others may have the same digest.
     known: Vec<u32>,
@@ -103,11 +105,12 @@ impl Sequence {
             false => self.end + self.ring.len() - at,
         };
         self.in_round = self.run + self.run / 32 + CONTEXT >= ago.max(RUN);
+        self.well_in = self.in_round && self.run >= ago + ago / 4;
         Some(self.ring.get(at)?.placement)
     }
 
     fn end_round(&mut self) {
-        (self.run, self.in_round) = (0, false);
+        (self.run, self.in_round, self.well_in) = (0, false, false);
     }
 
     fn same_context(&self, size: u64) -> Option<usize> {
@@ -190,7 +193,7 @@ impl Layouts {
     /// Memory was taken for a large request. Where things are as they were before, there is none to take: then they are not, and what is
     /// done by memory and what by best fit are in each other's way. Another round by best fit, and again.
     pub(super) fn grew(&mut self) {
-        if self.in_round() {
+        if self.sequences.iter().any(|sequence| sequence.well_in) {
             self.sequences.iter_mut().for_each(Sequence::end_round);
         }
     }

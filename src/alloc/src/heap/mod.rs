@@ -10,8 +10,8 @@
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
-//! | `place`, `grow`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
-//! | `stitch`, `view`, `runs`, `unmap`, `cover` | one block from pieces that lie apart |
+//! | `place`, `grow`, `fineness`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
+//! | `plan`, `stitch`, `view`, `runs`, `map`, `unmap`, `cover` | one block from pieces that lie apart |
 //! | `layout`, `recall` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
@@ -32,17 +32,20 @@ mod collect;
 mod compact;
 mod cover;
 mod explain;
+mod fineness;
 mod foreign;
 mod give_back;
 mod grow;
 mod join;
 mod layout;
 mod ledger;
+mod map;
 mod narrate;
 mod obtain;
 mod pending;
 mod picture;
 mod place;
+mod plan;
 mod quick;
 mod raw;
 mod recall;
@@ -85,6 +88,7 @@ use crate::publish::Outlet;
 use crate::size::{Class, LARGE_ROUND, Sizes};
 use arena::Arenas;
 use block::{Block, Blocks, NIL};
+use fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
 use segment::{Chunk, Segments};
@@ -134,8 +138,7 @@ pub(crate) struct Heap {
     home: Option<u32>,
     views: Views,
     layouts: Layouts,
-    /// By how much new chunks are smaller than usual: free memory turned out to be in small pieces.
-    fineness: u64,
+    fineness: Fineness,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
     /// Blocks handed out as raw pointers, by address.
@@ -175,7 +178,7 @@ impl Heap {
             home: None,
             views: Views::default(),
             layouts: Layouts::new(config.segments == SegmentMode::Stitched),
-            fineness: 1,
+            fineness: Fineness::default(),
             orphans: Vec::new(),
             raw: HashMap::default(),
             gone: Vec::new(),

@@ -214,7 +214,9 @@ impl World {
             }
             self.heap.check();
         }
-        self.judge_contents();
+        if !self.faulty {
+            self.judge_contents();
+        }
         Ok(())
     }
 

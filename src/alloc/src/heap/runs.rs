@@ -17,10 +17,14 @@ pub(super) struct Ends {
 /// Enough free memory side by side in a view.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    view: u32,
-    /// From the beginning of the view's range.
-    offset: u64,
-    bytes: u64,
+    pub(super) view: u32,
+    /// Where the view's range begins.
+    pub(super) range: u64,
+    /// From there.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Address space behind it where more can be mapped.
+    pub(super) room: u64,
 }
 
 impl View {
@@ -34,8 +38,10 @@ impl View {
             if bytes >= size && best.is_none_or(|best| bytes < best.bytes) {
                 best = Some(Run {
                     view: at,
+                    range: self.range,
                     offset,
                     bytes,
+                    room: 0,
                 });
             }
         };
@@ -56,11 +62,57 @@ impl View {
         consider(start, length);
         best
     }
+
+    /// Free memory at its end, if more can be mapped behind it.
+    fn tail(&self, at: u32, free: impl Fn(u64) -> Ends) -> Option<Run> {
+        let twice = self.chunks.len() > 1 && self.chunks.first() == self.chunks.last();
+        if twice || self.mapped != self.bytes {
+            return None;
+        }
+        let mut length = 0;
+        for (home, bytes) in self.chunks.iter().rev() {
+            let last = free(*home).last;
+            length += last;
+            if last < *bytes {
+                break;
+            }
+        }
+        (length > 0).then_some(Run {
+            view: at,
+            range: self.range,
+            offset: self.bytes - length,
+            bytes: length,
+            room: self.room - self.bytes,
+        })
+    }
 }
 
 impl Heap {
     /// A run of free memory in a view that a request's stream may have.
     pub(super) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
+        self.among_free(stream, |views, free| {
+            // The newest first: what was side by side lately is likely to be again.
+            let runs = views.iter().rev().filter_map(|(at, view)| view.run(*at, size, free));
+            runs.take(ENOUGH).min_by_key(|run| run.bytes)
+        })
+    }
+
+    /// The longest run of free memory at the end of a view, where there is room enough behind it.
+    pub(super) fn longest_tail(&mut self, size: u64, stream: u16) -> Option<Run> {
+        self.among_free(stream, |views, free| {
+            let tails = views.iter().filter_map(|(at, view)| view.tail(*at, free));
+            tails
+                .filter(|run| run.bytes + run.room >= size)
+                .max_by_key(|run| run.bytes)
+        })
+    }
+
+    /// Looks for something among the views, given what of each chunk is free for a stream.
+    fn among_free(
+        &mut self,
+        stream: u16,
+        look: impl FnOnce(&[(u32, &View)], &dyn Fn(u64) -> Ends) -> Option<Run>,
+    ) -> Option<Run> {
         if self.views.mappings == 0 {
             return None;
         }
@@ -82,11 +134,8 @@ impl Heap {
                 }
             }
         }
-        // The newest first: what was side by side lately is likely to be again.
-        let newest = self.views.slots.iter().enumerate().rev();
-        let views = newest.filter_map(|(at, view)| Some((at as u32, view.as_ref()?)));
-        let runs = views.filter_map(|(at, view)| view.run(at, size, |home| free[granule(home)]));
-        let found = runs.take(ENOUGH).min_by_key(|run| run.bytes);
+        let views = self.views.iter().collect::<Vec<_>>();
+        let found = look(&views, &|home| free[granule(home)]);
         for granule in touched {
             free[granule] = Ends::default();
         }

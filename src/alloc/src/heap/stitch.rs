@@ -9,45 +9,12 @@ use gpumem_channel::{BlockState, EventKind};
 
 use super::allocate::Request;
 use super::block::NIL;
-use super::cover::chunks_over;
+use super::plan::Plan;
 use super::segment::Segment;
-use super::view::{Piece, Stale};
+use super::view::Piece;
 use super::{Grant, Heap};
 use crate::error::DeviceError;
-use crate::size::{Class, SMALL_MAX};
-
-/// A free block and the borders of chunks in it.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    addr: u64,
-    end: u64,
-    /// The first and the last border of a chunk in it.
-    first: u64,
-    last: u64,
-}
-
-impl Candidate {
-    /// Bytes it has as the beginning of a stitched block, in its middle, and as its end.
-    fn head(&self) -> u64 {
-        self.last - self.addr
-    }
-
-    fn middle(&self) -> u64 {
-        self.last - self.first
-    }
-
-    fn tail(&self) -> u64 {
-        self.end - self.first
-    }
-}
-
-/// What a stitched block is made of.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    pieces: Vec<Piece>,
-    /// Bytes of new memory, behind the pieces.
-    pub(super) missing: u64,
-}
+use crate::size::Class;
 
 impl Heap {
     /// A block from what lies side by side in a view: no driver call.
@@ -58,64 +25,6 @@ impl Heap {
         let run = self.run_in_views(request.size, request.stream)?;
         let (stitched, pieces) = self.place_in(run, request.size);
         Some(self.hand_out_stitched(stitched, &pieces, request))
-    }
-
-    /// Addresses and ends of the home segment's free blocks that a stream may have.
-    pub(super) fn free_at_home(&self, stream: u16) -> impl Iterator<Item = (u64, u64)> {
-        let class = Class::Chunked as usize;
-        let lines = [stream, self.streams.line(stream).any].map(|stream| &self.streams.line(stream).free[class]);
-        let keys = lines.into_iter().flat_map(|index| index.at_least(1));
-        keys.map(|key| (key.addr, key.addr + key.size))
-    }
-
-    /// The pieces that make the request with the least new memory and few chunks.
-    pub(super) fn plan(&self, request: &Request) -> Option<Plan> {
-        if request.class != Class::Chunked || request.size <= SMALL_MAX {
-            return None;
-        }
-        let home = self.segments.get(self.home?)?;
-        let mut candidates = self.candidates(home, request.stream);
-        let mut plan = Plan {
-            pieces: Vec::new(),
-            missing: request.size,
-        };
-        let add = |plan: &mut Plan, addr: u64, size: u64| {
-            plan.missing -= size;
-            plan.pieces.push(Piece { addr, size });
-        };
-        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head())?;
-        let first = candidates.swap_remove(first);
-        if first.head() > 0 {
-            add(&mut plan, first.addr, first.head());
-        }
-        while plan.missing > 0 {
-            let fits = candidates.iter().filter(|c| c.tail() >= plan.missing);
-            if let Some(end) = fits.min_by_key(|c| (c.tail(), c.addr)) {
-                let missing = plan.missing;
-                add(&mut plan, end.first, missing);
-                break;
-            }
-            let next = (0..candidates.len()).max_by_key(|i| candidates[*i].middle());
-            let next = next.map(|next| candidates.swap_remove(next));
-            match next.filter(|next| next.middle() > 0) {
-                Some(next) => add(&mut plan, next.first, next.middle()),
-                None => break,
-            }
-        }
-        (!plan.pieces.is_empty()).then_some(plan)
-    }
-
-    /// The free blocks that a stream may have and that reach a border of a chunk.
-    fn candidates(&self, home: &Segment, stream: u16) -> Vec<Candidate> {
-        self.free_at_home(stream)
-            .filter_map(|(addr, end)| {
-                let (at, chunk) = home.chunks.range(..=addr).next_back()?;
-                let first = if *at == addr { addr } else { at + chunk.size };
-                let (at, chunk) = home.chunks.range(..end).next_back()?;
-                let last = if at + chunk.size == end { end } else { *at };
-                (first <= last).then_some(Candidate { addr, end, first, last })
-            })
-            .collect()
     }
 
     /// Maps what a plan says, with new memory for what is missing, and hands it out. `None`: not with the memory there is.
@@ -130,52 +39,14 @@ impl Heap {
             let size = plan.missing;
             plan.pieces.push(Piece { addr, size });
         }
-        let Some((view, before)) = self.map_view(&plan.pieces)? else {
-            return Ok(None);
+        let mapped = match plan.onto {
+            Some(run) => self.extend_view(run, &plan.pieces, request.size)?,
+            None => self.map_view(&plan.pieces, request.size)?,
         };
-        let stitched = self.views.add_block(view, before, request.size);
-        Ok(Some(self.hand_out_stitched(stitched, &plan.pieces, request)))
-    }
-
-    /// Maps the chunks of pieces side by side. The view, and where in it the first piece begins; `None` when the driver has no room
-    /// for it.
-    fn map_view(&mut self, pieces: &[Piece]) -> Result<Option<(u32, u64)>, DeviceError> {
-        let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
-            return Ok(None);
-        };
-        let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
-        let before = pieces
-            .first()
-            .map_or(0, |piece| over(piece).next().map_or(0, |(at, _)| piece.addr - at));
-        let chunks: Vec<(u64, u64)> = pieces.iter().flat_map(over).collect();
-        let handles: Vec<_> = chunks
-            .iter()
-            .filter_map(|(at, size)| Some((home.chunks.get(at)?.handle, *size)))
-            .collect();
-        let bytes: u64 = chunks.iter().map(|(_, size)| size).sum();
-        self.limit_views(chunks.len());
-        let range = match self.driver.reserve(bytes) {
-            Ok(range) => range,
-            Err(error) if error.is_out_of_memory() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut mapped = 0;
-        let mapping = handles.into_iter().try_for_each(|(handle, size)| {
-            self.driver.map(range + mapped, size, handle)?;
-            mapped += size;
-            Ok(())
-        });
-        match mapping.and_then(|()| self.driver.set_access(range, bytes)) {
-            Ok(()) => {
-                self.layouts.mapped(chunks.len());
-                Ok(Some((self.views.insert(range, chunks), before)))
-            }
-            Err(error) => {
-                // Remembered if it fails, too.
-                let _ = self.give_range_back(Stale { range, bytes, mapped });
-                if error.is_out_of_memory() { Ok(None) } else { Err(error) }
-            }
-        }
+        let Some(stitched) = mapped else { return Ok(None) };
+        let mut pieces = plan.before;
+        pieces.append(&mut plan.pieces);
+        Ok(Some(self.hand_out_stitched(stitched, &pieces, request)))
     }
 
     /// Turns pieces, all of them free, into the parts of a held block.

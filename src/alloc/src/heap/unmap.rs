@@ -43,10 +43,12 @@ impl Heap {
 
     fn drop_view(&mut self, view: u32) -> Result<(), DeviceError> {
         match self.views.remove(view) {
-            Some(View { range, bytes, .. }) => self.give_range_back(Stale {
+            Some(View {
+                range, room, mapped, ..
+            }) => self.give_range_back(Stale {
                 range,
-                bytes,
-                mapped: bytes,
+                bytes: room,
+                mapped,
             }),
             None => Ok(()),
         }

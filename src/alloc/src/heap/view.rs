@@ -22,7 +22,10 @@ const MAX_MAPPINGS: usize = if cfg!(test) { 24 } else { 16_384 };
 pub(super) struct View {
     /// The address range.
     pub(super) range: u64,
+    /// Bytes that its chunks have, that are mapped, which is more after a failure, and that are reserved.
     pub(super) bytes: u64,
+    pub(super) mapped: u64,
+    pub(super) room: u64,
     /// Where its chunks are at home, and their sizes.
     pub(super) chunks: Vec<(u64, u64)>,
     /// Stitched blocks in it.
@@ -67,6 +70,8 @@ pub(super) struct Views {
     pub(super) slots: Vec<Option<View>>,
     stitched: Vec<Option<Stitched>>,
     pub(super) mappings: usize,
+    /// Bytes of address space.
+    pub(super) room: u64,
     /// Mappings that are kept for later.
     pub(super) most: usize,
     /// Views so far.
@@ -83,6 +88,7 @@ impl Default for Views {
             slots: Vec::new(),
             stitched: Vec::new(),
             mappings: 0,
+            room: 0,
             most: MAX_MAPPINGS,
             serials: 0,
             stale: Vec::new(),
@@ -113,11 +119,15 @@ impl Views {
     }
 
     /// Adds a view of chunks, given by where they are at home and by their sizes.
-    pub(super) fn insert(&mut self, range: u64, chunks: Vec<(u64, u64)>) -> u32 {
+    pub(super) fn insert(&mut self, range: u64, room: u64, chunks: Vec<(u64, u64)>) -> u32 {
         self.mappings += chunks.len();
+        self.room += room;
+        let bytes = chunks.iter().map(|(_, size)| size).sum();
         let view = View {
             range,
-            bytes: chunks.iter().map(|(_, size)| size).sum(),
+            bytes,
+            mapped: bytes,
+            room,
             chunks,
             users: 0,
             serial: self.serials,
@@ -168,7 +178,33 @@ impl Views {
     pub(super) fn remove(&mut self, view: u32) -> Option<View> {
         let gone = self.slots.get_mut(view as usize)?.take()?;
         self.mappings -= gone.chunks.len();
+        self.room -= gone.room;
         Some(gone)
+    }
+
+    /// Chunks were mapped behind the others of a view.
+    pub(super) fn extend(&mut self, view: u32, chunks: Vec<(u64, u64)>) {
+        self.mappings += chunks.len();
+        if let Some(view) = self.view_mut(view) {
+            view.bytes += chunks.iter().map(|(_, size)| size).sum::<u64>();
+            view.mapped = view.bytes;
+            view.chunks.extend(chunks);
+        }
+    }
+
+    /// So many bytes behind the chunks of a view could not be unmapped: nothing is mapped there any more.
+    pub(super) fn leave(&mut self, view: u32, mapped: u64) {
+        if let Some(view) = self.view_mut(view) {
+            view.mapped = view.bytes + mapped;
+        }
+    }
+
+    /// Where the chunks are at home that a view maps.
+    pub(super) fn chunks_of(&self, view: u32) -> HashSet<u64> {
+        let view = self.slots.get(view as usize).and_then(Option::as_ref);
+        view.map_or(HashSet::new(), |view| {
+            view.chunks.iter().map(|(addr, _)| *addr).collect()
+        })
     }
 
     /// Those that no block is in.
@@ -176,7 +212,7 @@ impl Views {
         self.iter().filter(|(_, view)| view.users == 0)
     }
 
-    fn iter(&self) -> impl Iterator<Item = (u32, &View)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &View)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(i, view)| view.as_ref().map(|view| (i as u32, view)))
     }
@@ -264,6 +300,8 @@ mod tests {
         let mut view = View {
             range: 0,
             bytes: 0,
+            mapped: 0,
+            room: 0,
             chunks: Vec::new(),
             users: 0,
             serial: 0,

@@ -1,0 +1,106 @@
+//! Chunks mapped side by side in a view.
+
+use super::Heap;
+use super::cover::chunks_over;
+use super::runs::Run;
+use super::segment::{Chunk, Segment};
+use super::view::{Piece, Stale};
+use crate::error::DeviceError;
+
+/// Address space of a view beyond what is mapped in it at first, as a multiple of that: for what is mapped behind it later.
+const ROOM: u64 = 3;
+
+/// Address space of all views, as a multiple of the device, above which new ones have no such room.
+const MOST_ROOM: u64 = 32;
+
+impl Heap {
+    /// Maps the chunks of pieces side by side in a new view. A block there; `None` when the driver has no room for it.
+    pub(super) fn map_view(&mut self, pieces: &[Piece], size: u64) -> Result<Option<u32>, DeviceError> {
+        let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
+            return Ok(None);
+        };
+        let first = pieces.first().map_or(0, |piece| piece.addr);
+        let before = chunks_over(home, first, first + 1)
+            .next()
+            .map_or(0, |(at, _)| first - at);
+        let chunks = chunks_of(home, pieces);
+        let bytes: u64 = chunks.iter().map(|(_, chunk)| chunk.size).sum();
+        self.limit_views(chunks.len());
+        let room = match self.views.room + bytes <= MOST_ROOM * self.driver.info().total {
+            true => bytes * (1 + ROOM),
+            false => bytes,
+        };
+        let range = match self.driver.reserve(room) {
+            Ok(range) => range,
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match self.map_at(range, &chunks) {
+            (_, Ok(())) => {
+                self.layouts.mapped(chunks.len());
+                let view = self.views.insert(range, room, places(&chunks));
+                Ok(Some(self.views.add_block(view, before, size)))
+            }
+            (mapped, Err(error)) => {
+                // Remembered if it fails, too.
+                let _ = self.give_range_back(Stale {
+                    range,
+                    bytes: room,
+                    mapped,
+                });
+                if error.is_out_of_memory() { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Maps the chunks of pieces behind a run of free memory at the end of a view. A block over both; `None` when the driver has no
+    /// room for it.
+    pub(super) fn extend_view(&mut self, run: Run, pieces: &[Piece], size: u64) -> Result<Option<u32>, DeviceError> {
+        let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
+            return Ok(None);
+        };
+        let chunks = chunks_of(home, pieces);
+        let end = run.range + run.offset + run.bytes;
+        // So that the view stays.
+        let stitched = self.views.add_block(run.view, run.offset, size);
+        self.limit_views(chunks.len());
+        let (mapped, outcome) = self.map_at(end, &chunks);
+        let Err(error) = outcome else {
+            self.layouts.mapped(chunks.len());
+            self.views.extend(run.view, places(&chunks));
+            return Ok(Some(stitched));
+        };
+        self.views.remove_block(stitched);
+        if mapped > 0 && self.driver.unmap(end, mapped).is_err() {
+            self.views.leave(run.view, mapped);
+        }
+        if error.is_out_of_memory() { Ok(None) } else { Err(error) }
+    }
+
+    /// Maps chunks from an address on. The bytes that are mapped, and whether all is well.
+    fn map_at(&self, addr: u64, chunks: &[(u64, Chunk)]) -> (u64, Result<(), DeviceError>) {
+        let mut mapped = 0;
+        let mapping = chunks.iter().try_for_each(|(_, chunk)| {
+            self.driver.map(addr + mapped, chunk.size, chunk.handle)?;
+            mapped += chunk.size;
+            Ok(())
+        });
+        let outcome = match mapped {
+            0 => mapping,
+            bytes => mapping.and_then(|()| self.driver.set_access(addr, bytes)),
+        };
+        (mapped, outcome)
+    }
+}
+
+/// The chunks of pieces, and where they are at home.
+fn chunks_of(home: &Segment, pieces: &[Piece]) -> Vec<(u64, Chunk)> {
+    let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
+    let starts = pieces.iter().flat_map(over).map(|(at, _)| at);
+    starts.filter_map(|at| Some((at, *home.chunks.get(&at)?))).collect()
+}
+
+/// The same as a view knows them: where they are at home, and their sizes.
+fn places(chunks: &[(u64, Chunk)]) -> Vec<(u64, u64)> {
+    chunks.iter().map(|(at, chunk)| (*at, chunk.size)).collect()
+}

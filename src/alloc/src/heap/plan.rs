@@ -1,0 +1,175 @@
+//! What a stitched block is made of.
+//!
+//! Every chunk that has to be mapped costs the same, whatever its size. So a block that is stitched begins, if it can, with what lies free
+//! at the end of a view, and only what is missing then is mapped behind it.
+
+use std::collections::HashSet;
+
+use super::Heap;
+use super::allocate::Request;
+use super::cover::chunks_over;
+use super::runs::Run;
+use super::segment::Segment;
+use super::view::Piece;
+use crate::size::{Class, MAPPING, SMALL_MAX};
+
+/// A free block and the borders of chunks in it.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    addr: u64,
+    end: u64,
+    /// The first and the last border of a chunk in it.
+    first: u64,
+    last: u64,
+}
+
+impl Candidate {
+    /// Bytes it has as the beginning of a stitched block, in its middle, and as its end.
+    fn head(&self) -> u64 {
+        self.last - self.addr
+    }
+
+    fn middle(&self) -> u64 {
+        self.last - self.first
+    }
+
+    fn tail(&self) -> u64 {
+        self.end - self.first
+    }
+}
+
+/// A stitched block to be.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// The end of a view that it begins with, if it does, and the pieces there.
+    pub(super) onto: Option<Run>,
+    pub(super) before: Vec<Piece>,
+    /// What is to be mapped.
+    pub(super) pieces: Vec<Piece>,
+    /// Bytes of new memory, behind the pieces.
+    pub(super) missing: u64,
+    /// Chunks of the pieces, and their bytes.
+    chunks: usize,
+    bytes: u64,
+}
+
+impl Plan {
+    fn add(&mut self, addr: u64, size: u64) {
+        self.missing -= size;
+        self.pieces.push(Piece { addr, size });
+    }
+
+    /// Adds whole chunks, the longest rows of them first, and in the end the beginning of one.
+    fn fill(&mut self, mut candidates: Vec<Candidate>) {
+        while self.missing > 0 {
+            let fits = candidates.iter().filter(|c| c.tail() >= self.missing);
+            if let Some(end) = fits.min_by_key(|c| (c.tail(), c.addr)) {
+                self.add(end.first, self.missing);
+                break;
+            }
+            let next = (0..candidates.len()).max_by_key(|i| candidates[*i].middle());
+            let next = next.map(|next| candidates.swap_remove(next));
+            match next.filter(|next| next.middle() > 0) {
+                Some(next) => self.add(next.first, next.middle()),
+                None => break,
+            }
+        }
+    }
+
+    /// What it costs, in bytes of memory, where a mapping is worth so many.
+    fn cost(&self, mapping: u64) -> u64 {
+        self.missing + self.chunks as u64 * mapping
+    }
+}
+
+impl Heap {
+    /// Addresses and ends of the home segment's free blocks that a stream may have.
+    pub(super) fn free_at_home(&self, stream: u16) -> impl Iterator<Item = (u64, u64)> {
+        let class = Class::Chunked as usize;
+        let lines = [stream, self.streams.line(stream).any].map(|stream| &self.streams.line(stream).free[class]);
+        let keys = lines.into_iter().flat_map(|index| index.at_least(1));
+        keys.map(|key| (key.addr, key.addr + key.size))
+    }
+
+    /// The pieces that make the request with the least new memory and mapping.
+    pub(super) fn plan(&mut self, request: &Request) -> Option<Plan> {
+        if request.class != Class::Chunked || request.size <= SMALL_MAX {
+            return None;
+        }
+        let tail = self.longest_tail(request.size, request.stream);
+        let home = self.segments.get(self.home?)?;
+        let mapping = self.ledger.requested_peak(request.requested) / MAPPING;
+        let onto = tail.and_then(|tail| self.plan_onto(home, tail, request));
+        let plans = [self.plan_anew(home, request), onto];
+        let mut plans: Vec<Plan> = plans.into_iter().flatten().collect();
+        for plan in &mut plans {
+            let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
+            let chunks = plan.pieces.iter().flat_map(over).map(|(_, size)| size);
+            (plan.chunks, plan.bytes) = chunks.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+        }
+        let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
+        plans.retain(|plan| plan.onto.is_none_or(|run| plan.bytes + new(plan) <= run.room));
+        plans.into_iter().min_by_key(|plan| plan.cost(mapping))
+    }
+
+    /// One that begins with the end of a free block.
+    fn plan_anew(&self, home: &Segment, request: &Request) -> Option<Plan> {
+        let mut candidates = self.candidates(home, request.stream, &HashSet::new());
+        let mut plan = Plan {
+            missing: request.size,
+            ..Plan::default()
+        };
+        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head())?;
+        let first = candidates.swap_remove(first);
+        if first.head() > 0 {
+            plan.add(first.addr, first.head());
+        }
+        plan.fill(candidates);
+        (!plan.pieces.is_empty()).then_some(plan)
+    }
+
+    /// One that begins with the end of a view. A view has a chunk once only.
+    fn plan_onto(&self, home: &Segment, tail: Run, request: &Request) -> Option<Plan> {
+        let taken = self.views.chunks_of(tail.view);
+        let mut plan = Plan {
+            onto: Some(tail),
+            before: self.views.pieces(tail.view, tail.offset, tail.bytes),
+            missing: request.size.checked_sub(tail.bytes)?,
+            ..Plan::default()
+        };
+        plan.fill(self.candidates(home, request.stream, &taken));
+        Some(plan)
+    }
+
+    /// The free blocks that a stream may have and that reach a border of a chunk, without the chunks that are taken.
+    fn candidates(&self, home: &Segment, stream: u16, taken: &HashSet<u64>) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut offer = |addr: u64, end: u64| {
+            let first = border_from(home, addr)?;
+            let last = border_until(home, end)?;
+            (addr < end && first <= last).then(|| candidates.push(Candidate { addr, end, first, last }))
+        };
+        for (addr, end) in self.free_at_home(stream) {
+            let mut from = addr;
+            let over = chunks_over(home, addr, end).filter(|(at, _)| !taken.is_empty() && taken.contains(at));
+            for (at, size) in over {
+                offer(from, at.max(from));
+                from = end.min(at + size);
+            }
+            offer(from, end);
+        }
+        candidates
+    }
+}
+
+/// The first border of a chunk from an address on.
+fn border_from(home: &Segment, addr: u64) -> Option<u64> {
+    let (at, chunk) = home.chunks.range(..=addr).next_back()?;
+    Some(if *at == addr { addr } else { at + chunk.size })
+}
+
+/// The last one until an address.
+fn border_until(home: &Segment, end: u64) -> Option<u64> {
+    let (at, chunk) = home.chunks.range(..end).next_back()?;
+    Some(if at + chunk.size == end { end } else { *at })
+}
