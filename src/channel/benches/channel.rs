@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Operation, Options, PoolId, Publisher, Reader,
-    Segment, Touched,
+    Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, LaneFigures, Operation, Options, PoolId, Publisher,
+    Reader, Segment, Touched,
 };
 
 const BLOCKS: u32 = 100_000;
@@ -119,6 +119,29 @@ fn publishing(c: &mut Criterion) {
             }
         });
     });
+    let mut lane = publisher.lane(0, 7).unwrap();
+    let mut figures = LaneFigures::default();
+    c.bench_function("publish/the same on a lane", |b| {
+        b.iter(|| {
+            for (kind, state) in [
+                (EventKind::Alloc, BlockState::Allocated),
+                (EventKind::Free, BlockState::Free),
+            ] {
+                figures.small.allocation.add(1);
+                let block = black_box(block(7, state));
+                let operation = Operation {
+                    kind,
+                    slot: slot(7),
+                    block: &block,
+                    next: Some(slot(8)),
+                    split: None,
+                };
+                if lane.operation(&operation).figures_due {
+                    lane.figures(black_box(&figures));
+                }
+            }
+        });
+    });
     c.bench_function("publish/of which the clock, twice", |b| {
         b.iter(|| {
             for _ in 0..2 {
@@ -144,6 +167,16 @@ fn reading(c: &mut Criterion) {
     c.bench_function("read/pass with nothing changed", |b| {
         b.iter(|| reader.refresh().unwrap())
     });
+    c.bench_function("read/events with none new", |b| b.iter(|| reader.events().unwrap()));
+    let lanes: Vec<_> = std::iter::from_fn(|| publisher.lane(0, 7)).collect();
+    assert_eq!(reader.refresh().unwrap().lanes.len(), 8);
+    c.bench_function("read/pass with nothing changed, with eight lanes", |b| {
+        b.iter(|| reader.refresh().unwrap())
+    });
+    c.bench_function("read/events with none new, of eight lanes", |b| {
+        b.iter(|| reader.events().unwrap())
+    });
+    drop(lanes);
     for (name, shows) in [
         ("read/pass with all 100,000 blocks changed", false),
         ("read/the same while what was read before is still shown", true),

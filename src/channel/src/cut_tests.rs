@@ -4,6 +4,7 @@
 
 use std::cell::Cell as StdCell;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use super::word::{Word, Words};
 use crate::cells::Touched;
@@ -13,6 +14,8 @@ use crate::snapshot::Snapshot;
 use crate::stats::DeviceStats;
 use crate::writer::{Structure, Writer};
 use crate::{Life, Reader};
+
+mod lanes;
 
 thread_local! {
     /// Stores until the kill.
@@ -35,6 +38,16 @@ impl Word for Mortal {
     }
     fn release_fence() {}
     fn acquire_fence() {}
+}
+
+/// The words of a file, which several writers share.
+type Memory = Rc<Vec<Mortal>>;
+
+impl Words for Memory {
+    type W = Mortal;
+    fn words(&self) -> &[Mortal] {
+        self
+    }
 }
 
 const CAPACITY: Capacity = Capacity {
@@ -91,7 +104,7 @@ fn small(kind: EventKind) -> Event {
 const LAST: usize = 6;
 
 /// The operations that are cut, each with the event that announces it.
-const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); LAST + 1] = [
+const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
     |w| {
         // A segment appears.
         w.event(&Event {
@@ -176,7 +189,7 @@ const OPERATIONS: [fn(&mut Writer<Vec<Mortal>>); LAST + 1] = [
     },
 ];
 
-fn fresh() -> Writer<Vec<Mortal>> {
+fn fresh() -> Writer<Memory> {
     let layout = Layout::new(CAPACITY);
     let mut words = vec![Mortal(StdCell::new(0)); layout.len];
     for (word, value) in words.iter_mut().zip(layout.header()) {
@@ -186,7 +199,7 @@ fn fresh() -> Writer<Vec<Mortal>> {
     for (word, value) in words[crate::layout::IDENTITY..].iter_mut().zip(boot) {
         word.0.set(value);
     }
-    let mut writer = Writer::new(words, layout);
+    let mut writer = Writer::new(Rc::new(words), layout);
     LEFT.set(u64::MAX);
     writer.device(
         0,
@@ -199,7 +212,7 @@ fn fresh() -> Writer<Vec<Mortal>> {
     writer
 }
 
-fn write(writer: &Writer<Vec<Mortal>>, file: &std::fs::File) {
+fn write(writer: &Writer<Memory>, file: &std::fs::File) {
     let bytes: Vec<u8> = writer
         .memory()
         .words()

@@ -12,6 +12,8 @@ use loom::thread;
 use crate::word::Word;
 use crate::{cells, seqlock};
 
+mod lanes;
+
 /// Which fence is left out: the `n`th of its kind that a thread passes, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {

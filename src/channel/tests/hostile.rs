@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{Heap, Random, channel_dir, options};
-use gpumem_channel::{BlockState, Device, DeviceKind, OpenError, Publisher, ReadError, Reader, Snapshot};
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceKind, EventKind, LaneFigures, OpenError, Operation, Publisher, ReadError, Reader,
+    Snapshot,
+};
 
 /// A real channel's bytes.
 fn real(dir: &Path) -> Vec<u8> {
@@ -29,11 +32,39 @@ fn real(dir: &Path) -> Vec<u8> {
         ..Default::default()
     });
     Heap::after(3, 2_000, &mut publisher);
+    for stream in 0..2 {
+        publish_on_lane(&mut publisher, stream);
+    }
     let bytes = std::fs::read(publisher.path()).unwrap();
     let path = publisher.path().to_owned();
     drop(publisher);
     std::fs::remove_file(path).unwrap();
     bytes
+}
+
+/// Something on a lane, which is then closed.
+fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
+    let mut lane = publisher.lane(0, stream).unwrap();
+    for _ in 0..40 {
+        let kind = EventKind::Alloc;
+        let block = &Block {
+            addr: 1 << 20,
+            size: 512,
+            ..Block::default()
+        };
+        let (slot, next, split) = (4000, None, None);
+        let told = lane.operation(&Operation {
+            kind,
+            slot,
+            block,
+            next,
+            split,
+        });
+        if told.figures_due {
+            lane.figures(&LaneFigures::default());
+        }
+        publisher.meet(&mut lane);
+    }
 }
 
 /// What holds for anything a reader returns, however much the file lies.
@@ -52,6 +83,7 @@ fn assert_sane(snapshot: &Snapshot) {
             assert!(at <= after && (!map.complete || at == after));
         }
     }
+    assert!(snapshot.lanes.len() <= 3, "more lanes than there is room for");
     for string in snapshot.strings.iter() {
         assert!(!string.chars().any(char::is_control));
     }
@@ -100,6 +132,8 @@ fn sections(bytes: &[u8]) -> Vec<(u64, usize, usize, usize)> {
     (0..word(bytes, 5) as usize).map(entry).map(section).collect()
 }
 
+/// Entries of the table of contents.
+const SECTIONS: usize = 11;
 const BLOCKS: u64 = 5;
 
 #[test]
@@ -110,7 +144,7 @@ fn no_bit_flip_does_harm() {
     assert_eq!(read(&path, &bytes), Ok(()), "untouched it reads");
     let mut random = Random(99);
     // Every bit of the header and the table of contents, and random ones everywhere (weighted towards what is in use).
-    let head = 8 * 8 * (64 + 4 * 8);
+    let head = 8 * 8 * (64 + 4 * SECTIONS as u64);
     let in_use = (0..4_000).map(|_| random.below(bytes.len() as u64 * 8));
     let mut refused = 0;
     for bit in (0..head).chain(in_use.collect::<Vec<_>>()) {
@@ -142,7 +176,7 @@ fn hostile_words_everywhere_do_no_harm() {
         u64::MAX - 7,
         u64::MAX,
     ];
-    for n in (0..64 + 4 * 8).chain(
+    for n in (0..64 + 4 * SECTIONS).chain(
         (0..2_000)
             .map(|_| random.below(bytes.len() as u64 / 8) as usize)
             .collect::<Vec<_>>(),

@@ -81,6 +81,7 @@ fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
     assert!(alive, "the child was still there when we looked");
     assert_ne!(snapshot.life, Life::Alive, "the child held its parent's lock");
     assert_eq!(snapshot.event_count, 1, "the child published");
+    assert!(snapshot.lanes[0].open, "the child closed its parent's lane");
 }
 
 /// The other process of the test above; does nothing by itself.
@@ -91,12 +92,20 @@ fn forking_victim() {
     };
     let mut publisher = Publisher::create(&options(dir.as_ref())).unwrap();
     publisher.event(&Default::default());
+    let mut lane = publisher.lane(0, 7).unwrap();
     // The child publishes into nothing and sleeps. Its exit does not run the publisher's drop; that it could is another matter.
     let child = common::fork(|| {
         publisher.event(&Default::default());
         publisher.clear_block(0);
+        publisher.meet(&mut lane);
+        lane.event(&Default::default());
+        lane.figures(&Default::default());
+        assert!(publisher.lane(0, 8).is_none());
+        lane.close();
         std::thread::sleep(std::time::Duration::from_secs(20));
     });
+    // Whoever finds it closed knows that it was the child.
+    std::mem::forget(lane);
     std::fs::write(std::env::var_os("GPUMEM_TEST_NOTE").unwrap(), child.to_string()).unwrap();
 }
 

@@ -25,7 +25,9 @@ pub(crate) type Decode<const N: usize> = fn(&[u64; N]) -> DeviceStats;
 /// published yet.
 pub(crate) fn read<W: Word, const N: usize>(cells: &[W], decode: Decode<N>) -> Option<Cell> {
     let mut words = [0; N];
-    for _ in 0..seqlock::ATTEMPTS {
+    let never_written = cells[0].get() == 0 && cells[1 + N].get() == 0;
+    let attempts = if never_written { 0 } else { seqlock::ATTEMPTS };
+    for _ in 0..attempts {
         if let Some(seq) = try_read(cells, 1 + N, &mut words) {
             return Some(Cell {
                 stats: decode(&words),

@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::cells::{self, Cell};
 use crate::error::ReadError;
-use crate::layout::lane;
+use crate::layout::{lane, words};
 use crate::snapshot::LaneView;
 use crate::stats::DeviceStats;
 
@@ -16,6 +16,8 @@ pub(super) struct Lane {
     stream: u64,
     /// What it adds to the figures of its device, and the number of its events that this is after.
     part: Cell,
+    /// The words that move when it publishes, as they were before that was read in full.
+    read: Option<[u64; 3]>,
 }
 
 impl Lane {
@@ -25,6 +27,7 @@ impl Lane {
             device: (state >> 8) as u8,
             stream,
             part: Cell::default(),
+            read: None,
         }
     }
 }
@@ -40,11 +43,10 @@ impl Reader {
         for _ in 0..ATTEMPTS {
             let before = self.lane_events()?;
             for lane in 0..self.lanes.len() {
-                let Lane { device, part, .. } = self.lanes[lane];
-                self.lanes[lane].part = self.newest(1 + lane, device.into(), Some(part))?.unwrap_or(part);
+                self.refresh_lane(lane)?;
             }
             for device in 0..self.figures.len() {
-                self.figures[device] = self.newest(0, device, self.figures[device])?;
+                (self.figures[device], _) = self.newest(0, device, self.figures[device])?;
             }
             if self.lane_events()? == before {
                 break;
@@ -53,13 +55,32 @@ impl Reader {
         Ok(())
     }
 
+    fn refresh_lane(&mut self, lane: usize) -> Result<(), ReadError> {
+        let cells = self.layout.lanes.record(lane).start + lane::CELLS;
+        let now = [
+            self.published(1 + lane)?,
+            self.source.load(cells)?,
+            self.source.load(cells + words::LANE_CELL)?,
+        ];
+        self.source.fence();
+        if self.lanes[lane].read == Some(now) {
+            return Ok(());
+        }
+        let (device, part) = (self.lanes[lane].device, self.lanes[lane].part);
+        let (newest, whole) = self.newest(1 + lane, device.into(), Some(part))?;
+        self.lanes[lane].part = newest.unwrap_or(part);
+        self.lanes[lane].read = whole.then_some(now);
+        Ok(())
+    }
+
     /// Events on all lanes. They only grow, so an equal sum is equal parts.
     fn lane_events(&self) -> Result<u64, ReadError> {
         (1..self.rings.len()).try_fold(0, |sum: u64, ring| Ok(sum.wrapping_add(self.published(ring)?)))
     }
 
-    /// The newest figures of a device that a ring's writer tells; `old` if there are none that are newer.
-    fn newest(&mut self, ring: usize, device: usize, old: Option<Cell>) -> Result<Option<Cell>, ReadError> {
+    /// The newest figures of a device that a ring's writer tells, `old` if there are none that are newer; and whether that is all that
+    /// it tells.
+    fn newest(&mut self, ring: usize, device: usize, old: Option<Cell>) -> Result<(Option<Cell>, bool), ReadError> {
         let mut newest = old;
         let mut tried = None;
         for _ in 0..ATTEMPTS {
@@ -68,16 +89,17 @@ impl Reader {
                 break;
             };
             let followed = self.follow_events(ring, device, &cell)?;
+            let whole = followed.is_some_and(|(_, whole)| whole);
             if let Some((now, _)) = followed.filter(|(now, _)| newest.is_none_or(|old| now.events >= old.events)) {
                 newest = Some(now);
             }
             // Else there is a newer cell, unless the writer is in the middle of a change, or made a mark and nothing since.
-            if followed.is_some_and(|(_, whole)| whole) || tried == Some(cell.seq) {
-                break;
+            if whole || tried == Some(cell.seq) {
+                return Ok((newest, whole));
             }
             tried = Some(cell.seq);
         }
-        Ok(newest)
+        Ok((newest, false))
     }
 
     /// The newest cell of a ring's writer. That of a lane which wrote none yet is all zero.
@@ -97,11 +119,9 @@ impl Reader {
     /// A device's figures, if its publisher published any.
     pub(super) fn figures_of(&self, device: usize) -> Option<DeviceStats> {
         let mut stats = self.figures.get(device)?.as_ref()?.stats;
-        let mut lanes = self
-            .lanes
-            .iter()
-            .filter(|lane| usize::from(lane.device) == device)
-            .peekable();
+        let used = |lane: &&Lane| lane.part.seq > 0 || lane.part.events > 0;
+        let lanes = self.lanes.iter().filter(|lane| usize::from(lane.device) == device);
+        let mut lanes = lanes.filter(used).peekable();
         if lanes.peek().is_some() {
             lanes.for_each(|lane| cells::add(&mut stats, &lane.part.stats));
             cells::settle(&mut stats);
