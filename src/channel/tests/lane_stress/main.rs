@@ -4,36 +4,25 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod kill;
 mod program;
 mod witness;
 
 use std::sync::atomic::Ordering;
 
-use common::{Random, channel_dir, options};
-use gpumem_channel::{LaneFigures, Options, Reader};
+use common::{Random, channel_dir};
+use gpumem_channel::Reader;
 use program::{LANES, OPERATIONS, PAIRS, Program, RING, ROUNDS, UNIT, Watch, addr};
 use witness::Witness;
 
 #[test]
 fn lanes_and_publisher_at_work_are_shown_as_they_are() {
     let dir = channel_dir();
-    let options = Options {
-        events: RING as u32,
-        lanes: LANES as u32,
-        lane_events: RING as u32,
-        ..options(dir.path())
-    };
     let (mut looks, mut exact) = (0, 0);
     for round in 0..ROUNDS {
-        let program = Program::new(&options);
+        let program = Program::new(dir.path(), RING);
         let reader = Reader::open(program.heap.lock().unwrap().publisher.path()).unwrap();
-        let mut witness = Witness {
-            reader,
-            history: std::array::from_fn(|_| vec![LaneFigures::default()]),
-            epochs: [0; LANES],
-            own: 0,
-            exact: 0,
-        };
+        let mut witness = Witness::new(reader);
         std::thread::scope(|scope| {
             for number in 0..LANES {
                 let program = &program;

@@ -1,5 +1,6 @@
 //! A program with a heap and a front of it per lane, each with its lock, as the allocator has them.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,7 +9,7 @@ use gpumem_channel::{
     StringId, Touched,
 };
 
-use crate::common::{Random, publisher_with};
+use crate::common::{Random, options, publisher_with};
 
 pub(crate) const LANES: usize = 4;
 /// Blocks of every lane at first. In the segment each is followed by one of the publisher's, of twice the size, which it splits and
@@ -213,8 +214,15 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn new(options: &Options) -> Program {
-        let mut heap = Heap::new(options);
+    /// One whose rings hold `ring` events.
+    pub(crate) fn new(dir: &Path, ring: u64) -> Program {
+        let options = Options {
+            events: ring as u32,
+            lanes: LANES as u32,
+            lane_events: ring as u32,
+            ..options(dir)
+        };
+        let mut heap = Heap::new(&options);
         let front = |number: usize| {
             let pairs = (0..PAIRS).filter(|pair| pair % LANES == number);
             Mutex::new(Front {

@@ -1,6 +1,8 @@
 //! The reader, and what must hold of everything that it is shown.
 
-use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Reader, Snapshot};
+use std::collections::BTreeMap;
+
+use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Life, Reader, Snapshot};
 
 use crate::program::LANES;
 
@@ -14,9 +16,25 @@ pub(crate) struct Witness {
     /// Events of the publisher.
     pub(crate) own: u64,
     pub(crate) exact: u64,
+    /// What the program asked for of the block at each address, 0 once it is free.
+    blocks: BTreeMap<u64, u64>,
+    /// The block that each lane's last event was about.
+    last: [u64; LANES],
 }
 
 impl Witness {
+    pub(crate) fn new(reader: Reader) -> Witness {
+        Witness {
+            reader,
+            history: std::array::from_fn(|_| vec![LaneFigures::default()]),
+            epochs: [0; LANES],
+            own: 0,
+            exact: 0,
+            blocks: BTreeMap::new(),
+            last: [0; LANES],
+        }
+    }
+
     pub(crate) fn take_events(&mut self) {
         let new = self.reader.events().unwrap();
         assert_eq!(new.lost, 0, "the rings hold all of them");
@@ -64,6 +82,11 @@ impl Witness {
             _ => assert_eq!(event.kind, EventKind::Mark),
         }
         history.push(now);
+        self.last[lane] = event.addr;
+        if event.kind != EventKind::Mark {
+            let held = event.kind == EventKind::Alloc;
+            self.blocks.insert(event.addr, if held { event.requested } else { 0 });
+        }
         assert_eq!(u64::from(event.tag.0), event.requested % 7, "torn: {event:?}");
     }
 
@@ -82,7 +105,7 @@ impl Witness {
         assert_eq!(shown, parts.sum(), "the publisher itself holds nothing");
         assert_eq!(snapshot.malformed_segments, 0);
         for map in &snapshot.devices[0].segments {
-            assert!(map.complete);
+            assert!(map.complete || snapshot.life != Life::Alive);
             for block in &map.blocks {
                 let whole = u64::from(block.tag.0) == block.requested % 7
                     && (block.requested > 0) == (block.state == BlockState::Allocated)
@@ -91,6 +114,32 @@ impl Witness {
             }
         }
         self.exact += u64::from(snapshot.lagging_segments == 0 && !snapshot.devices[0].segments.is_empty());
+        snapshot
+    }
+
+    /// Looks at what a kill left: all but the one operation of each lane that it interrupted, which its last event names.
+    pub(crate) fn look_at_black_box(&mut self) -> Snapshot {
+        let snapshot = self.look();
+        assert_eq!(snapshot.life, Life::Died);
+        for (lane, history) in snapshot.lanes.iter().zip(&self.history) {
+            let events = history.len() as u64 - 1;
+            assert!(lane.event_count + 1 >= events, "{} of {events}", lane.event_count);
+        }
+        let shown: BTreeMap<u64, u64> = snapshot.devices[0]
+            .blocks()
+            .map(|block| (block.addr, block.requested))
+            .collect();
+        let whole = snapshot.devices[0].segments.iter().all(|map| map.complete);
+        let over = self.blocks.iter().filter(|(addr, _)| !self.last.contains(addr));
+        let (told, missing): (Vec<_>, Vec<_>) = over.partition(|(addr, _)| shown.contains_key(addr));
+        for (addr, requested) in told {
+            assert_eq!(
+                shown[addr], *requested,
+                "at {addr:x}: not what the last event about it says"
+            );
+        }
+        // The heap may have been about to rewrite one of a lane's.
+        assert!(missing.len() <= usize::from(!whole), "not shown: {missing:?}");
         snapshot
     }
 }
