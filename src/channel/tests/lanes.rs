@@ -112,6 +112,11 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
     publisher.stats(0, &stats, Touched::ALL);
     let mut reader = Reader::open(publisher.path()).unwrap();
     assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(stats));
+    if rustix::process::geteuid().is_root() {
+        // Another user's is not mapped but read.
+        std::os::unix::fs::chown(publisher.path(), Some(12_345), None).unwrap();
+    }
+    let mut other = Reader::open(publisher.path()).unwrap();
     let mut lanes = [Counted::open(&mut publisher, 7), Counted::open(&mut publisher, 8)];
     // More than are left to events between two cells, on either side of one.
     for n in 0..40u32 {
@@ -139,6 +144,8 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
         for (view, counted) in snapshot.lanes.iter().zip(&lanes) {
             assert_eq!(view.figures, counted.figures);
         }
+        let same = other.refresh().unwrap();
+        assert_eq!((same.devices, same.lanes), (snapshot.devices, snapshot.lanes));
         if let Some(before) = n.checked_sub(1) {
             lanes[before as usize % 2].operate(before % BLOCKS, BlockState::Free);
         }
@@ -146,6 +153,7 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
     }
     lanes[1].operate(39 % BLOCKS, BlockState::Free);
     let last = reader.refresh().unwrap();
+    assert_eq!(reader.events().unwrap().events, other.events().unwrap().events);
     assert_eq!(last.devices[0].stats.unwrap().small.allocation.current, 5);
     assert_eq!(last.event_count, 80);
     assert!(
