@@ -117,6 +117,7 @@ impl Heap {
                 self.check_chunks(slot);
             }
         }
+        self.views.check();
         for (block, pieces) in self.views.blocks() {
             let held = block.parts.iter().map(|b| (self.blocks[*b].addr, self.blocks[*b].size));
             assert_eq!(

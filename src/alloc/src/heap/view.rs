@@ -261,6 +261,21 @@ impl Views {
         view.is_some_and(|view| view.serial == serial)
     }
 
+    /// Panics unless every view has its chunks once, but for one that may be the first and the last, and in its address range.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let (mut mappings, mut room) = (0, 0);
+        for (at, view) in self.iter() {
+            let twice = view.chunks.len() > 1 && view.chunks.first() == view.chunks.last();
+            assert_eq!(self.chunks_of(at).len() + usize::from(twice), view.chunks.len());
+            assert_eq!(view.chunks.iter().map(|(_, size)| size).sum::<u64>(), view.bytes);
+            assert!(view.bytes <= view.mapped && view.mapped <= view.room);
+            mappings += view.chunks.len();
+            room += view.room;
+        }
+        assert_eq!((mappings, room), (self.mappings, self.room));
+    }
+
     /// All stitched blocks, with their pieces.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> impl Iterator<Item = (&Stitched, Vec<Piece>)> {
