@@ -25,8 +25,6 @@ pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
 pub(crate) const SLACK: u64 = 50;
-/// The same for small requests while large ones are placed as they were before.
-pub(crate) const SLACK_IN_ROUND: u64 = 20;
 /// The part of what a program ever held that small requests have memory of their own for in any case, and that while it repeats itself.
 pub(crate) const FINE: u64 = 128;
 pub(crate) const FINE_REPEATED: u64 = 64;

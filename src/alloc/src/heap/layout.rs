@@ -32,6 +32,10 @@ const DIGEST: u32 = if cfg!(test) { 32 } else { 8 };
 /// Requests in a context.
 const CONTEXT: usize = (u64::BITS / DIGEST) as usize;
 
+/// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many each time that
+/// this was of no use.
+const MOST_ROUNDS: usize = 16;
+
 /// Where a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
@@ -64,6 +68,8 @@ struct Sequence {
     in_round: bool,
     /// Whether a quarter of another one did, too.
     well_in: bool,
+    /// Whether so many did that what was of no use before says nothing any more.
+    settled: bool,
     context: u64,
     /// The last request with a context, by a digest of that. Others may have the same digest.
     known: Vec<u32>,
@@ -79,6 +85,8 @@ pub(super) struct Layouts {
     /// Requests until remembering ends, and how many times longer it goes on than at first.
     left: u64,
     times: u64,
+    /// Rounds that have to come as before until a request is placed so.
+    rounds: usize,
 }
 
 fn digest(number: u64) -> u64 {
@@ -91,7 +99,7 @@ fn extended(context: u64, size: u64) -> u64 {
 
 impl Sequence {
     /// Where a request went before: as the one that followed on what was found last, or else on the same requests as now.
-    fn find(&mut self, size: u64) -> Option<Placement> {
+    fn find(&mut self, size: u64, rounds: usize) -> Option<Placement> {
         let next = self.expected.map(|at| if at < self.ring.len() { at } else { 0 });
         let next = next.filter(|at| self.ring.get(*at).is_some_and(|entry| entry.size == size));
         self.run = if next.is_some() { self.run + 1 } else { CONTEXT };
@@ -104,13 +112,14 @@ impl Sequence {
             true => self.end - at,
             false => self.end + self.ring.len() - at,
         };
-        self.in_round = self.run + self.run / 32 + CONTEXT >= ago.max(RUN);
-        self.well_in = self.in_round && self.run >= ago + ago / 4;
+        self.in_round = self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
+        self.well_in = self.in_round && self.run >= ago * rounds + ago / 4;
+        self.settled = self.run >= 2 * MOST_ROUNDS * ago.max(RUN);
         Some(self.ring.get(at)?.placement)
     }
 
     fn end_round(&mut self) {
-        (self.run, self.in_round, self.well_in) = (0, false, false);
+        (self.run, self.in_round, self.well_in, self.settled) = (0, false, false, false);
     }
 
     fn same_context(&self, size: u64) -> Option<usize> {
@@ -166,6 +175,7 @@ impl Layouts {
             held: 0,
             left: if stitched { FIRST } else { 0 },
             times: 1,
+            rounds: 1,
         }
     }
 
@@ -180,11 +190,6 @@ impl Layouts {
         self.left > 0 && self.sequences.iter().any(|sequence| sequence.run >= RUN)
     }
 
-    /// Whether a stream's requests are placed as they were before.
-    pub(super) fn in_round(&self) -> bool {
-        self.left > 0 && self.sequences.iter().any(|sequence| sequence.in_round)
-    }
-
     /// Chunks were mapped once more, so that a request fits.
     pub(super) fn mapped(&mut self, chunks: usize) {
         self.left += chunks as u64 * WORTH * self.times;
@@ -195,6 +200,7 @@ impl Layouts {
     pub(super) fn grew(&mut self) {
         if self.sequences.iter().any(|sequence| sequence.well_in) {
             self.sequences.iter_mut().for_each(Sequence::end_round);
+            self.rounds = (self.rounds * 2).min(MOST_ROUNDS);
         }
     }
 
@@ -202,7 +208,10 @@ impl Layouts {
     /// are not is in their way. So the first round that repeats another is still placed by best fit.
     pub(super) fn expect(&mut self, stream: u16, size: u64) -> Option<Placement> {
         let sequence = self.sequences.get_mut(usize::from(stream))?;
-        let placement = sequence.find(size)?;
+        let placement = sequence.find(size, self.rounds)?;
+        if sequence.settled {
+            self.rounds = 1;
+        }
         sequence.in_round.then_some(placement)
     }
 

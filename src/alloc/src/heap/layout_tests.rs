@@ -67,7 +67,19 @@ fn memory_that_is_taken_ends_a_round() {
     for _ in 0..3 {
         round(&mut layouts, sizes(), 0);
     }
+    // Then it takes more and more rounds, until many came without.
+    for rounds in [2, 4, 8, 16, 16] {
+        layouts.grew();
+        for i in 0..rounds {
+            assert!(round(&mut layouts, sizes(), 0) < 20, "{i} of {rounds}");
+        }
+        assert_eq!(round(&mut layouts, sizes(), 0), 40, "after {rounds}");
+    }
+    for _ in 0..2 * MOST_ROUNDS {
+        round(&mut layouts, sizes(), 0);
+    }
     layouts.grew();
+    assert!(round(&mut layouts, sizes(), 0) < 20);
     assert!(round(&mut layouts, sizes(), 0) < 20);
     assert_eq!(round(&mut layouts, sizes(), 0), 40);
 }

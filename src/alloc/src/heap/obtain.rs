@@ -8,7 +8,7 @@ use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::{Class, FINE, FINE_REPEATED, SLACK, SLACK_IN_ROUND, pool_of};
+use crate::size::{Class, FINE, FINE_REPEATED, SLACK, pool_of};
 
 impl Heap {
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
@@ -182,7 +182,7 @@ impl Heap {
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / share {
             return u64::MAX;
         }
-        peak + peak / if self.layouts.in_round() { SLACK_IN_ROUND } else { SLACK }
+        peak + peak / SLACK
     }
 
     fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {
