@@ -135,7 +135,7 @@ fn damaged_files_are_survived_in_every_view() {
     let pid = demo.pid().to_string();
     terminal.wait_for(&[&pid, "publish"]);
     terminal.keys("b");
-    for (key, shown) in [("1", "STATE"), ("3", "last 60 s"), ("7", "Demos"), ("2", "Process")] {
+    for (key, shown) in [("1", "STATE"), ("3", "last 60 s"), ("7", "Demos"), ("2", "N process")] {
         terminal.keys(key);
         terminal.wait_for(&[shown]);
         if key == "2" {

@@ -34,11 +34,15 @@ impl Allocator {
     /// Errors only when the configuration cannot work on this device. A channel that cannot be made is no error:
     /// [`channel`](Allocator::channel) says why.
     pub fn new(device: Device, config: Config) -> Result<Allocator, Error> {
-        let heap = Heap::new(Arc::clone(&device.driver), &config)?;
-        if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
-            eprintln!("gpumem: not publishing: {why}");
-        }
-        let allocator = Allocator(Home::settle(heap, device, OnOom::from_environment()));
+        let driver = Arc::clone(&device.driver);
+        let handle = Home::settle(device, OnOom::from_environment(), |front| {
+            let heap = Heap::new(driver, &config, front)?;
+            if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
+                eprintln!("gpumem: not publishing: {why}");
+            }
+            Ok(heap)
+        });
+        let allocator = Allocator(handle?);
         if config.history != History::Off {
             allocator.record_history(config.history)?;
         }
@@ -59,7 +63,7 @@ impl Allocator {
     /// A buffer of 0 bytes takes no memory and has address 0.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
-        if let Some(grant) = self.0.home.lend_quick(bytes, stream) {
+        if let Some(grant) = self.0.home.lend_quick(bytes, stream, true) {
             return Ok(Buffer::new(self.0.home, Some(grant), len, stream));
         }
         self.alloc_slow(len, bytes, stream)

@@ -9,6 +9,7 @@ use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::Grant;
 use crate::home::Home;
+use crate::lane::Held;
 use crate::stream::Stream;
 
 /// A type whose values can be copied between host and device byte by byte: every [`Pod`] type that may go to another thread,
@@ -39,7 +40,7 @@ pub struct Buffer<T: Element> {
     len: usize,
     stream: Stream,
     /// `None` for a buffer of 0 bytes.
-    block: Option<u32>,
+    held: Option<Held>,
     home: &'static Home,
     elements: PhantomData<T>,
 }
@@ -53,7 +54,7 @@ impl<T: Element> Buffer<T> {
             size: grant.map_or(0, |grant| grant.size),
             len,
             stream,
-            block: grant.map(|grant| grant.block),
+            held: grant.map(|grant| grant.held),
             home,
             elements: PhantomData,
         }
@@ -96,8 +97,11 @@ impl<T: Element> Buffer<T> {
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
-        match self.block {
-            Some(block) => self.home.with(|heap| heap.record_use(block, stream.into()))?,
+        match self.held {
+            Some(held) => {
+                let block = self.home.block_of(held)?;
+                self.home.with(|heap| heap.record_use(block, stream.into()))?
+            }
             None => Ok(()),
         }
     }
@@ -167,7 +171,7 @@ impl<T: Element> Drop for Buffer<T> {
     #[inline]
     fn drop(&mut self) {
         // A forked child gives nothing back: the block is its parent's.
-        self.home.take_back(self.block);
+        self.home.take_back(self.held);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where a heap lives: a place that is never freed, so that buffers can point to it without counting references.
 //!
-//! Counting them costs two atomic operations for each buffer, a third of what a cached block costs. Instead the heap counts its
-//! buffers under the lock it is reached by anyway, and moves out of its home when it has neither handles nor buffers left. The home
+//! Counting them costs two atomic operations for each buffer, a third of what a cached block costs. Instead the heap and its lanes count
+//! their buffers under the locks they are reached by anyway, and the heap moves out of its home when it has neither handles nor buffers left. The home
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
 use std::fmt;
@@ -15,8 +15,10 @@ use crate::error::Error;
 use crate::export::OnOom;
 use crate::heap::{Grant, Heap};
 use crate::history::{History, Stacks};
+use crate::lane::{Front, Held};
 use crate::lock::Lock;
 use crate::monitor::Monitor;
+use crate::raw::Pointers;
 use crate::route::Routes;
 use crate::stack::{self, Stack};
 use crate::stream::Stream;
@@ -37,6 +39,10 @@ pub(crate) struct Home {
     process: Process,
     /// Whether the heap has a history, and for what it wants call stacks: one of the numbers below. And [`ROUTED`].
     recording: AtomicU8,
+    /// The lanes of the tenant's heap.
+    front: Front,
+    /// Blocks handed out as raw pointers.
+    pointers: Pointers,
     tenant: Lock<Option<Box<Tenant>>>,
 }
 
@@ -48,8 +54,8 @@ struct Tenant {
     device: Device,
     on_oom: Arc<OnOom>,
     handle: Weak<Handle>,
-    /// Buffers that point here, empty ones too.
-    buffers: u64,
+    /// Buffers that point here, empty ones too, but for what lanes count: below 0 where buffers that a lane handed out came back here.
+    buffers: i64,
     /// No handle is left: the last buffer ends it.
     orphaned: bool,
 }
@@ -69,9 +75,20 @@ static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
 static TENANTS: AtomicU64 = AtomicU64::new(0);
 
 impl Home {
-    /// Moves a heap into a home.
-    pub(crate) fn settle(heap: Heap, device: Device, on_oom: OnOom) -> Arc<Handle> {
+    /// Makes a heap in a home of its own.
+    pub(crate) fn settle(
+        device: Device,
+        on_oom: OnOom,
+        make: impl FnOnce(&'static Front) -> Result<Heap, Error>,
+    ) -> Result<Arc<Handle>, Error> {
         let home = Home::vacant();
+        let heap = match make(&home.front) {
+            Ok(heap) => heap,
+            Err(error) => {
+                home.vacate();
+                return Err(error);
+            }
+        };
         let on_oom = Arc::new(on_oom);
         let handle = Arc::new(Handle {
             device: device.clone(),
@@ -90,7 +107,12 @@ impl Home {
             buffers: 0,
             orphaned: false,
         }));
-        handle
+        Ok(handle)
+    }
+
+    /// Makes room for the next tenant.
+    fn vacate(&'static self) {
+        VACANT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 
     fn vacant() -> &'static Home {
@@ -106,6 +128,8 @@ impl Home {
                 Box::leak(Box::new(Home {
                     process: Process::current(),
                     recording: AtomicU8::new(OFF),
+                    front: Front::new(),
+                    pointers: Pointers::default(),
                     tenant: Lock::new(None),
                 }))
             })
@@ -123,22 +147,37 @@ impl Home {
     pub(crate) fn lend<R>(&self, work: impl FnOnce(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
         self.enter(|tenant| {
             let lent = work(&mut tenant.heap);
-            tenant.buffers += u64::from(lent.is_ok());
+            tenant.buffers += i64::from(lent.is_ok());
             lent
         })?
     }
 
-    /// The same where a block was set aside for the size; the heap is not asked for more.
+    /// The same where a block was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
     #[inline(always)]
-    pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream) -> Option<Grant> {
-        if self.is_special() {
+    pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+        if !self.process.is_current() {
             return None;
         }
-        let mut place = self.tenant.lock();
-        let tenant = place.as_deref_mut()?;
-        let grant = tenant.heap.allocate_quick(bytes, stream, tag::current())?;
-        tenant.buffers += 1;
-        Some(grant)
+        self.front.allocate(bytes, stream, tag::current(), buffer)
+    }
+
+    /// The raw pointers.
+    pub(crate) fn pointers(&self) -> Result<&Pointers, Error> {
+        // Their locks may be held for ever in a forked child.
+        if self.process.is_current() {
+            Ok(&self.pointers)
+        } else {
+            Err(Error::Forked)
+        }
+    }
+
+    /// The heap's number of a held block.
+    pub(crate) fn block_of(&self, held: Held) -> Result<u32, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        // A block that is held is known.
+        self.front.block_of(held).ok_or(Error::Forked)
     }
 
     /// [`with`](Home::with) for what gives blocks back.
@@ -161,6 +200,7 @@ impl Home {
             };
             let routed = self.recording.load(Ordering::Relaxed) & ROUTED;
             self.recording.store(recording | routed, Ordering::Relaxed);
+            heap.set_lending(recording | routed == OFF);
             Ok(())
         })?
     }
@@ -174,10 +214,11 @@ impl Home {
     /// Says so, or not any more.
     pub(crate) fn set_routed(&self, routed: bool) {
         // Under the lock, like every change of it.
-        let _ = self.with(|_| {
+        let _ = self.with(|heap| {
             let recording = self.recording.load(Ordering::Relaxed) & !ROUTED;
             let routed = if routed { ROUTED } else { 0 };
             self.recording.store(recording | routed, Ordering::Relaxed);
+            heap.set_lending(recording | routed == OFF);
         });
     }
 
@@ -229,26 +270,41 @@ impl Home {
     }
 
     /// Takes a buffer back, and its block if it has one.
-    #[inline]
-    pub(crate) fn take_back(&'static self, block: Option<u32>) {
-        if self.is_special() {
-            return self.take_back_recorded(block);
+    #[inline(always)]
+    pub(crate) fn take_back(&'static self, held: Option<Held>) {
+        if let Some(held) = held
+            && self.process.is_current()
+            && self.front.free(held, true)
+        {
+            return;
         }
-        let ended = match &mut *self.tenant.lock() {
-            Some(tenant) => tenant.take_back(block),
-            None => false,
-        };
-        if ended {
+        self.take_back_slow(held);
+    }
+
+    #[inline(never)]
+    fn take_back_slow(&'static self, held: Option<Held>) {
+        let ended = self.enter_for(ALL_STACKS, |tenant| {
+            if let Some(block) = held.and_then(|held| self.front.block_of(held)) {
+                tenant.heap.free(block);
+            }
+            tenant.buffers -= 1;
+            tenant.is_done(&self.front)
+        });
+        if let Ok(true) = ended {
             self.clear();
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn take_back_recorded(&'static self, block: Option<u32>) {
-        if let Ok(true) = self.enter_recorded(ALL_STACKS, |tenant| tenant.take_back(block)) {
-            self.clear();
+    /// Takes a block back that is no buffer.
+    pub(crate) fn give_back(&self, held: Held) -> Result<(), Error> {
+        if self.process.is_current() && self.front.free(held, false) {
+            return Ok(());
         }
+        self.give(|heap| {
+            if let Some(block) = self.front.block_of(held) {
+                heap.free(block);
+            }
+        })
     }
 
     /// Who lives here now.
@@ -284,6 +340,7 @@ impl Home {
                 });
                 tenant.handle = Arc::downgrade(&handle);
                 tenant.orphaned = false;
+                tenant.heap.set_lending(self.recording.load(Ordering::Relaxed) == OFF);
                 handle
             })
         })
@@ -293,26 +350,27 @@ impl Home {
     #[cold]
     fn clear(&'static self) {
         let mut place = self.tenant.lock();
-        let unused = |tenant: &Tenant| tenant.buffers == 0 && tenant.handle.strong_count() == 0;
+        let unused = |tenant: &Tenant| tenant.has_no_buffers(&self.front) && tenant.handle.strong_count() == 0;
         if place.as_deref().is_some_and(unused) {
             let tenant = place.take();
             drop(place);
+            self.front.clear();
+            self.pointers.clear();
             // Gives everything back to the driver; nobody can wait for it any more.
             drop(tenant);
-            VACANT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+            self.vacate();
         }
     }
 }
 
 impl Tenant {
-    /// Takes a buffer back. Whether that was the last thing that kept the heap.
-    #[inline(always)]
-    fn take_back(&mut self, block: Option<u32>) -> bool {
-        if let Some(block) = block {
-            self.heap.free(block);
-        }
-        self.buffers -= 1;
-        self.orphaned && self.buffers == 0
+    /// Whether nothing keeps the heap any more.
+    fn is_done(&self, front: &Front) -> bool {
+        self.orphaned && self.has_no_buffers(front)
+    }
+
+    fn has_no_buffers(&self, front: &Front) -> bool {
+        self.buffers + front.buffers() == 0
     }
 }
 
@@ -321,7 +379,11 @@ impl Drop for Handle {
         // Another handle may have been made from a buffer since this one's count fell to zero.
         let ended = self.home.enter(|tenant| {
             tenant.orphaned = tenant.handle.strong_count() == 0;
-            tenant.orphaned && tenant.buffers == 0
+            if tenant.orphaned {
+                // From now on every buffer comes back through here, so that the last one is seen.
+                tenant.heap.set_lending(false);
+            }
+            tenant.is_done(&self.home.front)
         });
         if let Ok(true) = ended {
             self.home.clear();

@@ -45,8 +45,8 @@
 //! side by side in a view has it without a driver call: a loop that repeats itself soon maps nothing. Mapping costs more than
 //! memory, so up to 2 % more than the program ever held are taken before anything is stitched.
 //!
-//! **Free.** A block is set aside whole for the next request of its size; when a request of another size comes, those set aside join
-//! their free neighbours. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
+//! **Free.** A block joins its free neighbours, unless its size is one that comes again: then it is set aside whole for the next request
+//! of that size, in front of the heap, until a request of another size looks at all free memory of the stream. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
 //! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it when an event,
 //! recorded on its stream after the free, is done; then it is nobody's.
 //!
@@ -66,9 +66,10 @@
 //!
 //! # Threads, forks, streams
 //!
-//! Everything here may be used from any thread; a buffer may be dropped on another thread than the one that made it. One lock
-//! per allocator is held for the length of a call, driver calls included: a thread that grows the heap keeps the others
-//! waiting, a thread that hits the cache does for less than 0.1 µs. In a forked child every call is [`Error::Forked`] and
+//! Everything here may be used from any thread; a buffer may be dropped on another thread than the one that made it. The first
+//! eight streams have a *lane* each, with a lock of its own: blocks of sizes that come again are handed out and taken back there,
+//! so threads on different streams do not wait for each other, nor for a thread that grows the heap. Everything else is done under
+//! the one lock of the heap. In a forked child every call is [`Error::Forked`] and
 //! dropping is free of effect: CUDA does not survive a fork. A stream must outlive the buffers that were allocated on it or noted
 //! to be used by it; CUDA does not always notice a destroyed stream.
 //!
@@ -88,6 +89,7 @@ mod free;
 mod heap;
 mod history;
 mod home;
+mod lane;
 mod lock;
 mod monitor;
 mod pool;

@@ -17,6 +17,7 @@ const SLEEP: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
+#[derive(Debug, Default)]
 pub(crate) struct Lock<T>(SpinMutex<T>);
 
 impl<T> Lock<T> {

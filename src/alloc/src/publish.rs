@@ -7,10 +7,11 @@ use std::fmt;
 use std::path::Path;
 
 use gpumem_channel::{
-    Block, Device, DeviceStats, Event, Operation, Options, Publisher, Segment, StringId, Structure, Touched,
+    Block, Device, DeviceStats, Event, Lane, Operation, Options, Publisher, Segment, StringId, Structure, Touched,
 };
 
 use crate::history::{Deed, Recorder};
+use crate::stream::Stream;
 
 /// Whether an allocator publishes.
 #[derive(Clone, Debug)]
@@ -161,6 +162,27 @@ impl Outlet {
             Sink::Recorded(both) => both.1.as_mut().ok().map(|publisher| &mut **publisher),
             Sink::Nowhere(_) => None,
         }
+    }
+
+    /// What a lane publishes through, if there is a channel; `None` if that has no more room for lanes.
+    pub(crate) fn lane(&mut self, device: u8, stream: Stream) -> Option<Option<Lane>> {
+        match self.publisher() {
+            Some(publisher) => publisher.lane(device, stream.0).map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// What was published here or in a lane before comes before what comes after in either.
+    pub(crate) fn meet(&mut self, lane: &mut Option<Lane>) {
+        if let (Some(publisher), Some(lane)) = (self.publisher(), lane) {
+            publisher.meet(lane);
+        }
+    }
+
+    /// Whether a block can be shown, if anything is.
+    #[inline(always)]
+    pub(crate) fn shows(&mut self, slot: u32) -> bool {
+        self.publisher().is_none_or(|publisher| publisher.has_slot(slot))
     }
 
     /// The channel's number of a text; `None` without a channel.

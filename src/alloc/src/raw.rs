@@ -1,7 +1,13 @@
 //! Memory by address, for callers that keep raw pointers: C, PyTorch.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use crate::allocator::Allocator;
 use crate::error::Error;
+use crate::heap::{COMMON, Grant};
+use crate::lane::Held;
+use crate::lock::Lock;
 use crate::stream::Stream;
 use crate::tag;
 
@@ -24,15 +30,22 @@ impl Allocator {
     /// The same from an arena.
     #[inline]
     pub(crate) fn alloc_raw_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<u64, Error> {
-        let addr = self.heap(|heap| {
-            if bytes == 0 {
-                return Ok(0);
+        if bytes == 0 {
+            return self.heap(|_| 0);
+        }
+        let home = self.0.home;
+        let quick = (arena == COMMON)
+            .then(|| home.lend_quick(bytes, stream, false))
+            .flatten();
+        let grant = match quick {
+            Some(grant) => grant,
+            None => {
+                let granted = self.heap(|heap| heap.allocate_in(arena, bytes, stream, tag::current()))?;
+                self.told_if_short(granted)?
             }
-            let grant = heap.allocate_in(arena, bytes, stream, tag::current())?;
-            heap.add_raw(grant);
-            Ok(grant.addr)
-        });
-        self.told_if_short(addr?)
+        };
+        home.pointers()?.add(grant);
+        Ok(grant.addr)
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.
@@ -40,13 +53,11 @@ impl Allocator {
     /// An address that is not a live raw allocation of this allocator is an error and changes nothing: foreign pointers,
     /// double frees, addresses inside blocks, addresses of buffers.
     pub fn free_raw(&self, addr: u64) -> Result<(), Error> {
-        self.0.home.give(|heap| {
-            if addr != 0 {
-                let block = heap.take_raw(addr)?;
-                heap.free(block);
-            }
-            Ok(())
-        })?
+        if addr == 0 {
+            return self.heap(|_| ());
+        }
+        let home = self.0.home;
+        home.give_back(home.pointers()?.take(addr)?)
     }
 
     /// [`free_raw`](Allocator::free_raw) for callers that name the device too: another device than this allocator's is an
@@ -66,34 +77,110 @@ impl Allocator {
     /// memory. That costs nothing more when it is the stream the memory was taken for.
     pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
         if ordinal == self.0.device.info().ordinal && addr != 0 {
-            return self.0.home.give(|heap| {
-                let block = heap.find_raw(addr)?;
-                heap.record_use(block, stream)?;
-                heap.take_raw(addr)?;
-                heap.free(block);
-                Ok(())
-            })?;
+            let home = self.0.home;
+            let held = home.pointers()?.take(addr)?;
+            if let Err(error) = self.note_use(held, stream) {
+                home.pointers()?.put(addr, held);
+                return Err(error);
+            }
+            return home.give_back(held);
         }
         self.free_raw_on(addr, ordinal)
     }
 
     /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
     pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
-        self.heap(|heap| {
-            let block = heap.find_raw(addr)?;
-            heap.record_use(block, stream)
-        })?
+        self.note_use(self.0.home.pointers()?.find(addr)?, stream)
+    }
+
+    fn note_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
+        let block = self.0.home.block_of(held)?;
+        self.heap(|heap| heap.record_use(block, stream))?
     }
 
     /// The driver's allocation that a raw allocation lies in.
     ///
     /// Errors when the address is not a live raw allocation, and when there is no such thing: memory that is mapped in chunks.
     pub fn base_of_raw(&self, addr: u64) -> Result<Base, Error> {
-        self.heap(|heap| heap.base_of_raw(addr))?
+        let block = self.0.home.block_of(self.0.home.pointers()?.find(addr)?)?;
+        self.heap(|heap| heap.base_of(block))?.ok_or(Error::NoBase { addr })
     }
 
     /// Whether an address is a live raw allocation of this allocator.
     pub fn owns_raw(&self, addr: u64) -> bool {
-        self.heap(|heap| heap.find_raw(addr).is_ok()).unwrap_or_default()
+        self.0.home.pointers().is_ok_and(|pointers| pointers.find(addr).is_ok())
+    }
+}
+
+/// Parts that the pointers are kept in, each under a lock of its own: threads seldom meet.
+const PARTS: usize = 16;
+
+/// The blocks of one part by address.
+type Part = HashMap<u64, Held, BuildHasherDefault<AddressHasher>>;
+
+/// Blocks that were handed out as raw pointers, by address.
+#[derive(Default)]
+pub(crate) struct Pointers {
+    parts: [Lock<Part>; PARTS],
+}
+
+impl Pointers {
+    fn part(&self, addr: u64) -> &Lock<Part> {
+        let mut hasher = AddressHasher::default();
+        hasher.write_u64(addr);
+        // The part's own table uses the other bits.
+        &self.parts[(hasher.finish() >> 40) as usize % PARTS]
+    }
+
+    pub(crate) fn add(&self, grant: Grant) {
+        self.put(grant.addr, grant.held);
+    }
+
+    fn put(&self, addr: u64, held: Held) {
+        self.part(addr).lock().insert(addr, held);
+    }
+
+    /// Forgets a pointer; its block is still allocated.
+    fn take(&self, addr: u64) -> Result<Held, Error> {
+        self.part(addr)
+            .lock()
+            .remove(&addr)
+            .ok_or(Error::UnknownPointer { addr })
+    }
+
+    fn find(&self, addr: u64) -> Result<Held, Error> {
+        self.part(addr)
+            .lock()
+            .get(&addr)
+            .copied()
+            .ok_or(Error::UnknownPointer { addr })
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        for part in &self.parts {
+            *part.lock() = Part::default();
+        }
+    }
+}
+
+/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
+#[derive(Debug, Default)]
+pub(crate) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte) ^ self.0);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (n >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
     }
 }

@@ -62,7 +62,8 @@ pub(crate) const POOL_STATS: usize = 9;
 pub(crate) const HOT_STATS: usize = 5;
 
 impl PoolStats {
-    pub(crate) fn figures(&self) -> [&Stat; POOL_STATS] {
+    /// All nine, in the order of the fields.
+    pub fn figures(&self) -> [&Stat; POOL_STATS] {
         [
             &self.allocation,
             &self.active,

@@ -1,21 +1,44 @@
 //! What the events of a channel say there is: which blocks are held and which figures that makes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use gpumem_channel::{DeviceStats, Event, EventKind, PoolId, PoolStats, Stat, StringId};
+use gpumem_channel::{DeviceStats, Event, EventKind, PoolId, PoolStats, StringId};
 
 use crate::workload::{stream_of, tag_of, waits};
 
 /// A block that the program holds or held.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    /// The event that handed it out; its index is when.
+    /// The event that handed it out.
     pub(crate) born: Event,
-    /// Index of the event by which the program gave it back.
-    pub(crate) freed: Option<u64>,
-    /// Index of the event since which nothing uses it any more.
-    pub(crate) gone: Option<u64>,
+    /// The event by which the program gave it back.
+    pub(crate) freed: Option<When>,
+    /// The event since which nothing uses it any more.
+    pub(crate) gone: Option<When>,
 }
+
+/// An event: its ring, and its index there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct When(Ring, u64);
+
+impl When {
+    pub(crate) fn of(event: &Event) -> When {
+        When(event.lane, event.index)
+    }
+}
+
+/// Numbers of events by ring.
+pub(crate) struct Heads(BTreeMap<Ring, u64>);
+
+impl Heads {
+    /// Whether an event is not the last of its ring any more.
+    pub(crate) fn is_over(&self, When(ring, index): When) -> bool {
+        self.0.get(&ring).is_some_and(|head| index + 1 < *head)
+    }
+}
+
+/// What the events of a moment said, but for what may still be under way.
+pub(crate) struct Before(Counters);
 
 impl Held {
     fn end(&self) -> u64 {
@@ -23,12 +46,89 @@ impl Held {
     }
 }
 
-/// The figures after an event.
-#[derive(Clone, Debug)]
-struct Figures {
-    stats: DeviceStats,
-    /// Whether the publisher tells its figures before the event that follows this one.
-    told: bool,
+/// A writer's ring: the publisher's own, or a lane's.
+type Ring = Option<u8>;
+
+/// Counters that only grow, of the small pool, of the large one, and of neither: what came, what went, and what events there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters([u64; 22]);
+
+impl Counters {
+    fn of(stats: &DeviceStats) -> Counters {
+        let pool = |pool: &PoolStats| {
+            [
+                pool.allocation.allocated,
+                pool.requested_bytes.allocated,
+                pool.allocated_bytes.allocated,
+                pool.allocation.freed(),
+                pool.allocated_bytes.freed(),
+                pool.active.freed(),
+                pool.active_bytes.freed(),
+                pool.requested_bytes.freed(),
+                pool.reserved_bytes.allocated,
+                pool.reserved_bytes.freed(),
+            ]
+        };
+        let mut counters = [0; 22];
+        counters[..10].copy_from_slice(&pool(&stats.small));
+        counters[10..20].copy_from_slice(&pool(&stats.large));
+        counters[20..].copy_from_slice(&[stats.num_ooms, stats.num_alloc_retries]);
+        Counters(counters)
+    }
+
+    fn add(&mut self, other: &Counters) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, n)| *sum += n);
+    }
+
+    fn raise(&mut self, other: &Counters) {
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(most, n)| *most = n.max(*most));
+    }
+}
+
+/// What an event does to them.
+fn done_by(event: &Event) -> Counters {
+    let mut counters = [0; 22];
+    let pool = &mut counters[if event.pool == PoolId::SMALL { 0 } else { 10 }..][..10];
+    let gone = [1, event.size, event.requested];
+    match event.kind {
+        EventKind::Alloc => pool[..3].copy_from_slice(&[1, event.requested, event.size]),
+        EventKind::Free => {
+            pool[3..5].copy_from_slice(&[1, event.size]);
+            if !waits(event.requested) {
+                pool[5..8].copy_from_slice(&gone);
+            }
+        }
+        EventKind::FreeCompleted => pool[5..8].copy_from_slice(&gone),
+        EventKind::SegmentAlloc | EventKind::SegmentMap => pool[8] = event.size,
+        EventKind::SegmentFree | EventKind::SegmentUnmap => pool[9] = event.size,
+        EventKind::OutOfMemory => counters[20] = 1,
+        EventKind::Retry => counters[21] = 1,
+        EventKind::CacheRelease | EventKind::Remap | EventKind::Mark => {}
+        EventKind::Unknown(_) => panic!("{event:?}"),
+    }
+    Counters(counters)
+}
+
+/// Whether a writer tells its figures before the event that follows this one.
+fn told(kind: EventKind) -> bool {
+    use EventKind::*;
+    matches!(
+        kind,
+        Alloc | Free | FreeCompleted | SegmentAlloc | SegmentMap | OutOfMemory
+    )
+}
+
+/// What a ring said so far.
+#[derive(Default)]
+struct Said {
+    head: u64,
+    time: u64,
+    last: Option<EventKind>,
+    /// What its last events did that the figures need not show yet.
+    late: Counters,
 }
 
 /// The state that the events so far describe.
@@ -40,37 +140,35 @@ pub(crate) struct Model {
     active: BTreeMap<u64, Held>,
     /// Blocks that came free lately.
     past: Vec<Held>,
-    stats: DeviceStats,
-    /// The figures after every event since the ones that were shown last, and the number of events before the first of them.
-    history: VecDeque<Figures>,
-    shown: u64,
+    rings: BTreeMap<Ring, Said>,
+    counters: Counters,
+    /// The most that one event did.
+    most: Counters,
+    /// The figures that were shown last.
+    shown: Counters,
     tags: BTreeMap<&'static str, StringId>,
-    pub(crate) last: Option<Event>,
+    pub(crate) last: BTreeMap<Ring, Event>,
 }
 
 impl Model {
-    pub(crate) fn new() -> Model {
-        let start = Figures {
-            stats: DeviceStats::default(),
-            told: true,
-        };
-        Model {
-            history: [start].into(),
-            ..Model::default()
-        }
-    }
-
     /// Takes the next event.
     pub(crate) fn take(&mut self, event: &Event) {
-        assert_eq!(event.index, self.head, "an event is missing");
-        if let Some(last) = &self.last {
-            assert!(last.time <= event.time, "time went back");
+        let said = self.rings.entry(event.lane).or_default();
+        assert_eq!(event.index, said.head, "an event is missing");
+        assert!(said.time <= event.time, "time went back");
+        said.time = event.time;
+        if said.last.is_some_and(told) {
+            said.late = Counters::default();
         }
-        use EventKind::*;
+        let done = done_by(event);
+        said.late.add(&done);
+        (said.head, said.last) = (said.head + 1, Some(event.kind));
+        self.counters.add(&done);
+        self.most.raise(&done);
         match event.kind {
-            Alloc => self.handed_out(event),
-            Free => self.given_back(event),
-            FreeCompleted => {
+            EventKind::Alloc => self.handed_out(event),
+            EventKind::Free => self.given_back(event),
+            EventKind::FreeCompleted => {
                 let held = &self.active[&event.addr];
                 assert!(
                     held.freed.is_some() && waits(held.born.requested),
@@ -78,23 +176,15 @@ impl Model {
                 );
                 self.came_free(event);
             }
-            SegmentAlloc | SegmentMap => pool(&mut self.stats, event.pool).reserved_bytes.add(event.size),
-            SegmentFree | SegmentUnmap => pool(&mut self.stats, event.pool).reserved_bytes.sub(event.size),
-            OutOfMemory => self.stats.num_ooms += 1,
-            Retry => self.stats.num_alloc_retries += 1,
-            CacheRelease | Remap | Mark => {}
-            Unknown(_) => panic!("{event:?}"),
+            _ => {}
         }
-        note_peaks(&mut self.stats);
-        self.history.push_back(Figures {
-            stats: self.stats,
-            told: matches!(
-                event.kind,
-                Alloc | Free | FreeCompleted | SegmentAlloc | SegmentMap | OutOfMemory
-            ),
-        });
         self.head += 1;
-        self.last = Some(*event);
+        self.last.insert(event.lane, *event);
+    }
+
+    /// Events of every ring so far.
+    pub(crate) fn heads(&self) -> Heads {
+        Heads(self.rings.iter().map(|(ring, said)| (*ring, said.head)).collect())
     }
 
     fn handed_out(&mut self, event: &Event) {
@@ -110,16 +200,6 @@ impl Model {
             below.is_none_or(|(_, held)| held.end() <= event.addr),
             "{event:?} overlaps {below:?}"
         );
-        let pool = pool(&mut self.stats, event.pool);
-        for (figure, n) in [
-            (&mut pool.allocation, 1),
-            (&mut pool.active, 1),
-            (&mut pool.requested_bytes, event.requested),
-            (&mut pool.allocated_bytes, event.size),
-            (&mut pool.active_bytes, event.size),
-        ] {
-            figure.add(n);
-        }
         let (born, freed, gone) = (*event, None, None);
         self.active.insert(event.addr, Held { born, freed, gone });
     }
@@ -145,10 +225,7 @@ impl Model {
             same(&held.born),
             "another block was freed than was handed out"
         );
-        held.freed = Some(event.index);
-        let pool = pool(&mut self.stats, event.pool);
-        pool.allocation.sub(1);
-        pool.allocated_bytes.sub(event.size);
+        held.freed = Some(When::of(event));
         if !waits(event.requested) {
             self.came_free(event);
         }
@@ -156,99 +233,53 @@ impl Model {
 
     fn came_free(&mut self, event: &Event) {
         let mut held = self.active.remove(&event.addr).unwrap();
-        held.gone = Some(event.index);
-        let pool = pool(&mut self.stats, event.pool);
-        pool.active.sub(1);
-        pool.active_bytes.sub(held.born.size);
-        pool.requested_bytes.sub(held.born.requested);
+        held.gone = Some(When::of(event));
         self.past.push(held);
     }
 
-    /// What was shown as the figures must be the figures after some event, no earlier one than was shown before. Of a dead
-    /// publisher: after the last but for the operation that its end interrupted.
-    pub(crate) fn assert_figures(&mut self, shown: &DeviceStats, dead: bool) {
-        let shown = told(shown);
-        let matching = |(_, figures): &(usize, &Figures)| figures.stats == shown;
-        let mut candidates = self.history.iter().enumerate();
-        let found = if dead {
-            candidates.rfind(matching)
-        } else {
-            candidates.find(matching)
-        };
-        let Some((at, _)) = found else {
-            let newest = &self.stats;
-            panic!(
-                "figures that never were, after {} events:\n{shown:?}\nnewest:\n{newest:?}",
+    /// What was shown as the figures may lack what each ring's last event says, and no more, of what the events said `before` the look;
+    /// it has nothing that they did not say by now. What is handed from a lane to the heap may be shown with one or with the other, twice
+    /// or not at all, for as long as that takes: one operation.
+    pub(crate) fn assert_figures(&mut self, shown: &DeviceStats, before: &Before) {
+        let shown = Counters::of(shown);
+        for (at, n) in shown.0.into_iter().enumerate() {
+            let (least, most, one) = (before.0.0[at], self.counters.0[at], self.most.0[at]);
+            assert!(
+                n + one >= least && n <= most + one,
+                "figures that never were, after {} events: number {at} is {n}, of {least} to {most}",
                 self.head
             );
-        };
-        if dead {
-            let behind = self.history.iter().skip(at + 1).filter(|figures| figures.told).count();
-            assert!(behind <= 1, "the figures of a dead program are {behind} operations old");
+            assert!(n + one >= self.shown.0[at], "figures went back");
         }
-        self.history.drain(..at);
-        self.shown += at as u64;
-        assert_eq!(self.shown + self.history.len() as u64, self.head + 1);
+        self.shown = shown;
     }
 
-    /// Every block that may be shown as in use by a look that began after `before` events.
-    pub(crate) fn in_use_since(&self, before: u64) -> impl Iterator<Item = &Held> {
-        // What event n says was done is done once event n + 1 is there.
-        let lately = move |held: &&Held| held.gone.is_some_and(|n| n + 1 >= before);
+    /// What every look that begins now must show.
+    pub(crate) fn before(&self) -> Before {
+        let mut least = self.counters;
+        for said in self.rings.values() {
+            least.0.iter_mut().zip(said.late.0).for_each(|(n, late)| *n -= late);
+        }
+        Before(least)
+    }
+
+    /// Every block that may be shown as in use by a look that began after these events.
+    pub(crate) fn in_use_since<'a>(&'a self, before: &'a Heads) -> impl Iterator<Item = &'a Held> {
+        // What an event says was done is done once its ring has another.
+        let lately = move |held: &&Held| held.gone.is_some_and(|when| !before.is_over(when));
         self.active.values().chain(self.past.iter().filter(lately))
     }
 
     /// Forgets what no later look can show.
     pub(crate) fn looked(&mut self) {
-        let head = self.head;
-        self.past.retain(|held| held.gone.is_some_and(|n| n + 1 >= head));
+        let heads = self.heads();
+        self.past
+            .retain(|held| held.gone.is_some_and(|when| !heads.is_over(when)));
     }
 
     /// Bytes taken from the driver, after the last event.
     pub(crate) fn reserved(&self) -> u64 {
-        self.stats.small.reserved_bytes.current + self.stats.large.reserved_bytes.current
+        let Counters(n) = self.counters;
+        n[8] + n[18] - n[9] - n[19]
     }
-}
-
-fn pool(stats: &mut DeviceStats, pool: PoolId) -> &mut PoolStats {
-    match pool {
-        PoolId::SMALL => &mut stats.small,
-        PoolId::LARGE => &mut stats.large,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The peaks of both pools together, where events tell them.
-fn note_peaks(stats: &mut DeviceStats) {
-    let (small, large) = (&stats.small, &stats.large);
-    let both = |figure: fn(&PoolStats) -> &Stat| figure(small).current + figure(large).current;
-    let now = [
-        both(|p| &p.allocation),
-        both(|p| &p.active),
-        both(|p| &p.requested_bytes),
-        both(|p| &p.allocated_bytes),
-        both(|p| &p.active_bytes),
-        0,
-        both(|p| &p.reserved_bytes),
-        0,
-        0,
-    ];
-    for (peak, now) in stats.all_peaks.iter_mut().zip(now) {
-        *peak = now.max(*peak);
-    }
-}
-
-/// The figures without those that events do not tell.
-fn told(stats: &DeviceStats) -> DeviceStats {
-    let mut told = *stats;
-    for pool in [&mut told.small, &mut told.large] {
-        pool.segment = Stat::default();
-        pool.inactive_split = Stat::default();
-        pool.inactive_split_bytes = Stat::default();
-    }
-    for untold in [5, 7, 8] {
-        told.all_peaks[untold] = 0;
-    }
-    (told.num_sync_all_streams, told.num_device_alloc, told.num_device_free) = (0, 0, 0);
-    told
 }

@@ -3,7 +3,7 @@
 use gpumem_channel::{BlockState, PoolId, StringId};
 
 use super::arena::COMMON;
-use super::block::NIL;
+use super::lend::half;
 use super::{Grant, Heap};
 use crate::error::Error;
 use crate::free::Key;
@@ -21,12 +21,14 @@ pub(super) struct Request {
     pub(super) stream: u16,
     pub(super) arena: u16,
     pub(super) tag: StringId,
+    /// The tag as the program knows it.
+    pub(super) name: Tag,
 }
 
 impl Request {
     /// A request for everybody's memory.
     #[inline(always)]
-    fn common(requested: u64, (size, class): (u64, Class), stream: u16, tag: StringId) -> Request {
+    fn common(requested: u64, (size, class): (u64, Class), stream: u16, (name, tag): (Tag, StringId)) -> Request {
         Request {
             requested,
             size,
@@ -35,6 +37,7 @@ impl Request {
             stream,
             arena: COMMON,
             tag,
+            name,
         }
     }
 }
@@ -44,7 +47,7 @@ impl Heap {
     pub(crate) fn allocate(&mut self, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
         let (size, class) = self.sizes.round(requested)?;
         let stream = self.streams.index(stream)?;
-        let tag = self.string_of(tag);
+        let tag = (tag, self.string_of(tag));
         let request = Request::common(requested, (size, class), stream, tag);
         if self.layouts.remembers(size) {
             return self.allocate_as_before(&request);
@@ -54,34 +57,32 @@ impl Heap {
 
     /// The same without a look at what went before.
     pub(super) fn allocate_anew(&mut self, request: &Request) -> Result<Grant, Error> {
-        let size = request.size;
-        match self.streams.quick(request.stream, size).take(size, &self.blocks) {
-            Some(b) => Ok(self.hand_out_quick(b, request)),
+        match self.allocate_from_lane(request) {
+            Some(grant) => Ok(grant),
             None => self.allocate_other(request),
         }
     }
 
-    /// [`allocate`](Heap::allocate) where a block was set aside for the size, or nothing. A path of its own, so that what it
-    /// returns stays in registers.
-    #[inline(always)]
-    pub(crate) fn allocate_quick(&mut self, requested: u64, stream: Stream, tag: Tag) -> Option<Grant> {
-        let (size, class) = self.sizes.round_quick(requested)?;
-        let stream = self.streams.known(stream)?;
-        let tag = self.known_string(tag)?;
-        if self.layouts.remembers(size) {
-            return None;
-        }
-        let b = self.streams.quick(stream, size).take(size, &self.blocks)?;
-        let request = Request::common(requested, (size, class), stream, tag);
-        Some(self.hand_out_quick(b, &request))
-    }
-
-    /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours, unless
-    /// there is one of exactly this size.
+    /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours, unless there is
+    /// one of exactly this size or was a moment ago.
     fn allocate_other(&mut self, request: &Request) -> Result<Grant, Error> {
+        let half = half(request.size);
+        let line = self.streams.line_mut(request.stream);
+        let again = line.again[half].asked(request.size);
+        if let Some(b) = line.take_aside_of(request.size) {
+            return Ok(self.hand_out_set_aside(b, request));
+        }
+        if let Some((addr, b)) = again
+            && let Some(grant) = self.hand_out_there(addr, b, request)
+        {
+            return Ok(grant);
+        }
         let mut best = self.fit(request);
-        if best.is_none_or(|key| key.size != request.size) && self.flush_stream(request.stream, request.size) {
-            best = self.fit(request);
+        if again.is_none() && best.is_none_or(|key| key.size != request.size) {
+            self.streams.line_mut(request.stream).again[half].next_round();
+            if self.drain(request.stream, half) {
+                best = self.fit(request);
+            }
         }
         match best {
             Some(key) => Ok(self.hand_out(key, request)),
@@ -128,11 +129,9 @@ impl Heap {
             stream: self.streams.index_in(arena, stream)?,
             arena,
             tag: self.string_of(tag),
+            name: tag,
         };
-        let grant = match self.streams.quick(request.stream, size).take(size, &self.blocks) {
-            Some(b) => self.hand_out_quick(b, &request),
-            None => self.allocate_other(&request)?,
-        };
+        let grant = self.allocate_other(&request)?;
         self.pool_granted(grant.block);
         Ok(grant)
     }
@@ -143,26 +142,31 @@ impl Heap {
         Some(self.hand_out(key, request))
     }
 
-    /// Turns a block that was set aside for its size into an allocated one.
-    #[inline(always)]
-    pub(super) fn hand_out_quick(&mut self, b: u32, request: &Request) -> Grant {
-        let block = &mut self.blocks[b];
-        if block.stitched != NIL {
-            return self.hand_out_set_aside(b, request);
+    /// Hands out the place of a block that was given back a moment ago and is part of the free block `b` since, if it still is: what was
+    /// whole before is as good as set aside, and nothing is cut up that a larger request may want.
+    #[inline(never)]
+    fn hand_out_there(&mut self, addr: u64, b: u32, request: &Request) -> Option<Grant> {
+        let block = &self.blocks[b];
+        let own = block.stream == request.stream && block.class == request.class;
+        let there = block.addr <= addr && addr + request.size <= block.addr + block.size;
+        if block.state != BlockState::Free || !own || !there {
+            return None;
         }
-        block.state = BlockState::Allocated;
-        block.requested = request.requested;
-        block.pool = request.pool;
-        block.freed_at = 0;
-        block.tag = request.tag;
-        let (addr, size) = (block.addr, block.size);
-        let split = std::mem::take(&mut block.split_counted).then_some(block.class.pool());
-        if let Some(pool) = split {
-            self.ledger.split_removed(pool, size);
+        let key = block.key(b);
+        let before = addr - key.addr;
+        if before == 0 {
+            return Some(self.hand_out(key, request));
         }
-        self.ledger.allocated(request.pool, size, request.requested);
-        self.tell_allocated(b, split);
-        Grant { block: b, addr, size }
+        let segment = block.segment;
+        self.outlet.segment_begin(segment);
+        self.unshelve(b);
+        let there = self.cut(b, before);
+        self.shelve(b);
+        self.shelve(there);
+        self.show(b);
+        let grant = self.hand_out(self.blocks[there].key(there), request);
+        self.outlet.segment_close(segment);
+        Some(grant)
     }
 
     /// Turns a free block into an allocated one, leaving what is worth it in the cache.
@@ -182,12 +186,11 @@ impl Heap {
         block.stream = request.stream;
         block.freed_at = 0;
         block.tag = request.tag;
-        let grant = Grant {
-            block: b,
-            addr: block.addr,
-            size: block.size,
-        };
-        self.ledger.allocated(request.pool, grant.size, request.requested);
+        let grant = Grant::by_heap(b, block.addr, block.size);
+        if let Some(lane) = self.lane_for(b, request, grant.size) {
+            return self.lend(b, rest, lane, request);
+        }
+        self.count_allocated(request.pool, grant.size, request.requested);
         match rest {
             None => self.tell_allocated(b, split),
             Some(rest) => {

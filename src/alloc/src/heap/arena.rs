@@ -163,7 +163,6 @@ impl Heap {
             return;
         }
         for stream in self.streams.of(arena).collect::<Vec<_>>() {
-            self.flush_line(stream);
             if self.owns_free(stream) {
                 self.probe(stream);
                 self.disown(stream);

@@ -36,10 +36,10 @@ pub(crate) struct Block {
     pub(crate) split_counted: bool,
     /// Whether other streams used it since it was allocated; the heap knows which.
     pub(crate) used: bool,
-    /// The stitched block that it is a piece of, while that is held or set aside.
+    /// The stitched block that it is a piece of, while that is held.
     pub(crate) stitched: u32,
-    /// While it is set aside: the next block of its size that is.
-    pub(crate) link: u32,
+    /// While it is lent: its number in its stream's lane.
+    pub(crate) record: u32,
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
@@ -76,6 +76,8 @@ impl Blocks {
 
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
+        // Whoever remembers it must not take it for a free one.
+        self.slots[slot as usize].state = BlockState::Unmapped;
         self.vacant.push(slot);
     }
 

@@ -5,9 +5,11 @@ use gpumem_channel::{BlockState, DeviceStats, PoolId, PoolStats, SegmentKind};
 
 use super::Heap;
 use super::block::{Block, NIL};
+use super::streams::LaneOf;
 use crate::config::SegmentMode;
 use crate::free::FreeBlocks;
-use crate::size::{Class, SMALL_MAX};
+use crate::lane::{Figures, Record, State};
+use crate::size::Class;
 
 /// A block as tests see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,10 @@ impl Heap {
                         .views
                         .stitched(block.stitched)
                         .map_or(block.size, |whole| whole.size),
-                    state: block.state,
+                    state: match self.record_of(b).map(|record| record.state) {
+                        Some(State::Aside) => BlockState::Quick,
+                        _ => block.state,
+                    },
                 });
                 b = block.next;
             }
@@ -72,9 +77,11 @@ impl Heap {
                     .views
                     .stitched(block.stitched)
                     .map_or(block.size, |whole| whole.size);
+                let record = self.record_of(b);
                 match block.state {
+                    _ if record.is_some() => self.check_lent(b, &record.unwrap(), pool),
                     BlockState::Free => self.check_free(b, pool),
-                    BlockState::Quick => self.check_quick(b, pool),
+                    BlockState::Quick => self.check_aside(b),
                     BlockState::Allocated => {
                         pool.allocation.current += 1;
                         pool.allocated_bytes.current += whole;
@@ -95,7 +102,7 @@ impl Heap {
                     }
                     BlockState::Unknown(_) => panic!("unknown state"),
                 }
-                if matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
+                if record.is_none() && matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
                     pool.active.current += 1;
                     pool.active_bytes.current += whole;
                     pool.requested_bytes.current += block.requested;
@@ -136,7 +143,9 @@ impl Heap {
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
         assert!(self.users.keys().all(|b| self.blocks[*b].used));
         assert_eq!(pending, self.streams.pending);
-        let stats = *self.ledger.clone().stats();
+        let mut stats = *self.ledger.clone().stats();
+        self.add_lanes(&mut stats);
+        self.check_granted();
         self.check_stats(&small, &stats.small);
         self.check_stats(&large, &stats.large);
         Heap::check_peaks(&stats);
@@ -184,16 +193,76 @@ impl Heap {
         }
     }
 
-    fn check_quick(&self, b: u32, pool: &mut PoolStats) {
+    /// A block that is lent: its record says what it is, and the lane has it among those set aside if it is.
+    fn check_lent(&self, b: u32, record: &Record, pool: &mut PoolStats) {
         let block = &self.blocks[b];
-        let (first, size) = self
-            .views
-            .stitched(block.stitched)
-            .map_or((b, block.size), |whole| (whole.parts[0], whole.size));
-        let quick = &self.streams.line(block.stream).quick[usize::from(size > SMALL_MAX)];
-        let set_aside = quick.of_size(size, &self.blocks);
-        assert_eq!(set_aside.iter().filter(|other| **other == first).count(), 1);
-        Heap::check_split(block, pool);
+        let line = self.streams.line(block.stream);
+        assert_eq!(
+            (record.addr, record.size, record.segment),
+            (block.addr, block.size, block.segment)
+        );
+        assert_eq!((record.block, record.next), (b, block.next));
+        assert_eq!(record.split, Heap::is_split(block));
+        assert_eq!(
+            (block.state, block.stitched, block.used),
+            (BlockState::Allocated, NIL, false)
+        );
+        assert!(record.freed_at <= self.frees + 1 && !block.split_counted);
+        let LaneOf::Some(lane) = line.lane else {
+            panic!("lent without a lane")
+        };
+        let aside = self.front.with(lane, |lane| lane.aside(block.size)).unwrap();
+        let times = aside.iter().filter(|at| **at == block.record).count();
+        if record.state == State::Held {
+            assert!(times == 0 && record.requested > 0 && record.requested <= record.size);
+            pool.allocation.current += 1;
+            pool.active.current += 1;
+            pool.allocated_bytes.current += record.size;
+            pool.active_bytes.current += record.size;
+            pool.requested_bytes.current += record.requested;
+        } else {
+            assert_eq!((times, record.state), (1, State::Aside));
+            if record.split {
+                pool.inactive_split.current += 1;
+                pool.inactive_split_bytes.current += record.size;
+            }
+        }
+    }
+
+    /// A piece of a stitched block that is set aside.
+    fn check_aside(&self, b: u32) {
+        let block = &self.blocks[b];
+        let whole = self.views.stitched(block.stitched).unwrap();
+        let aside = &self.streams.line(block.stream).aside;
+        let times = aside.iter().filter(|set| **set == (whole.size, whole.parts[0])).count();
+        assert_eq!(times, 1);
+    }
+
+    /// What lanes may count is what the ledger granted them, and passes no peak.
+    fn check_granted(&self) {
+        let mut allowed = Figures::default();
+        self.front.each(|lane| {
+            for (sum, more) in allowed.iter_mut().flatten().zip(lane.counts.allowed().iter().flatten()) {
+                *sum += more;
+            }
+        });
+        self.ledger.check_granted(&allowed);
+        for stream in self.streams.indices() {
+            let line = self.streams.line(stream);
+            let lent = |half| {
+                let blocks = self.segments.iter().flat_map(|(_, segment)| {
+                    std::iter::successors(Some(segment.first).filter(|b| *b != NIL), |b| {
+                        Some(self.blocks[*b].next).filter(|b| *b != NIL)
+                    })
+                });
+                let lent = blocks.filter(|b| {
+                    let block = &self.blocks[*b];
+                    block.record != NIL && block.stream == stream && super::lend::half(block.size) == half
+                });
+                lent.count() as u32
+            };
+            assert_eq!(line.lent, [lent(0), lent(1)]);
+        }
     }
 
     fn check_chunks(&self, slot: u32) {

@@ -23,7 +23,7 @@ fn start(total_mib: u64, config: Config) -> (Sim, Heap) {
         publish: Publish::Off,
         ..config
     };
-    let heap = Heap::new(sim.device().driver, &config).unwrap();
+    let heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     (sim, heap)
 }
 

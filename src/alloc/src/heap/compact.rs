@@ -72,7 +72,7 @@ impl Heap {
 
     /// Makes all free memory nobody's, and waits for the device if that takes it. Whether it did.
     fn quiet(&mut self) -> Result<bool, DeviceError> {
-        self.flush();
+        self.drain_all();
         for stream in self.streams.real().collect::<Vec<_>>() {
             if self.owns_free(stream) {
                 self.probe(stream);
@@ -121,6 +121,7 @@ impl Heap {
             stream: ANY,
             arena: COMMON,
             tag: StringId(0),
+            name: crate::tag::Tag(0),
         };
         if whole == 0 || self.fit(&request).is_some() {
             return Ok(());

@@ -21,7 +21,7 @@ fn start(segments: SegmentMode) -> (Sim, Heap) {
         publish: Publish::Off,
         ..Config::default()
     };
-    let heap = Heap::new(sim.device().driver, &config).unwrap();
+    let heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     (sim, heap)
 }
 

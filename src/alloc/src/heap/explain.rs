@@ -43,7 +43,7 @@ impl Heap {
             total_free: cache.free,
             pending: self.ledger.pending(),
             reserved: self.ledger.reserved(),
-            allocated: self.ledger.allocated_bytes(),
+            allocated: self.allocated_bytes(),
             budget: self.budget,
             helps: self.helps(request, cache, memory.map_or(0, |memory| memory.free)),
         }

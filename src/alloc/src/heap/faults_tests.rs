@@ -104,7 +104,7 @@ fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {
             max_chunk: 8 * MIB,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
         sim.fail_after(skip, out_of_memory);
         let result = everything(&mut heap, &sim);
         let not_reached = sim.clear_failure();
@@ -164,7 +164,7 @@ fn what_could_not_be_undone_is_not_mapped_over() {
         publish: Publish::Off,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     // 20 MiB are wanted: a reservation, five chunks of 2 MiB created and mapped, a sixth that does not fit. What follows is
     // the first unmap.
     sim.fail_after(12, false);
@@ -219,7 +219,7 @@ fn what_could_not_be_undone_begins_no_second_home() {
         publish: Publish::Off,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     let first = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
     // Three chunks of 2 MiB are created and mapped, a fourth does not fit. What follows is the first unmap.
     sim.fail_after(7, false);

@@ -3,6 +3,7 @@
 use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::arena::COMMON;
+use super::lend::half;
 use super::{Heap, NIL};
 
 impl Heap {
@@ -10,6 +11,9 @@ impl Heap {
     /// waits for them first.
     #[inline]
     pub(crate) fn free(&mut self, b: u32) {
+        if self.blocks[b].record != NIL && self.free_lent(b) {
+            return;
+        }
         self.frees += 1;
         let common = self.arena_of(b) == COMMON;
         let block = &mut self.blocks[b];
@@ -49,41 +53,24 @@ impl Heap {
             .map_or(block.size, |whole| whole.size)
     }
 
-    /// Nothing uses the block any more: it is set aside for the next request of its size, or joins its free neighbours. `why` is the
-    /// event that says so.
+    /// Nothing uses the block any more: it joins its free neighbours. `why` is the event that says so.
     #[inline]
     pub(super) fn complete(&mut self, b: u32, why: EventKind) {
-        let block = &mut self.blocks[b];
+        let block = &self.blocks[b];
         if block.stitched != NIL {
             return self.complete_stitched(b, why);
         }
-        let (size, class) = (block.size, block.class);
-        let quick = self.streams.quick(block.stream, size);
-        if !quick.takes(size) {
-            return self.complete_joined(b, why);
-        }
-        block.state = BlockState::Quick;
-        block.split_counted = Heap::is_split(block);
-        let split = block.split_counted.then_some(class.pool());
-        quick.put(size, b, &mut self.blocks);
-        if let Some(pool) = split {
-            self.ledger.split_added(pool, size);
-        }
-        self.tell_freed(b, split, why);
-        self.forget_owner(b);
-    }
-
-    /// The rest of [`Heap::complete`] where the block joins its free neighbours.
-    fn complete_joined(&mut self, b: u32, why: EventKind) {
+        let (addr, size, stream) = (block.addr, block.size, block.stream);
         // Constants: what they are in the channel needs no table.
-        match why {
+        let joined = match why {
             EventKind::Free => self.join_and_tell(b, EventKind::Free),
             why => self.join_and_tell(b, why),
-        }
+        };
+        self.streams.line_mut(stream).again[half(size)].given_back(size, addr, joined);
     }
 
     #[inline(always)]
-    fn join_and_tell(&mut self, b: u32, why: EventKind) {
+    fn join_and_tell(&mut self, b: u32, why: EventKind) -> u32 {
         let freed = self.outlet.is_on().then(|| self.freed(why, b));
         self.forget_owner(b);
         self.blocks[b].state = BlockState::Free;
@@ -94,51 +81,16 @@ impl Heap {
         }
         gone.clear();
         self.gone = gone;
+        b
     }
 
-    /// Puts a block that is in no index and no list among the free ones of its segment.
-    fn join_in(&mut self, b: u32, segment: u32) {
+    /// Puts a block that is in no index among the free ones of its segment.
+    pub(super) fn join_in(&mut self, b: u32, segment: u32) {
         self.blocks[b].state = BlockState::Free;
         self.outlet.segment_begin(segment);
         let b = self.coalesce(b);
         self.show(b);
         self.outlet.segment_close(segment);
-    }
-
-    /// Has all blocks that are set aside join their free neighbours.
-    pub(super) fn flush(&mut self) {
-        for stream in self.streams.indices() {
-            self.flush_line(stream);
-        }
-    }
-
-    /// The same for one stream.
-    pub(super) fn flush_line(&mut self, stream: u16) {
-        self.flush_stream(stream, 0);
-        self.flush_stream(stream, u64::MAX);
-    }
-
-    /// The same for the small ones of one stream, or for the large ones, for the sake of a request of `size`. Whether there
-    /// were any.
-    pub(super) fn flush_stream(&mut self, stream: u16, size: u64) -> bool {
-        let mut touched = false;
-        while let Some(b) = self.streams.quick(stream, size).take_any(&self.blocks) {
-            touched = true;
-            let block = &mut self.blocks[b];
-            if block.stitched != NIL {
-                self.take_apart(b);
-                continue;
-            }
-            let segment = block.segment;
-            if std::mem::take(&mut block.split_counted) {
-                self.ledger.split_removed(block.class.pool(), block.size);
-            }
-            self.join_in(b, segment);
-        }
-        if touched {
-            self.tell_rest(false);
-        }
-        touched
     }
 
     #[inline]

@@ -204,7 +204,7 @@ impl Heap {
         self.ledger
             .reserved_added(request.class.pool(), bytes, chunks.len() as u64);
         if request.class == Class::Chunked {
-            let held = self.ledger.requested_peak(request.requested);
+            let held = self.requested_peak(request.requested);
             self.fineness.grew(self.ledger.reserved(), held);
             self.layouts.grew();
         }
@@ -289,6 +289,6 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
         split_counted: false,
         used: false,
         stitched: NIL,
-        link: NIL,
+        record: NIL,
     }
 }

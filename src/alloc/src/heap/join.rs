@@ -19,6 +19,7 @@ use crate::config::SegmentMode;
 use crate::error::{DeviceError, Error};
 use crate::size::Class;
 use crate::stream::Stream;
+use crate::tag::Tag;
 
 /// What joining holes did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +63,7 @@ impl Heap {
             stream,
             arena: COMMON,
             tag: StringId(0),
+            name: Tag(0),
         };
         self.settle()?;
         let mut report = JoinReport {

@@ -156,7 +156,7 @@ fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
             publish: Publish::Off,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
         heap.views.most = 1 << 14;
         let calls = || [Call::Create, Call::Map, Call::SetAccess, Call::Unmap].map(|call| sim.calls(call));
         let mut rounds = Vec::new();

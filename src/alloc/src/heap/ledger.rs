@@ -2,11 +2,16 @@
 
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
-/// The figures of one device, and which of them changed since they were last published.
+use crate::lane::{FIGURES, Figures, PLACES, pool_number};
+
+/// The figures of one device but for what lanes count, with the peaks of all of it; and which of them changed since they were last
+/// published.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     /// What is `active` is not kept here: it is what is allocated and what waits.
     stats: DeviceStats,
+    /// What lanes may count, all of them together. With what is counted here it passes no peak.
+    granted: Figures,
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
     waiting: [Waiting; 2],
     touched: Touched,
@@ -32,12 +37,13 @@ fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
     }
 }
 
-/// Counts an increase without the peak; whether there is a new one, of the pool or, with what the other pool has, of all.
+/// Counts an increase without the peak; whether there may be a new one, of the pool or, with what the other pool has, of all, if lanes
+/// count all that was `granted` to them there.
 #[inline(always)]
-fn increase(stat: &mut Stat, n: u64, other: &Stat, all_peak: u64) -> bool {
+fn increase(stat: &mut Stat, n: u64, other: &Stat, all_peak: u64, granted: [u64; 2]) -> bool {
     stat.current += n;
     stat.allocated += n;
-    (stat.current > stat.peak) | (stat.current + other.current > all_peak)
+    (stat.current + granted[0] > stat.peak) | (stat.current + other.current + granted[1] > all_peak)
 }
 
 impl Ledger {
@@ -80,7 +86,7 @@ impl Ledger {
         std::mem::take(&mut self.touched)
     }
 
-    /// The figures.
+    /// The figures, lanes' not among them.
     pub(crate) fn stats(&mut self) -> &DeviceStats {
         self.fill_active();
         &self.stats
@@ -96,26 +102,47 @@ impl Ledger {
         }
     }
 
+    /// What was granted to lanes of one figure: of a pool, and of both.
     #[inline(always)]
-    pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
+    fn granted(&self, pool: PoolId, figure: usize) -> [u64; 2] {
+        [self.granted[pool_number(pool)][figure], self.granted[2][figure]]
+    }
+
+    /// Counts a block that is handed out. Whether peaks have to be [raised](Ledger::raise_peaks) then.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) -> bool {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
         let waits = self.waiting[0].blocks | self.waiting[1].blocks != 0;
         let peaks = self.stats.all_peaks;
+        let granted = [0, 1, 2].map(|figure| self.granted(pool, figure));
         let (pool, other) = self.pools(pool);
-        let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0])
-            | increase(&mut pool.requested_bytes, requested, &other.requested_bytes, peaks[2])
-            | increase(&mut pool.allocated_bytes, size, &other.allocated_bytes, peaks[3]);
+        let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0], granted[0])
+            | increase(
+                &mut pool.requested_bytes,
+                requested,
+                &other.requested_bytes,
+                peaks[2],
+                granted[1],
+            )
+            | increase(
+                &mut pool.allocated_bytes,
+                size,
+                &other.allocated_bytes,
+                peaks[3],
+                granted[2],
+            );
         // While nothing waits, what is active is what is allocated, and its peak is no lower.
-        if rose | waits {
-            self.raise_peaks();
-        }
+        rose | waits
     }
 
-    /// Every peak that is below its current value. Out of line: in a program that has warmed up peaks hardly rise.
+    /// Raises every peak that is below what is counted here and granted to lanes, which is what these count: what they do not need was
+    /// taken back before.
     #[cold]
     #[inline(never)]
-    fn raise_peaks(&mut self) {
+    pub(crate) fn raise_peaks(&mut self) {
         self.fill_active();
+        let granted = self.granted;
         let DeviceStats {
             small,
             large,
@@ -127,14 +154,72 @@ impl Ledger {
             rose |= current > *peak;
             *peak = current.max(*peak);
         };
-        for ((small, large), peak) in small.figures_mut().into_iter().zip(large.figures_mut()).zip(all_peaks) {
-            raise(&mut small.peak, small.current);
-            raise(&mut large.peak, large.current);
-            raise(peak, small.current + large.current);
+        let (mut small, mut large) = (small.figures_mut(), large.figures_mut());
+        for (at, figure) in PLACES {
+            let (small, large) = (&mut small[at], &mut large[at]);
+            raise(&mut small.peak, small.current + granted[0][figure]);
+            raise(&mut large.peak, large.current + granted[1][figure]);
+            raise(&mut all_peaks[at], small.current + large.current + granted[2][figure]);
         }
         if rose {
             self.touch_cold();
         }
+    }
+
+    /// How much more lanes may count before a peak is passed.
+    pub(crate) fn slack(&mut self) -> Figures {
+        self.fill_active();
+        let mut slack = [[u64::MAX; FIGURES]; 3];
+        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
+        for (at, figure) in PLACES {
+            let counted = [
+                (small[at].peak, small[at].current),
+                (large[at].peak, large[at].current),
+                (self.stats.all_peaks[at], small[at].current + large[at].current),
+            ];
+            for (pool, (peak, current)) in counted.into_iter().enumerate() {
+                let left = peak.saturating_sub(current + self.granted[pool][figure]);
+                slack[pool][figure] = slack[pool][figure].min(left);
+            }
+        }
+        slack
+    }
+
+    /// Lanes may count so much more.
+    pub(crate) fn grant(&mut self, more: &Figures) {
+        for (granted, more) in self.granted.iter_mut().flatten().zip(more.iter().flatten()) {
+            *granted += more;
+        }
+    }
+
+    /// Lanes may count so much less.
+    pub(crate) fn withdraw(&mut self, less: &Figures) {
+        for (granted, less) in self.granted.iter_mut().flatten().zip(less.iter().flatten()) {
+            *granted -= less;
+        }
+    }
+
+    /// Panics unless this is what was granted, and it passes no peak.
+    #[cfg(test)]
+    pub(crate) fn check_granted(&self, allowed: &Figures) {
+        assert_eq!(&self.granted, allowed);
+        let stats = *self.clone().stats();
+        let (small, large) = (stats.small.figures(), stats.large.figures());
+        for (at, figure) in PLACES {
+            let (small, large) = (small[at], large[at]);
+            assert!(small.current + allowed[0][figure] <= small.peak);
+            assert!(large.current + allowed[1][figure] <= large.peak);
+            assert!(small.current + large.current + allowed[2][figure] <= stats.all_peaks[at]);
+        }
+    }
+
+    /// A block that a lane counted until now.
+    pub(crate) fn taken_over(&mut self, pool: PoolId, size: u64, requested: u64) {
+        self.touch(pool, Touched::SMALL, Touched::LARGE);
+        let (pool, _) = self.pools(pool);
+        pool.allocation.current += 1;
+        pool.allocated_bytes.current += size;
+        pool.requested_bytes.current += requested;
     }
 
     /// The program gave a block back that nothing uses any more.
@@ -167,21 +252,22 @@ impl Ledger {
         self.pools(pool).0.requested_bytes.sub(requested);
     }
 
+    /// Counts an inactive split. Whether peaks have to be [raised](Ledger::raise_peaks) then.
     #[inline(always)]
-    pub(crate) fn split_added(&mut self, pool: PoolId, size: u64) {
+    #[must_use]
+    pub(crate) fn split_added(&mut self, pool: PoolId, size: u64) -> bool {
         self.touch(pool, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
         let peaks = self.stats.all_peaks;
+        let granted = [3, 4].map(|figure| self.granted(pool, figure));
         let (pool, other) = self.pools(pool);
-        let rose = increase(&mut pool.inactive_split, 1, &other.inactive_split, peaks[7])
+        increase(&mut pool.inactive_split, 1, &other.inactive_split, peaks[7], granted[0])
             | increase(
                 &mut pool.inactive_split_bytes,
                 size,
                 &other.inactive_split_bytes,
                 peaks[8],
-            );
-        if rose {
-            self.raise_peaks();
-        }
+                granted[1],
+            )
     }
 
     #[inline(always)]
@@ -192,11 +278,18 @@ impl Ledger {
         pool.inactive_split_bytes.sub(size);
     }
 
+    /// Lanes count none of these.
     fn add(&mut self, pool: PoolId, figure: Figure, n: u64) {
-        let (pool, _) = self.pools(pool);
-        field(pool, figure).add(n);
+        let (pool, other) = self.pools(pool);
+        let stat = field(pool, figure);
+        stat.add(n);
+        let both = stat.current + field(other, figure).current;
+        let peak = &mut self.stats.all_peaks[match figure {
+            Figure::Segment => 5,
+            Figure::Reserved => 6,
+        }];
+        *peak = both.max(*peak);
         self.touch_cold();
-        self.raise_peaks();
     }
 
     fn sub(&mut self, pool: PoolId, figure: Figure, n: u64) {
@@ -245,13 +338,13 @@ impl Ledger {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
     }
 
-    /// The most that was ever requested at the same time, if `more` is granted.
+    /// The most that was ever requested at the same time, if `more` is: beside what lanes count.
     pub(crate) fn requested_peak(&self, more: u64) -> u64 {
         let now = self.stats.small.requested_bytes.current + self.stats.large.requested_bytes.current + more;
         self.stats.all_peaks[2].max(now)
     }
 
-    /// Bytes that are allocated.
+    /// Bytes that are allocated, those that lanes count not among them.
     pub(crate) fn allocated_bytes(&self) -> u64 {
         self.stats.small.allocated_bytes.current + self.stats.large.allocated_bytes.current
     }

@@ -5,7 +5,8 @@
 //! | `block`, `segment`, `streams`, `ledger` | the state |
 //! | `allocate` | best fit, split |
 //! | `obtain` | what is tried when nothing fits |
-//! | `give_back`, `quick` | free, set aside, coalesce |
+//! | `give_back` | free, coalesce |
+//! | `lend`, `again` | blocks lent to lanes, and which are worth it |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
@@ -20,9 +21,10 @@
 //! | `remember` | the history: begun, told what the channel is not, asked |
 //!
 //! Invariants: blocks tile their segment; neighbouring free blocks belong to different streams or to none; a free block is in the
-//! index of its stream and class, one that is set aside in its stream's quick lists; a block without memory is in its segment's
-//! `holes`; every figure of the ledger is what counting the blocks would give.
+//! index of its stream and class; one that is lent is held, to the heap; a block without memory is in its segment's `holes`; every
+//! figure of the ledger is what counting the blocks would give that are not lent.
 
+mod again;
 mod allocate;
 mod arena;
 mod block;
@@ -39,6 +41,7 @@ mod grow;
 mod join;
 mod layout;
 mod ledger;
+mod lend;
 mod map;
 mod narrate;
 mod obtain;
@@ -46,7 +49,6 @@ mod pending;
 mod picture;
 mod place;
 mod plan;
-mod quick;
 mod raw;
 mod recall;
 mod release;
@@ -75,7 +77,6 @@ mod program_tests;
 mod published_tests;
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use gpumem_channel::{DeviceStats, PoolId, StringId};
@@ -84,10 +85,11 @@ use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
 use crate::free::FreeBlocks;
+use crate::lane::{Front, Held, Record};
 use crate::publish::Outlet;
 use crate::size::{Class, LARGE_ROUND, Sizes};
 use arena::Arenas;
-use block::{Block, Blocks, NIL};
+use block::{Block, Blocks};
 use fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
@@ -96,11 +98,11 @@ use streams::Streams;
 use view::Views;
 
 pub(crate) use arena::COMMON;
+pub(crate) use block::NIL;
 pub use compact::CompactReport;
 pub use join::JoinReport;
-pub(crate) use narrate::now;
+pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
-pub(crate) use raw::AddressHasher;
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +111,21 @@ pub(crate) struct Grant {
     pub(crate) addr: u64,
     /// Bytes of the block, at least what was asked for.
     pub(crate) size: u64,
+    /// How it is given back.
+    pub(crate) held: Held,
+}
+
+impl Grant {
+    /// A block that is not lent to a lane.
+    #[inline(always)]
+    fn by_heap(block: u32, addr: u64, size: u64) -> Grant {
+        Grant {
+            block,
+            addr,
+            size,
+            held: Held::by_heap(block),
+        }
+    }
 }
 
 /// One device's memory as the allocator sees it.
@@ -141,17 +158,21 @@ pub(crate) struct Heap {
     fineness: Fineness,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
-    /// Blocks handed out as raw pointers, by address.
-    raw: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
+    front: &'static Front,
+    /// Whether blocks are lent to lanes.
+    lends: bool,
+    /// Room for what comes back from them.
+    returned: Vec<Record>,
     outlet: Outlet,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
 }
 
 impl Heap {
-    pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config) -> Result<Heap, Error> {
+    /// A heap behind a front that has no lanes yet.
+    pub(crate) fn new(driver: Arc<dyn Driver>, config: &Config, front: &'static Front) -> Result<Heap, Error> {
         let info = driver.info();
         let config = &Config {
             segments: config.segments_on(info.virtual_memory),
@@ -180,8 +201,10 @@ impl Heap {
             layouts: Layouts::new(config.segments == SegmentMode::Stitched),
             fineness: Fineness::default(),
             orphans: Vec::new(),
-            raw: HashMap::default(),
             gone: Vec::new(),
+            front,
+            lends: true,
+            returned: Vec::new(),
             outlet,
             tags: vec![Some(StringId(0))],
             driver,
@@ -189,11 +212,13 @@ impl Heap {
     }
 
     pub(crate) fn stats(&mut self) -> DeviceStats {
-        *self.ledger.stats()
+        let mut stats = *self.ledger.stats();
+        self.add_lanes(&mut stats);
+        stats
     }
 
     pub(crate) fn free_blocks(&mut self) -> FreeBlocks {
-        self.flush();
+        self.drain_all();
         self.count_free()
     }
 
@@ -201,7 +226,7 @@ impl Heap {
     pub(crate) fn count_free(&self) -> FreeBlocks {
         let ledger = &self.ledger;
         let mut free = FreeBlocks {
-            total: ledger.reserved() - ledger.allocated_bytes() - ledger.pending(),
+            total: ledger.reserved() - self.allocated_bytes() - ledger.pending(),
             ..FreeBlocks::default()
         };
         for index in self
@@ -221,6 +246,7 @@ impl Heap {
     }
 
     pub(crate) fn close_outlet(&mut self) {
+        self.front.each(|lane| lane.outlet = None);
         self.outlet.close();
     }
 
@@ -233,7 +259,7 @@ impl Heap {
         let (key, stream, class) = (block.key(b), block.stream, block.class);
         block.split_counted = Heap::is_split(block);
         if block.split_counted {
-            self.ledger.split_added(class.pool(), key.size);
+            self.count_split(class.pool(), key.size);
         }
         self.streams.line_mut(stream).free[class as usize].insert(key);
     }
@@ -278,7 +304,7 @@ impl Heap {
             split_counted: false,
             used: false,
             stitched: NIL,
-            link: NIL,
+            record: NIL,
         };
         let (next, segment) = (block.next, block.segment);
         block.size = size;

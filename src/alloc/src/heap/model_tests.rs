@@ -49,7 +49,7 @@ impl World {
             timeline,
             ..SimConfig::default()
         });
-        let heap = Heap::new(sim.device().driver, config).unwrap();
+        let heap = Heap::new(sim.device().driver, config, crate::lane::Front::alone()).unwrap();
         World {
             sim,
             heap,
@@ -88,8 +88,7 @@ impl World {
             Op::Free(index) => {
                 if let Some(at) = self.pick(index) {
                     let held = self.held.swap_remove(at);
-                    self.heap.free(held.grant.block);
-                    self.naive.freed(held.grant);
+                    self.give_back(held.grant);
                 }
                 Ok(())
             }
@@ -99,6 +98,14 @@ impl World {
                 }
                 Ok(())
             }
+            Op::Again(index) => match self.pick(index) {
+                Some(at) => {
+                    let held = self.held.swap_remove(at);
+                    self.give_back(held.grant);
+                    self.alloc(COMMON, held.requested, held.stream)
+                }
+                None => Ok(()),
+            },
             Op::Use { block, stream } => match self.pick(block) {
                 Some(at) => {
                     let grant = self.held[at].grant;
@@ -150,7 +157,13 @@ impl World {
     fn alloc(&mut self, arena: u16, bytes: u64, stream: Stream) -> Result<(), Error> {
         let caller = naive_tests::caller(bytes);
         self.heap.attribute(caller.1);
-        let granted = self.heap.allocate_in(arena, bytes, stream, caller.0);
+        let quick = (arena == COMMON)
+            .then(|| self.heap.front.allocate(bytes, stream, caller.0, true))
+            .flatten();
+        let granted = match quick {
+            Some(grant) => Ok(grant),
+            None => self.heap.allocate_in(arena, bytes, stream, caller.0),
+        };
         self.heap.attribute(Stack::NONE);
         let grant = match granted {
             Ok(grant) => grant,
@@ -209,8 +222,7 @@ impl World {
             }
             if self.held.len() > outside + if request.is_some() { most } else { 0 } {
                 let held = self.held.remove(outside);
-                self.heap.free(held.grant.block);
-                self.naive.freed(held.grant);
+                self.give_back(held.grant);
             }
             self.heap.check();
         }
@@ -218,6 +230,13 @@ impl World {
             self.judge_contents();
         }
         Ok(())
+    }
+
+    fn give_back(&mut self, grant: Grant) {
+        if !self.heap.front.free(grant.held, true) {
+            self.heap.free(self.heap.front.block_of(grant.held).unwrap());
+        }
+        self.naive.freed(grant);
     }
 
     /// What the options about sizes promise of a block, on plain segments.

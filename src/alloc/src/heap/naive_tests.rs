@@ -68,6 +68,7 @@ impl Naive {
             stacks: Stacks::All,
         });
         heap.record_history(history).unwrap();
+        heap.set_lending(max_events.is_none());
         self.on = max_events.is_some();
         for block in &mut self.held {
             (block.step, block.owner.1) = (0, Stack::NONE);
@@ -212,7 +213,7 @@ fn tags_have_names_without_a_channel() {
         publish: crate::Publish::Off,
         ..crate::Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config).unwrap();
+    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     let _scope = tag::scope("weights of naive");
     let grant = heap.allocate(5, crate::Stream::DEFAULT, tag::current()).unwrap();
     assert_ne!(heap.blocks[grant.block].tag, StringId(0));

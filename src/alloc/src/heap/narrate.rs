@@ -21,7 +21,7 @@ use crate::tag::{self, Tag};
 const UNPUBLISHED: u32 = 1 << 31;
 
 /// One allocator is one device; a process with several has several channels.
-pub(super) const DEVICE: u8 = 0;
+pub(crate) const DEVICE: u8 = 0;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the channel's clock.
 pub(crate) fn now() -> u64 {
@@ -54,12 +54,6 @@ impl Heap {
             Some(Some(id)) => *id,
             _ => self.intern(tag),
         }
-    }
-
-    /// The same if it was ever used.
-    #[inline(always)]
-    pub(super) fn known_string(&self, tag: Tag) -> Option<StringId> {
-        self.tags.get(tag.0 as usize).copied().flatten()
     }
 
     #[cold]
@@ -97,16 +91,6 @@ impl Heap {
             self.tell_operation(EventKind::Alloc, BlockState::Allocated, b, split);
         } else if self.outlet.is_on() {
             self.tell_recorded(EventKind::Alloc, b, split);
-        }
-    }
-
-    /// A block can be reused and is set aside; `split`: the pool that counts it as an inactive split.
-    #[inline]
-    pub(super) fn tell_freed(&mut self, b: u32, split: Option<PoolId>, why: EventKind) {
-        if self.outlet.only_publishes() {
-            self.tell_operation(why, BlockState::Quick, b, split);
-        } else if self.outlet.is_on() {
-            self.tell_recorded(why, b, split);
         }
     }
 
@@ -267,7 +251,10 @@ impl Heap {
     /// Publishes a block as it is now.
     #[inline]
     pub(super) fn show(&mut self, b: u32) {
-        if self.outlet.is_on() {
+        if let Some((lane, at)) = self.lent(b) {
+            let next = self.blocks[b].next;
+            self.front.with(lane, |lane| lane.set_next(at, next));
+        } else if self.outlet.is_on() {
             let (block, next) = self.seen(b);
             self.outlet.block(b, &block, next);
         }

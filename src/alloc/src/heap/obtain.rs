@@ -16,7 +16,7 @@ impl Heap {
     #[cold]
     pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         self.poll_pending();
-        self.flush();
+        self.drain_all();
         if let Some(grant) = self.obtain(request)? {
             return Ok(grant);
         }
@@ -170,14 +170,14 @@ impl Heap {
     /// How much memory may be taken before a request is rather stitched from what there is: a little more than what the program
     /// ever held. It saves most of the mapping.
     pub(super) fn target(&self, request: &Request) -> u64 {
-        let peak = self.ledger.requested_peak(request.requested);
+        let peak = self.requested_peak(request.requested);
         peak + peak / SLACK
     }
 
     /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
     /// there before: so they may have some memory of their own, whatever else is reserved.
     fn target_of_fine(&self, request: &Request) -> u64 {
-        let peak = self.ledger.requested_peak(request.requested);
+        let peak = self.requested_peak(request.requested);
         let share = if self.layouts.repeats() { FINE_REPEATED } else { FINE };
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / share {
             return u64::MAX;

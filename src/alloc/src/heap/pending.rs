@@ -19,8 +19,9 @@ impl Heap {
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
         let same = self.streams.name(self.blocks[b].stream) == stream;
         let stream = self.streams.index(stream)?;
-        let block = &mut self.blocks[b];
         if !same {
+            self.recall(b);
+            let block = &mut self.blocks[b];
             block.used = true;
             let users = self.users.entry(b).or_default();
             if !users.contains(&stream) {
@@ -95,9 +96,13 @@ impl Heap {
     /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
     /// nobody's.
     pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
+        self.drain_all();
+        let frees = self.frees;
+        for stream in self.streams.indices() {
+            self.tick(stream);
+        }
         self.driver.synchronize()?;
         self.ledger.synchronized();
-        let frees = self.frees;
         for stream in self.streams.indices() {
             while let Some((event, b)) = self.streams.line_mut(stream).waiting.pop_front() {
                 if let Some(event) = event {
@@ -111,7 +116,8 @@ impl Heap {
                 self.driver.retire(event);
             }
         }
-        self.flush();
+        // What other threads gave back meanwhile, and what waited.
+        self.drain_all();
         for stream in self.streams.real().collect::<Vec<_>>() {
             self.disown(stream);
         }
@@ -124,6 +130,7 @@ impl Heap {
         if self.capturing() || self.check_marker(stream) || self.streams.line(stream).safe == self.frees {
             return;
         }
+        self.tick(stream);
         // A stream that takes no event keeps its blocks until the device is synchronised.
         if let Ok(event) = self.driver.record(self.streams.name(stream)) {
             self.streams.line_mut(stream).marker = Some((event, self.frees));

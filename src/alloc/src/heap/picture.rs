@@ -10,6 +10,7 @@ use super::remember::Names;
 use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::history::{Entry, Pieces, Recorder};
+use crate::lane::State;
 use crate::stack::Stack;
 
 /// A heap at one moment.
@@ -97,6 +98,18 @@ impl Heap {
 
     fn picture_block(&self, b: u32) -> PicturedBlock {
         let block = &self.blocks[b];
+        if let Some(record) = self.record_of(b) {
+            let held = record.state == State::Held;
+            return PicturedBlock {
+                addr: block.addr,
+                size: block.size,
+                requested: if held { record.requested } else { 0 },
+                state: if held { BlockState::Allocated } else { BlockState::Free },
+                tag: if held { record.tag } else { StringId(0) },
+                // There is no history while anything is lent.
+                stack: Stack::NONE,
+            };
+        }
         // A stitched block is told by its first piece; each piece has its part of what was asked for.
         let whole = self.views.stitched(block.stitched);
         let (addr, first) = whole.map_or((block.addr, b), |whole| {

@@ -26,6 +26,8 @@ pub(super) enum Op {
         held: usize,
         rounds: usize,
     },
+    /// A block is given back, and one like it is asked for at once.
+    Again(prop::sample::Index),
     /// Another stream uses a block: work is queued there, and the allocator is told.
     Use {
         block: prop::sample::Index,
@@ -71,7 +73,8 @@ fn bytes() -> impl Strategy<Value = u64> {
         1u64..MIB,
         MIB..4 * MIB,
         2 * MIB..24 * MIB,
-        16 * MIB..80 * MIB
+        16 * MIB..80 * MIB,
+        prop::sample::select(vec![512u64, 700, 4096, 3 * MIB, 20 * MIB])
     ]
 }
 
@@ -82,6 +85,7 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         7 => index().prop_map(Op::Free),
         1 => (prop::collection::vec((bytes(), 0u64..3, any::<bool>()), 3..20), 1usize..6, 2usize..5)
             .prop_map(|(requests, held, rounds)| Op::Loop { requests, held, rounds }),
+        4 => index().prop_map(Op::Again),
         2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
         2 => index().prop_map(Op::Work),
         3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),

@@ -8,6 +8,7 @@ use super::layout::Placement;
 use super::view::Piece;
 use super::{Grant, Heap};
 use crate::error::Error;
+use crate::lane::State;
 
 impl Heap {
     /// A block where the request went before, or another one.
@@ -43,7 +44,7 @@ impl Heap {
             Placement::View { .. } => return None,
         };
         if let Some(b) = self.set_aside_at(pieces.first()?.addr, placement, request) {
-            return Some(self.hand_out_quick(b, request));
+            return Some(self.hand_out_set_aside(b, request));
         }
         let free = |heap: &Heap| {
             pieces
@@ -70,8 +71,7 @@ impl Heap {
             && block.stream == request.stream
             && self.size_of(b) == request.size
             && self.placement_of(block) == Some(placement);
-        let quick = self.streams.quick(request.stream, request.size);
-        (same && quick.take_this(request.size, b, &self.blocks)).then_some(b)
+        (same && self.streams.line_mut(request.stream).take_aside(b)).then_some(b)
     }
 
     /// Makes a part of the home segment free for a stream, if it can be at once: what is set aside joins its neighbours, and other
@@ -88,11 +88,16 @@ impl Heap {
             else {
                 return false;
             };
-            let (met, owner) = ((*addr, *state), *owner);
+            let (mut met, owner) = ((*addr, *state), *owner);
+            if let Some(record) = b.and_then(|b| self.record_of(b))
+                && record.state == State::Aside
+            {
+                met.1 = BlockState::Quick;
+            }
             match met.1 {
                 _ if last.replace(met) == Some(met) => return false,
                 BlockState::Quick => {
-                    self.flush_stream(owner, u64::MAX);
+                    self.drain(owner, 1);
                 }
                 BlockState::Free => {
                     self.probe(owner);

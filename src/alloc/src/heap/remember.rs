@@ -32,6 +32,8 @@ impl Heap {
                 reason,
             });
         }
+        // Lanes tell no history.
+        self.set_lending(false);
         let mut recorder = Recorder::new(max_events, self.ledger.reserved());
         for (_, segment) in self.segments.iter() {
             let mut b = segment.first;

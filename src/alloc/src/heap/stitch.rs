@@ -65,10 +65,10 @@ impl Heap {
         let block = parts.first().copied().unwrap_or(NIL);
         self.views.set_parts(stitched, parts);
         self.hold_parts(stitched, request);
-        self.ledger.allocated(request.pool, size, request.requested);
+        self.count_allocated(request.pool, size, request.requested);
         self.outlet.segment_close(home);
         self.tell_rest(due);
-        Grant { block, addr, size }
+        Grant::by_heap(block, addr, size)
     }
 
     /// Address and bytes of a stitched block.
@@ -101,17 +101,6 @@ impl Heap {
         }
     }
 
-    /// Hands out a stitched block that was set aside.
-    pub(super) fn hand_out_set_aside(&mut self, b: u32, request: &Request) -> Grant {
-        let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
-        let (addr, size) = self.place_of(stitched);
-        let due = self.tell_stitched(request, addr, size, home);
-        self.hold_parts(stitched, request);
-        self.ledger.allocated(request.pool, size, request.requested);
-        self.tell_rest(due);
-        Grant { block: b, addr, size }
-    }
-
     /// Turns the parts of a stitched block into those of a held one.
     fn hold_parts(&mut self, stitched: u32, request: &Request) {
         let parts = self
@@ -133,8 +122,18 @@ impl Heap {
         self.record_stitched(stitched, request);
     }
 
-    /// Nothing uses a stitched block any more: it is set aside for the next request of its size, or its pieces join their free
-    /// neighbours.
+    /// Hands out a stitched block that was set aside.
+    pub(super) fn hand_out_set_aside(&mut self, b: u32, request: &Request) -> Grant {
+        let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
+        let (addr, size) = self.place_of(stitched);
+        let due = self.tell_stitched(request, addr, size, home);
+        self.hold_parts(stitched, request);
+        self.count_allocated(request.pool, size, request.requested);
+        self.tell_rest(due);
+        Grant::by_heap(b, addr, size)
+    }
+
+    /// Nothing uses a stitched block any more: it is set aside for the next request of its size.
     pub(super) fn complete_stitched(&mut self, b: u32, why: EventKind) {
         let (stitched, stream) = (self.blocks[b].stitched, self.blocks[b].stream);
         let frees = self.frees;
@@ -151,17 +150,19 @@ impl Heap {
             self.forget_owner(b);
             self.show(b);
         }
-        let quick = self.streams.quick(stream, size);
-        if quick.takes(size) {
-            quick.put(size, b, &mut self.blocks);
-        } else {
-            self.take_apart(b);
-        }
+        self.streams.line_mut(stream).aside.push((size, b));
         self.tell_rest(due);
     }
 
+    /// The pieces of the stitched blocks that were set aside on a stream join their free neighbours.
+    pub(super) fn take_all_apart(&mut self, stream: u16) {
+        while let Some((_, b)) = self.streams.line_mut(stream).aside.pop() {
+            self.take_apart(b);
+        }
+    }
+
     /// The pieces of a stitched block that was set aside join their free neighbours. The view stays for the next time.
-    pub(super) fn take_apart(&mut self, b: u32) {
+    fn take_apart(&mut self, b: u32) {
         let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
         let gone = self.views.remove_block(stitched);
         self.outlet.segment_begin(home);
@@ -173,5 +174,6 @@ impl Heap {
             self.show(b);
         }
         self.outlet.segment_close(home);
+        self.tell_rest(false);
     }
 }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use gpumem_channel::NO_STREAM;
 
+use super::again::Again;
 use super::arena::COMMON;
-use super::quick::Quick;
 use crate::device::EventHandle;
 use crate::error::Error;
 use crate::free::FreeIndex;
-use crate::size::{CLASSES, SMALL_MAX};
+use crate::size::CLASSES;
 use crate::stream::Stream;
 
 /// Streams kept apart by one heap.
@@ -23,8 +23,14 @@ pub(crate) struct Line {
     pub(crate) any: u16,
     /// Its free blocks by class, but for those set aside.
     pub(crate) free: [FreeIndex; CLASSES],
-    /// Those set aside: small ones, and large ones.
-    pub(crate) quick: [Quick; 2],
+    /// Its lane.
+    pub(super) lane: LaneOf,
+    /// Blocks that are lent to it, small ones and large ones.
+    pub(super) lent: [u32; 2],
+    /// Stitched blocks set aside for the next request of their size, by the block of their first piece: views are worth keeping together.
+    pub(super) aside: Vec<(u64, u32)>,
+    /// The sizes that are worth it.
+    pub(super) again: [Again; 2],
     /// Blocks that wait for an event on this stream, oldest first.
     pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
@@ -38,6 +44,16 @@ pub(crate) struct Line {
 pub(crate) const ANY: u16 = 0;
 /// The arena of a line that waits for the next arena.
 const VACANT: u16 = u16::MAX;
+
+/// The lane of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneOf {
+    /// It was not asked for one yet.
+    Unasked,
+    /// There is none for it.
+    None,
+    Some(u8),
+}
 
 /// All streams of a heap, by index. The first is [`ANY`].
 #[derive(Debug)]
@@ -55,11 +71,32 @@ impl Line {
             arena,
             any,
             free: std::array::from_fn(|_| FreeIndex::new()),
-            quick: [Quick::new(), Quick::new()],
+            lane: if arena == COMMON { LaneOf::Unasked } else { LaneOf::None },
+            lent: [0; 2],
+            aside: Vec::new(),
+            again: if arena == COMMON {
+                [Again::new(), Again::new()]
+            } else {
+                Default::default()
+            },
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
         }
+    }
+}
+
+impl Line {
+    /// Takes the stitched block of a size that was set aside last.
+    pub(super) fn take_aside_of(&mut self, size: u64) -> Option<u32> {
+        let at = self.aside.iter().rposition(|(its, _)| *its == size)?;
+        Some(self.aside.remove(at).1)
+    }
+
+    /// Takes a certain stitched block. Whether it was set aside.
+    pub(super) fn take_aside(&mut self, b: u32) -> bool {
+        let at = self.aside.iter().position(|(_, other)| *other == b);
+        at.map(|at| self.aside.remove(at)).is_some()
     }
 }
 
@@ -80,12 +117,6 @@ impl Streams {
             return Ok(self.last as u16);
         }
         self.find(stream)
-    }
-
-    /// The index of the stream that was asked for last, if it is this one.
-    #[inline(always)]
-    pub(crate) fn known(&self, stream: Stream) -> Option<u16> {
-        (self.names.get(self.last) == Some(&stream)).then_some(self.last as u16)
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
@@ -154,12 +185,6 @@ impl Streams {
     #[inline]
     pub(crate) fn line_mut(&mut self, index: u16) -> &mut Line {
         &mut self.lines[index as usize]
-    }
-
-    /// The quick lists of a stream for blocks of a size.
-    #[inline(always)]
-    pub(crate) fn quick(&mut self, stream: u16, size: u64) -> &mut Quick {
-        &mut self.line_mut(stream).quick[usize::from(size > SMALL_MAX)]
     }
 
     /// Whether an index is that of memory that is nobody's.

@@ -11,7 +11,8 @@ use super::HistoryFigures;
 use super::entry::{Deed, Entry};
 use super::numbers::Numbers;
 use super::owners::{Grown, Owned, Owners};
-use crate::heap::{AddressHasher, Past, now};
+use crate::heap::{Past, now};
+use crate::raw::AddressHasher;
 use crate::stack::{self, Stack};
 
 /// A block that the program holds.

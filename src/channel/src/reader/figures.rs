@@ -7,8 +7,11 @@ use crate::layout::{lane, words};
 use crate::snapshot::LaneView;
 use crate::stats::DeviceStats;
 
-/// Looks at figures that a writer in the middle of a change is worth, or that were of several moments.
+/// Looks at figures that a writer in the middle of a change is worth.
 const ATTEMPTS: usize = 8;
+/// Looks at all of them for the sake of a moment in which no lane publishes. One takes a microsecond or two, about as long as what a busy
+/// thread does between two blocks.
+const MOMENTS: usize = 32;
 
 /// A lane as it was read last.
 pub(super) struct Lane {
@@ -40,15 +43,15 @@ impl Reader {
     /// publisher's come last because they have the peaks: these are then no older than what is to be below them.
     pub(super) fn refresh_figures(&mut self) -> Result<(), ReadError> {
         self.find_lanes()?;
-        for _ in 0..ATTEMPTS {
-            let before = self.lane_events()?;
+        for _ in 0..MOMENTS {
+            let before = self.lane_moves()?;
             for lane in 0..self.lanes.len() {
                 self.refresh_lane(lane)?;
             }
             for device in 0..self.figures.len() {
                 (self.figures[device], _) = self.newest(0, device, self.figures[device])?;
             }
-            if self.lane_events()? == before {
+            if self.lane_moves()? == before {
                 break;
             }
         }
@@ -73,9 +76,18 @@ impl Reader {
         Ok(())
     }
 
-    /// Events on all lanes. They only grow, so an equal sum is equal parts.
-    fn lane_events(&self) -> Result<u64, ReadError> {
-        (1..self.rings.len()).try_fold(0, |sum: u64, ring| Ok(sum.wrapping_add(self.published(ring)?)))
+    /// What moves when a lane publishes, of all of them: its events, and the numbers of its cells. These only grow, so an equal sum is
+    /// equal parts.
+    fn lane_moves(&self) -> Result<u64, ReadError> {
+        (0..self.lanes.len()).try_fold(0, |sum: u64, lane| {
+            let cells = self.layout.lanes.record(lane).start + lane::CELLS;
+            let numbers = [cells, cells + words::LANE_CELL].map(|at| self.source.load(at));
+            let [one, other] = numbers;
+            Ok(sum
+                .wrapping_add(self.published(1 + lane)?)
+                .wrapping_add(one?)
+                .wrapping_add(other?))
+        })
     }
 
     /// The newest figures of a device that a ring's writer tells, `old` if there are none that are newer; and whether that is all that

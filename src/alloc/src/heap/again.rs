@@ -1,0 +1,141 @@
+//! Which sizes come again: of which a block is asked for soon after one was given back, before a request of another size needs to look
+//! at all free memory. Only blocks of such sizes are worth lending to a lane.
+
+use crate::lane::list_of;
+
+/// Sizes told apart.
+const SIZES: usize = 256;
+/// How sure one can be of a size, and how sure of the contrary.
+const SURE: i8 = 8;
+const NEVER: i8 = -8;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    size: u64,
+    /// Where the one was that was given back last, and the free block that it joined.
+    addr: u64,
+    block: u32,
+    /// When that was.
+    round: u32,
+    /// Above 0: it comes again.
+    score: i8,
+}
+
+/// The sizes of one stream, small or large ones.
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    /// None, where nothing is lent.
+    sizes: Vec<Entry>,
+    /// Requests that looked at all free memory.
+    round: u32,
+}
+
+impl Again {
+    pub(super) fn new() -> Again {
+        Again {
+            sizes: vec![Entry::default(); SIZES],
+            round: 1,
+        }
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, size: u64) -> Option<&mut Entry> {
+        self.sizes.get_mut(list_of(size))
+    }
+
+    /// Whether a block of this size is worth lending.
+    #[inline(always)]
+    pub(super) fn comes(&self, size: u64) -> bool {
+        let entry = self.sizes.get(list_of(size));
+        entry.is_some_and(|entry| entry.size == size && entry.score > 0)
+    }
+
+    /// A block is asked for. If one was given back just before: where that was, and the free block that it joined.
+    #[inline(always)]
+    pub(super) fn asked(&mut self, size: u64) -> Option<(u64, u32)> {
+        let round = self.round;
+        let entry = self
+            .entry(size)
+            .filter(|entry| entry.size == size && entry.round == round)?;
+        entry.round = 0;
+        entry.score = (entry.score + 1).min(SURE);
+        Some((entry.addr, entry.block))
+    }
+
+    /// A block was given back that is not lent, and is part of a free one now.
+    #[inline(always)]
+    pub(super) fn given_back(&mut self, size: u64, addr: u64, block: u32) {
+        let round = self.round;
+        let Some(entry) = self.entry(size) else { return };
+        if entry.size != size {
+            if entry.score > 0 {
+                entry.score -= 1;
+                return;
+            }
+            (entry.size, entry.score) = (size, 0);
+        }
+        (entry.addr, entry.block, entry.round) = (addr, block, round);
+    }
+
+    /// A block that was lent came back without having been asked for.
+    pub(super) fn did_not_come(&mut self, size: u64) {
+        if let Some(entry) = self.entry(size).filter(|entry| entry.size == size) {
+            entry.score = (entry.score - 1).max(NEVER);
+        }
+    }
+
+    /// A request looks at all free memory.
+    #[inline(always)]
+    pub(super) fn next_round(&mut self) {
+        // 0 is no round.
+        self.round = self.round.wrapping_add(1).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_comes_again_once_it_was_asked_for_right_after_it_was_given_back() {
+        let mut again = Again::new();
+        again.given_back(512, 7, 1);
+        assert_eq!((again.comes(512), again.asked(1024)), (false, None));
+        assert_eq!((again.asked(512), again.comes(512)), (Some((7, 1)), true));
+        assert_eq!(again.asked(512), None, "one block serves one request");
+        again.did_not_come(512);
+        assert!(!again.comes(512));
+    }
+
+    #[test]
+    fn what_was_given_back_before_all_memory_was_looked_at_does_not_count() {
+        let mut again = Again::new();
+        again.given_back(512, 7, 1);
+        again.next_round();
+        assert_eq!((again.asked(512), again.comes(512)), (None, false));
+    }
+
+    #[test]
+    fn another_size_takes_a_place_only_when_nobody_is_sure_of_it() {
+        let mut again = Again::new();
+        let other = (1..)
+            .map(|n| 512 + n * 512)
+            .find(|size| list_of(*size) == list_of(512))
+            .unwrap_or(0);
+        again.given_back(512, 7, 1);
+        again.asked(512);
+        again.given_back(other, 9, 2);
+        assert!(again.entry(512).is_some_and(|entry| entry.size == 512));
+        again.given_back(other, 9, 2);
+        assert_eq!(again.asked(other), Some((9, 2)));
+        assert!(again.comes(other) && !again.comes(512));
+    }
+
+    #[test]
+    fn where_nothing_is_lent_no_size_comes() {
+        let mut again = Again::default();
+        again.given_back(512, 7, 1);
+        again.next_round();
+        assert_eq!((again.asked(512), again.comes(512)), (None, false));
+    }
+}

@@ -1,0 +1,379 @@
+//! What the heap lends to lanes and gets back from them.
+//!
+//! A lent block is a held one to the heap, which counts it nowhere and knows neither what was asked for nor whether the program has it
+//! now. What is free in a lane comes back as soon as a request needs to look at all there is.
+
+use gpumem_channel::{DeviceStats, PoolId};
+
+use super::allocate::Request;
+use super::arena::COMMON;
+use super::block::NIL;
+use super::streams::LaneOf;
+use super::{DEVICE, Grant, Heap};
+use crate::lane::{FIGURES, Figures, Lane, Record, State, pool_number};
+use crate::size::SMALL_MAX;
+
+/// The part of what is left below a peak that a lane gets at once.
+const SHARE: u64 = 2;
+
+/// Whether a size is among the small ones, or among the large ones, of those that come again.
+#[inline(always)]
+pub(super) fn half(size: u64) -> usize {
+    usize::from(size > SMALL_MAX)
+}
+
+impl Heap {
+    /// The lane that a block is to be lent to when a request takes it: if the request's size is one that comes again.
+    #[inline(always)]
+    pub(super) fn lane_for(&mut self, b: u32, request: &Request, size: u64) -> Option<u8> {
+        let exact = request.arena == COMMON && size == request.size && request.class.pool() == request.pool;
+        // What goes where it went before has to come here.
+        let lends =
+            exact && !self.layouts.remembers(size) && self.streams.line(request.stream).again[half(size)].comes(size);
+        if lends && self.outlet.shows(b) {
+            self.lane_of(request.stream)
+        } else {
+            None
+        }
+    }
+
+    /// The lane of a stream, opened if there is one to be had.
+    fn lane_of(&mut self, stream: u16) -> Option<u8> {
+        match self.streams.line(stream).lane {
+            LaneOf::Some(lane) => self.lends.then_some(lane),
+            LaneOf::None => None,
+            LaneOf::Unasked => self.open_lane(stream),
+        }
+    }
+
+    #[cold]
+    fn open_lane(&mut self, stream: u16) -> Option<u8> {
+        if !self.lends {
+            return None;
+        }
+        let (name, sizes) = (self.streams.name(stream), self.sizes);
+        let (front, outlet, clock) = (self.front, &mut self.outlet, self.frees + 1);
+        let lane = front.open(name, |number| {
+            let outlet = outlet.lane(DEVICE, name)?;
+            let mut lane = Lane::new(number, name, sizes, outlet);
+            lane.clock = clock;
+            Some(lane)
+        });
+        self.streams.line_mut(stream).lane = lane.map_or(LaneOf::None, LaneOf::Some);
+        lane
+    }
+
+    /// A block that is set aside in the stream's lane, which did not hand it out by itself: it did not know the tag, or a peak rises.
+    pub(super) fn allocate_from_lane(&mut self, request: &Request) -> Option<Grant> {
+        let line = self.streams.line(request.stream);
+        let LaneOf::Some(lane) = line.lane else { return None };
+        if !self.lends || line.lent[half(request.size)] == 0 {
+            return None;
+        }
+        if self.front.with(lane, |lane| lane.has(request.size)) != Some(true) {
+            return None;
+        }
+        self.make_room(lane, request, request.size);
+        let tag = request.name;
+        let grant = self.front.with(lane, |lane| {
+            lane.learn(tag, request.tag);
+            lane.allocate(request.requested, tag)
+        });
+        self.tell_rest(false);
+        grant?
+    }
+
+    /// Lets a lane hand out a block of `size` bytes for a request.
+    fn make_room(&mut self, lane: u8, request: &Request, size: u64) {
+        let by = [1, request.requested, size, 0, 0];
+        self.make_room_for(lane, pool_number(request.pool), by);
+    }
+
+    /// Lets a lane count so much more in a pool, and some more at the same price. Raises peaks if they have to be, which the caller tells.
+    fn make_room_for(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
+        if self.front.with(lane, |lane| lane.counts.may(pool, by)) == Some(true) {
+            return;
+        }
+        let mut need = Figures::default();
+        (need[pool], need[2]) = (by, by);
+        let lacks = |slack: &Figures| {
+            slack
+                .iter()
+                .flatten()
+                .zip(need.iter().flatten())
+                .any(|(slack, need)| slack < need)
+        };
+        let mut slack = self.ledger.slack();
+        if lacks(&slack) {
+            self.tighten();
+            slack = self.ledger.slack();
+        }
+        let short = lacks(&slack);
+        for (slack, need) in slack.iter_mut().flatten().zip(need.iter().flatten()) {
+            *slack = need + slack.saturating_sub(*need) / SHARE;
+        }
+        self.ledger.grant(&slack);
+        self.front.with(lane, |lane| lane.counts.allow(&slack));
+        if short {
+            self.ledger.raise_peaks();
+        }
+    }
+
+    /// Counts a block that is handed out.
+    #[inline(always)]
+    pub(super) fn count_allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
+        if self.ledger.allocated(pool, size, requested) {
+            self.raise_peaks();
+        }
+    }
+
+    /// Counts a free block that is an inactive split.
+    #[inline(always)]
+    pub(super) fn count_split(&mut self, pool: PoolId, size: u64) {
+        if self.ledger.split_added(pool, size) {
+            self.raise_peaks();
+        }
+    }
+
+    /// Takes back from all lanes what they may count and do not.
+    fn tighten(&mut self) {
+        let ledger = &mut self.ledger;
+        self.front.each(|lane| ledger.withdraw(&lane.counts.tighten()));
+    }
+
+    /// Raises the peaks that were passed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn raise_peaks(&mut self) {
+        self.tighten();
+        self.ledger.raise_peaks();
+    }
+
+    /// Lends a block that a request takes, cut to size, to its stream's lane. `rest` is what was cut off.
+    pub(super) fn lend(&mut self, b: u32, rest: Option<u32>, lane: u8, request: &Request) -> Grant {
+        let block = &self.blocks[b];
+        let (size, segment) = (block.size, block.segment);
+        let record = Record {
+            split: Heap::is_split(block),
+            next: block.next,
+            ..Record::new(b, block.addr, size, segment, request.requested, request.tag)
+        };
+        // That it is no inactive split any more before it is counted as held; that there is a new peak only after it is.
+        self.tell_rest(false);
+        self.make_room(lane, request, size);
+        self.streams.line_mut(request.stream).lent[half(size)] += 1;
+        let tag = request.name;
+        let bracket = rest.is_some();
+        if bracket {
+            self.outlet.segment_begin(segment);
+        }
+        let outlet = &mut self.outlet;
+        let grant = self.front.with(lane, |lane| {
+            outlet.meet(&mut lane.outlet);
+            lane.learn(tag, request.tag);
+            lane.adopt(record)
+        });
+        let Some(grant) = grant else {
+            // The lane is there: this is never reached.
+            return Grant::by_heap(b, record.addr, size);
+        };
+        let block = &mut self.blocks[b];
+        (block.requested, block.record) = (0, grant.held.lane().map_or(NIL, |(_, at)| at));
+        if let Some(rest) = rest {
+            self.shelve(rest);
+            self.show(rest);
+            self.outlet.segment_close(segment);
+        }
+        self.tell_rest(false);
+        grant
+    }
+
+    /// The lane and the number of a lent block.
+    pub(super) fn lent(&self, b: u32) -> Option<(u8, u32)> {
+        let block = &self.blocks[b];
+        match self.streams.line(block.stream).lane {
+            LaneOf::Some(lane) if block.record != NIL => Some((lane, block.record)),
+            _ => None,
+        }
+    }
+
+    /// The record of a block that is lent and that its lane counts.
+    pub(super) fn record_of(&self, b: u32) -> Option<Record> {
+        let (lane, at) = self.lent(b)?;
+        let record = self.front.with(lane, |lane| lane.record(at).copied()).flatten()?;
+        (record.state != State::Recalled).then_some(record)
+    }
+
+    /// The program gives a lent block back and the lane does not want it. Whether that is all; else the heap counts it.
+    pub(super) fn free_lent(&mut self, b: u32) -> bool {
+        let Some((lane, at)) = self.lent(b) else {
+            return false;
+        };
+        let record = self.front.with(lane, |lane| lane.wants(at).copied()).flatten();
+        if let Some(record) = record.filter(|record| record.split) {
+            self.make_room_for(lane, half(record.size), [0, 0, 0, 1, record.size]);
+        }
+        let (outlet, frees) = (&mut self.outlet, &mut self.frees);
+        let gone = self.front.with(lane, |lane| {
+            let gone = match lane.record(at).map(|record| record.state) {
+                Some(State::Held) if lane.free(at) => None,
+                Some(State::Held) => lane.give_up(at).map(|_| true),
+                _ => lane.remove(at).map(|_| false),
+            };
+            *frees += lane.frees_since();
+            // What becomes of the block now comes after its free.
+            outlet.meet(&mut lane.outlet);
+            gone
+        });
+        let Some(Some(counted)) = gone else {
+            self.tell_rest(false);
+            return true;
+        };
+        self.forget_loan(b);
+        if counted {
+            self.blocks[b].freed_at = self.frees;
+            let segment = self.blocks[b].segment;
+            self.forget_owner(b);
+            self.join_in(b, segment);
+            self.tell_rest(false);
+        }
+        counted
+    }
+
+    fn forget_loan(&mut self, b: u32) {
+        let block = &mut self.blocks[b];
+        block.record = NIL;
+        let (stream, size) = (block.stream, block.size);
+        self.streams.line_mut(stream).lent[half(size)] -= 1;
+    }
+
+    /// Counts a lent block that the program holds here from now on, if it is one.
+    pub(super) fn recall(&mut self, b: u32) {
+        let Some((lane, at)) = self.lent(b) else { return };
+        let (outlet, ledger) = (&mut self.outlet, &mut self.ledger);
+        let pool = self.blocks[b].pool;
+        let record = self.front.with(lane, |lane| {
+            outlet.meet(&mut lane.outlet);
+            let record = lane.recall(at)?;
+            ledger.withdraw(&lane.counts.tighten());
+            Some(record)
+        });
+        if let Some(Some(record)) = record {
+            let block = &mut self.blocks[b];
+            (block.requested, block.tag) = (record.requested, record.tag);
+            self.ledger.taken_over(pool, record.size, record.requested);
+            self.tell_figures();
+        }
+    }
+
+    /// Has what is set aside on a stream join its free neighbours: the small blocks or the large ones. Whether there was any.
+    #[inline]
+    pub(super) fn drain(&mut self, stream: u16, half: usize) -> bool {
+        let line = self.streams.line(stream);
+        let stitched = half == 1 && !line.aside.is_empty();
+        if stitched {
+            self.take_all_apart(stream);
+        }
+        stitched | (self.streams.line(stream).lent[half] > 0 && self.drain_lane(stream, half))
+    }
+
+    #[inline(never)]
+    fn drain_lane(&mut self, stream: u16, half: usize) -> bool {
+        let LaneOf::Some(lane) = self.streams.line(stream).lane else {
+            return false;
+        };
+        let mut back = std::mem::take(&mut self.returned);
+        let (outlet, frees) = (&mut self.outlet, &mut self.frees);
+        self.front.with(lane, |lane| {
+            outlet.meet(&mut lane.outlet);
+            back.extend(std::iter::from_fn(|| lane.take_aside(half)));
+            // Segments age by frees, whoever is given the blocks.
+            *frees += lane.frees_since();
+            if back.iter().any(|record| record.split) {
+                lane.tell_figures();
+            }
+        });
+        for record in &back {
+            self.forget_loan(record.block);
+            if !record.served {
+                self.streams.line_mut(stream).again[half].did_not_come(record.size);
+            }
+            self.frees = self.frees.max(record.freed_at);
+            let block = &mut self.blocks[record.block];
+            block.freed_at = record.freed_at;
+            let segment = block.segment;
+            self.forget_owner(record.block);
+            self.join_in(record.block, segment);
+        }
+        let any = !back.is_empty();
+        if any {
+            self.tell_rest(false);
+        }
+        back.clear();
+        self.returned = back;
+        any
+    }
+
+    /// The same for all lanes.
+    pub(super) fn drain_all(&mut self) {
+        for stream in self.streams.indices() {
+            self.drain(stream, 0);
+            self.drain(stream, 1);
+        }
+    }
+
+    /// Gets everything back from the lanes, and lends nothing from now on, or lends again.
+    pub(crate) fn set_lending(&mut self, lends: bool) {
+        if lends == self.lends {
+            return;
+        }
+        self.lends = lends;
+        self.front.each(|lane| lane.set_open(lends));
+        if !lends {
+            self.drain_all();
+            for stream in self.streams.indices() {
+                let LaneOf::Some(lane) = self.streams.line(stream).lane else {
+                    continue;
+                };
+                let held = self.front.with(lane, |lane| lane.held()).unwrap_or_default();
+                for b in held {
+                    self.recall(b);
+                }
+            }
+        }
+    }
+
+    /// Bytes that the program asked for of blocks that lanes count, and bytes of these.
+    pub(super) fn counted_by_lanes(&self) -> (u64, u64) {
+        let (mut requested, mut allocated) = (0, 0);
+        self.front.each(|lane| {
+            let all = lane.counts.current()[2];
+            requested += all[1];
+            allocated += all[2];
+        });
+        (requested, allocated)
+    }
+
+    /// Adds what lanes count.
+    pub(super) fn add_lanes(&self, stats: &mut DeviceStats) {
+        self.front.each(|lane| lane.counts.add_to(stats));
+    }
+
+    /// The most that was ever requested at the same time, if `more` is.
+    pub(super) fn requested_peak(&self, more: u64) -> u64 {
+        self.ledger.requested_peak(self.counted_by_lanes().0 + more)
+    }
+
+    /// Bytes that are allocated.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.ledger.allocated_bytes() + self.counted_by_lanes().1
+    }
+
+    /// An event is about to be recorded on a stream: it does not tell that work is done on what is set aside there from now on.
+    pub(super) fn tick(&mut self, stream: u16) {
+        if let LaneOf::Some(lane) = self.streams.line(stream).lane {
+            let clock = self.frees + 1;
+            self.front.with(lane, |lane| lane.clock = clock);
+        }
+    }
+}

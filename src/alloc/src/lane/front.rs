@@ -1,0 +1,151 @@
+//! All lanes of a heap, found by stream without a lock.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use gpumem_channel::NO_STREAM;
+use spin::mutex::SpinMutexGuard;
+
+use super::{Held, Lane};
+use crate::heap::Grant;
+use crate::lock::Lock;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+/// Lanes of a heap. Further streams go to the heap itself.
+pub(crate) const LANES: usize = if cfg!(test) { 2 } else { 8 };
+/// Places in the table of streams: a power of two, and most of them empty, so that the first look finds what is there.
+const PLACES: usize = 64;
+
+/// A lane on cache lines of its own, as processors fetch two at a time.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(Lock<Option<Box<Lane>>>);
+
+/// The lanes in front of a heap.
+#[derive(Debug)]
+pub(crate) struct Front {
+    /// Streams that have a lane, and which. Set under the heap's lock, the stream last.
+    streams: [AtomicU64; PLACES],
+    numbers: [AtomicU8; PLACES],
+    lanes: [Apart; LANES],
+}
+
+/// Where the search for a stream begins.
+#[inline(always)]
+fn place_of(stream: Stream) -> usize {
+    (stream.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.ilog2())) as usize
+}
+
+impl Front {
+    pub(crate) fn new() -> Front {
+        Front {
+            streams: std::array::from_fn(|_| AtomicU64::new(NO_STREAM)),
+            numbers: std::array::from_fn(|_| AtomicU8::new(0)),
+            lanes: std::array::from_fn(|_| Apart(Lock::new(None))),
+        }
+    }
+
+    /// One for a heap without a home.
+    #[cfg(test)]
+    pub(crate) fn alone() -> &'static Front {
+        Box::leak(Box::new(Front::new()))
+    }
+
+    /// The number of a stream's lane.
+    #[inline(always)]
+    fn number_of(&self, stream: Stream) -> Option<u8> {
+        let mut place = place_of(stream);
+        loop {
+            // Its number was stored before.
+            match self.streams[place].load(Ordering::Acquire) {
+                NO_STREAM => return None,
+                found if found == stream.0 => return Some(self.numbers[place].load(Ordering::Relaxed)),
+                _ => place = (place + 1) % PLACES,
+            }
+        }
+    }
+
+    /// A block that is set aside for the size in the stream's lane.
+    #[inline(always)]
+    pub(crate) fn allocate(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
+        let mut lane = self.lanes[usize::from(self.number_of(stream)?)].0.lock();
+        let lane = lane.as_deref_mut()?;
+        let grant = lane.allocate(bytes, tag)?;
+        lane.buffers += i64::from(buffer);
+        Some(grant)
+    }
+
+    /// Takes a block back that is lent to a lane. Whether that was enough.
+    #[inline(always)]
+    pub(crate) fn free(&self, held: Held, buffer: bool) -> bool {
+        let Some((number, at)) = held.lane() else {
+            return false;
+        };
+        let mut lane = self.lanes[usize::from(number)].0.lock();
+        let Some(lane) = lane.as_deref_mut() else {
+            return false;
+        };
+        let freed = lane.free(at);
+        lane.buffers -= i64::from(freed && buffer);
+        freed
+    }
+
+    /// The block of the heap that a held one is.
+    pub(crate) fn block_of(&self, held: Held) -> Option<u32> {
+        match held.lane() {
+            Some((number, at)) => self
+                .with(number, |lane| lane.record(at).map(|record| record.block))
+                .flatten(),
+            None => held.block(),
+        }
+    }
+
+    // What follows is done under the heap's lock.
+
+    /// Does something with a lane that is there.
+    pub(crate) fn with<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
+        self.lock(number).as_deref_mut().map(work)
+    }
+
+    fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Box<Lane>>> {
+        self.lanes[usize::from(number)].0.lock()
+    }
+
+    /// Opens a lane for a stream that has none; `None` when all are taken.
+    pub(crate) fn open(&self, stream: Stream, make: impl FnOnce(u8) -> Option<Lane>) -> Option<u8> {
+        let number = (0..LANES as u8).find(|number| self.lock(*number).is_none())?;
+        let lane = make(number)?;
+        let mut place = place_of(stream);
+        while self.streams[place].load(Ordering::Relaxed) != NO_STREAM {
+            place = (place + 1) % PLACES;
+        }
+        *self.lock(number) = Some(Box::new(lane));
+        self.numbers[place].store(number, Ordering::Relaxed);
+        self.streams[place].store(stream.0, Ordering::Release);
+        Some(number)
+    }
+
+    /// Does something with every lane that is there.
+    pub(crate) fn each(&self, mut work: impl FnMut(&mut Lane)) {
+        for number in 0..LANES as u8 {
+            self.with(number, &mut work);
+        }
+    }
+
+    /// Ends all lanes.
+    pub(crate) fn clear(&self) {
+        for stream in &self.streams {
+            stream.store(NO_STREAM, Ordering::Release);
+        }
+        for number in 0..LANES as u8 {
+            *self.lock(number) = None;
+        }
+    }
+
+    /// Buffers handed out by lanes less those given back there.
+    pub(crate) fn buffers(&self) -> i64 {
+        let mut buffers = 0;
+        self.each(|lane| buffers += lane.buffers);
+        buffers
+    }
+}

@@ -1,0 +1,420 @@
+//! Lanes: in front of the heap one for each of the first streams, with a lock of its own, so that threads on different streams do not
+//! wait for each other.
+//!
+//! The heap lends a lane the blocks whose sizes come again: such a block is handed out and taken back by its lane alone, whole, without
+//! the heap, for which it is just held by somebody. What a lane does therefore changes no structure: no neighbour, no segment, nothing
+//! of what the driver gave.
+//!
+//! | file | what |
+//! |---|---|
+//! | `front` | all lanes of a heap, found by stream |
+//! | `quick` | the free ones among the lent blocks, by exact size |
+//! | `count` | what a lane counts, and how far it may without a peak being passed |
+//!
+//! Rules of locking: who holds a lane's lock takes no other one. The heap's comes first: whoever holds it may take a lane's, one at a
+//! time, for as long as that lane's own matters take.
+
+mod count;
+mod front;
+mod quick;
+
+use gpumem_channel as channel;
+use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, PoolId, StringId};
+
+use crate::heap::{DEVICE, Grant, NIL};
+use crate::size::{SMALL_MAX, Sizes, pool_of};
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+pub(crate) use count::{Counts, FIGURES, Figures, PLACES};
+pub(crate) use front::Front;
+use quick::Quick;
+pub(crate) use quick::list_of;
+
+/// Where a held block is known by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    lane: u8,
+    at: u32,
+}
+
+/// No lane: the number is the heap's.
+const HEAP: u8 = u8::MAX;
+
+impl Held {
+    /// A block that only the heap knows.
+    #[inline(always)]
+    pub(crate) fn by_heap(block: u32) -> Held {
+        Held { lane: HEAP, at: block }
+    }
+
+    #[inline(always)]
+    pub(crate) fn by_lane(lane: u8, record: u32) -> Held {
+        Held { lane, at: record }
+    }
+
+    /// The lane that it is lent to, and its number there.
+    #[inline(always)]
+    pub(crate) fn lane(self) -> Option<(u8, u32)> {
+        (self.lane != HEAP).then_some((self.lane, self.at))
+    }
+
+    /// Its number in the heap, if that is where it is known.
+    pub(crate) fn block(self) -> Option<u32> {
+        (self.lane == HEAP).then_some(self.at)
+    }
+}
+
+/// What became of a lent block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The program holds it.
+    Held,
+    /// It is free, and set aside for the next request of its size.
+    Aside,
+    /// The program holds it, and the heap wants to know of it again: it is only remembered here by its number.
+    Recalled,
+    /// No block has this number.
+    Vacant,
+}
+
+/// A lent block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    /// The heap's free counter when it was set aside, or more.
+    pub(crate) freed_at: u64,
+    /// Its number in the heap, which is its slot in the channel; that of the one behind it; that of its segment.
+    pub(crate) block: u32,
+    pub(crate) next: u32,
+    pub(crate) segment: u32,
+    /// While it is set aside: the next record of its size that is.
+    pub(crate) link: u32,
+    pub(crate) tag: StringId,
+    /// Whether it was ever handed out from here.
+    pub(crate) served: bool,
+    pub(crate) state: State,
+    /// Whether it is an inactive split while it is free.
+    pub(crate) split: bool,
+}
+
+impl Record {
+    /// A block that the program holds.
+    pub(crate) fn new(block: u32, addr: u64, size: u64, segment: u32, requested: u64, tag: StringId) -> Record {
+        Record {
+            addr,
+            size,
+            requested,
+            freed_at: 0,
+            block,
+            next: NIL,
+            segment,
+            link: NIL,
+            tag,
+            served: false,
+            state: State::Held,
+            split: false,
+        }
+    }
+}
+
+/// A tag whose number in the channel this lane does not know.
+const UNKNOWN: StringId = StringId(u32::MAX);
+
+/// The lane of one stream.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Whether it serves by itself. Else everything goes through the heap.
+    open: bool,
+    number: u8,
+    stream: Stream,
+    sizes: Sizes,
+    /// The small ones, and the large ones.
+    quick: [Quick; 2],
+    records: Vec<Record>,
+    vacant: Vec<u32>,
+    pub(crate) counts: Counts,
+    /// The channel's numbers of tags.
+    tags: Vec<StringId>,
+    /// What is set aside now carries this: no event that was recorded before tells that its stream is done with it.
+    pub(crate) clock: u64,
+    /// Buffers handed out here less those given back here.
+    pub(crate) buffers: i64,
+    /// Blocks that were given back, as far as the heap knows.
+    frees: u64,
+    pub(crate) outlet: Option<channel::Lane>,
+}
+
+#[inline(always)]
+fn half(size: u64) -> usize {
+    usize::from(size > SMALL_MAX)
+}
+
+impl Lane {
+    pub(crate) fn new(number: u8, stream: Stream, sizes: Sizes, outlet: Option<channel::Lane>) -> Lane {
+        Lane {
+            open: true,
+            number,
+            stream,
+            sizes,
+            quick: [Quick::new(), Quick::new()],
+            records: Vec::new(),
+            vacant: Vec::new(),
+            counts: Counts::default(),
+            tags: Vec::new(),
+            clock: u64::MAX,
+            buffers: 0,
+            frees: 0,
+            outlet,
+        }
+    }
+
+    pub(crate) fn set_open(&mut self, open: bool) {
+        self.open = open;
+    }
+
+    /// Teaches it the channel's number of a tag.
+    pub(crate) fn learn(&mut self, tag: Tag, string: StringId) {
+        let at = tag.0 as usize;
+        if self.tags.len() <= at {
+            self.tags.resize(at + 1, UNKNOWN);
+        }
+        self.tags[at] = string;
+    }
+
+    /// Hands out a block that is set aside for exactly this size. `None` is no error: the heap knows more.
+    #[inline(always)]
+    pub(crate) fn allocate(&mut self, requested: u64, tag: Tag) -> Option<Grant> {
+        if !self.open {
+            return None;
+        }
+        let (size, _) = self.sizes.round_quick(requested)?;
+        let tag = self.tags.get(tag.0 as usize).copied().filter(|tag| *tag != UNKNOWN)?;
+        let quick = &mut self.quick[half(size)];
+        let at = quick.first(size)?;
+        let record = &mut self.records[at as usize];
+        if !self.counts.allocate(half(size), requested, size, record.split) {
+            return None;
+        }
+        quick.take(size, record.link);
+        record.state = State::Held;
+        record.requested = requested;
+        record.tag = tag;
+        record.served = true;
+        let record = *record;
+        self.tell(EventKind::Alloc, BlockState::Allocated, &record, record.split);
+        Some(self.grant(at, &record))
+    }
+
+    /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, at: u32) -> bool {
+        if self.wants(at).is_none() {
+            return false;
+        }
+        let record = &mut self.records[at as usize];
+        let (size, half) = (record.size, half(record.size));
+        if !self.counts.free(half, record.requested, size, record.split) {
+            return false;
+        }
+        record.link = self.quick[half].put(size, at);
+        record.state = State::Aside;
+        record.freed_at = self.clock;
+        let record = *record;
+        self.tell(EventKind::Free, BlockState::Quick, &record, record.split);
+        true
+    }
+
+    /// The record of a block that the program holds, if it is to be set aside here once it is given back.
+    #[inline(always)]
+    pub(crate) fn wants(&self, at: u32) -> Option<&Record> {
+        let record = self.records.get(at as usize)?;
+        let wanted = self.open && record.state == State::Held && self.quick[half(record.size)].takes(record.size);
+        wanted.then_some(record)
+    }
+
+    #[inline(always)]
+    fn grant(&self, at: u32, record: &Record) -> Grant {
+        Grant {
+            block: record.block,
+            addr: record.addr,
+            size: record.size,
+            held: Held::by_lane(self.number, at),
+        }
+    }
+
+    /// The block of a record as the channel shows it.
+    #[inline(always)]
+    fn seen(&self, state: BlockState, record: &Record) -> channel::Block {
+        channel::Block {
+            addr: record.addr,
+            size: record.size,
+            requested: record.requested,
+            stream: self.stream.0,
+            state,
+            device: DEVICE,
+            pool: pool_of(record.size),
+            segment: record.segment,
+            tag: record.tag,
+            time: 0,
+        }
+    }
+
+    /// Publishes what happened to a block; `split`: it became an inactive split here, or none any more.
+    #[inline(always)]
+    fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record, split: bool) {
+        let block = self.seen(state, record);
+        let Some(outlet) = &mut self.outlet else { return };
+        let told = outlet.operation(&Operation {
+            kind,
+            slot: record.block,
+            block: &block,
+            next: some(record.next),
+            split: split.then_some(block.pool),
+        });
+        if told.figures_due {
+            self.tell_figures();
+        }
+    }
+
+    /// Publishes what this lane counts.
+    #[inline(never)]
+    pub(crate) fn tell_figures(&mut self) {
+        if let Some(outlet) = &mut self.outlet {
+            outlet.figures(&LaneFigures {
+                small: self.counts.pool(0),
+                large: self.counts.pool(1),
+            });
+        }
+    }
+
+    // What the heap does, which holds its own lock, too
+
+    /// Whether a block is set aside for a size.
+    pub(crate) fn has(&self, size: u64) -> bool {
+        self.quick[half(size)].first(size).is_some()
+    }
+
+    /// Takes a block that the program was just handed. The caller sees to its figures first ([`Counts::may`]).
+    pub(crate) fn adopt(&mut self, record: Record) -> Grant {
+        self.counts.allocated(half(record.size), record.requested, record.size);
+        let at = match self.vacant.pop() {
+            Some(at) => {
+                self.records[at as usize] = record;
+                at
+            }
+            None => {
+                self.records.push(record);
+                self.records.len() as u32 - 1
+            }
+        };
+        // That it was an inactive split until now the heap tells.
+        self.tell(EventKind::Alloc, BlockState::Allocated, &record, false);
+        self.grant(at, &record)
+    }
+
+    /// Tells the channel that the slot behind a lent block is another one.
+    pub(crate) fn set_next(&mut self, at: u32, next: u32) {
+        let Some(record) = self.records.get_mut(at as usize) else {
+            return;
+        };
+        record.next = next;
+        let record = *record;
+        let block = self.as_published(&record);
+        if let Some(outlet) = &mut self.outlet {
+            outlet.block(record.block, &block, some(next));
+        }
+    }
+
+    /// The block of a record as the channel shows it now.
+    fn as_published(&self, record: &Record) -> channel::Block {
+        match record.state {
+            State::Aside => channel::Block {
+                requested: 0,
+                tag: StringId(0),
+                ..self.seen(BlockState::Quick, record)
+            },
+            _ => self.seen(BlockState::Allocated, record),
+        }
+    }
+
+    pub(crate) fn record(&self, at: u32) -> Option<&Record> {
+        self.records
+            .get(at as usize)
+            .filter(|record| record.state != State::Vacant)
+    }
+
+    /// The program gives a block back that the lane does not want: an event says so, and the block is the heap's again.
+    pub(crate) fn give_up(&mut self, at: u32) -> Option<Record> {
+        let record = self.remove(at)?;
+        self.counts.freed(half(record.size), record.requested, record.size);
+        self.tell(EventKind::Free, BlockState::Quick, &record, false);
+        Some(record)
+    }
+
+    /// The heap counts a block from now on that the program goes on holding; its number stays taken until it is given back.
+    pub(crate) fn recall(&mut self, at: u32) -> Option<Record> {
+        let record = self
+            .records
+            .get_mut(at as usize)
+            .filter(|record| record.state == State::Held)?;
+        record.state = State::Recalled;
+        let record = *record;
+        self.counts
+            .handed_over(half(record.size), record.requested, record.size);
+        self.tell_figures();
+        Some(record)
+    }
+
+    /// Forgets a number.
+    pub(crate) fn remove(&mut self, at: u32) -> Option<Record> {
+        let record = self
+            .records
+            .get_mut(at as usize)
+            .filter(|record| record.state != State::Vacant)?;
+        let gone = *record;
+        record.state = State::Vacant;
+        self.vacant.push(at);
+        Some(gone)
+    }
+
+    /// Takes any block that is set aside, of the small or of the large ones.
+    pub(crate) fn take_aside(&mut self, half: usize) -> Option<Record> {
+        let records = &self.records;
+        let at = self.quick[half].take_any(|at| records[at as usize].link)?;
+        let record = self.remove(at)?;
+        if record.split {
+            self.counts.split_gone(half, record.size);
+        }
+        Some(record)
+    }
+
+    /// The heap's numbers of the blocks that the program holds and that are counted here.
+    pub(crate) fn held(&self) -> Vec<u32> {
+        let held = self.records.iter().filter(|record| record.state == State::Held);
+        held.map(|record| record.block).collect()
+    }
+
+    /// Blocks that were given back since the last call.
+    pub(crate) fn frees_since(&mut self) -> u64 {
+        let frees = self.counts.frees();
+        frees - std::mem::replace(&mut self.frees, frees)
+    }
+
+    /// Numbers of the blocks that are set aside for a size.
+    #[cfg(test)]
+    pub(crate) fn aside(&self, size: u64) -> Vec<u32> {
+        self.quick[half(size)].of_size(size, |at| self.records[at as usize].link)
+    }
+}
+
+/// A pool's number among [`Counts`].
+pub(crate) fn pool_number(pool: PoolId) -> usize {
+    usize::from(pool != PoolId::SMALL)
+}
+
+fn some(slot: u32) -> Option<u32> {
+    (slot != NIL).then_some(slot)
+}
