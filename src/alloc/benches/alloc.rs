@@ -12,6 +12,8 @@
 use std::fs::Permissions;
 use std::hint::black_box;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gpumem_alloc::device::{self, SimConfig};
@@ -76,7 +78,12 @@ fn split_and_join(c: &mut Criterion) {
     for (mode, publish) in modes() {
         let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
         group.bench_function(format!("publish={mode}"), |b| {
-            b.iter(|| drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream::DEFAULT).unwrap())));
+            // Another size each time: none comes again, so that nothing is set aside.
+            let mut bytes = 4096;
+            b.iter(|| {
+                bytes = 4096 + (bytes + 512) % 262_144;
+                drop(black_box(alloc.alloc::<u8>(black_box(bytes), Stream::DEFAULT).unwrap()));
+            });
         });
     }
     group.finish();
@@ -163,5 +170,41 @@ fn recorded(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cached, split_and_join, random, recorded);
+/// Threads on streams of their own, each with a cached block: time for one allocation and one free over all of them, so that
+/// eight threads that do not wait for each other take an eighth of what one does, on as many processors.
+fn threads(c: &mut Criterion) {
+    let mut group = c.benchmark_group("threads/4KiB");
+    for (mode, publish) in modes() {
+        for threads in [1u32, 2, 4, 8] {
+            let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
+            group.bench_function(format!("{threads}/publish={mode}"), |b| {
+                b.iter_custom(|rounds| side_by_side(&alloc, threads, rounds) / threads);
+            });
+        }
+    }
+    group.finish();
+}
+
+/// How long it takes until every thread did so many rounds, from when all of them are ready.
+fn side_by_side(alloc: &Allocator, threads: u32, rounds: u64) -> Duration {
+    let ready = Barrier::new(threads as usize + 1);
+    std::thread::scope(|scope| {
+        for stream in 0..u64::from(threads) {
+            let ready = &ready;
+            scope.spawn(move || {
+                let round = || drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream(stream)).unwrap()));
+                (0..100).for_each(|_| round());
+                ready.wait();
+                (0..rounds).for_each(|_| round());
+                ready.wait();
+            });
+        }
+        ready.wait();
+        let start = Instant::now();
+        ready.wait();
+        start.elapsed()
+    })
+}
+
+criterion_group!(benches, cached, split_and_join, random, recorded, threads);
 criterion_main!(benches);

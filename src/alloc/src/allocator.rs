@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::export::{self, ExportError, OnOom};
 use crate::free::FreeBlocks;
-use crate::heap::{CompactReport, Heap, JoinReport};
+use crate::heap::{COMMON, CompactReport, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::monitor::{Monitor, MonitorConfig};
@@ -82,11 +82,11 @@ impl Allocator {
         bytes: u64,
         stream: Stream,
     ) -> Result<Buffer<T>, Error> {
-        let lent = self.0.home.lend(|heap| match bytes {
-            0 => Ok(None),
-            bytes => heap.allocate_in(arena, bytes, stream, tag::current()).map(Some),
-        });
-        let grant = self.told_if_short(lent)?;
+        let grant = match bytes {
+            0 => self.0.home.lend(|_| Ok(None)),
+            bytes => self.0.home.allocate(arena, bytes, stream, true).map(Some),
+        };
+        let grant = self.told_if_short(grant)?;
         Ok(Buffer::new(self.0.home, grant, len, stream))
     }
 
@@ -117,7 +117,7 @@ impl Allocator {
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.heap(Heap::release_cached)?
+        self.0.home.with_turn(Heap::release_cached)?
     }
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache
@@ -127,7 +127,7 @@ impl Allocator {
     /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
     /// the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
-        self.heap(|heap| heap.set_budget(budget))?
+        self.0.home.with_turn(|heap| heap.set_budget(budget))?
     }
 
     /// [`set_budget`](Allocator::set_budget) by a fraction of the device's memory, above 0 and at most 1: PyTorch's
@@ -149,15 +149,11 @@ impl Allocator {
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
     /// from one piece.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
-        if bytes > 0 {
-            self.heap(|heap| {
-                let grant = heap.allocate(bytes, stream, tag::current())?;
-                heap.free(grant.block);
-                Ok(())
-            })?
-        } else {
-            Ok(())
+        if bytes == 0 {
+            return Ok(());
         }
+        let home = self.0.home;
+        home.give_back(home.allocate(COMMON, bytes, stream, false)?.held)
     }
 
     /// Makes `bytes` contiguous and free on a stream without new memory and without copying: physical chunks of free
@@ -166,7 +162,7 @@ impl Allocator {
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        self.heap(|heap| heap.join(bytes, stream))?
+        self.0.home.with_turn(|heap| heap.join(bytes, stream))?
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by
@@ -176,7 +172,7 @@ impl Allocator {
     /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
     /// When the driver refuses something it stays as it was; the error is returned after everything else was tried.
     pub fn compact(&self) -> Result<CompactReport, Error> {
-        self.heap(Heap::compact)?
+        self.0.home.with_turn(Heap::compact)?
     }
 
     /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs

@@ -19,6 +19,9 @@ impl DeviceError {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
 
+    /// No error of the driver's: the call will be made without the heap's lock.
+    pub(crate) const LATER: i32 = i32::MIN;
+
     /// Whether the device had too little memory, as opposed to being in trouble.
     pub fn is_out_of_memory(&self) -> bool {
         self.code == DeviceError::OUT_OF_MEMORY

@@ -13,7 +13,7 @@ use gpumem_channel::Process;
 use crate::device::Device;
 use crate::error::Error;
 use crate::export::OnOom;
-use crate::heap::{Grant, Heap};
+use crate::heap::{Attempt, Grant, Heap};
 use crate::history::{History, Stacks};
 use crate::lane::{Front, Held};
 use crate::lock::Lock;
@@ -44,6 +44,8 @@ pub(crate) struct Home {
     /// Blocks handed out as raw pointers.
     pointers: Pointers,
     tenant: Lock<Option<Box<Tenant>>>,
+    /// Whose turn it is to call the driver for long. Before the tenant's lock.
+    turn: Mutex<()>,
 }
 
 /// Who lives there.
@@ -131,6 +133,7 @@ impl Home {
                     front: Front::new(),
                     pointers: Pointers::default(),
                     tenant: Lock::new(None),
+                    turn: Mutex::new(()),
                 }))
             })
     }
@@ -178,6 +181,50 @@ impl Home {
         }
         // A block that is held is known.
         self.front.block_of(held).ok_or(Error::Forked)
+    }
+
+    /// A block, from the heap. Its lock is not held while the driver takes its time. `buffer`: it becomes one.
+    pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
+        let (mut attempt, mut turn) = self.enter(|tenant| {
+            let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
+            tenant.count(&attempt, buffer);
+            let turn = match attempt {
+                // Nobody changes anything before the lock is let go of.
+                Attempt::Suspended(_) => self.turn.try_lock().ok(),
+                Attempt::Done(_) => None,
+            };
+            (attempt, turn)
+        })?;
+        loop {
+            let suspended = match attempt {
+                Attempt::Done(result) => return result,
+                Attempt::Suspended(suspended) => suspended,
+            };
+            let made = match &turn {
+                Some(_) => Ok(suspended.run()),
+                None => {
+                    turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+                    Err(suspended)
+                }
+            };
+            attempt = self.enter(|tenant| {
+                let attempt = match made {
+                    Ok(made) => tenant.heap.resume(made),
+                    Err(suspended) => tenant.heap.resume_anew(suspended),
+                };
+                tenant.count(&attempt, buffer);
+                attempt
+            })?;
+        }
+    }
+
+    /// [`with`](Home::with) for what gives memory back to the driver or moves it.
+    pub(crate) fn with_turn<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(work)
     }
 
     /// [`with`](Home::with) for what gives blocks back.
@@ -317,6 +364,7 @@ impl Home {
         if !self.process.is_current() {
             return None;
         }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = self.tenant.lock();
         let there = place.as_deref_mut().filter(|there| there.id == tenant)?;
         Some(work(&mut there.heap))
@@ -364,6 +412,11 @@ impl Home {
 }
 
 impl Tenant {
+    /// Counts a buffer, if one came of an attempt that is to become one.
+    fn count(&mut self, attempt: &Attempt, buffer: bool) {
+        self.buffers += i64::from(buffer && matches!(attempt, Attempt::Done(Ok(_))));
+    }
+
     /// Whether nothing keeps the heap any more.
     fn is_done(&self, front: &Front) -> bool {
         self.orphaned && self.has_no_buffers(front)

@@ -68,10 +68,12 @@
 //!
 //! Everything here may be used from any thread; a buffer may be dropped on another thread than the one that made it. The first
 //! eight streams have a *lane* each, with a lock of its own: blocks of sizes that come again are handed out and taken back there,
-//! so threads on different streams do not wait for each other, nor for a thread that grows the heap. Everything else is done under
-//! the one lock of the heap. In a forked child every call is [`Error::Forked`] and
-//! dropping is free of effect: CUDA does not survive a fork. A stream must outlive the buffers that were allocated on it or noted
-//! to be used by it; CUDA does not always notice a destroyed stream.
+//! so threads on different streams do not wait for each other. Everything else is done under the one lock of the heap. It is not held
+//! while a request waits for the driver (new memory, a mapping, a wait for the device): one thread at a time does that, and only who
+//! needs the driver, too, waits for it. Under the lock are giving memory back, joining holes, and a look at an event.
+//!
+//! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork. A stream must
+//! outlive the buffers that were allocated on it or noted to be used by it; CUDA does not always notice a destroyed stream.
 //!
 //! # Costs
 //!

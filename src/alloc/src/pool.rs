@@ -165,7 +165,7 @@ impl Pool {
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.0.handle.home.give(|heap| heap.release_pool(self.0.arena))?
+        self.0.handle.home.with_turn(|heap| heap.release_pool(self.0.arena))?
     }
 }
 

@@ -9,7 +9,6 @@ use crate::heap::{COMMON, Grant};
 use crate::lane::Held;
 use crate::lock::Lock;
 use crate::stream::Stream;
-use crate::tag;
 
 /// Memory that the driver gave out in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +38,7 @@ impl Allocator {
             .flatten();
         let grant = match quick {
             Some(grant) => grant,
-            None => {
-                let granted = self.heap(|heap| heap.allocate_in(arena, bytes, stream, tag::current()))?;
-                self.told_if_short(granted)?
-            }
+            None => self.told_if_short(home.allocate(arena, bytes, stream, false))?,
         };
         home.pointers()?.add(grant);
         Ok(grant.addr)

@@ -165,6 +165,12 @@ impl Model {
         (said.head, said.last) = (said.head + 1, Some(event.kind));
         self.counters.add(&done);
         self.most.raise(&done);
+        if event.kind == EventKind::Alloc {
+            // What is handed over is not counted for a moment, as if it were given back.
+            for kind in [EventKind::Free, EventKind::FreeCompleted] {
+                self.most.raise(&done_by(&Event { kind, ..*event }));
+            }
+        }
         match event.kind {
             EventKind::Alloc => self.handed_out(event),
             EventKind::Free => self.given_back(event),

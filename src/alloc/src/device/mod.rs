@@ -17,7 +17,7 @@ use gpumem_channel::DeviceKind;
 
 pub use cost::Call;
 pub use cuda::driver_message;
-pub use sim::{Live, Sim, SimConfig, Timeline};
+pub use sim::{Live, Pause, Sim, SimConfig, Timeline};
 
 use crate::error::{DeviceError, Error};
 use crate::stream::Stream;

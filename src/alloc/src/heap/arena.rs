@@ -220,7 +220,7 @@ impl Heap {
             return Ok(0);
         }
         self.not_capturing()?;
-        self.settle()?;
+        self.settle(None)?;
         Ok(self.release_arena(arena)?)
     }
 

@@ -32,11 +32,12 @@ pub(super) fn threshold(part: Option<f64>, budget: Option<u64>) -> u64 {
 impl Heap {
     /// Gives segments back that have been idle for longer than others, if more is reserved than the threshold allows. Whether there
     /// was one: then the device was waited for, and blocks may have become free. What the driver does not take stays in the cache.
-    pub(super) fn collect_idle(&mut self, arena: u16) -> Result<bool, DeviceError> {
+    pub(super) fn collect_idle(&mut self, request: &Request) -> Result<bool, DeviceError> {
+        let arena = request.arena;
         if self.ledger.reserved() <= self.collect_above || self.capturing() || self.idle(arena).is_empty() {
             return Ok(false);
         }
-        self.settle()?;
+        self.settle(Some(request))?;
         let idle = self.idle(arena);
         let chosen = oldest(&idle, self.ledger.reserved() - self.collect_above);
         self.give_back_idle(chosen.into_iter().map(|at| idle[at]));

@@ -101,10 +101,10 @@ fn a_segment_that_became_nobodys_keeps_its_age() {
     pass(&mut heap);
     let (old, young) = (take(&mut heap, 100), take(&mut heap, 110));
     heap.free(old);
-    heap.settle().unwrap();
+    heap.settle(None).unwrap();
     pass(&mut heap);
     heap.free(young);
-    heap.settle().unwrap();
+    heap.settle(None).unwrap();
     let ages: Vec<u64> = heap.idle(COMMON).iter().map(|segment| segment.age).collect();
     assert_eq!(ages, [51, 0]);
 }

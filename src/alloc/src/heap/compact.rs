@@ -83,7 +83,7 @@ impl Heap {
         // A view may still be in use that no block is in.
         let wait = owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched;
         if wait {
-            self.settle()?;
+            self.settle(None)?;
         }
         Ok(wait)
     }

@@ -22,7 +22,7 @@ impl Heap {
             if !self.within_budget(bytes) || bytes > self.pool_left(request.arena) {
                 continue;
             }
-            match self.driver.alloc(bytes) {
+            match self.take_plain(request, bytes) {
                 Ok(addr) => {
                     self.add_plain(request, addr, bytes);
                     return Ok(true);
@@ -48,7 +48,7 @@ impl Heap {
         self.budget.map_or(u64::MAX, |budget| budget.saturating_sub(taken))
     }
 
-    fn add_plain(&mut self, request: &Request, addr: u64, bytes: u64) {
+    pub(super) fn add_plain(&mut self, request: &Request, addr: u64, bytes: u64) {
         let segment = self.segments.insert(Segment {
             mapped: bytes,
             size: bytes,
@@ -99,12 +99,14 @@ impl Heap {
             if blocked || !self.within_budget(bytes) {
                 continue;
             }
-            match self.map_new(place.segment, place.addr, bytes, bytes.max(request.size)) {
+            match self.map_new(request, (place.segment, place.addr), bytes, bytes.max(request.size)) {
                 Ok(chunks) => {
                     self.add_chunks(request, place, bytes, chunks);
                     return Ok(true);
                 }
                 Err(error) if error.is_out_of_memory() => {}
+                // What is there for it is needed when it goes on.
+                Err(error) if error.code == DeviceError::LATER => return Err(error),
                 Err(error) => outcome = Err(error),
             }
             if outcome.is_err() || want == place.missing {
@@ -130,7 +132,7 @@ impl Heap {
         if bytes > place.room || segment.is_stale(place.addr, bytes) || !self.within_budget(bytes) {
             return Ok(false);
         }
-        match self.map_new(slot, place.addr, bytes, request.size) {
+        match self.map_new(request, (slot, place.addr), bytes, request.size) {
             Ok(chunks) => {
                 self.add_chunks(request, place, bytes, chunks);
                 Ok(true)
@@ -140,11 +142,15 @@ impl Heap {
         }
     }
 
-    /// Maps new chunks at an address, of the size that suits a request of `whole` bytes. All or nothing.
-    fn map_new(&mut self, segment: u32, addr: u64, bytes: u64, whole: u64) -> Result<Vec<(u64, Chunk)>, DeviceError> {
-        let mut mapped = Vec::new();
-        let mut at = addr;
-        let sizes: Vec<u64> = match self.sizes.mode {
+    /// Maps new chunks at a place, of the size that suits a request of `whole` bytes. All or nothing.
+    fn map_new(
+        &mut self,
+        request: &Request,
+        place: (u32, u64),
+        bytes: u64,
+        whole: u64,
+    ) -> Result<Vec<(u64, Chunk)>, DeviceError> {
+        let sizes = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
                 let chunk = self.sizes.stitched_chunk(whole, reserved, self.fineness.times());
@@ -152,36 +158,7 @@ impl Heap {
             }
             _ => self.sizes.chunks(bytes, self.sizes.chunk(whole)).collect(),
         };
-        let result = sizes.into_iter().try_for_each(|size| {
-            let chunk = self.create(size)?;
-            if let Err(error) = self.driver.map(at, size, chunk.handle) {
-                self.discard(chunk);
-                return Err(error);
-            }
-            mapped.push((at, chunk));
-            at += size;
-            Ok(())
-        });
-        match result.and_then(|()| self.driver.set_access(addr, bytes)) {
-            Ok(()) => Ok(mapped),
-            Err(error) => {
-                for (at, chunk) in mapped {
-                    self.unmap_or_remember(segment, at, chunk.size);
-                    self.discard(chunk);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn create(&mut self, size: u64) -> Result<Chunk, DeviceError> {
-        if let Some(at) = self.orphans.iter().position(|orphan| orphan.size == size) {
-            return Ok(self.orphans.swap_remove(at));
-        }
-        Ok(Chunk {
-            handle: self.driver.create(size)?,
-            size,
-        })
+        self.take_chunks(request, place, sizes)
     }
 
     /// Gives a chunk back to the driver, or keeps it for later if the driver does not take it.
@@ -200,7 +177,7 @@ impl Heap {
         }
     }
 
-    fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
+    pub(super) fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
         self.ledger
             .reserved_added(request.class.pool(), bytes, chunks.len() as u64);
         if request.class == Class::Chunked {

@@ -65,7 +65,7 @@ impl Heap {
             tag: StringId(0),
             name: Tag(0),
         };
-        self.settle()?;
+        self.settle(None)?;
         let mut report = JoinReport {
             driver_calls: 1,
             ..JoinReport::default()

@@ -1,10 +1,12 @@
 //! Chunks mapped side by side in a view.
 
 use super::Heap;
+use super::allocate::Request;
 use super::cover::chunks_over;
 use super::runs::Run;
 use super::segment::{Chunk, Segment};
-use super::view::{Piece, Stale};
+use super::view::Piece;
+use crate::device::Driver;
 use crate::error::DeviceError;
 
 /// Address space of a view beyond what is mapped in it at first, as a multiple of that: for what is mapped behind it later.
@@ -15,7 +17,7 @@ const MOST_ROOM: u64 = 32;
 
 impl Heap {
     /// Maps the chunks of pieces side by side in a new view. A block there; `None` when the driver has no room for it.
-    pub(super) fn map_view(&mut self, pieces: &[Piece], size: u64) -> Result<Option<u32>, DeviceError> {
+    pub(super) fn map_view(&mut self, pieces: &[Piece], request: &Request) -> Result<Option<u32>, DeviceError> {
         let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
             return Ok(None);
         };
@@ -30,67 +32,57 @@ impl Heap {
             true => bytes * (1 + ROOM),
             false => bytes,
         };
-        let range = match self.driver.reserve(room) {
-            Ok(range) => range,
-            Err(error) if error.is_out_of_memory() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match self.map_at(range, &chunks) {
-            (_, Ok(())) => {
+        match self.take_view(request, &chunks, room) {
+            Ok(range) => {
                 self.layouts.mapped(chunks.len());
                 let view = self.views.insert(range, room, places(&chunks));
-                Ok(Some(self.views.add_block(view, before, size)))
+                Ok(Some(self.views.add_block(view, before, request.size)))
             }
-            (mapped, Err(error)) => {
-                // Remembered if it fails, too.
-                let _ = self.give_range_back(Stale {
-                    range,
-                    bytes: room,
-                    mapped,
-                });
-                if error.is_out_of_memory() { Ok(None) } else { Err(error) }
-            }
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     /// Maps the chunks of pieces behind a run of free memory at the end of a view. A block over both; `None` when the driver has no
     /// room for it.
-    pub(super) fn extend_view(&mut self, run: Run, pieces: &[Piece], size: u64) -> Result<Option<u32>, DeviceError> {
+    pub(super) fn extend_view(
+        &mut self,
+        run: Run,
+        pieces: &[Piece],
+        request: &Request,
+    ) -> Result<Option<u32>, DeviceError> {
         let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {
             return Ok(None);
         };
         let chunks = chunks_of(home, pieces);
         let end = run.range + run.offset + run.bytes;
         // So that the view stays.
-        let stitched = self.views.add_block(run.view, run.offset, size);
+        let stitched = self.views.add_block(run.view, run.offset, request.size);
         self.limit_views(chunks.len());
-        let (mapped, outcome) = self.map_at(end, &chunks);
+        let outcome = self.take_end(request, (run.view, end), &chunks);
         let Err(error) = outcome else {
             self.layouts.mapped(chunks.len());
             self.views.extend(run.view, places(&chunks));
             return Ok(Some(stitched));
         };
         self.views.remove_block(stitched);
-        if mapped > 0 && self.driver.unmap(end, mapped).is_err() {
-            self.views.leave(run.view, mapped);
-        }
         if error.is_out_of_memory() { Ok(None) } else { Err(error) }
     }
+}
 
-    /// Maps chunks from an address on. The bytes that are mapped, and whether all is well.
-    fn map_at(&self, addr: u64, chunks: &[(u64, Chunk)]) -> (u64, Result<(), DeviceError>) {
-        let mut mapped = 0;
-        let mapping = chunks.iter().try_for_each(|(_, chunk)| {
-            self.driver.map(addr + mapped, chunk.size, chunk.handle)?;
-            mapped += chunk.size;
-            Ok(())
-        });
-        let outcome = match mapped {
-            0 => mapping,
-            bytes => mapping.and_then(|()| self.driver.set_access(addr, bytes)),
-        };
-        (mapped, outcome)
-    }
+/// Maps chunks from an address on. The bytes that are mapped, and whether all is well.
+pub(super) fn map_at(driver: &dyn Driver, addr: u64, chunks: &[(u64, Chunk)]) -> (u64, Result<(), DeviceError>) {
+    let mut mapped = 0;
+    let mapping = chunks.iter().try_for_each(|(_, chunk)| {
+        driver.map(addr + mapped, chunk.size, chunk.handle)?;
+        mapped += chunk.size;
+        Ok(())
+    });
+    let outcome = match mapped {
+        0 => mapping,
+        bytes => mapping.and_then(|()| driver.set_access(addr, bytes)),
+    };
+    (mapped, outcome)
 }
 
 /// The chunks of pieces, and where they are at home.
@@ -101,6 +93,6 @@ fn chunks_of(home: &Segment, pieces: &[Piece]) -> Vec<(u64, Chunk)> {
 }
 
 /// The same as a view knows them: where they are at home, and their sizes.
-fn places(chunks: &[(u64, Chunk)]) -> Vec<(u64, u64)> {
+pub(super) fn places(chunks: &[(u64, Chunk)]) -> Vec<(u64, u64)> {
     chunks.iter().map(|(at, chunk)| (*at, chunk.size)).collect()
 }

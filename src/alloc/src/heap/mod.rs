@@ -13,6 +13,7 @@
 //! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `fineness`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
 //! | `plan`, `stitch`, `view`, `runs`, `map`, `unmap`, `cover` | one block from pieces that lie apart |
+//! | `turn`, `call` | long driver calls without the heap's lock |
 //! | `layout`, `recall` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
@@ -29,6 +30,7 @@ mod allocate;
 mod arena;
 mod block;
 mod budget;
+mod call;
 mod capture;
 mod collect;
 mod compact;
@@ -58,6 +60,7 @@ mod segment;
 mod stitch;
 mod streams;
 mod tally;
+mod turn;
 mod unmap;
 mod view;
 
@@ -95,6 +98,7 @@ use layout::Layouts;
 use ledger::Ledger;
 use segment::{Chunk, Segments};
 use streams::Streams;
+use turn::Turn;
 use view::Views;
 
 pub(crate) use arena::COMMON;
@@ -103,6 +107,7 @@ pub use compact::CompactReport;
 pub use join::JoinReport;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
+pub(crate) use turn::Attempt;
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +165,9 @@ pub(crate) struct Heap {
     orphans: Vec<Chunk>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
+    /// Whether the request that is being served may be suspended for a driver call; and what was done for it so far.
+    suspends: bool,
+    turn: Option<Box<Turn>>,
     front: &'static Front,
     /// Whether blocks are lent to lanes.
     lends: bool,
@@ -202,6 +210,8 @@ impl Heap {
             fineness: Fineness::default(),
             orphans: Vec::new(),
             gone: Vec::new(),
+            suspends: false,
+            turn: None,
             front,
             lends: true,
             returned: Vec::new(),

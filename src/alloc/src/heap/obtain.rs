@@ -13,24 +13,35 @@ use crate::size::{Class, FINE, FINE_REPEATED, SLACK, pool_of};
 impl Heap {
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
     /// for may overflow to everybody's memory before its cache is given up.
+    ///
+    /// Where a request can be suspended this begins anew after every long driver call.
     #[cold]
     pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
+        let result = self.try_everything(request);
+        self.note_suspended(request);
+        result
+    }
+
+    fn try_everything(&mut self, request: &Request) -> Result<Grant, Error> {
         self.poll_pending();
         self.drain_all();
-        if let Some(grant) = self.obtain(request)? {
-            return Ok(grant);
-        }
         let shared = self.shared(request)?;
-        if let Some(shared) = &shared
-            && let Some(grant) = self.obtain(shared)?
-        {
-            self.pool_overflowed(request.arena);
-            return Ok(grant);
+        if !self.is_settled() {
+            if let Some(grant) = self.obtain(request)? {
+                return Ok(grant);
+            }
+            if let Some(shared) = &shared
+                && let Some(grant) = self.obtain(shared)?
+            {
+                self.pool_overflowed(request.arena);
+                return Ok(grant);
+            }
+            if !self.release_on_oom || self.capturing() {
+                return self.fail(request);
+            }
+            self.settle(Some(request))?;
+            self.note_settled();
         }
-        if !self.release_on_oom || self.capturing() {
-            return self.fail(request);
-        }
-        self.settle()?;
         for request in [Some(request), shared.as_ref()].into_iter().flatten() {
             if let Some(grant) = self.obtain_after_making_room(request)? {
                 self.ledger.retried();
@@ -67,7 +78,7 @@ impl Heap {
         if let Some(key) = self.fit_anywhere(request) {
             return Ok(Some(self.hand_out(key, request)));
         }
-        if self.collect_idle(request.arena)?
+        if self.collect_idle(request)?
             && let Some(key) = self.fit_anywhere(request)
         {
             return Ok(Some(self.hand_out(key, request)));

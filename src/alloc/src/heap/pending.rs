@@ -6,6 +6,7 @@
 use gpumem_channel::{BlockState, EventKind};
 
 use super::Heap;
+use super::allocate::Request;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -94,25 +95,34 @@ impl Heap {
     }
 
     /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
-    /// nobody's.
-    pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
+    /// nobody's. A `request` may be suspended meanwhile; then that is so of what was freed before.
+    pub(super) fn settle(&mut self, request: Option<&Request>) -> Result<(), DeviceError> {
         self.drain_all();
-        let frees = self.frees;
         for stream in self.streams.indices() {
             self.tick(stream);
         }
-        self.driver.synchronize()?;
+        if let Some(frees) = self.wait(request)? {
+            self.settled(frees);
+        }
+        Ok(())
+    }
+
+    /// The device is done with everything that was freed until the free counter was `frees`.
+    pub(super) fn settled(&mut self, frees: u64) {
         self.ledger.synchronized();
         for stream in self.streams.indices() {
-            while let Some((event, b)) = self.streams.line_mut(stream).waiting.pop_front() {
+            while let Some((event, b)) = self.streams.line(stream).waiting.front().copied()
+                && self.blocks[b].freed_at <= frees
+            {
+                self.streams.line_mut(stream).waiting.pop_front();
                 if let Some(event) = event {
                     self.driver.retire(event);
                 }
                 self.waited(b);
             }
             let line = self.streams.line_mut(stream);
-            line.safe = frees;
-            if let Some((event, _)) = line.marker.take() {
+            line.safe = line.safe.max(frees);
+            if let Some((event, _)) = line.marker.take_if(|(_, count)| *count <= frees) {
                 self.driver.retire(event);
             }
         }
@@ -122,7 +132,6 @@ impl Heap {
             self.disown(stream);
         }
         self.tell_figures();
-        Ok(())
     }
 
     /// Learns how far a stream is done, by an event that it leaves there if the stream is busy.

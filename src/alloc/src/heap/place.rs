@@ -77,7 +77,17 @@ impl Heap {
             .saturating_mul(2)
             .max(request.size * 2)
             .next_multiple_of(unit);
-        let addr = self.driver.reserve(bytes)?;
+        let addr = self.take_range(request, bytes)?;
+        Ok(Place {
+            segment: self.add_range(request, addr, bytes),
+            addr,
+            missing: request.size.next_multiple_of(unit),
+            room: bytes,
+        })
+    }
+
+    /// A virtual segment without memory yet.
+    pub(super) fn add_range(&mut self, request: &Request, addr: u64, bytes: u64) -> u32 {
         let segment = self.segments.insert(Segment {
             kind: SegmentKind::Virtual,
             ..empty(request, addr, bytes)
@@ -85,12 +95,7 @@ impl Heap {
         if self.sizes.mode == SegmentMode::Stitched && request.class == Class::Chunked {
             self.home = Some(segment);
         }
-        Ok(Place {
-            segment,
-            addr,
-            missing: request.size.next_multiple_of(unit),
-            room: bytes,
-        })
+        segment
     }
 }
 

@@ -18,12 +18,17 @@ impl Heap {
             Some(grant) => grant,
             None => self.allocate_anew(request)?,
         };
+        self.note_placement(&grant, request);
+        Ok(grant)
+    }
+
+    /// Notes where a request went, if it is to be remembered.
+    pub(super) fn note_placement(&mut self, grant: &Grant, request: &Request) {
         if let Some(placement) = self.placement_of(&self.blocks[grant.block])
             && self.layouts.remembers(request.size)
         {
             self.layouts.note(request.stream, request.size, placement);
         }
-        Ok(grant)
     }
 
     fn placement_of(&self, block: &Block) -> Option<Placement> {

@@ -17,7 +17,7 @@ impl Heap {
         self.not_capturing()?;
         // Waiting gives back what is left of pools that are gone.
         let before = self.ledger.reserved();
-        self.settle()?;
+        self.settle(None)?;
         self.release_free()?;
         Ok(before - self.ledger.reserved())
     }
@@ -69,6 +69,7 @@ impl Heap {
             return Ok(());
         }
         self.driver.free(addr)?;
+        self.forget_failures();
         self.tell_segment(EventKind::SegmentFree, slot, addr, bytes);
         self.outlet.segment_begin(slot);
         self.unshelve(b);
@@ -131,6 +132,7 @@ impl Heap {
         };
         let (from, to) = (first.0, last.0 + last.1.size);
         self.driver.unmap(from, to - from)?;
+        self.forget_failures();
         let Some(segment) = self.segments.get_mut(slot) else {
             return Ok(None);
         };

@@ -40,8 +40,8 @@ impl Heap {
             plan.pieces.push(Piece { addr, size });
         }
         let mapped = match plan.onto {
-            Some(run) => self.extend_view(run, &plan.pieces, request.size)?,
-            None => self.map_view(&plan.pieces, request.size)?,
+            Some(run) => self.extend_view(run, &plan.pieces, request)?,
+            None => self.map_view(&plan.pieces, request)?,
         };
         let Some(stitched) = mapped else { return Ok(None) };
         let mut pieces = plan.before;

@@ -4,6 +4,7 @@
 //! touching memory without access are errors, and [`Sim::violations`] counts them.
 
 mod memory;
+mod pause;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use crate::error::DeviceError;
 use crate::stream::Stream;
 use state::State;
 
+pub use pause::Pause;
 pub use state::Live;
 
 /// When simulated work is done.
@@ -68,6 +70,7 @@ pub struct Sim(Arc<Shared>);
 struct Shared {
     info: DeviceInfo,
     state: Mutex<State>,
+    gate: pause::Gate,
 }
 
 impl Sim {
@@ -87,6 +90,7 @@ impl Sim {
         Sim(Arc::new(Shared {
             info,
             state: Mutex::new(State::new(&config)),
+            gate: pause::Gate::default(),
         }))
     }
 
@@ -145,6 +149,11 @@ impl Sim {
         self.state().used_by_others = bytes;
     }
 
+    /// Keeps whoever makes a call of this kind waiting, until what is returned is dropped: a driver that takes its time.
+    pub fn pause(&self, call: Call) -> Pause<'_> {
+        self.0.gate.close(call)
+    }
+
     /// How often a call was made.
     pub fn calls(&self, call: Call) -> u64 {
         self.state().calls[call as usize]
@@ -196,6 +205,7 @@ impl Driver for Shared {
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.gate.pass(Call::Alloc);
         self.state().alloc(bytes)
     }
 
@@ -212,6 +222,7 @@ impl Driver for Shared {
     }
 
     fn create(&self, bytes: u64) -> Result<Handle> {
+        self.gate.pass(Call::Create);
         self.state().create(bytes).map(Handle)
     }
 
@@ -220,6 +231,7 @@ impl Driver for Shared {
     }
 
     fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()> {
+        self.gate.pass(Call::Map);
         self.state().map(addr, bytes, handle.0)
     }
 
@@ -248,6 +260,7 @@ impl Driver for Shared {
     }
 
     fn synchronize(&self) -> Result<()> {
+        self.gate.pass(Call::Synchronize);
         self.state().synchronize()
     }
 

@@ -1,0 +1,64 @@
+//! Driver calls that take as long as a test wants.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Call;
+
+/// What calls pass through.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    closed: Mutex<Closed>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Closed {
+    call: Option<Call>,
+    waiting: usize,
+}
+
+/// While this lives calls of one kind wait.
+#[derive(Debug)]
+pub struct Pause<'a>(&'a Gate);
+
+impl Gate {
+    fn closed(&self) -> MutexGuard<'_, Closed> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(&self, call: Call) -> Pause<'_> {
+        self.closed().call = Some(call);
+        Pause(self)
+    }
+
+    /// Waits as long as calls of this kind do.
+    pub(super) fn pass(&self, call: Call) {
+        let mut closed = self.closed();
+        if closed.call != Some(call) {
+            return;
+        }
+        closed.waiting += 1;
+        self.moved.notify_all();
+        while closed.call == Some(call) {
+            closed = self.moved.wait(closed).unwrap_or_else(PoisonError::into_inner);
+        }
+        closed.waiting -= 1;
+    }
+}
+
+impl Pause<'_> {
+    /// Waits until somebody waits.
+    pub fn wait(&self) {
+        let mut closed = self.0.closed();
+        while closed.waiting == 0 {
+            closed = self.0.moved.wait(closed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.closed().call = None;
+        self.0.moved.notify_all();
+    }
+}

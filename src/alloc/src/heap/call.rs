@@ -1,0 +1,143 @@
+//! The driver calls that take long, and what they give.
+
+use super::map::{map_at, places};
+use super::segment::Chunk;
+use super::view::Stale;
+use crate::device::Driver;
+use crate::error::DeviceError;
+
+/// A long driver call, or several that make one.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// Memory for a plain segment.
+    Alloc { bytes: u64 },
+    /// Address space.
+    Reserve { bytes: u64 },
+    /// New chunks of these sizes side by side, some of which are there already.
+    Map {
+        segment: u32,
+        addr: u64,
+        sizes: Vec<u64>,
+        spare: Vec<Chunk>,
+    },
+    /// Chunks mapped once more, side by side, in a new view that has so many bytes of address space.
+    View { chunks: Vec<(u64, Chunk)>, room: u64 },
+    /// The same behind what a view has.
+    Extend {
+        view: u32,
+        addr: u64,
+        chunks: Vec<(u64, Chunk)>,
+    },
+    /// A wait for all that was freed until the heap's free counter was this.
+    Synchronize { frees: u64 },
+}
+
+/// What a call gave, or what is left of one that failed.
+#[derive(Debug)]
+pub(super) enum Gave {
+    Addr(u64),
+    /// Chunks with their addresses; and those that came to be mapped nowhere.
+    Chunks {
+        mapped: Vec<(u64, Chunk)>,
+        loose: Vec<Chunk>,
+    },
+    /// A range of so many bytes, and how many of them are mapped; none: it could not be reserved.
+    Range(Option<Stale>),
+    /// Bytes that are mapped.
+    Mapped(u64),
+    Frees(u64),
+}
+
+impl Call {
+    /// What it gives: all, or what is left to be undone.
+    pub(super) fn run(&mut self, driver: &dyn Driver) -> (Gave, Result<(), DeviceError>) {
+        match self {
+            Call::Alloc { bytes } => addr(driver.alloc(*bytes)),
+            Call::Reserve { bytes } => addr(driver.reserve(*bytes)),
+            Call::Map { addr, sizes, spare, .. } => map(driver, *addr, sizes, std::mem::take(spare)),
+            Call::View { chunks, room } => view(driver, chunks, *room),
+            Call::Extend { addr, chunks, .. } => {
+                let (mapped, result) = map_at(driver, *addr, chunks);
+                (Gave::Mapped(mapped), result)
+            }
+            Call::Synchronize { frees } => (Gave::Frees(*frees), driver.synchronize()),
+        }
+    }
+
+    /// Whether a call does what another one would.
+    pub(super) fn is_like(&self, other: &Call) -> bool {
+        match (self, other) {
+            (Call::Alloc { bytes }, Call::Alloc { bytes: its })
+            | (Call::Reserve { bytes }, Call::Reserve { bytes: its }) => bytes == its,
+            (
+                Call::Map {
+                    segment, addr, sizes, ..
+                },
+                Call::Map {
+                    segment: its_segment,
+                    addr: its_addr,
+                    sizes: its_sizes,
+                    ..
+                },
+            ) => (segment, addr, sizes) == (its_segment, its_addr, its_sizes),
+            (Call::View { chunks, .. }, Call::View { chunks: its, .. }) => places(chunks) == places(its),
+            (
+                Call::Extend { addr, chunks, .. },
+                Call::Extend {
+                    addr: its, chunks: it, ..
+                },
+            ) => addr == its && places(chunks) == places(it),
+            (Call::Synchronize { .. }, Call::Synchronize { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+fn addr(result: Result<u64, DeviceError>) -> (Gave, Result<(), DeviceError>) {
+    let given = result.as_ref().map_or(0, |addr| *addr);
+    (Gave::Addr(given), result.map(drop))
+}
+
+fn map(driver: &dyn Driver, from: u64, sizes: &[u64], mut spare: Vec<Chunk>) -> (Gave, Result<(), DeviceError>) {
+    let (mut mapped, mut loose, mut at) = (Vec::with_capacity(sizes.len()), Vec::new(), from);
+    let result = sizes.iter().try_for_each(|&size| {
+        let chunk = match spare.iter().position(|chunk| chunk.size == size) {
+            Some(known) => spare.swap_remove(known),
+            None => Chunk {
+                handle: driver.create(size)?,
+                size,
+            },
+        };
+        if let Err(error) = driver.map(at, size, chunk.handle) {
+            loose.push(chunk);
+            return Err(error);
+        }
+        mapped.push((at, chunk));
+        at += size;
+        Ok(())
+    });
+    let result = result.and_then(|()| driver.set_access(from, at - from));
+    loose.extend(spare);
+    (Gave::Chunks { mapped, loose }, result)
+}
+
+fn view(driver: &dyn Driver, chunks: &[(u64, Chunk)], room: u64) -> (Gave, Result<(), DeviceError>) {
+    match driver.reserve(room) {
+        Ok(range) => {
+            let (mapped, result) = map_at(driver, range, chunks);
+            let bytes = room;
+            (Gave::Range(Some(Stale { range, bytes, mapped })), result)
+        }
+        Err(error) => (Gave::Range(None), Err(error)),
+    }
+}
+
+impl Gave {
+    /// The address, where it is one.
+    pub(super) fn addr(self) -> u64 {
+        match self {
+            Gave::Addr(addr) => addr,
+            _ => 0,
+        }
+    }
+}
