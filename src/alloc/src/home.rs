@@ -198,7 +198,7 @@ impl Home {
         loop {
             let suspended = match attempt {
                 Attempt::Done(result) => return result,
-                Attempt::Suspended(suspended) => suspended,
+                Attempt::Suspended(suspended) => *suspended,
             };
             let made = match &turn {
                 Some(_) => Ok(suspended.run()),

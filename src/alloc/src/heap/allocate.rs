@@ -164,6 +164,8 @@ impl Heap {
         self.shelve(b);
         self.shelve(there);
         self.show(b);
+        // A lane writes only slots that the channel has counted.
+        self.show(there);
         let grant = self.hand_out(self.blocks[there].key(there), request);
         self.outlet.segment_close(segment);
         Some(grant)

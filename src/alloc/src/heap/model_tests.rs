@@ -241,7 +241,7 @@ impl World {
         for calls in 0.. {
             let suspended = match attempt {
                 Attempt::Done(result) => return result,
-                Attempt::Suspended(suspended) => suspended,
+                Attempt::Suspended(suspended) => *suspended,
             };
             assert!(calls < 100, "it goes on for ever");
             self.heap.check();

@@ -65,7 +65,8 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Done(Result<Grant, Error>),
-    Suspended(Suspended),
+    /// Apart: most requests never are.
+    Suspended(Box<Suspended>),
 }
 
 /// Not an error of the driver's: the request is suspended.
@@ -175,12 +176,12 @@ impl Heap {
             return Attempt::Done(result);
         };
         turn.caller = self.outlet.recorder().map_or(Stack::NONE, |recorder| recorder.caller);
-        Attempt::Suspended(Suspended {
+        Attempt::Suspended(Box::new(Suspended {
             call,
             by,
             turn,
             driver: Arc::clone(&self.driver),
-        })
+        }))
     }
 
     /// Notes which request is suspended, if it is.

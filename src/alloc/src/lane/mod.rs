@@ -203,9 +203,24 @@ impl Lane {
         record.requested = requested;
         record.tag = tag;
         record.served = true;
-        let record = *record;
-        self.tell(EventKind::Alloc, BlockState::Allocated, &record, record.split);
-        Some(self.grant(at, &record))
+        let grant = Grant {
+            block: record.block,
+            addr: record.addr,
+            size: record.size,
+            held: Held::by_lane(self.number, at),
+        };
+        let state = BlockState::Allocated;
+        if publish(
+            &mut self.outlet,
+            self.stream,
+            EventKind::Alloc,
+            state,
+            record,
+            record.split,
+        ) {
+            self.tell_figures();
+        }
+        Some(grant)
     }
 
     /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
@@ -222,8 +237,17 @@ impl Lane {
         record.link = self.quick[half].put(size, at);
         record.state = State::Aside;
         record.freed_at = self.clock;
-        let record = *record;
-        self.tell(EventKind::Free, BlockState::Quick, &record, record.split);
+        let state = BlockState::Quick;
+        if publish(
+            &mut self.outlet,
+            self.stream,
+            EventKind::Free,
+            state,
+            record,
+            record.split,
+        ) {
+            self.tell_figures();
+        }
         true
     }
 
@@ -235,7 +259,6 @@ impl Lane {
         wanted.then_some(record)
     }
 
-    #[inline(always)]
     fn grant(&self, at: u32, record: &Record) -> Grant {
         Grant {
             block: record.block,
@@ -245,36 +268,9 @@ impl Lane {
         }
     }
 
-    /// The block of a record as the channel shows it.
-    #[inline(always)]
-    fn seen(&self, state: BlockState, record: &Record) -> channel::Block {
-        channel::Block {
-            addr: record.addr,
-            size: record.size,
-            requested: record.requested,
-            stream: self.stream.0,
-            state,
-            device: DEVICE,
-            pool: pool_of(record.size),
-            segment: record.segment,
-            tag: record.tag,
-            time: 0,
-        }
-    }
-
-    /// Publishes what happened to a block; `split`: it became an inactive split here, or none any more.
-    #[inline(always)]
-    fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record, split: bool) {
-        let block = self.seen(state, record);
-        let Some(outlet) = &mut self.outlet else { return };
-        let told = outlet.operation(&Operation {
-            kind,
-            slot: record.block,
-            block: &block,
-            next: some(record.next),
-            split: split.then_some(block.pool),
-        });
-        if told.figures_due {
+    /// Publishes what happened to a block. What became of an inactive split the heap tells.
+    fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record) {
+        if publish(&mut self.outlet, self.stream, kind, state, record, false) {
             self.tell_figures();
         }
     }
@@ -310,8 +306,7 @@ impl Lane {
                 self.records.len() as u32 - 1
             }
         };
-        // That it was an inactive split until now the heap tells.
-        self.tell(EventKind::Alloc, BlockState::Allocated, &record, false);
+        self.tell(EventKind::Alloc, BlockState::Allocated, &record);
         self.grant(at, &record)
     }
 
@@ -334,9 +329,9 @@ impl Lane {
             State::Aside => channel::Block {
                 requested: 0,
                 tag: StringId(0),
-                ..self.seen(BlockState::Quick, record)
+                ..seen(self.stream, BlockState::Quick, record)
             },
-            _ => self.seen(BlockState::Allocated, record),
+            _ => seen(self.stream, BlockState::Allocated, record),
         }
     }
 
@@ -350,7 +345,7 @@ impl Lane {
     pub(crate) fn give_up(&mut self, at: u32) -> Option<Record> {
         let record = self.remove(at)?;
         self.counts.freed(half(record.size), record.requested, record.size);
-        self.tell(EventKind::Free, BlockState::Quick, &record, false);
+        self.tell(EventKind::Free, BlockState::Quick, &record);
         Some(record)
     }
 
@@ -408,6 +403,45 @@ impl Lane {
     pub(crate) fn aside(&self, size: u64) -> Vec<u32> {
         self.quick[half(size)].of_size(size, |at| self.records[at as usize].link)
     }
+}
+
+/// The block of a record as the channel shows it.
+#[inline(always)]
+fn seen(stream: Stream, state: BlockState, record: &Record) -> channel::Block {
+    channel::Block {
+        addr: record.addr,
+        size: record.size,
+        requested: record.requested,
+        stream: stream.0,
+        state,
+        device: DEVICE,
+        pool: pool_of(record.size),
+        segment: record.segment,
+        tag: record.tag,
+        time: 0,
+    }
+}
+
+/// Publishes what happened to a block; `split`: it became an inactive split here, or none any more. Whether the figures are due.
+#[inline(always)]
+fn publish(
+    outlet: &mut Option<channel::Lane>,
+    stream: Stream,
+    kind: EventKind,
+    state: BlockState,
+    record: &Record,
+    split: bool,
+) -> bool {
+    let Some(outlet) = outlet else { return false };
+    let block = seen(stream, state, record);
+    let told = outlet.operation(&Operation {
+        kind,
+        slot: record.block,
+        block: &block,
+        next: some(record.next),
+        split: split.then_some(block.pool),
+    });
+    told.figures_due
 }
 
 /// A pool's number among [`Counts`].
