@@ -359,7 +359,7 @@ impl Home {
         self.enter(|tenant| tenant.id)
     }
 
-    /// Does something with the heap if it is still that of the tenant. Unlike a handle, knowing who lives here keeps nobody.
+    /// Does something with the heap if it is still that of the tenant, memory given back or moved included. Unlike a handle, knowing who lives here keeps nobody.
     pub(crate) fn visit<R>(&self, tenant: u64, work: impl FnOnce(&mut Heap) -> R) -> Option<R> {
         if !self.process.is_current() {
             return None;

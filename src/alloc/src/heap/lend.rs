@@ -54,6 +54,8 @@ impl Heap {
         let (name, sizes) = (self.streams.name(stream), self.sizes);
         let (front, outlet, clock) = (self.front, &mut self.outlet, self.frees + 1);
         let lane = front.open(name, |number| {
+            // A lane rounds sizes by itself, and only the quick way: otherwise it would never hand out what it is lent.
+            sizes.round_quick(1)?;
             let outlet = outlet.lane(DEVICE, name)?;
             let mut lane = Lane::new(number, name, sizes, outlet);
             lane.clock = clock;
@@ -375,5 +377,42 @@ impl Heap {
             let clock = self.frees + 1;
             self.front.with(lane, |lane| lane.clock = clock);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::rounding::Divisions;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    /// Whether a size that comes again is lent to its stream's lane.
+    fn lends(divisions: Divisions) -> bool {
+        let config = Config {
+            publish: Publish::Off,
+            roundup_power2_divisions: divisions,
+            ..Config::default()
+        };
+        let driver = Sim::new(SimConfig::default()).device().driver;
+        let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+        for _ in 0..4 {
+            let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
+            heap.free(grant.block);
+            heap.check();
+        }
+        heap.streams.real().any(|stream| heap.streams.line(stream).lent[0] > 0)
+    }
+
+    #[test]
+    fn only_what_a_lane_can_hand_out_is_lent() {
+        assert!(lends(Divisions::default()));
+        assert!(!lends(Divisions::all(4).unwrap()));
     }
 }
