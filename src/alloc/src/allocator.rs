@@ -225,7 +225,7 @@ impl Allocator {
     ///
     /// A stitched block is shown as its pieces, where they lie in their segment; each part of a virtual segment that has
     /// memory is a segment. Marks, steps and retries are `external_annotations`, tags are `tag` of blocks and
-    /// `user_metadata` of events.
+    /// `user_metadata` of events, a pool's name is `pool_name` of its segments and its [id](crate::MempoolId) their `segment_pool_id`.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let picture = self.0.home.give(|heap| heap.picture())?;
         Ok(export::snapshot(&picture, true))

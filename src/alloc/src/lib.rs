@@ -117,7 +117,7 @@ pub use gpumem_snapshot::Snapshot;
 pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
-pub use pool::{Overflow, Pool, PoolConfig, PoolFigures};
+pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures};
 pub use publish::Publish;
 pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};

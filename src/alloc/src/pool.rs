@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use std::fmt;
+
 use gpumem_channel::Stat;
 
 use crate::allocator::Allocator;
 use crate::buffer::{Buffer, Element};
 use crate::error::Error;
+use crate::heap::NewPool;
 use crate::home::Handle;
 use crate::route::Route;
 use crate::size::bytes_of;
@@ -32,6 +35,17 @@ pub struct PoolConfig {
     /// When memory runs out, pools of lower priority give back what they cached, lowest first, before a request fails. What is no pool's
     /// has priority 0. Pools of the same priority leave each other alone.
     pub priority: i32,
+}
+
+/// A pool's id among those of an allocator, as PyTorch's pools have one (`c10::cuda::MempoolId_t`): the `segment_pool_id` of its segments in
+/// a snapshot. (0, 0) is no pool's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MempoolId(pub u64, pub u64);
+
+impl fmt::Display for MempoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {})", self.0, self.1)
+    }
 }
 
 /// The figures of a pool, under PyTorch's names. What overflowed is not among them.
@@ -65,6 +79,7 @@ struct Inner {
     handle: Arc<Handle>,
     arena: u16,
     name: String,
+    id: MempoolId,
     private: bool,
 }
 
@@ -74,7 +89,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::Config`] when there is a pool of that name, there are too many, or the budget is 0.
     pub fn pool(&self, name: &str, config: PoolConfig) -> Result<Pool, Error> {
-        self.make_pool(name.to_owned(), config, false)
+        self.make_pool(NewPool::Named(name), config)
     }
 
     /// A private pool, for a CUDA graph: while it lives, no address that it ever handed out is handed to anybody else or goes back to
@@ -84,17 +99,29 @@ impl Allocator {
     /// # Errors
     /// [`Error::Config`] when there are too many pools.
     pub fn private_pool(&self) -> Result<Pool, Error> {
-        let name = format!("private pool {}", self.0.pools_made());
-        self.make_pool(name, PoolConfig::default(), true)
+        self.make_pool(NewPool::Private(None), PoolConfig::default())
     }
 
-    fn make_pool(&self, name: String, config: PoolConfig, private: bool) -> Result<Pool, Error> {
-        let arena = self.heap(|heap| heap.add_arena(&name, config, private))??;
+    /// [`private_pool`](Allocator::private_pool) under an id of the caller's: PyTorch numbers its pools itself.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there are too many pools, or one of that id.
+    pub fn private_pool_with_id(&self, id: MempoolId) -> Result<Pool, Error> {
+        self.make_pool(NewPool::Private(Some(id)), PoolConfig::default())
+    }
+
+    fn make_pool(&self, new: NewPool<'_>, config: PoolConfig) -> Result<Pool, Error> {
+        let (arena, name, id) = self.heap(|heap| {
+            let arena = heap.add_arena(new, config)?;
+            let (name, id) = heap.name_of_arena(arena);
+            Ok::<_, Error>((arena, name, id))
+        })??;
         Ok(Pool(Arc::new(Inner {
             handle: Arc::clone(&self.0),
             arena,
             name,
-            private,
+            id,
+            private: matches!(new, NewPool::Private(_)),
         })))
     }
 
@@ -137,6 +164,11 @@ impl Pool {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Its id: (0, n) with a name, (n, 0) if it is private and was given none.
+    pub fn id(&self) -> MempoolId {
+        self.0.id
     }
 
     /// The allocator it is of.

@@ -1,7 +1,6 @@
 //! Which requests go to which pool: what a program says for a while, instead of asking the pool.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -35,8 +34,6 @@ impl fmt::Debug for Route {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     open: Mutex<Vec<Open>>,
-    /// Private pools so far.
-    pub(crate) pools: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -89,11 +86,6 @@ impl Routes {
 }
 
 impl Handle {
-    /// A number for each private pool.
-    pub(crate) fn pools_made(&self) -> u64 {
-        self.routes.pools.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// The arena of a request: the common one, unless the program began something else.
     #[inline]
     pub(crate) fn arena(&self, stream: Stream) -> u16 {

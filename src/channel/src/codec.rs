@@ -110,7 +110,7 @@ pub(crate) fn segment(s: &Segment, first: u32) -> [u64; SEGMENT_DATA] {
         s.stream,
         s.chunk,
         s.time,
-        u64::from(s.tag.0),
+        u64::from(s.tag.0) | u64::from(s.pool_name.0) << 32,
     ]
 }
 
@@ -131,6 +131,7 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
         chunk: w[5],
         time: w[6],
         tag: StringId(w[7] as u32),
+        pool_name: StringId(high(w[7])),
     };
     Some((segment, high(packed)))
 }

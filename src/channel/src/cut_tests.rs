@@ -70,6 +70,7 @@ const SEGMENT: Segment = Segment {
     chunk: 0,
     time: 0,
     tag: crate::StringId(0),
+    pool_name: crate::StringId(0),
 };
 
 fn block(offset: u64, size: u64, state: BlockState) -> Block {

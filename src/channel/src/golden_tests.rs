@@ -85,8 +85,18 @@ fn records() {
         chunk: 2 << 20,
         time: 99,
         tag: StringId(4),
+        pool_name: StringId(8),
     };
-    let words = [1 << 40, 64 << 20, 32 << 20, 0x0000_000b_0000_0102, 3, 2 << 20, 99, 4];
+    let words = [
+        1 << 40,
+        64 << 20,
+        32 << 20,
+        0x0000_000b_0000_0102,
+        3,
+        2 << 20,
+        99,
+        0x0000_0008_0000_0004,
+    ];
     assert_eq!(codec::segment(&segment, 11), words);
     assert_eq!(codec::to_segment(&words), Some((segment, 11)));
     assert_eq!(codec::to_segment(&[0; 8]), None);

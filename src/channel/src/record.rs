@@ -86,6 +86,8 @@ pub struct Segment {
     pub time: u64,
     /// Tag of the request that took it.
     pub tag: StringId,
+    /// Name of the pool whose memory it is, apart from everybody else's (a tenant's, a CUDA graph's); empty: no pool's.
+    pub pool_name: StringId,
 }
 
 /// The stream of free memory that no queued work uses: any stream may take it at once. No driver has a stream of this name.

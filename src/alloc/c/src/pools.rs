@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use gpumem::{Pool, Route};
+use gpumem::{MempoolId, Pool, Route};
 
 use crate::devices::{self, Place};
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failu
                 pool.clone()
             }
             None => {
-                let pool = allocator.private_pool()?;
+                let pool = allocator.private_pool_with_id(id.into())?;
                 pools.insert(id, (pool.clone(), 1));
                 pool
             }
@@ -48,7 +48,10 @@ pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
     let pool = find(place, id)?;
     match pool.allocator().end_allocate_to_pool(&pool)? {
         true => Ok(()),
-        false => Err(Failure::misuse(format!("nothing is allocated to pool {id} now"))),
+        false => Err(Failure::misuse(format!(
+            "nothing is allocated to pool {} now",
+            MempoolId::from(id)
+        ))),
     }
 }
 
@@ -76,11 +79,11 @@ fn find(place: &Place, id: PoolId) -> Result<Pool, Failure> {
     let known = pools.as_ref().and_then(|pools| pools.get(&id));
     known
         .map(|(pool, _)| pool.clone())
-        .ok_or_else(|| Failure::misuse(format!("no pool {id} was begun on this device")))
+        .ok_or_else(|| Failure::misuse(format!("no pool {} was begun on this device", MempoolId::from(id))))
 }
 
-impl std::fmt::Display for PoolId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "({}, {})", self.first, self.second)
+impl From<PoolId> for MempoolId {
+    fn from(id: PoolId) -> MempoolId {
+        MempoolId(id.first, id.second)
     }
 }

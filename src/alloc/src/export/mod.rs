@@ -127,6 +127,8 @@ fn segment(
         counted.map(of).sum()
     };
     let (stack, tag) = makers.get(&address).copied().unwrap_or_default();
+    let (name, id) = &segment.owner;
+    let pool_name = (!name.is_empty()).then(|| Value::Text(wording.tables.text(name)));
     Segment {
         device,
         address,
@@ -139,11 +141,11 @@ fn segment(
             PoolId::SMALL => SegmentType::Small,
             _ => SegmentType::Large,
         },
-        segment_pool_id: (0, 0),
+        segment_pool_id: (id.0, id.1),
         is_expandable: segment.kind == SegmentKind::Virtual,
         frames: wording.stack(stack, tag),
         blocks: segment.blocks.iter().map(|b| block(b, wording)).collect(),
-        extra: None,
+        extra: pool_name.map(|name| wording.tables.dict([("pool_name", name)])),
     }
 }
 

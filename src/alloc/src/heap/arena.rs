@@ -7,20 +7,35 @@
 //! A *private* arena is for CUDA graphs, which go on using addresses of freed blocks: while its pool lives nothing of it goes back to
 //! the driver. What is left of an arena whose pool is gone goes back as soon as nothing uses it.
 
-use super::allocate::Request;
-use super::{Grant, Heap};
-use crate::error::{DeviceError, Error};
-use crate::pool::{Overflow, PoolConfig, PoolFigures};
+use gpumem_channel::StringId;
+
+mod shrink;
+
+use super::Heap;
+use crate::error::Error;
+use crate::pool::{MempoolId, Overflow, PoolConfig, PoolFigures};
 
 /// The common arena.
 pub(crate) const COMMON: u16 = 0;
 /// Pools at the same time.
 const MAX_POOLS: usize = 1024;
 
+/// A pool that is to have an arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NewPool<'a> {
+    /// A tenant's, by its name.
+    Named(&'a str),
+    /// A CUDA graph's, by its id if that is somebody else's to choose.
+    Private(Option<MempoolId>),
+}
+
 /// The memory of a pool.
 #[derive(Debug)]
 pub(super) struct Arena {
     pub(super) name: String,
+    /// The channel's string of its name; of none without a channel.
+    label: StringId,
+    pub(super) id: MempoolId,
     pub(super) config: PoolConfig,
     pub(super) private: bool,
     /// Its pool is gone.
@@ -47,6 +62,29 @@ impl Arenas {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Arena)> {
         let all = (COMMON + 1..).zip(&self.0);
         all.filter_map(|(number, arena)| Some((number, arena.as_ref()?)))
+    }
+
+    /// Those whose pool is there.
+    fn open(&self) -> impl Iterator<Item = &Arena> {
+        self.iter().map(|(_, arena)| arena).filter(|arena| !arena.closing)
+    }
+
+    fn has(&self, id: MempoolId) -> bool {
+        self.open().any(|arena| arena.id == id)
+    }
+
+    /// An id that no pool has: of the first number from this one on that is free.
+    fn vacant(&self, from: u16, id: fn(u64) -> MempoolId) -> MempoolId {
+        let mut number = u64::from(from);
+        while self.has(id(number)) {
+            number += 1;
+        }
+        id(number)
+    }
+
+    /// The channel's string of the name of an arena's pool; empty for the common one.
+    pub(super) fn label(&self, arena: u16) -> StringId {
+        self.get(arena).map_or(StringId(0), |arena| arena.label)
     }
 
     /// Whether free memory of an arena may go back to the driver.
@@ -95,39 +133,50 @@ impl Arena {
 
 impl Heap {
     /// Makes an arena for a pool.
-    pub(crate) fn add_arena(&mut self, name: &str, config: PoolConfig, private: bool) -> Result<u16, Error> {
+    pub(crate) fn add_arena(&mut self, pool: NewPool<'_>, config: PoolConfig) -> Result<u16, Error> {
         let fail = |reason: String| {
             Err(Error::Config {
                 setting: "pool",
                 reason,
             })
         };
+        let vacant = self.arenas.0.iter().position(Option::is_none);
+        let at = vacant.unwrap_or(self.arenas.0.len());
+        let number = at as u16 + 1;
+        // Names of private pools come again with their numbers: the channel has room for so many texts.
+        let name = match pool {
+            NewPool::Named(name) => name.to_owned(),
+            NewPool::Private(_) => format!("private pool {number}"),
+        };
         if config.budget == Some(0) {
             return fail(format!(
                 "{name}: 0 bytes leave no room for anything; use None for no budget"
             ));
         }
-        if self
-            .arenas
-            .iter()
-            .any(|(_, arena)| !arena.closing && arena.name == name)
-        {
-            return fail(format!("there is a pool named {name} already"));
-        }
-        let vacant = self.arenas.0.iter().position(Option::is_none);
-        let at = vacant.unwrap_or(self.arenas.0.len());
+        let id = match pool {
+            NewPool::Named(_) if self.arenas.open().any(|arena| !arena.private && arena.name == name) => {
+                return fail(format!("there is a pool named {name} already"));
+            }
+            NewPool::Private(Some(id)) if self.arenas.has(id) => {
+                return fail(format!("there is a pool of id {id} already"));
+            }
+            NewPool::Private(Some(id)) => id,
+            NewPool::Named(_) => self.arenas.vacant(number, |n| MempoolId(0, n)),
+            NewPool::Private(None) => self.arenas.vacant(number, |n| MempoolId(n, 0)),
+        };
         if at >= MAX_POOLS {
             return fail(format!("{name}: there are {MAX_POOLS} pools already"));
         }
         if vacant.is_none() {
             self.arenas.0.push(None);
         }
-        let number = at as u16 + 1;
         self.streams.open(number)?;
         self.arenas.0[at] = Some(Arena {
-            name: name.to_owned(),
+            label: self.outlet.intern(&name).unwrap_or_default(),
+            name,
+            id,
             config,
-            private,
+            private: matches!(pool, NewPool::Private(_)),
             closing: false,
             live: 0,
             figures: PoolFigures::default(),
@@ -135,93 +184,10 @@ impl Heap {
         Ok(number)
     }
 
-    /// The pool of an arena is gone: what is free goes back, now as far as no queued work uses it, and else with the next release; what
-    /// is held follows when it is freed.
-    pub(crate) fn close_arena(&mut self, arena: u16) {
-        if let Some(arena) = self.arenas.get_mut(arena) {
-            arena.closing = true;
-        }
-        self.shrink_closing(arena);
-    }
-
-    /// The same for all such arenas.
-    pub(super) fn shrink_all_closing(&mut self) {
-        let closing: Vec<u16> = self
-            .arenas
-            .iter()
-            .filter(|(_, arena)| arena.closing)
-            .map(|(n, _)| n)
-            .collect();
-        for arena in closing {
-            self.shrink_closing(arena);
-        }
-    }
-
-    /// Gives back what is left of an arena whose pool is gone, unless something uses it, and forgets the arena when it is empty.
-    pub(super) fn shrink_closing(&mut self, arena: u16) {
-        if !self.arenas.get(arena).is_some_and(Arena::is_gone) || self.capturing() {
-            return;
-        }
-        for stream in self.streams.of(arena).collect::<Vec<_>>() {
-            if self.owns_free(stream) {
-                self.probe(stream);
-                self.disown(stream);
-            }
-        }
-        let quiet = self.streams.of(arena).all(|stream| !self.owns_free(stream));
-        if quiet {
-            // What the driver does not take stays for the next release.
-            let _ = self.release_arena(arena);
-        }
-    }
-
-    /// Gives the free segments of one arena back, after the device was waited for.
-    pub(super) fn release_arena(&mut self, arena: u16) -> Result<u64, DeviceError> {
-        let before = self.ledger.reserved();
-        let slots: Vec<u32> = self
-            .segments
-            .iter()
-            .filter(|(_, s)| s.arena == arena)
-            .map(|(slot, _)| slot)
-            .collect();
-        let mut outcome = Ok(());
-        for slot in slots {
-            outcome = outcome.and(self.release_plain(slot));
-        }
-        let freed = before - self.ledger.reserved();
-        if freed > 0 {
-            self.tell_release(freed);
-            self.tell_figures();
-        }
-        self.forget_empty_arenas();
-        outcome.map(|()| freed)
-    }
-
-    /// Forgets arenas whose pool is gone and whose memory is, too.
-    pub(super) fn forget_empty_arenas(&mut self) {
-        for at in 0..self.arenas.0.len() {
-            let gone = |arena: &Arena| arena.is_gone() && arena.figures.segment.current == 0;
-            if self.arenas.0[at].as_ref().is_some_and(gone) {
-                self.arenas.0[at] = None;
-                self.close_lines(at as u16 + 1);
-            }
-        }
-    }
-
-    fn close_lines(&mut self, arena: u16) {
-        for line in self.streams.close(arena) {
-            self.driver.retire(line);
-        }
-    }
-
-    /// Waits for the device and gives a pool's free segments back. Nothing of a private one.
-    pub(crate) fn release_pool(&mut self, arena: u16) -> Result<u64, Error> {
-        if !self.arenas.may_shrink(arena) {
-            return Ok(0);
-        }
-        self.not_capturing()?;
-        self.settle(None)?;
-        Ok(self.release_arena(arena)?)
+    /// Name and id of an arena's pool.
+    pub(crate) fn name_of_arena(&self, arena: u16) -> (String, MempoolId) {
+        let known = self.arenas.get(arena);
+        known.map_or_else(Default::default, |arena| (arena.name.clone(), arena.id))
     }
 
     pub(crate) fn pool_figures(&self, arena: u16) -> PoolFigures {
@@ -233,28 +199,6 @@ impl Heap {
     /// Bytes that a request's pool may still take; all there are outside of pools.
     pub(super) fn pool_left(&self, arena: u16) -> u64 {
         self.arenas.get(arena).map_or(u64::MAX, Arena::left)
-    }
-
-    /// Gives back what others cached, the least important first, until the request fits. `None`: that was not enough, or is not what
-    /// is missing.
-    pub(super) fn obtain_at_others_expense(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
-        let (_, least) = self.sizes.growth(request.class, request.size);
-        for victim in self.arenas.victims(request.arena) {
-            if self.pool_left(request.arena) < least {
-                return Ok(None);
-            }
-            let freed = match victim {
-                // What cannot be given back stays in the cache; whether the rest makes enough room shows at once.
-                COMMON => self.release_common().unwrap_or(0),
-                pool => self.release_arena(pool).unwrap_or(0),
-            };
-            if freed > 0
-                && let Some(grant) = self.obtain(request)?
-            {
-                return Ok(Some(grant));
-            }
-        }
-        Ok(None)
     }
 
     /// Whether requests of a pool that it has no room for may have of everybody's memory.

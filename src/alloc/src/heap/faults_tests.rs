@@ -59,8 +59,8 @@ fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
         priority: -1,
     };
     let arenas = [
-        heap.add_arena("graph", PoolConfig::default(), true)?,
-        heap.add_arena("tenant", tenant, false)?,
+        heap.add_arena(NewPool::Private(None), PoolConfig::default())?,
+        heap.add_arena(NewPool::Named("tenant"), tenant)?,
     ];
     let mut held = Vec::new();
     let result = (|| {

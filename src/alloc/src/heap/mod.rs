@@ -101,7 +101,7 @@ use streams::Streams;
 use turn::Turn;
 use view::Views;
 
-pub(crate) use arena::COMMON;
+pub(crate) use arena::{COMMON, NewPool};
 pub(crate) use block::NIL;
 pub use compact::CompactReport;
 pub use join::JoinReport;

@@ -291,6 +291,7 @@ impl Heap {
             },
             time: segment.time,
             tag: segment.tag,
+            pool_name: self.arenas.label(segment.arena),
         });
         self.outlet.segment_end(slot, seen.as_ref().map(|seen| (seen, first)));
     }

@@ -11,6 +11,7 @@ use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::history::{Entry, Pieces, Recorder};
 use crate::lane::State;
+use crate::pool::MempoolId;
 use crate::stack::Stack;
 
 /// A heap at one moment.
@@ -28,6 +29,8 @@ pub(crate) struct Picture {
 #[derive(Debug)]
 pub(crate) struct PicturedSegment {
     pub(crate) pool: PoolId,
+    /// Name and id of the pool that it is apart for; empty and (0, 0) if it is nobody's.
+    pub(crate) owner: (String, MempoolId),
     pub(crate) kind: SegmentKind,
     pub(crate) stream: u64,
     /// Tiling it.
@@ -87,6 +90,7 @@ impl Heap {
                 if !blocks.is_empty() {
                     into.push(PicturedSegment {
                         pool: segment.class.pool(),
+                        owner: self.name_of_arena(segment.arena),
                         kind: segment.kind,
                         stream: self.streams.name(segment.stream).0,
                         blocks,

@@ -1,7 +1,7 @@
 //! Pools against a naive model: what each one holds, and every address that a private one ever handed out.
 #![allow(clippy::unwrap_used)]
 
-use super::{COMMON, Grant, Heap};
+use super::{COMMON, Grant, Heap, NewPool};
 use crate::error::Error;
 use crate::pool::{Overflow, PoolConfig, PoolFigures};
 use crate::stream::Stream;
@@ -26,7 +26,12 @@ impl Pools {
     pub(super) fn make(&mut self, heap: &mut Heap, config: PoolConfig, private: bool) {
         self.made += 1;
         let config = if private { PoolConfig::default() } else { config };
-        let arena = heap.add_arena(&self.made.to_string(), config, private).unwrap();
+        let name = self.made.to_string();
+        let new = match private {
+            true => NewPool::Private(None),
+            false => NewPool::Named(&name),
+        };
+        let arena = heap.add_arena(new, config).unwrap();
         assert_eq!(
             heap.pool_figures(arena),
             PoolFigures::default(),

@@ -49,7 +49,7 @@ pub struct BlockMap {
     pub process: ProcessId,
     /// Its segments by address, each with its blocks by address.
     pub segments: Vec<Arc<SegmentMap>>,
-    /// The channel's strings, for tags.
+    /// The channel's strings, for tags and names of pools.
     pub strings: Arc<[Arc<str>]>,
     /// Bytes of all segments' address ranges.
     pub bytes: u64,
@@ -117,8 +117,8 @@ impl BlockMap {
         self.segments.iter().map(|s| s.segment.size).max().unwrap_or(0)
     }
 
-    /// A tag's text; empty when there is none.
-    pub fn tag(&self, id: StringId) -> &str {
+    /// The text of a tag, or of a pool's name; empty when there is none.
+    pub fn string(&self, id: StringId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }
 }

@@ -1,7 +1,10 @@
 //! One publisher's figures on one device, computed once per sample.
 
+use std::sync::Arc;
+
 use gpumem_channel::{DeviceMap, SegmentKind};
 
+use super::pools::{PoolShare, pools};
 use super::ran_out::RanOut;
 
 /// What a publisher says about its memory on one device. Bytes.
@@ -37,6 +40,8 @@ pub struct Figures {
     pub ran_out: Option<RanOut>,
     /// Requests that succeeded only after room was made.
     pub retries: u64,
+    /// Named pools that hold memory of their own; a part of the figures above.
+    pub pools: Vec<PoolShare>,
     /// Free blocks that lie apart serve one request together.
     pub stitched: bool,
     /// The map is whole: no block is missing or torn. Without it, `free` and `largest_free` are lower bounds.
@@ -44,8 +49,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Figures of a published device; `None` when its scalars could not be read consistently.
-    pub fn of(map: &DeviceMap) -> Option<Figures> {
+    /// Figures of a published device, with its channel's strings; `None` when its scalars could not be read consistently.
+    pub fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
         let stats = map.stats.as_ref()?;
         let free = map.free();
         let all = stats.all();
@@ -66,6 +71,7 @@ impl Figures {
             ooms: stats.num_ooms,
             ran_out: None,
             retries: stats.num_alloc_retries,
+            pools: pools(map, strings),
             complete: map.segments.iter().all(|s| s.complete),
         })
     }

@@ -6,12 +6,13 @@
 use gpumem_probe::Reading;
 
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonMemory, JsonMig, JsonProblem, JsonProcess, Nvml, Reasons,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonMemory, JsonMig, JsonPool, JsonProblem, JsonProcess, Nvml,
+    Reasons,
 };
 use super::{reason, source_words};
 use crate::model::{
-    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, Problem, Process, ProcessState,
-    Severity,
+    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, PoolShare, Problem, Process,
+    ProcessState, Severity,
 };
 
 /// Name and version of the format.
@@ -212,7 +213,7 @@ fn process(process: &Process) -> JsonProcess<'_> {
     }
 }
 
-fn figures(f: &Figures) -> JsonFigures {
+fn figures(f: &Figures) -> JsonFigures<'_> {
     JsonFigures {
         reserved: f.reserved,
         allocated: f.allocated,
@@ -232,6 +233,17 @@ fn figures(f: &Figures) -> JsonFigures {
         internal_fragmentation: f.internal_fragmentation(),
         inactive_split_ratio: f.inactive_split_ratio(),
         map_complete: f.complete,
+        pools: f.pools.iter().map(pool).collect(),
+    }
+}
+
+fn pool(pool: &PoolShare) -> JsonPool<'_> {
+    JsonPool {
+        name: &pool.name,
+        reserved: pool.reserved,
+        free_total: pool.free.bytes,
+        largest_free: pool.free.largest,
+        segments: pool.segments,
     }
 }
 

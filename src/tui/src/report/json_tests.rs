@@ -1,10 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
+use gpumem_channel::{DeviceMap, FreeSums, Identity, Snapshot};
 use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::event::Event;
+use crate::model::{Channel, ChannelKey, ChannelSample};
 use crate::update::update;
 
 fn report(sample: NvmlSample) -> Value {
@@ -185,6 +189,63 @@ fn a_failing_library_is_told_with_what_to_do() {
     assert_eq!(document["findings"][0]["severity"], "error");
 }
 
+/// A model with a program that publishes, and has a pool.
+fn publishing() -> Model {
+    let pool = PoolShare {
+        name: "tenant-a".into(),
+        segments: 2,
+        reserved: 30 << 20,
+        free: FreeSums {
+            bytes: 10 << 20,
+            largest: 6 << 20,
+            as_large: 1,
+            count: 3,
+        },
+    };
+    let figures = Figures {
+        reserved: 64 << 20,
+        pools: vec![pool],
+        ..Figures::default()
+    };
+    let snapshot = Snapshot {
+        identity: Arc::new(Identity {
+            pid: 4121,
+            ..Identity::default()
+        }),
+        devices: vec![DeviceMap::default()],
+        ..Snapshot::default()
+    };
+    let channel = Channel {
+        key: ChannelKey(1, 2),
+        pid: Some(4121),
+        snapshot: Arc::new(snapshot),
+        figures: [Some(figures)].into(),
+        error: None,
+        read_at: 0,
+    };
+    let sample = ChannelSample {
+        channels: vec![channel],
+        ..ChannelSample::default()
+    };
+    let mut model = Model::default();
+    model.setup.no_demo = true;
+    update(&mut model, 0, Event::Channels(Box::new(sample)));
+    model
+}
+
+#[test]
+fn pools_are_told_by_name() {
+    let model = publishing();
+    let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+    let pool = json!({
+        "name": "tenant-a", "reserved": 30 << 20, "free_total": 10 << 20, "largest_free": 6 << 20, "segments": 2,
+    });
+    assert_eq!(document["processes"][0]["allocator"]["pools"], json!([pool]));
+    let text = crate::report::text(&model);
+    let line = "  4121 pool tenant-a: 30.0 MiB reserved, 10.0 MiB of it free, the largest block 6.0 MiB\n";
+    assert!(text.contains(line), "{text}");
+}
+
 /// Every field that is written is documented, and by this name.
 #[test]
 fn the_documentation_names_every_field() {
@@ -194,7 +255,8 @@ fn the_documentation_names_every_field() {
         ..Default::default()
     };
     let documentation = include_str!("../../JSON.md");
-    let mut todo = vec![report(sample)];
+    let publishing = document(&publishing()).unwrap();
+    let mut todo = vec![report(sample), serde_json::from_str(&publishing).unwrap()];
     while let Some(value) = todo.pop() {
         match value {
             Value::Object(map) => {

@@ -91,12 +91,12 @@ pub(super) struct JsonProcess<'a> {
     pub(super) state: &'static str,
     pub(super) nvml: Option<u64>,
     pub(super) managed: Option<u64>,
-    pub(super) allocator: Option<JsonFigures>,
+    pub(super) allocator: Option<JsonFigures<'a>>,
     pub(super) unavailable: Reasons,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct JsonFigures {
+pub(super) struct JsonFigures<'a> {
     pub(super) reserved: u64,
     pub(super) allocated: u64,
     pub(super) requested: u64,
@@ -115,6 +115,16 @@ pub(super) struct JsonFigures {
     pub(super) internal_fragmentation: Option<f64>,
     pub(super) inactive_split_ratio: Option<f64>,
     pub(super) map_complete: bool,
+    pub(super) pools: Vec<JsonPool<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JsonPool<'a> {
+    pub(super) name: &'a str,
+    pub(super) reserved: u64,
+    pub(super) free_total: u64,
+    pub(super) largest_free: u64,
+    pub(super) segments: u64,
 }
 
 #[derive(Debug, Serialize)]

@@ -55,6 +55,7 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
         for line in process_table(model) {
             writeln!(out, "{line}")?;
         }
+        write_pools(out, model)?;
     }
     if !world.past.is_empty() && !model.ui.black_boxes {
         let count = world.past.len();
@@ -166,6 +167,21 @@ fn sensors(device: &Device) -> Vec<String> {
         say("H>D", rate(&s.pcie_rx)),
         say("D>H", rate(&s.pcie_tx)),
     ]
+}
+
+/// A line for each named pool that has memory.
+fn write_pools(out: &mut String, model: &Model) -> std::fmt::Result {
+    for process in model.listed() {
+        for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
+            let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
+            let (pid, name) = (process.pid, &pool.name);
+            writeln!(
+                out,
+                "  {pid} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
+            )?;
+        }
+    }
+    Ok(())
 }
 
 fn process_table(model: &Model) -> Vec<String> {

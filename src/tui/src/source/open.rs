@@ -88,7 +88,8 @@ impl Open {
         let dead = snapshot.life != Life::Alive;
         let known_dead = self.newest.as_ref().is_none_or(|c| c.snapshot.life != Life::Alive);
         self.ran_out.resize(snapshot.devices.len(), None);
-        let mut figures: Vec<Option<Figures>> = snapshot.devices.iter().map(Figures::of).collect();
+        let devices = snapshot.devices.iter();
+        let mut figures: Vec<Option<Figures>> = devices.map(|map| Figures::of(map, &snapshot.strings)).collect();
         // What happened before anybody looked is no news.
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);

@@ -48,7 +48,7 @@ fn a_cut_up_cache_that_is_stitched_is_no_news() {
         Arc::make_mut(segment).segment.kind = SegmentKind::Stitched;
     }
     let stitched = Channel {
-        figures: [Figures::of(&map)].into(),
+        figures: [Figures::of(&map, &[])].into(),
         ..cut_up
     };
     let mut model = model();

@@ -25,6 +25,23 @@ fn state_text(state: BlockState) -> String {
     }
 }
 
+/// Which requests a block's memory serves: those of a size, and of a named pool if it is of one.
+fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
+    let size = match pool {
+        PoolId::SMALL => "small".into(),
+        PoolId::LARGE => "large".into(),
+        PoolId(n) => n.to_string(),
+    };
+    let name = map
+        .segments
+        .get(segment)
+        .map_or("", |s| map.string(s.segment.pool_name));
+    match name {
+        "" => size,
+        name => format!("{name}, {size}"),
+    }
+}
+
 /// What is known of a block, as label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
     let held = matches!(
@@ -43,7 +60,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
             String::new()
         };
         facts.push(("requested", format!("{}{waste}", units::bytes(block.requested))));
-        let tag = map.tag(block.tag);
+        let tag = map.string(block.tag);
         facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
     }
     facts.push((
@@ -54,14 +71,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
             handle => format!("{handle:#x}"),
         },
     ));
-    facts.push((
-        "pool",
-        match block.pool {
-            PoolId::SMALL => "small".into(),
-            PoolId::LARGE => "large".into(),
-            PoolId(n) => n.to_string(),
-        },
-    ));
+    facts.push(("pool", pool_text(map, segment, block.pool)));
     facts.push(("for", units::age(map.read_at.saturating_sub(block.time))));
     if let Some(s) = map.segments.get(segment) {
         let kind = match s.segment.kind {
@@ -75,7 +85,6 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
     facts
 }
 
-/// How long a block has been in its state: seconds only while they matter, so that the screen stays still.
 /// The panels at the right of a wide screen.
 pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
     let (block_area, rest) = split_top(area, 11);
@@ -216,5 +225,47 @@ pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) 
             let eighths = (u128::from(long) * u128::from(full) / u128::from(most)) as u64;
             bar::solid(&mut screen.pen, line, Ink::Cached, eighths.max(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gpumem_channel::{Segment, SegmentMap, StringId};
+
+    use super::*;
+    use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
+
+    #[test]
+    fn a_block_tells_whose_pool_it_is_of() {
+        let map = |pool_name| {
+            let segment = Segment {
+                pool_name: StringId(pool_name),
+                ..Segment::default()
+            };
+            BlockMap {
+                process: ProcessId {
+                    device: DeviceKey::Uuid([0; 16]),
+                    owner: Owner::Channel(ChannelKey(1, 2)),
+                },
+                segments: vec![Arc::new(SegmentMap::new(0, segment, [Block::default()].into(), true))],
+                strings: ["", "tenant-a"].map(Arc::from).into(),
+                bytes: 0,
+                blocks: 1,
+                untracked: (0, 0),
+                read_at: 0,
+            }
+        };
+        let told = |pool_name| {
+            let facts = facts(&map(pool_name), 0, &Block::default());
+            facts
+                .into_iter()
+                .find(|(label, _)| *label == "pool")
+                .map(|(_, text)| text)
+        };
+        assert_eq!(told(0).as_deref(), Some("small"));
+        assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
+        assert_eq!(told(9).as_deref(), Some("small"), "a name that is not there");
     }
 }

@@ -1,0 +1,87 @@
+//! What each named pool of a publisher holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpumem_channel::{DeviceMap, FreeSums, StringId};
+
+/// A pool's part of a publisher's memory on one device, from the segments that are its own. What overflowed is no part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolShare {
+    /// Its name, as the program gives it.
+    pub name: Arc<str>,
+    /// Number of its segments.
+    pub segments: u64,
+    /// Bytes of physical memory.
+    pub reserved: u64,
+    /// Its free blocks.
+    pub free: FreeSums,
+}
+
+/// The pools that have memory of their own, by the order in which the program named them.
+pub(super) fn pools(map: &DeviceMap, strings: &[Arc<str>]) -> Vec<PoolShare> {
+    let mut pools: BTreeMap<StringId, PoolShare> = BTreeMap::new();
+    for segment in &map.segments {
+        let id = segment.segment.pool_name;
+        let Some(name) = strings.get(id.0 as usize).filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let pool = pools.entry(id).or_insert_with(|| PoolShare {
+            name: Arc::clone(name),
+            segments: 0,
+            reserved: 0,
+            free: FreeSums::default(),
+        });
+        pool.segments += 1;
+        pool.reserved = pool.reserved.saturating_add(segment.segment.mapped);
+        pool.free = pool.free.and(segment.free);
+    }
+    pools.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gpumem_channel::{Block, Segment, SegmentMap};
+
+    use super::*;
+
+    #[test]
+    fn segments_of_a_name_are_summed_and_those_of_none_are_left_out() {
+        let segment = |slot: u32, pool_name, bytes: u64| {
+            let addr = u64::from(slot) << 30;
+            let segment = Segment {
+                addr,
+                size: bytes,
+                mapped: bytes,
+                pool_name: StringId(pool_name),
+                ..Segment::default()
+            };
+            let block = Block {
+                addr,
+                size: bytes,
+                ..Block::default()
+            };
+            Arc::new(SegmentMap::new(slot, segment, [block].into(), true))
+        };
+        let map = DeviceMap {
+            segments: vec![
+                segment(0, 0, 1),
+                segment(1, 2, 10),
+                segment(2, 1, 20),
+                segment(3, 2, 30),
+                // Not known yet, or a lie.
+                segment(4, 7, 40),
+            ],
+            ..DeviceMap::default()
+        };
+        let strings: Vec<Arc<str>> = ["", "graph", "tenant"].map(Arc::from).into();
+        let told: Vec<_> = pools(&map, &strings)
+            .into_iter()
+            .map(|p| (p.name.to_string(), p.segments, p.reserved, p.free.bytes, p.free.largest))
+            .collect();
+        assert_eq!(
+            told,
+            [("graph".into(), 1, 20, 20, 20), ("tenant".into(), 2, 40, 40, 30)]
+        );
+    }
+}
