@@ -50,6 +50,7 @@ abi! {
     free(ptr: Ptr, size: usize, device: c_int, stream: Ptr);
     record_stream(ptr: Ptr, stream: Ptr);
     empty_cache(device: c_int) -> i64;
+    compact(device: c_int) -> i64;
     torch_alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;
     init(devices: c_int);
     reset();
@@ -64,6 +65,12 @@ abi! {
     mark(name: *const c_char) -> c_int;
     scope_push(name: *const c_char) -> c_int;
     scope_pop() -> c_int;
+    record_history(device: c_int, stacks: c_int, max_events: u64) -> c_int;
+    stop_history(device: c_int) -> c_int;
+    step() -> c_int;
+    peak_report(device: c_int, text: *mut c_char, room: usize) -> i64;
+    leak_report(device: c_int, min_steps: u64, text: *mut c_char, room: usize) -> i64;
+    snapshot(device: c_int, path: *const c_char) -> c_int;
     last_error() -> *const c_char;
     error_count() -> u64;
 }

@@ -73,8 +73,21 @@ fn inner_forks() {
         abi.free(held, MIB, 0, null_mut());
         let refused = abi.alloc(MIB, 0, null_mut()).is_null() && abi.alloc(MIB, 1, null_mut()).is_null();
         let told = abi.error().is_some_and(|error| error.contains("spawn"));
+        let mut text = [0; 100];
+        let others = [
+            abi.compact(-1),
+            abi.empty_cache(0),
+            abi.peak_report(0, text.as_mut_ptr(), 100),
+            abi.leak_report(0, 1, text.as_mut_ptr(), 100),
+            abi.record_history(0, 0, 10).into(),
+            abi.step().into(),
+            abi.mark(c"here".as_ptr()).into(),
+            abi.snapshot(0, c"/dev/null/here".as_ptr()).into(),
+            abi.stats(0, [16u64, 0].as_mut_ptr()).into(),
+        ];
+        let failed = others == [-1; 9] && abi.error().is_some_and(|error| error.contains("spawn"));
         // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(if refused && told { 7 } else { 8 }) };
+        unsafe { libc::_exit(if refused && told && failed { 7 } else { 8 }) };
     }
     let mut status = -1;
     // SAFETY: waits for the child made above; `status` is valid for writes.

@@ -5,9 +5,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod abi;
+mod compiled;
 mod elf;
 mod ends;
 mod header;
+mod history;
 mod misuse;
 mod pools;
 mod usage;

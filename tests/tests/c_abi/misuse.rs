@@ -22,7 +22,11 @@ fn what_cannot_be_meant_is_told_and_changes_nothing() {
         .lines()
         .filter(|line| line.starts_with("gpumem: gpumem_"))
         .collect();
-    assert_eq!(lines.len(), 2, "one line a kind of error (misuse, no device): {stderr}");
+    assert_eq!(
+        lines.len(),
+        3,
+        "one line a kind of error (misuse, no device, no file): {stderr}"
+    );
     let stderr = passes("misuse::inner_no_device", &[("FAKE_CUDA_INIT", "100")]);
     assert!(stderr.contains("CUDA_ERROR_NO_DEVICE"), "{stderr}");
     passes(
@@ -123,6 +127,46 @@ fn inner_misuse_changes_nothing() {
             "no pool (1, 0) was begun",
         ),
         (&|abi| abi.release_pool(-1, PoolId(1, 0)), "no device -1"),
+        (&|abi| assert_eq!(abi.compact(128), -1), "no device 128"),
+        (&|abi| assert_eq!(abi.compact(-2), -1), "no device -2"),
+        (
+            &|abi| assert_eq!(abi.record_history(0, 3, 10), -1),
+            "3 is no value of enum gpumem_stacks",
+        ),
+        (
+            &|abi| assert_eq!(abi.record_history(0, 0, u64::MAX), -1),
+            "at most 67108864 can be kept",
+        ),
+        (&|abi| assert_eq!(abi.record_history(5, 0, 10), -1), "device 5: "),
+        (&|abi| assert_eq!(abi.stop_history(128), -1), "no device 128"),
+        (
+            &|abi| assert_eq!(abi.peak_report(0, null_mut(), 0), -1),
+            "no history is recorded",
+        ),
+        (
+            &|abi| assert_eq!(abi.leak_report(5, 1, null_mut(), 0), -1),
+            "nothing was allocated on device 5 yet",
+        ),
+        (
+            &|abi| assert_eq!(abi.snapshot(0, std::ptr::null()), -1),
+            "no path was given",
+        ),
+        (
+            &|abi| assert_eq!(abi.snapshot(0, c"".as_ptr()), -1),
+            "writing the snapshot : ",
+        ),
+        (
+            &|abi| assert_eq!(abi.snapshot(5, c"x".as_ptr()), -1),
+            "nothing was allocated on device 5 yet",
+        ),
+        (
+            &|abi| {
+                assert_eq!(abi.record_history(0, 0, 0), 0);
+                assert_eq!(abi.peak_report(0, null_mut(), 100), -1);
+                assert_eq!(abi.stop_history(0), 0);
+            },
+            "no buffer was given, with room for 100 bytes",
+        ),
     ];
     for (n, (call, words)) in cases.iter().enumerate() {
         call(&abi);

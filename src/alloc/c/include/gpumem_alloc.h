@@ -27,7 +27,8 @@
  * that failed has changed nothing. gpumem_last_error() has the message; the first of each kind is also printed to stderr.
  * gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
- * Fork. CUDA does not survive it: in a child of a process that allocated, every function fails, and frees are free of effect.
+ * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
+ * frees are free of effect.
  *
  * Exit. Memory goes back with the process. Once exit() has begun, gpumem_free does nothing, whatever is left of CUDA.
  *
@@ -67,6 +68,14 @@ void gpumem_record_stream(void *ptr, void *stream);
 
 /* Gives unused memory of a device, or of all (-1), back to the driver, after waiting for the device. The bytes; -1 on errors. */
 int64_t gpumem_empty_cache(int device);
+
+/*
+ * Makes the cache of a device, or of all (-1), compact: what is free becomes few large blocks. Segments of which nothing is used go back
+ * to the driver; free chunks of virtual segments (segments:virtual) are mapped side by side and stay, those of stitched ones go back.
+ * What is in use keeps its address and contents. The device is waited for only if queued work may use free memory. The bytes that went
+ * back; -1 on errors.
+ */
+int64_t gpumem_compact(int device);
 
 /* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (demo/python/torch_pluggable.py) ---- */
 
@@ -172,6 +181,45 @@ int gpumem_mark(const char *name);
  */
 int gpumem_scope_push(const char *name);
 int gpumem_scope_pop(void);
+
+/* ---- History: who holds the memory ---- */
+
+/* What call stacks are taken for. */
+enum gpumem_stacks {
+    GPUMEM_STACKS_NONE = 0,  /* nothing: who holds memory is told apart by scope only */
+    GPUMEM_STACKS_ALLOC = 1, /* allocations, and what is done to memory from the driver */
+    GPUMEM_STACKS_ALL = 2    /* frees too */
+};
+
+/*
+ * Begins a history on a device, or on all in use (-1), anew if there is one: the newest `max_events` events with time, thread and call
+ * stack (200000 are usual and take 13 MB; 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum
+ * gpumem_stacks. GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
+ */
+int gpumem_record_history(int device, int stacks, uint64_t max_events);
+
+/* Ends it, and forgets it. */
+int gpumem_stop_history(int device);
+
+/* Ends a step of the program's (a batch, a request) on every device in use, for gpumem_leak_report. 0, or -1 on errors. */
+int gpumem_step(void);
+
+/*
+ * Who held the memory when the program held most, since the history of the device began: lines of text in UTF-8, for people. At most
+ * `room` bytes go to `text`, the last of them 0. What comes back is the length of the whole report, without that 0: if it is `room` or
+ * more the text was cut. With a `room` of 0 `text` may be NULL. -1 on errors, and where there is no history.
+ */
+int64_t gpumem_peak_report(int device, char *text, size_t room);
+
+/* The same of the memory that outlived at least `min_steps` steps, by the place that allocated it, and whether it grows. */
+int64_t gpumem_leak_report(int device, uint64_t min_steps, char *text, size_t room);
+
+/*
+ * Writes the state of a device, and its history if there is one, into a file in the format of torch.cuda.memory._snapshot(), which
+ * PyTorch's viewers read (https://pytorch.org/memory_viz): JSON if the path ends in ".json", else a pickle. A file of that name is
+ * replaced when the new one is whole. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path writes one when memory first runs out.
+ */
+int gpumem_snapshot(int device, const char *path);
 
 /* ---- Errors ---- */
 

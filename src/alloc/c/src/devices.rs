@@ -64,14 +64,10 @@ impl Place {
 
     #[cold]
     fn make(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
-        let us = std::process::id();
         // The lock may be held for ever by a thread that does not exist in a forked child.
-        if OWNER
-            .compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed)
-            .is_err_and(|owner| owner != us)
-        {
-            return Err(Failure::forked());
-        }
+        let us = std::process::id();
+        let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
+        not_forked()?;
         let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(allocator) = self.allocator.get() {
             return Ok(allocator);
@@ -95,6 +91,32 @@ impl Place {
             .get()
             .map_or(Ok(()), |allocator| allocator.set_memory_fraction(to))
     }
+}
+
+/// Whether this is the process whose allocators these are, if there are any.
+pub(crate) fn not_forked() -> Result<(), Failure> {
+    match OWNER.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        owner if owner == std::process::id() => Ok(()),
+        _ => Err(Failure::forked()),
+    }
+}
+
+/// Those that a number means which may be -1, for all.
+pub(crate) fn chosen(device: c_int) -> Result<impl Iterator<Item = &'static Allocator>, Failure> {
+    not_forked()?;
+    if device != -1 {
+        place(device)?;
+    }
+    let chosen = in_use().filter(move |(number, _)| device == -1 || usize::try_from(device) == Ok(*number));
+    Ok(chosen.map(|(_, allocator)| allocator))
+}
+
+/// The allocator of a device that is in use.
+pub(crate) fn used(device: c_int) -> Result<&'static Allocator, Failure> {
+    not_forked()?;
+    let none = || Failure::misuse(format!("nothing was allocated on device {device} yet"));
+    place(device)?.allocator().ok_or_else(none)
 }
 
 /// The devices that have an allocator, by number.

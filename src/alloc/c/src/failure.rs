@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use gpumem::Error;
+use gpumem::{Error, ExportError};
 
 use crate::exit;
 
@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Misuse,
     /// No device, or the driver failed.
     Device,
+    /// A file could not be written.
+    File,
     /// A forked child. Interpreters free what they inherited there: that is no news.
     Forked,
     /// A bug of ours.
@@ -62,13 +64,25 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let kind = match &error {
             Error::OutOfMemory(_) => Kind::OutOfMemory,
-            Error::NoDevice { .. } | Error::Device(_) | Error::Config { .. } => Kind::Device,
+            Error::NoDevice { .. } | Error::Device(_) => Kind::Device,
             Error::Forked => return Failure::forked(),
             _ => Kind::Misuse,
         };
         Failure {
             kind,
             text: error.to_string(),
+        }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Failure {
+        match error {
+            ExportError::Heap(error) => error.into(),
+            ExportError::File { .. } => Failure {
+                kind: Kind::File,
+                text: error.to_string(),
+            },
         }
     }
 }

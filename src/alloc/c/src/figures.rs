@@ -102,6 +102,7 @@ fn figures(stats: &DeviceStats, free: &FreeBlocks) -> CStats {
 unsafe extern "C" fn gpumem_stats(device: c_int, out: *mut u64) -> c_int {
     enter("gpumem_stats", -1, || {
         let place = devices::place(device)?;
+        devices::not_forked()?;
         if out.is_null() || !out.is_aligned() {
             return Err(Failure::misuse("no struct gpumem_stats to write to"));
         }

@@ -9,17 +9,21 @@
 //! | `exit` | the end of the process |
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
+//! | `cache` | what is cached goes back, or together |
 //! | `pools`, `filter` | its private pools, and what goes to them |
 //! | `figures` | statistics |
 //! | `names` | marks and scopes |
+//! | `history` | what happened, who holds the memory, snapshots |
 
 mod boundary;
+mod cache;
 mod config;
 mod devices;
 mod exit;
 mod failure;
 mod figures;
 mod filter;
+mod history;
 mod memory;
 mod names;
 mod pools;

@@ -41,7 +41,7 @@ unsafe extern "C" fn gpumem_mark(text: *const c_char) -> c_int {
     enter("gpumem_mark", -1, || {
         // SAFETY: the caller's contract.
         let text = unsafe { name(text) }?;
-        devices::in_use().for_each(|(_, allocator)| allocator.mark(&text));
+        devices::chosen(-1)?.for_each(|allocator| allocator.mark(&text));
         Ok(0)
     })
 }

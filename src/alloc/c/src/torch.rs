@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::boundary::enter;
 use crate::failure::Failure;
 use crate::pools::{self, PoolId};
-use crate::{devices, filter};
+use crate::{cache, devices, filter};
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_init(device_count: c_int) {
@@ -20,30 +20,7 @@ extern "C" fn gpumem_init(device_count: c_int) {
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_reset() {
-    enter("gpumem_reset", (), || release(-1).map(drop));
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn gpumem_empty_cache(device: c_int) -> i64 {
-    enter("gpumem_empty_cache", -1, || release(device))
-}
-
-/// Gives the cache of one device, or of all (-1), back to the driver; the bytes that came free.
-fn release(device: c_int) -> Result<i64, Failure> {
-    let mut freed = 0u64;
-    let mut failure = None;
-    if device != -1 {
-        devices::place(device)?;
-    }
-    for (number, allocator) in devices::in_use() {
-        if device == -1 || usize::try_from(device) == Ok(number) {
-            match allocator.release_cached() {
-                Ok(bytes) => freed += bytes,
-                Err(error) => failure = Some(error),
-            }
-        }
-    }
-    failure.map_or(Ok(i64::try_from(freed).unwrap_or(i64::MAX)), |error| Err(error.into()))
+    enter("gpumem_reset", (), || cache::release(-1).map(drop));
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,120 @@
+//! What happened, who holds the memory, and snapshots.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+
+use gpumem::{History, Stacks};
+
+use crate::boundary::enter;
+use crate::devices;
+use crate::failure::Failure;
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_record_history(device: c_int, stacks: c_int, max_events: u64) -> c_int {
+    enter("gpumem_record_history", -1, || {
+        // `enum gpumem_stacks`
+        let stacks = match stacks {
+            0 => Stacks::None,
+            1 => Stacks::Alloc,
+            2 => Stacks::All,
+            other => return Err(Failure::misuse(format!("{other} is no value of enum gpumem_stacks"))),
+        };
+        let max_events = usize::try_from(max_events).unwrap_or(usize::MAX);
+        record(device, History::On { max_events, stacks })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_stop_history(device: c_int) -> c_int {
+    enter("gpumem_stop_history", -1, || record(device, History::Off))
+}
+
+/// Begins or ends the history of one device, whose allocator is made for that, or of all that are in use (-1).
+fn record(device: c_int, history: History) -> Result<c_int, Failure> {
+    if device != -1 && history != History::Off {
+        devices::place(device)?.open(device)?;
+    }
+    for allocator in devices::chosen(device)? {
+        allocator.record_history(history)?;
+    }
+    Ok(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_step() -> c_int {
+    enter("gpumem_step", -1, || {
+        devices::chosen(-1)?.for_each(gpumem::Allocator::step);
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `text` is valid for writes of `room` bytes, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_peak_report(device: c_int, text: *mut c_char, room: usize) -> i64 {
+    enter("gpumem_peak_report", -1, || {
+        let report = devices::used(device)?.peak();
+        // SAFETY: the caller's contract.
+        unsafe { tell(report, text, room) }
+    })
+}
+
+/// # Safety
+///
+/// `text` is valid for writes of `room` bytes, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_leak_report(device: c_int, min_steps: u64, text: *mut c_char, room: usize) -> i64 {
+    enter("gpumem_leak_report", -1, || {
+        let report = devices::used(device)?.leaks(min_steps);
+        // SAFETY: the caller's contract.
+        unsafe { tell(report, text, room) }
+    })
+}
+
+/// Writes what fits of a report, and a zero byte; the bytes of all of it.
+///
+/// # Safety
+///
+/// `to` is valid for writes of `room` bytes, or null.
+unsafe fn tell(report: Option<impl Display>, to: *mut c_char, room: usize) -> Result<i64, Failure> {
+    let Some(report) = report else {
+        return Err(Failure::misuse(
+            "no history is recorded: gpumem_record_history begins one",
+        ));
+    };
+    // What ends a string is in no text of a string.
+    let text = report.to_string().replace('\0', "");
+    if let Some(room) = room.checked_sub(1) {
+        if to.is_null() {
+            return Err(Failure::misuse(format!(
+                "no buffer was given, with room for {} bytes",
+                room + 1
+            )));
+        }
+        let fits = text.floor_char_boundary(room);
+        // SAFETY: not null, so there is room for `fits` bytes, at most `room`, and one more; nobody else has our text.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), fits);
+            to.add(fits).write(0);
+        }
+    }
+    Ok(i64::try_from(text.len()).unwrap_or(i64::MAX))
+}
+
+/// # Safety
+///
+/// `path` is null or points to a string that ends in a zero byte.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_snapshot(device: c_int, path: *const c_char) -> c_int {
+    enter("gpumem_snapshot", -1, || {
+        if path.is_null() {
+            return Err(Failure::misuse("no path was given"));
+        }
+        // SAFETY: not null, so a C string by the caller's contract.
+        let path = unsafe { CStr::from_ptr(path) };
+        devices::used(device)?.write_snapshot(OsStr::from_bytes(path.to_bytes()))?;
+        Ok(0)
+    })
+}
