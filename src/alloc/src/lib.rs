@@ -84,6 +84,7 @@ mod allocator;
 mod buffer;
 pub mod conf;
 mod config;
+mod counts;
 pub mod device;
 mod error;
 mod export;

@@ -166,6 +166,8 @@ impl Heap {
         self.show(b);
         // A lane writes only slots that the channel has counted.
         self.show(there);
+        // What the two are, before an event that tells only what becomes of one.
+        self.tell_rest(false);
         let grant = self.hand_out(self.blocks[there].key(there), request);
         self.outlet.segment_close(segment);
         Some(grant)

@@ -8,7 +8,8 @@ use super::block::{Block, NIL};
 use super::streams::LaneOf;
 use crate::config::SegmentMode;
 use crate::free::FreeBlocks;
-use crate::lane::{Figures, Record, State};
+use crate::counts::Figures;
+use crate::lane::{Record, State};
 use crate::size::Class;
 
 /// A block as tests see it.

@@ -2,15 +2,16 @@
 
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
-use crate::lane::{FIGURES, Figures, PLACES, pool_number};
+use crate::counts::{Counts, FIGURES, Figures, PLACES, pool_number};
 
 /// The figures of one device but for what lanes count, with the peaks of all of it; and which of them changed since they were last
 /// published.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    /// What is `active` is not kept here: it is what is allocated and what waits.
+    /// Of what `own` counts no more than the peaks is kept here, of what is `active` neither: it is what is allocated and what waits.
     stats: DeviceStats,
-    /// What lanes may count, all of them together. With what is counted here it passes no peak.
+    own: Counts,
+    /// What the heap and all lanes are allowed to count. With what waits it passes no peak.
     granted: Figures,
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
     waiting: [Waiting; 2],
@@ -22,6 +23,21 @@ struct Waiting {
     blocks: u64,
     bytes: u64,
 }
+
+impl Waiting {
+    /// What waits of a figure of the channel's.
+    fn of(&self, at: usize) -> u64 {
+        match at {
+            ACTIVE => self.blocks,
+            ACTIVE_BYTES => self.bytes,
+            _ => 0,
+        }
+    }
+}
+
+/// Where what is active is among a pool's figures as the channel has them.
+const ACTIVE: usize = 1;
+const ACTIVE_BYTES: usize = 4;
 
 /// A figure besides those of every request.
 #[derive(Clone, Copy)]
@@ -37,18 +53,8 @@ fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
     }
 }
 
-/// Counts an increase without the peak; whether there may be a new one, of the pool or, with what the other pool has, of all, if lanes
-/// count all that was `granted` to them there.
-#[inline(always)]
-fn increase(stat: &mut Stat, n: u64, other: &Stat, all_peak: u64, granted: [u64; 2]) -> bool {
-    stat.current += n;
-    stat.allocated += n;
-    (stat.current + granted[0] > stat.peak) | (stat.current + other.current + granted[1] > all_peak)
-}
-
 impl Ledger {
     /// The figures of a pool and of the other one.
-    #[inline(always)]
     fn pools(&mut self, pool: PoolId) -> (&mut PoolStats, &mut PoolStats) {
         match pool {
             PoolId::SMALL => (&mut self.stats.small, &mut self.stats.large),
@@ -88,61 +94,30 @@ impl Ledger {
 
     /// The figures, lanes' not among them.
     pub(crate) fn stats(&mut self) -> &DeviceStats {
-        self.fill_active();
+        let DeviceStats { small, large, .. } = &mut self.stats;
+        for (number, pool) in [small, large].into_iter().enumerate() {
+            let (current, came) = (self.own.current(number), self.own.came(number));
+            for (at, figure) in PLACES {
+                let stat = &mut *pool.figures_mut()[at];
+                stat.current = current[figure] + self.waiting[number].of(at);
+                stat.allocated = came[figure];
+            }
+        }
         &self.stats
     }
 
-    fn fill_active(&mut self) {
-        let DeviceStats { small, large, .. } = &mut self.stats;
-        for (pool, waiting) in [small, large].into_iter().zip(&self.waiting) {
-            pool.active.current = pool.allocation.current + waiting.blocks;
-            pool.active.allocated = pool.allocation.allocated;
-            pool.active_bytes.current = pool.allocated_bytes.current + waiting.bytes;
-            pool.active_bytes.allocated = pool.allocated_bytes.allocated;
-        }
-    }
-
-    /// What was granted to lanes of one figure: of a pool, and of both.
-    #[inline(always)]
-    fn granted(&self, pool: PoolId, figure: usize) -> [u64; 2] {
-        [self.granted[pool_number(pool)][figure], self.granted[2][figure]]
-    }
-
-    /// Counts a block that is handed out. Whether peaks have to be [raised](Ledger::raise_peaks) then.
+    /// Counts a block that is handed out. If it cannot, more has to be [allowed](Ledger::allow) first.
     #[inline(always)]
     #[must_use]
     pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) -> bool {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let waits = self.waiting[0].blocks | self.waiting[1].blocks != 0;
-        let peaks = self.stats.all_peaks;
-        let granted = [0, 1, 2].map(|figure| self.granted(pool, figure));
-        let (pool, other) = self.pools(pool);
-        let rose = increase(&mut pool.allocation, 1, &other.allocation, peaks[0], granted[0])
-            | increase(
-                &mut pool.requested_bytes,
-                requested,
-                &other.requested_bytes,
-                peaks[2],
-                granted[1],
-            )
-            | increase(
-                &mut pool.allocated_bytes,
-                size,
-                &other.allocated_bytes,
-                peaks[3],
-                granted[2],
-            );
-        // While nothing waits, what is active is what is allocated, and its peak is no lower.
-        rose | waits
+        self.own.allocate(pool_number(pool), requested, size)
     }
 
-    /// Raises every peak that is below what is counted here and granted to lanes, which is what these count: what they do not need was
-    /// taken back before.
+    /// Raises every peak that is below what is allowed, which is what is counted: what nobody needs was taken back before.
     #[cold]
     #[inline(never)]
     pub(crate) fn raise_peaks(&mut self) {
-        self.fill_active();
-        let granted = self.granted;
         let DeviceStats {
             small,
             large,
@@ -154,128 +129,119 @@ impl Ledger {
             rose |= current > *peak;
             *peak = current.max(*peak);
         };
-        let (mut small, mut large) = (small.figures_mut(), large.figures_mut());
+        let (small, large) = (small.figures_mut(), large.figures_mut());
         for (at, figure) in PLACES {
-            let (small, large) = (&mut small[at], &mut large[at]);
-            raise(&mut small.peak, small.current + granted[0][figure]);
-            raise(&mut large.peak, large.current + granted[1][figure]);
-            raise(&mut all_peaks[at], small.current + large.current + granted[2][figure]);
+            let [of_small, of_large] = [0, 1].map(|pool| self.granted[pool][figure] + self.waiting[pool].of(at));
+            raise(&mut small[at].peak, of_small);
+            raise(&mut large[at].peak, of_large);
+            raise(&mut all_peaks[at], of_small + of_large);
         }
         if rose {
             self.touch_cold();
         }
     }
 
-    /// How much more lanes may count before a peak is passed.
-    pub(crate) fn slack(&mut self) -> Figures {
-        self.fill_active();
-        let mut slack = [[u64::MAX; FIGURES]; 3];
-        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
+    /// How much more may be counted in a pool before a peak is passed.
+    pub(crate) fn slack(&self, pool: usize) -> [u64; FIGURES] {
+        let mut slack = [u64::MAX; FIGURES];
+        let figures = [&self.stats.small, &self.stats.large][pool].figures();
         for (at, figure) in PLACES {
-            let counted = [
-                (small[at].peak, small[at].current),
-                (large[at].peak, large[at].current),
-                (self.stats.all_peaks[at], small[at].current + large[at].current),
-            ];
-            for (pool, (peak, current)) in counted.into_iter().enumerate() {
-                let left = peak.saturating_sub(current + self.granted[pool][figure]);
-                slack[pool][figure] = slack[pool][figure].min(left);
-            }
+            let counted = [0, 1].map(|pool| self.granted[pool][figure] + self.waiting[pool].of(at));
+            let own = figures[at].peak.saturating_sub(counted[pool]);
+            let both = self.stats.all_peaks[at].saturating_sub(counted[0] + counted[1]);
+            slack[figure] = slack[figure].min(own).min(both);
         }
         slack
     }
 
-    /// Lanes may count so much more.
-    pub(crate) fn grant(&mut self, more: &Figures) {
-        for (granted, more) in self.granted.iter_mut().flatten().zip(more.iter().flatten()) {
+    /// Somebody is allowed so much more.
+    pub(crate) fn grant(&mut self, pool: usize, more: [u64; FIGURES]) {
+        for (granted, more) in self.granted[pool].iter_mut().zip(more) {
             *granted += more;
         }
     }
 
-    /// Lanes may count so much less.
+    /// So much less.
     pub(crate) fn withdraw(&mut self, less: &Figures) {
         for (granted, less) in self.granted.iter_mut().flatten().zip(less.iter().flatten()) {
             *granted -= less;
         }
     }
 
-    /// Panics unless this is what was granted, and it passes no peak.
+    /// What was [granted](Ledger::grant) is to be counted here.
+    pub(crate) fn allow(&mut self, pool: usize, more: [u64; FIGURES]) {
+        self.own.allow(pool, more);
+    }
+
+    /// Takes back what may be counted here and is not.
+    pub(crate) fn tighten(&mut self) {
+        let unused = self.own.tighten();
+        self.withdraw(&unused);
+    }
+
+    /// Panics unless lanes are allowed this, and nobody anything that passes a peak.
     #[cfg(test)]
-    pub(crate) fn check_granted(&self, allowed: &Figures) {
-        assert_eq!(&self.granted, allowed);
-        let stats = *self.clone().stats();
-        let (small, large) = (stats.small.figures(), stats.large.figures());
+    pub(crate) fn check_granted(&self, lanes: &Figures) {
+        let own = self.own.allowed();
+        let all: Figures = std::array::from_fn(|pool| std::array::from_fn(|i| lanes[pool][i] + own[pool][i]));
+        assert_eq!(self.granted, all);
+        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
         for (at, figure) in PLACES {
-            let (small, large) = (small[at], large[at]);
-            assert!(small.current + allowed[0][figure] <= small.peak);
-            assert!(large.current + allowed[1][figure] <= large.peak);
-            assert!(small.current + large.current + allowed[2][figure] <= stats.all_peaks[at]);
+            let counted = [0, 1].map(|pool| all[pool][figure] + self.waiting[pool].of(at));
+            assert!(counted[0] <= small[at].peak);
+            assert!(counted[1] <= large[at].peak);
+            assert!(counted[0] + counted[1] <= self.stats.all_peaks[at]);
         }
     }
 
-    /// A block that a lane counted until now.
+    /// A block that a lane counted until now, with its leave to.
     pub(crate) fn taken_over(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let (pool, _) = self.pools(pool);
-        pool.allocation.current += 1;
-        pool.allocated_bytes.current += size;
-        pool.requested_bytes.current += requested;
+        self.own.take_over(pool_number(pool), [1, requested, size, 0, 0]);
     }
 
     /// The program gave a block back that nothing uses any more.
     #[inline(always)]
     pub(crate) fn freed(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let (pool, _) = self.pools(pool);
-        pool.allocation.sub(1);
-        pool.allocated_bytes.sub(size);
-        pool.requested_bytes.sub(requested);
+        self.own.subtract(pool_number(pool), [1, requested, size, 0, 0]);
     }
 
     /// The program gave a block back that the GPU still uses. PyTorch counts `requested` until it does not.
     pub(crate) fn waits(&mut self, pool: PoolId, size: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let waiting = &mut self.waiting[usize::from(pool != PoolId::SMALL)];
-        waiting.blocks += 1;
-        waiting.bytes += size;
-        let (pool, _) = self.pools(pool);
-        pool.allocation.sub(1);
-        pool.allocated_bytes.sub(size);
+        let number = pool_number(pool);
+        self.waiting[number].blocks += 1;
+        self.waiting[number].bytes += size;
+        // It is still active: what waits leaves no room for others.
+        let less = [1, 0, size, 0, 0];
+        self.own.hand_over(number, less);
+        for (granted, less) in self.granted[number].iter_mut().zip(less) {
+            *granted -= less;
+        }
     }
 
     /// Nothing uses a block any more that waited.
     pub(crate) fn waited(&mut self, pool: PoolId, size: u64, requested: u64) {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
-        let waiting = &mut self.waiting[usize::from(pool != PoolId::SMALL)];
-        waiting.blocks -= 1;
-        waiting.bytes -= size;
-        self.pools(pool).0.requested_bytes.sub(requested);
+        let number = pool_number(pool);
+        self.waiting[number].blocks -= 1;
+        self.waiting[number].bytes -= size;
+        self.own.subtract(number, [0, requested, 0, 0, 0]);
     }
 
-    /// Counts an inactive split. Whether peaks have to be [raised](Ledger::raise_peaks) then.
+    /// Counts an inactive split. If it cannot, more has to be [allowed](Ledger::allow) first.
     #[inline(always)]
     #[must_use]
     pub(crate) fn split_added(&mut self, pool: PoolId, size: u64) -> bool {
         self.touch(pool, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
-        let peaks = self.stats.all_peaks;
-        let granted = [3, 4].map(|figure| self.granted(pool, figure));
-        let (pool, other) = self.pools(pool);
-        increase(&mut pool.inactive_split, 1, &other.inactive_split, peaks[7], granted[0])
-            | increase(
-                &mut pool.inactive_split_bytes,
-                size,
-                &other.inactive_split_bytes,
-                peaks[8],
-                granted[1],
-            )
+        self.own.add_split(pool_number(pool), size)
     }
 
     #[inline(always)]
     pub(crate) fn split_removed(&mut self, pool: PoolId, size: u64) {
         self.touch(pool, Touched::SMALL_SPLIT, Touched::LARGE_SPLIT);
-        let (pool, _) = self.pools(pool);
-        pool.inactive_split.sub(1);
-        pool.inactive_split_bytes.sub(size);
+        self.own.subtract(pool_number(pool), [0, 0, 0, 1, size]);
     }
 
     /// Lanes count none of these.
@@ -340,13 +306,13 @@ impl Ledger {
 
     /// The most that was ever requested at the same time, if `more` is: beside what lanes count.
     pub(crate) fn requested_peak(&self, more: u64) -> u64 {
-        let now = self.stats.small.requested_bytes.current + self.stats.large.requested_bytes.current + more;
+        let now = self.own.current(0)[1] + self.own.current(1)[1] + more;
         self.stats.all_peaks[2].max(now)
     }
 
     /// Bytes that are allocated, those that lanes count not among them.
     pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.stats.small.allocated_bytes.current + self.stats.large.allocated_bytes.current
+        self.own.current(0)[2] + self.own.current(1)[2]
     }
 
     /// Bytes that are reserved for small requests.

@@ -10,7 +10,9 @@ use super::arena::COMMON;
 use super::block::NIL;
 use super::streams::LaneOf;
 use super::{DEVICE, Grant, Heap};
-use crate::lane::{FIGURES, Figures, Lane, Record, State, pool_number};
+use super::ledger::Ledger;
+use crate::counts::{FIGURES, pool_number};
+use crate::lane::{Lane, Record, State};
 use crate::size::SMALL_MAX;
 
 /// The part of what is left below a peak that a lane gets at once.
@@ -75,7 +77,7 @@ impl Heap {
         if self.front.with(lane, |lane| lane.has(request.size)) != Some(true) {
             return None;
         }
-        self.make_room(lane, request, request.size);
+        self.make_room_for(lane, request, request.size);
         let tag = request.name;
         let grant = self.front.with(lane, |lane| {
             lane.learn(tag, request.tag);
@@ -86,37 +88,40 @@ impl Heap {
     }
 
     /// Lets a lane hand out a block of `size` bytes for a request.
-    fn make_room(&mut self, lane: u8, request: &Request, size: u64) {
-        let by = [1, request.requested, size, 0, 0];
-        self.make_room_for(lane, pool_number(request.pool), by);
+    fn make_room_for(&mut self, lane: u8, request: &Request, size: u64) {
+        self.make_room(lane, pool_number(request.pool), [1, request.requested, size, 0, 0]);
     }
 
-    /// Lets a lane count so much more in a pool, and some more at the same price. Raises peaks if they have to be, which the caller tells.
-    fn make_room_for(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
-        if self.front.with(lane, |lane| lane.counts.may(pool, by)) == Some(true) {
-            return;
+    /// Lets a lane count so much more in a pool, and some more at the same price.
+    fn make_room(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
+        if self.front.with(lane, |lane| lane.counts.may(pool, by)) != Some(true) {
+            let (front, more) = (self.front, |more| move |lane: &mut Lane| lane.counts.allow(pool, more));
+            self.allow(pool, by, |_, allowed| {
+                front.with(lane, more(allowed));
+            });
         }
-        let mut need = Figures::default();
-        (need[pool], need[2]) = (by, by);
-        let lacks = |slack: &Figures| {
-            slack
-                .iter()
-                .flatten()
-                .zip(need.iter().flatten())
-                .any(|(slack, need)| slack < need)
-        };
-        let mut slack = self.ledger.slack();
+    }
+
+    /// The same for the heap.
+    #[cold]
+    #[inline(never)]
+    fn make_own_room(&mut self, pool: PoolId, by: [u64; FIGURES]) {
+        let pool = pool_number(pool);
+        self.allow(pool, by, |ledger, allowed| ledger.allow(pool, allowed));
+    }
+
+    /// Allows somebody to count so much more, and some more at the same price. Raises peaks if they have to be, which the caller tells.
+    fn allow(&mut self, pool: usize, by: [u64; FIGURES], whom: impl FnOnce(&mut Ledger, [u64; FIGURES])) {
+        let lacks = |slack: &[u64; FIGURES]| slack.iter().zip(by).any(|(slack, by)| *slack < by);
+        let mut slack = self.ledger.slack(pool);
         if lacks(&slack) {
             self.tighten();
-            slack = self.ledger.slack();
+            slack = self.ledger.slack(pool);
         }
-        let short = lacks(&slack);
-        for (slack, need) in slack.iter_mut().flatten().zip(need.iter().flatten()) {
-            *slack = need + slack.saturating_sub(*need) / SHARE;
-        }
-        self.ledger.grant(&slack);
-        self.front.with(lane, |lane| lane.counts.allow(&slack));
-        if short {
+        let allowed = std::array::from_fn(|i| by[i] + slack[i].saturating_sub(by[i]) / SHARE);
+        self.ledger.grant(pool, allowed);
+        whom(&mut self.ledger, allowed);
+        if lacks(&slack) {
             self.ledger.raise_peaks();
         }
     }
@@ -124,31 +129,24 @@ impl Heap {
     /// Counts a block that is handed out.
     #[inline(always)]
     pub(super) fn count_allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
-        if self.ledger.allocated(pool, size, requested) {
-            self.raise_peaks();
+        while !self.ledger.allocated(pool, size, requested) {
+            self.make_own_room(pool, [1, requested, size, 0, 0]);
         }
     }
 
     /// Counts a free block that is an inactive split.
     #[inline(always)]
     pub(super) fn count_split(&mut self, pool: PoolId, size: u64) {
-        if self.ledger.split_added(pool, size) {
-            self.raise_peaks();
+        while !self.ledger.split_added(pool, size) {
+            self.make_own_room(pool, [0, 0, 0, 1, size]);
         }
     }
 
-    /// Takes back from all lanes what they may count and do not.
+    /// Takes back from everybody what they may count and do not.
     fn tighten(&mut self) {
         let ledger = &mut self.ledger;
+        ledger.tighten();
         self.front.each(|lane| ledger.withdraw(&lane.counts.tighten()));
-    }
-
-    /// Raises the peaks that were passed.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn raise_peaks(&mut self) {
-        self.tighten();
-        self.ledger.raise_peaks();
     }
 
     /// Lends a block that a request takes, cut to size, to its stream's lane. `rest` is what was cut off.
@@ -162,7 +160,7 @@ impl Heap {
         };
         // That it is no inactive split any more before it is counted as held; that there is a new peak only after it is.
         self.tell_rest(false);
-        self.make_room(lane, request, size);
+        self.make_room_for(lane, request, size);
         self.streams.line_mut(request.stream).lent[half(size)] += 1;
         let tag = request.name;
         let bracket = rest.is_some();
@@ -213,7 +211,7 @@ impl Heap {
         };
         let record = self.front.with(lane, |lane| lane.wants(at).copied()).flatten();
         if let Some(record) = record.filter(|record| record.split) {
-            self.make_room_for(lane, half(record.size), [0, 0, 0, 1, record.size]);
+            self.make_room(lane, half(record.size), [0, 0, 0, 1, record.size]);
         }
         let (outlet, frees) = (&mut self.outlet, &mut self.frees);
         let gone = self.front.with(lane, |lane| {
@@ -252,13 +250,11 @@ impl Heap {
     /// Counts a lent block that the program holds here from now on, if it is one.
     pub(super) fn recall(&mut self, b: u32) {
         let Some((lane, at)) = self.lent(b) else { return };
-        let (outlet, ledger) = (&mut self.outlet, &mut self.ledger);
+        let outlet = &mut self.outlet;
         let pool = self.blocks[b].pool;
         let record = self.front.with(lane, |lane| {
             outlet.meet(&mut lane.outlet);
-            let record = lane.recall(at)?;
-            ledger.withdraw(&lane.counts.tighten());
-            Some(record)
+            lane.recall(at)
         });
         if let Some(Some(record)) = record {
             let block = &mut self.blocks[b];
@@ -349,9 +345,10 @@ impl Heap {
     pub(super) fn counted_by_lanes(&self) -> (u64, u64) {
         let (mut requested, mut allocated) = (0, 0);
         self.front.each(|lane| {
-            let all = lane.counts.current()[2];
-            requested += all[1];
-            allocated += all[2];
+            for [_, asked, held, ..] in [0, 1].map(|pool| lane.counts.current(pool)) {
+                requested += asked;
+                allocated += held;
+            }
         });
         (requested, allocated)
     }

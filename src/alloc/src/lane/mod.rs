@@ -9,24 +9,22 @@
 //! |---|---|
 //! | `front` | all lanes of a heap, found by stream |
 //! | `quick` | the free ones among the lent blocks, by exact size |
-//! | `count` | what a lane counts, and how far it may without a peak being passed |
 //!
 //! Rules of locking: who holds a lane's lock takes no other one. The heap's comes first: whoever holds it may take a lane's, one at a
 //! time, for as long as that lane's own matters take.
 
-mod count;
 mod front;
 mod quick;
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, PoolId, StringId};
+use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId};
 
+use crate::counts::Counts;
 use crate::heap::{DEVICE, Grant, NIL};
 use crate::size::{SMALL_MAX, Sizes, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
 
-pub(crate) use count::{Counts, FIGURES, Figures, PLACES};
 pub(crate) use front::Front;
 use quick::Quick;
 pub(crate) use quick::list_of;
@@ -190,15 +188,18 @@ impl Lane {
         if !self.open {
             return None;
         }
-        let (size, _) = self.sizes.round_quick(requested)?;
+        let size = self.sizes.lane_size(requested);
+        let pool = half(size);
+        let at = self.quick[pool].first(size)?;
         let tag = self.tags.get(tag.0 as usize).copied().filter(|tag| *tag != UNKNOWN)?;
-        let quick = &mut self.quick[half(size)];
-        let at = quick.first(size)?;
-        let record = &mut self.records[at as usize];
-        if !self.counts.allocate(half(size), requested, size, record.split) {
+        let record = self.records.get_mut(at as usize)?;
+        if !self.counts.allocate(pool, requested, size) {
             return None;
         }
-        quick.take(size, record.link);
+        if record.split {
+            self.counts.subtract(pool, [0, 0, 0, 1, size]);
+        }
+        self.quick[pool].take(size, record.link);
         record.state = State::Held;
         record.requested = requested;
         record.tag = tag;
@@ -206,18 +207,10 @@ impl Lane {
         let grant = Grant {
             block: record.block,
             addr: record.addr,
-            size: record.size,
+            size,
             held: Held::by_lane(self.number, at),
         };
-        let state = BlockState::Allocated;
-        if publish(
-            &mut self.outlet,
-            self.stream,
-            EventKind::Alloc,
-            state,
-            record,
-            record.split,
-        ) {
+        if publish::<true>(&mut self.outlet, self.stream, record) {
             self.tell_figures();
         }
         Some(grant)
@@ -226,33 +219,28 @@ impl Lane {
     /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
     #[inline(always)]
     pub(crate) fn free(&mut self, at: u32) -> bool {
-        if self.wants(at).is_none() {
+        let Some(record) = self.records.get_mut(at as usize) else {
+            return false;
+        };
+        let (size, pool) = (record.size, half(record.size));
+        let quick = &mut self.quick[pool];
+        if !self.open || record.state != State::Held || !quick.takes(size) {
             return false;
         }
-        let record = &mut self.records[at as usize];
-        let (size, half) = (record.size, half(record.size));
-        if !self.counts.free(half, record.requested, size, record.split) {
+        if record.split && !self.counts.add_split(pool, size) {
             return false;
         }
-        record.link = self.quick[half].put(size, at);
+        self.counts.subtract(pool, [1, record.requested, size, 0, 0]);
+        record.link = quick.put(size, at);
         record.state = State::Aside;
         record.freed_at = self.clock;
-        let state = BlockState::Quick;
-        if publish(
-            &mut self.outlet,
-            self.stream,
-            EventKind::Free,
-            state,
-            record,
-            record.split,
-        ) {
+        if publish::<false>(&mut self.outlet, self.stream, record) {
             self.tell_figures();
         }
         true
     }
 
     /// The record of a block that the program holds, if it is to be set aside here once it is given back.
-    #[inline(always)]
     pub(crate) fn wants(&self, at: u32) -> Option<&Record> {
         let record = self.records.get(at as usize)?;
         let wanted = self.open && record.state == State::Held && self.quick[half(record.size)].takes(record.size);
@@ -270,7 +258,7 @@ impl Lane {
 
     /// Publishes what happened to a block. What became of an inactive split the heap tells.
     fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record) {
-        if publish(&mut self.outlet, self.stream, kind, state, record, false) {
+        if tell(&mut self.outlet, self.stream, (kind, state), record, false) {
             self.tell_figures();
         }
     }
@@ -280,8 +268,8 @@ impl Lane {
     pub(crate) fn tell_figures(&mut self) {
         if let Some(outlet) = &mut self.outlet {
             outlet.figures(&LaneFigures {
-                small: self.counts.pool(0),
-                large: self.counts.pool(1),
+                small: self.counts.as_lane(0),
+                large: self.counts.as_lane(1),
             });
         }
     }
@@ -293,9 +281,12 @@ impl Lane {
         self.quick[half(size)].first(size).is_some()
     }
 
-    /// Takes a block that the program was just handed. The caller sees to its figures first ([`Counts::may`]).
+    /// Takes a block that the program was just handed. The caller sees to it that there is room to count it.
     pub(crate) fn adopt(&mut self, record: Record) -> Grant {
-        self.counts.allocated(half(record.size), record.requested, record.size);
+        let counted = self
+            .counts
+            .allocate(half(record.size), record.requested, record.size);
+        debug_assert!(counted, "there is room");
         let at = match self.vacant.pop() {
             Some(at) => {
                 self.records[at as usize] = record;
@@ -344,7 +335,8 @@ impl Lane {
     /// The program gives a block back that the lane does not want: an event says so, and the block is the heap's again.
     pub(crate) fn give_up(&mut self, at: u32) -> Option<Record> {
         let record = self.remove(at)?;
-        self.counts.freed(half(record.size), record.requested, record.size);
+        self.counts
+            .subtract(half(record.size), [1, record.requested, record.size, 0, 0]);
         self.tell(EventKind::Free, BlockState::Quick, &record);
         Some(record)
     }
@@ -358,7 +350,7 @@ impl Lane {
         record.state = State::Recalled;
         let record = *record;
         self.counts
-            .handed_over(half(record.size), record.requested, record.size);
+            .hand_over(half(record.size), [1, record.requested, record.size, 0, 0]);
         self.tell_figures();
         Some(record)
     }
@@ -381,7 +373,7 @@ impl Lane {
         let at = self.quick[half].take_any(|at| records[at as usize].link)?;
         let record = self.remove(at)?;
         if record.split {
-            self.counts.split_gone(half, record.size);
+            self.counts.subtract(half, [0, 0, 0, 1, record.size]);
         }
         Some(record)
     }
@@ -422,13 +414,23 @@ fn seen(stream: Stream, state: BlockState, record: &Record) -> channel::Block {
     }
 }
 
+/// Publishes that a block was handed out, or set aside. Whether the figures are due.
+#[inline(always)]
+fn publish<const HELD: bool>(outlet: &mut Option<channel::Lane>, stream: Stream, record: &Record) -> bool {
+    // Constants: what they are in the channel needs no table.
+    if HELD {
+        tell(outlet, stream, (EventKind::Alloc, BlockState::Allocated), record, record.split)
+    } else {
+        tell(outlet, stream, (EventKind::Free, BlockState::Quick), record, record.split)
+    }
+}
+
 /// Publishes what happened to a block; `split`: it became an inactive split here, or none any more. Whether the figures are due.
 #[inline(always)]
-fn publish(
+fn tell(
     outlet: &mut Option<channel::Lane>,
     stream: Stream,
-    kind: EventKind,
-    state: BlockState,
+    (kind, state): (EventKind, BlockState),
     record: &Record,
     split: bool,
 ) -> bool {
@@ -442,11 +444,6 @@ fn publish(
         split: split.then_some(block.pool),
     });
     told.figures_due
-}
-
-/// A pool's number among [`Counts`].
-pub(crate) fn pool_number(pool: PoolId) -> usize {
-    usize::from(pool != PoolId::SMALL)
 }
 
 fn some(slot: u32) -> Option<u32> {

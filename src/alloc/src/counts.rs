@@ -1,0 +1,161 @@
+//! What one of those that hand out blocks counts: the heap, or a lane.
+//!
+//! Peaks are of all of them together, and exact. So each may count up only as far as it was allowed to: what all are allowed never
+//! passes a peak. Who comes to that limit has the heap allow more, which raises the peak if it has to.
+
+use gpumem_channel::{DeviceStats, LanePool, LaneStat, PoolId};
+
+/// Figures of a pool: blocks held, bytes asked for and bytes of these, inactive splits and their bytes.
+pub(crate) const FIGURES: usize = 5;
+
+/// Figures of the small pool and of the large one.
+pub(crate) type Figures = [[u64; FIGURES]; 2];
+
+/// Where they are among a pool's figures as the channel has them, and which of [`FIGURES`] each is.
+pub(crate) const PLACES: [(usize, usize); 7] = [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (7, 3), (8, 4)];
+
+/// Where the figures of splits begin.
+const SPLITS: usize = 3;
+
+/// A pool's number among [`Figures`].
+#[inline(always)]
+pub(crate) fn pool_number(pool: PoolId) -> usize {
+    usize::from(pool != PoolId::SMALL)
+}
+
+/// What one counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// What it may yet count up.
+    room: [[i64; FIGURES]; 2],
+    /// The same and what it counts now.
+    allowed: Figures,
+    /// All that ever came.
+    came: Figures,
+}
+
+impl Counts {
+    /// Counts a block that is handed out, if there is room.
+    #[inline(always)]
+    pub(crate) fn allocate(&mut self, pool: usize, requested: u64, size: u64) -> bool {
+        let (room, came) = (&mut self.room[pool], &mut self.came[pool]);
+        let left = [room[0] - 1, room[1] - requested as i64, room[2] - size as i64];
+        if left[0] | left[1] | left[2] < 0 {
+            return false;
+        }
+        room[..SPLITS].copy_from_slice(&left);
+        came[0] += 1;
+        came[1] += requested;
+        came[2] += size;
+        true
+    }
+
+    /// Counts down: a block that is given back, or an inactive split that is none any more.
+    #[inline(always)]
+    pub(crate) fn subtract(&mut self, pool: usize, by: [u64; FIGURES]) {
+        for (room, by) in self.room[pool].iter_mut().zip(by) {
+            *room += by as i64;
+        }
+    }
+
+    /// Counts an inactive split, if there is room.
+    #[inline(always)]
+    pub(crate) fn add_split(&mut self, pool: usize, size: u64) -> bool {
+        let (room, came) = (&mut self.room[pool][SPLITS..], &mut self.came[pool][SPLITS..]);
+        let left = [room[0] - 1, room[1] - size as i64];
+        if left[0] | left[1] < 0 {
+            return false;
+        }
+        room.copy_from_slice(&left);
+        came[0] += 1;
+        came[1] += size;
+        true
+    }
+
+    /// Whether there is room for so much more.
+    pub(crate) fn may(&self, pool: usize, by: [u64; FIGURES]) -> bool {
+        self.room[pool].iter().zip(by).all(|(room, by)| *room >= by as i64)
+    }
+
+    /// Allows more.
+    pub(crate) fn allow(&mut self, pool: usize, more: [u64; FIGURES]) {
+        for ((room, allowed), more) in self.room[pool].iter_mut().zip(&mut self.allowed[pool]).zip(more) {
+            *room += more as i64;
+            *allowed += more;
+        }
+    }
+
+    /// Takes back what was allowed and is not used.
+    pub(crate) fn tighten(&mut self) -> Figures {
+        let room = std::mem::take(&mut self.room);
+        let unused = room.map(|pool| pool.map(|room| room as u64));
+        for (allowed, unused) in self.allowed.iter_mut().flatten().zip(unused.iter().flatten()) {
+            *allowed -= unused;
+        }
+        unused
+    }
+
+    /// What is counted from now on, with the leave for it, is another's. It stays in what ever came here.
+    pub(crate) fn hand_over(&mut self, pool: usize, less: [u64; FIGURES]) {
+        for (allowed, less) in self.allowed[pool].iter_mut().zip(less) {
+            *allowed -= less;
+        }
+    }
+
+    /// The other end of it.
+    pub(crate) fn take_over(&mut self, pool: usize, more: [u64; FIGURES]) {
+        for (allowed, more) in self.allowed[pool].iter_mut().zip(more) {
+            *allowed += more;
+        }
+    }
+
+    /// What may be counted, and what is.
+    #[cfg(test)]
+    pub(crate) fn allowed(&self) -> Figures {
+        self.allowed
+    }
+
+    /// What is counted now.
+    pub(crate) fn current(&self, pool: usize) -> [u64; FIGURES] {
+        std::array::from_fn(|i| self.allowed[pool][i] - self.room[pool][i] as u64)
+    }
+
+    /// All that ever came.
+    pub(crate) fn came(&self, pool: usize) -> [u64; FIGURES] {
+        self.came[pool]
+    }
+
+    /// Blocks that were given back so far, or handed over.
+    pub(crate) fn frees(&self) -> u64 {
+        let went = |pool: usize| self.came[pool][0] - self.current(pool)[0];
+        went(0) + went(1)
+    }
+
+    /// Adds what is counted here, peaks aside.
+    pub(crate) fn add_to(&self, stats: &mut DeviceStats) {
+        for (pool, stats) in [&mut stats.small, &mut stats.large].into_iter().enumerate() {
+            let (came, current) = (self.came(pool), self.current(pool));
+            for (at, figure) in PLACES {
+                let stat = &mut *stats.figures_mut()[at];
+                stat.current += current[figure];
+                stat.allocated += came[figure];
+            }
+        }
+    }
+
+    /// As the channel shows a lane's.
+    pub(crate) fn as_lane(&self, pool: usize) -> LanePool {
+        let (current, came) = (self.current(pool), self.came(pool));
+        let figure = |i: usize| LaneStat {
+            current: current[i],
+            allocated: came[i],
+        };
+        LanePool {
+            allocation: figure(0),
+            requested_bytes: figure(1),
+            allocated_bytes: figure(2),
+            inactive_split: figure(3),
+            inactive_split_bytes: figure(4),
+        }
+    }
+}
