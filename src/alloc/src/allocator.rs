@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::export::{self, ExportError, OnOom};
 use crate::free::FreeBlocks;
-use crate::heap::{COMMON, CompactReport, Heap, JoinReport};
+use crate::heap::{COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::monitor::{Monitor, MonitorConfig};
@@ -64,7 +64,7 @@ impl Allocator {
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
         if let Some(grant) = self.0.home.lend_quick(bytes, stream, true) {
-            return Ok(Buffer::new(self.0.home, Some(grant), len, stream));
+            return Ok(Buffer::new(self.0.home, grant, len, stream));
         }
         self.alloc_slow(len, bytes, stream)
     }
@@ -83,8 +83,8 @@ impl Allocator {
         stream: Stream,
     ) -> Result<Buffer<T>, Error> {
         let grant = match bytes {
-            0 => self.0.home.lend(|_| Ok(None)),
-            bytes => self.0.home.allocate(arena, bytes, stream, true).map(Some),
+            0 => self.0.home.lend(|_| Ok(Grant::NOTHING)),
+            bytes => self.0.home.allocate(arena, bytes, stream, true),
         };
         let grant = self.told_if_short(grant)?;
         Ok(Buffer::new(self.0.home, grant, len, stream))

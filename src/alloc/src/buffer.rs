@@ -39,22 +39,21 @@ pub struct Buffer<T: Element> {
     size: u64,
     len: usize,
     stream: Stream,
-    /// `None` for a buffer of 0 bytes.
-    held: Option<Held>,
+    held: Held,
     home: &'static Home,
     elements: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
     /// A buffer over a block just handed out by the allocator's heap; it frees it.
-    #[inline]
-    pub(crate) fn new(home: &'static Home, grant: Option<Grant>, len: usize, stream: Stream) -> Buffer<T> {
+    #[inline(always)]
+    pub(crate) fn new(home: &'static Home, grant: Grant, len: usize, stream: Stream) -> Buffer<T> {
         Buffer {
-            addr: grant.map_or(0, |grant| grant.addr),
-            size: grant.map_or(0, |grant| grant.size),
+            addr: grant.addr,
+            size: grant.size,
             len,
             stream,
-            held: grant.map(|grant| grant.held),
+            held: grant.held,
             home,
             elements: PhantomData,
         }
@@ -97,13 +96,11 @@ impl<T: Element> Buffer<T> {
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
-        match self.held {
-            Some(held) => {
-                let block = self.home.block_of(held)?;
-                self.home.with(|heap| heap.record_use(block, stream.into()))?
-            }
-            None => Ok(()),
+        if self.held == Held::NOTHING {
+            return Ok(());
         }
+        let block = self.home.block_of(self.held)?;
+        self.home.with(|heap| heap.record_use(block, stream.into()))?
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.

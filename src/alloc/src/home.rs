@@ -318,20 +318,17 @@ impl Home {
 
     /// Takes a buffer back, and its block if it has one.
     #[inline(always)]
-    pub(crate) fn take_back(&'static self, held: Option<Held>) {
-        if let Some(held) = held
-            && self.process.is_current()
-            && self.front.free(held, true)
-        {
+    pub(crate) fn take_back(&'static self, held: Held) {
+        if self.process.is_current() && self.front.free(held, true) {
             return;
         }
         self.take_back_slow(held);
     }
 
     #[inline(never)]
-    fn take_back_slow(&'static self, held: Option<Held>) {
+    fn take_back_slow(&'static self, held: Held) {
         let ended = self.enter_for(ALL_STACKS, |tenant| {
-            if let Some(block) = held.and_then(|held| self.front.block_of(held)) {
+            if let Some(block) = self.front.block_of(held) {
                 tenant.heap.free(block);
             }
             tenant.buffers -= 1;

@@ -87,8 +87,6 @@ pub(crate) struct Sizes {
     max_rounding: u64,
     /// Requests above this go the long way: all of them where sizes are rounded to more than 512 B.
     quick_max: u64,
-    /// Sizes from this on are multiples of the granularity.
-    coarse_from: u64,
     /// What is less than that is left with the block whose rest it is: by class.
     least_rest: [u64; CLASSES],
     divisions: Divisions,
@@ -110,10 +108,6 @@ impl Sizes {
                 0
             } else {
                 MAX_REQUEST
-            },
-            coarse_from: match config.segments {
-                SegmentMode::Virtual => granularity,
-                SegmentMode::Plain | SegmentMode::Stitched | SegmentMode::Auto => u64::MAX,
             },
             least_rest: [Class::Small, Class::Large, Class::Chunked, Class::Fine].map(|class| match class {
                 Class::Small | Class::Fine => MIN_BLOCK,
@@ -173,14 +167,12 @@ impl Sizes {
         })
     }
 
-    /// The size that a lane looks for: that of blocks that are lent for such a request. One that is too large comes to one that is not.
-    #[inline(always)]
-    pub(crate) fn lane_size(&self, requested: u64) -> u64 {
-        let size = requested.wrapping_add(MIN_BLOCK - 1) & !(MIN_BLOCK - 1);
-        if size >= self.coarse_from {
-            return size.wrapping_add(self.granularity - 1) & !(self.granularity - 1);
+    /// The size from which on blocks are multiples of the second, whatever was asked for.
+    pub(crate) fn coarse(&self) -> [u64; 2] {
+        match self.mode {
+            SegmentMode::Virtual => [self.granularity, self.granularity],
+            _ => [u64::MAX, MIN_BLOCK],
         }
-        size
     }
 
     /// The class of small requests.

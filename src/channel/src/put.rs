@@ -13,7 +13,8 @@ const _: () = assert!(crate::layout::LANES_MAX < WRITERS as usize);
 /// An event ring, and the word that counts its events: what one writer appends to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    start: usize,
+    /// The line it begins with.
+    line: usize,
     mask: usize,
     count: usize,
 }
@@ -31,7 +32,7 @@ impl Ring {
 
     fn new(ring: Section, count: usize) -> Ring {
         Ring {
-            start: ring.start,
+            line: ring.start / LINE,
             mask: ring.count - 1,
             count,
         }
@@ -41,7 +42,8 @@ impl Ring {
 /// The block table, and where one writer says which groups of it changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
-    start: usize,
+    /// The line it begins with.
+    line: usize,
     pub(crate) count: usize,
     generations: usize,
 }
@@ -50,7 +52,7 @@ impl Slots {
     /// As the publisher writes them.
     pub(crate) fn of_publisher(layout: &Layout) -> Slots {
         Slots {
-            start: layout.blocks.start,
+            line: layout.blocks.start / LINE,
             count: layout.blocks.count,
             generations: layout.generations.start,
         }
@@ -71,9 +73,19 @@ pub(crate) fn record<W, const N: usize>(words: &[W], start: usize) -> Option<&[W
     words.get(start..).and_then(|words| words.first_chunk())
 }
 
+/// Words of an event, and of a block: a line of the cache.
+const LINE: usize = 8;
+const _: () = assert!(EVENT == LINE && BLOCK == LINE);
+
+/// A line of words, if it is there. Sections begin with one.
+#[inline(always)]
+fn line<W>(words: &[W], at: usize) -> Option<&[W; LINE]> {
+    words.as_chunks().0.get(at)
+}
+
 #[inline(always)]
 fn event_of<'a, W>(words: &'a [W], ring: &Ring, index: u64) -> Option<&'a [W; EVENT]> {
-    record(words, ring.start + (index as usize & ring.mask) * EVENT)
+    line(words, ring.line + (index as usize & ring.mask))
 }
 
 /// Events that a publisher has their place in the ring brought near before it needs it.
@@ -104,7 +116,7 @@ pub(crate) fn event<W: Word>(words: &[W], ring: &Ring, index: u64, data: [u64; E
 /// Stores a block slot that the table has, and its group's generation.
 #[inline(always)]
 pub(crate) fn block<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot: usize, data: [u64; BLOCK - 1]) {
-    let Some(record) = record::<W, BLOCK>(words, slots.start + slot * BLOCK) else {
+    let Some(record) = line(words, slots.line + slot) else {
         return;
     };
     seqlock::begin(record, ticket);
@@ -122,7 +134,7 @@ pub(crate) fn empty_block<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot
     if slot >= slots.count {
         return false;
     }
-    if let Some(record) = record::<W, BLOCK>(words, slots.start + slot * BLOCK) {
+    if let Some(record) = line(words, slots.line + slot) {
         seqlock::begin(record, ticket);
         record[1 + BLOCK_KIND].put(0);
         seqlock::end(record, ticket);

@@ -7,8 +7,8 @@ use super::Heap;
 use super::block::{Block, NIL};
 use super::streams::LaneOf;
 use crate::config::SegmentMode;
-use crate::free::FreeBlocks;
 use crate::counts::Figures;
+use crate::free::FreeBlocks;
 use crate::lane::{Record, State};
 use crate::size::Class;
 

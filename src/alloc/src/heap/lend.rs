@@ -8,9 +8,9 @@ use gpumem_channel::{DeviceStats, PoolId};
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::NIL;
+use super::ledger::Ledger;
 use super::streams::LaneOf;
 use super::{DEVICE, Grant, Heap};
-use super::ledger::Ledger;
 use crate::counts::{FIGURES, pool_number};
 use crate::lane::{Lane, Record, State};
 use crate::size::SMALL_MAX;
@@ -53,16 +53,11 @@ impl Heap {
         if !self.lends {
             return None;
         }
-        let (name, sizes) = (self.streams.name(stream), self.sizes);
+        let name = self.streams.name(stream);
+        // A lane rounds sizes by itself, and only the quick way: otherwise it would never hand out what it is lent.
+        self.sizes.round_quick(1)?;
         let (front, outlet, clock) = (self.front, &mut self.outlet, self.frees + 1);
-        let lane = front.open(name, |number| {
-            // A lane rounds sizes by itself, and only the quick way: otherwise it would never hand out what it is lent.
-            sizes.round_quick(1)?;
-            let outlet = outlet.lane(DEVICE, name)?;
-            let mut lane = Lane::new(number, name, sizes, outlet);
-            lane.clock = clock;
-            Some(lane)
-        });
+        let lane = front.open(name, clock, || outlet.lane(DEVICE, name));
         self.streams.line_mut(stream).lane = lane.map_or(LaneOf::None, LaneOf::Some);
         lane
     }
@@ -81,7 +76,7 @@ impl Heap {
         let tag = request.name;
         let grant = self.front.with(lane, |lane| {
             lane.learn(tag, request.tag);
-            lane.allocate(request.requested, tag)
+            lane.allocate_known(request.requested, request.size, tag)
         });
         self.tell_rest(false);
         grant?
@@ -216,7 +211,7 @@ impl Heap {
         let (outlet, frees) = (&mut self.outlet, &mut self.frees);
         let gone = self.front.with(lane, |lane| {
             let gone = match lane.record(at).map(|record| record.state) {
-                Some(State::Held) if lane.free(at) => None,
+                Some(State::Held) if lane.set_aside(at) => None,
                 Some(State::Held) => lane.give_up(at).map(|_| true),
                 _ => lane.remove(at).map(|_| false),
             };

@@ -121,6 +121,14 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
+    /// No block: what a buffer of 0 bytes has.
+    pub(crate) const NOTHING: Grant = Grant {
+        block: NIL,
+        addr: 0,
+        size: 0,
+        held: Held::NOTHING,
+    };
+
     /// A block that is not lent to a lane.
     #[inline(always)]
     fn by_heap(block: u32, addr: u64, size: u64) -> Grant {
@@ -189,8 +197,10 @@ impl Heap {
         let granularity = check_settings(info, config)?;
         let budget = config.budget_on(info.total);
         let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, budget));
+        let sizes = Sizes::new(config, granularity);
+        front.round_as(&sizes);
         Ok(Heap {
-            sizes: Sizes::new(config, granularity),
+            sizes,
             budget,
             collect_at: config.garbage_collection_threshold,
             collect_above: collect::threshold(config.garbage_collection_threshold, budget),

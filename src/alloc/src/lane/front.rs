@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use gpumem_channel as channel;
 use gpumem_channel::NO_STREAM;
 use spin::mutex::SpinMutexGuard;
 
-use super::{Held, Lane};
+use super::quick::Lists;
+use super::{Held, Lane, half};
 use crate::heap::Grant;
 use crate::lock::Lock;
+use crate::size::{MIN_BLOCK, Sizes};
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -16,10 +19,14 @@ pub(crate) const LANES: usize = if cfg!(test) { 2 } else { 8 };
 /// Places in the table of streams: a power of two, and most of them empty, so that the first look finds what is there.
 const PLACES: usize = 64;
 
-/// A lane on cache lines of its own, as processors fetch two at a time.
+/// A lane on cache lines of its own, as processors fetch two at a time; and what can be seen of it without its lock: the small blocks
+/// and the large ones that it has set aside.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Apart(Lock<Option<Box<Lane>>>);
+struct Apart {
+    lane: Lock<Option<Lane>>,
+    lists: Box<[Lists; 2]>,
+}
 
 /// The lanes in front of a heap.
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub(crate) struct Front {
     /// Streams that have a lane, and which. Set under the heap's lock, the stream last.
     streams: [AtomicU64; PLACES],
     numbers: [AtomicU8; PLACES],
+    /// Sizes from the first on are multiples of the second, a power of two.
+    coarse: [AtomicU64; 2],
     lanes: [Apart; LANES],
 }
 
@@ -41,7 +50,11 @@ impl Front {
         Front {
             streams: std::array::from_fn(|_| AtomicU64::new(NO_STREAM)),
             numbers: std::array::from_fn(|_| AtomicU8::new(0)),
-            lanes: std::array::from_fn(|_| Apart(Lock::new(None))),
+            coarse: [AtomicU64::new(u64::MAX), AtomicU64::new(MIN_BLOCK)],
+            lanes: std::array::from_fn(|_| Apart {
+                lane: Lock::new(None),
+                lists: Box::new([Lists::new(), Lists::new()]),
+            }),
         }
     }
 
@@ -49,6 +62,24 @@ impl Front {
     #[cfg(test)]
     pub(crate) fn alone() -> &'static Front {
         Box::leak(Box::new(Front::new()))
+    }
+
+    /// Has requests rounded as the heap rounds them that these lanes will be in front of.
+    pub(crate) fn round_as(&self, sizes: &Sizes) {
+        for (part, value) in self.coarse.iter().zip(sizes.coarse()) {
+            part.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The size of blocks that are lent for a request. What is too large comes to a size that none has.
+    #[inline(always)]
+    fn size_of(&self, bytes: u64) -> u64 {
+        let size = bytes.wrapping_add(MIN_BLOCK - 1) & !(MIN_BLOCK - 1);
+        let [from, unit] = [0, 1].map(|part| self.coarse[part].load(Ordering::Relaxed));
+        if size >= from {
+            return size.wrapping_add(unit - 1) & !(unit - 1);
+        }
+        size
     }
 
     /// The number of a stream's lane.
@@ -68,9 +99,13 @@ impl Front {
     /// A block that is set aside for the size in the stream's lane.
     #[inline(always)]
     pub(crate) fn allocate(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
-        let mut lane = self.lanes[usize::from(self.number_of(stream)?)].0.lock();
-        let lane = lane.as_deref_mut()?;
-        let grant = lane.allocate(bytes, tag)?;
+        let apart = &self.lanes[usize::from(self.number_of(stream)?)];
+        let size = self.size_of(bytes);
+        let lists = &apart.lists[half(size)];
+        lists.first(size)?;
+        let mut lane = apart.lane.lock();
+        let lane = lane.as_mut()?;
+        let grant = lane.allocate(lists, bytes, size, tag)?;
         lane.buffers += i64::from(buffer);
         Some(grant)
     }
@@ -81,11 +116,12 @@ impl Front {
         let Some((number, at)) = held.lane() else {
             return false;
         };
-        let mut lane = self.lanes[usize::from(number)].0.lock();
-        let Some(lane) = lane.as_deref_mut() else {
+        let apart = &self.lanes[usize::from(number)];
+        let mut lane = apart.lane.lock();
+        let Some(lane) = lane.as_mut() else {
             return false;
         };
-        let freed = lane.free(at);
+        let freed = lane.free(&apart.lists, at);
         lane.buffers -= i64::from(freed && buffer);
         freed
     }
@@ -104,22 +140,28 @@ impl Front {
 
     /// Does something with a lane that is there.
     pub(crate) fn with<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
-        self.lock(number).as_deref_mut().map(work)
+        self.lock(number).as_mut().map(work)
     }
 
-    fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Box<Lane>>> {
-        self.lanes[usize::from(number)].0.lock()
+    fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Lane>> {
+        self.lanes[usize::from(number)].lane.lock()
     }
 
-    /// Opens a lane for a stream that has none; `None` when all are taken.
-    pub(crate) fn open(&self, stream: Stream, make: impl FnOnce(u8) -> Option<Lane>) -> Option<u8> {
+    /// Opens a lane for a stream that has none; `None` when all are taken, or there is no `outlet` to be had for it.
+    pub(crate) fn open(
+        &'static self,
+        stream: Stream,
+        clock: u64,
+        outlet: impl FnOnce() -> Option<Option<channel::Lane>>,
+    ) -> Option<u8> {
         let number = (0..LANES as u8).find(|number| self.lock(*number).is_none())?;
-        let lane = make(number)?;
+        let mut lane = Lane::new(number, &self.lanes[usize::from(number)].lists, stream, outlet()?);
+        lane.clock = clock;
         let mut place = place_of(stream);
         while self.streams[place].load(Ordering::Relaxed) != NO_STREAM {
             place = (place + 1) % PLACES;
         }
-        *self.lock(number) = Some(Box::new(lane));
+        *self.lock(number) = Some(lane);
         self.numbers[place].store(number, Ordering::Relaxed);
         self.streams[place].store(stream.0, Ordering::Release);
         Some(number)
@@ -138,7 +180,9 @@ impl Front {
             stream.store(NO_STREAM, Ordering::Release);
         }
         for number in 0..LANES as u8 {
-            *self.lock(number) = None;
+            let mut lane = self.lock(number);
+            *lane = None;
+            self.lanes[usize::from(number)].lists.iter().for_each(Lists::clear);
         }
     }
 

@@ -21,25 +21,31 @@ use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId};
 
 use crate::counts::Counts;
 use crate::heap::{DEVICE, Grant, NIL};
-use crate::size::{SMALL_MAX, Sizes, pool_of};
+use crate::size::{SMALL_MAX, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
 
-pub(crate) use front::Front;
-use quick::Quick;
+pub(crate) use front::{Front, LANES};
 pub(crate) use quick::list_of;
+use quick::{Lists, Noted};
 
 /// Where a held block is known by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    lane: u8,
+    /// Of a lane, or one of the two below.
+    lane: u32,
     at: u32,
 }
 
 /// No lane: the number is the heap's.
-const HEAP: u8 = u8::MAX;
+const HEAP: u32 = u32::MAX;
+/// No block: a buffer of 0 bytes.
+const NOTHING: u32 = u32::MAX - 1;
 
 impl Held {
+    /// No block.
+    pub(crate) const NOTHING: Held = Held { lane: NOTHING, at: NIL };
+
     /// A block that only the heap knows.
     #[inline(always)]
     pub(crate) fn by_heap(block: u32) -> Held {
@@ -48,16 +54,20 @@ impl Held {
 
     #[inline(always)]
     pub(crate) fn by_lane(lane: u8, record: u32) -> Held {
-        Held { lane, at: record }
+        Held {
+            lane: u32::from(lane),
+            at: record,
+        }
     }
 
     /// The lane that it is lent to, and its number there.
     #[inline(always)]
     pub(crate) fn lane(self) -> Option<(u8, u32)> {
-        (self.lane != HEAP).then_some((self.lane, self.at))
+        (self.lane < LANES as u32).then_some((self.lane as u8, self.at))
     }
 
     /// Its number in the heap, if that is where it is known.
+    #[inline(always)]
     pub(crate) fn block(self) -> Option<u32> {
         (self.lane == HEAP).then_some(self.at)
     }
@@ -76,8 +86,9 @@ pub(crate) enum State {
     Vacant,
 }
 
-/// A lent block.
+/// A lent block. A line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Record {
     pub(crate) addr: u64,
     pub(crate) size: u64,
@@ -124,13 +135,13 @@ const UNKNOWN: StringId = StringId(u32::MAX);
 /// The lane of one stream.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// Whether it serves by itself. Else everything goes through the heap.
+    /// Whether it takes blocks back. Else it has none to hand out either, once the heap has taken what there were.
     open: bool,
     number: u8,
     stream: Stream,
-    sizes: Sizes,
-    /// The small ones, and the large ones.
-    quick: [Quick; 2],
+    /// The small blocks that are set aside, and the large ones.
+    lists: &'static [Lists; 2],
+    noted: [Noted; 2],
     records: Vec<Record>,
     vacant: Vec<u32>,
     pub(crate) counts: Counts,
@@ -151,13 +162,13 @@ fn half(size: u64) -> usize {
 }
 
 impl Lane {
-    pub(crate) fn new(number: u8, stream: Stream, sizes: Sizes, outlet: Option<channel::Lane>) -> Lane {
+    fn new(number: u8, lists: &'static [Lists; 2], stream: Stream, outlet: Option<channel::Lane>) -> Lane {
         Lane {
             open: true,
             number,
             stream,
-            sizes,
-            quick: [Quick::new(), Quick::new()],
+            lists,
+            noted: Default::default(),
             records: Vec::new(),
             vacant: Vec::new(),
             counts: Counts::default(),
@@ -182,24 +193,20 @@ impl Lane {
         self.tags[at] = string;
     }
 
-    /// Hands out a block that is set aside for exactly this size. `None` is no error: the heap knows more.
+    /// Hands out a block that is set aside for exactly the size that the request comes to. `None` is no error: the heap knows more.
     #[inline(always)]
-    pub(crate) fn allocate(&mut self, requested: u64, tag: Tag) -> Option<Grant> {
-        if !self.open {
-            return None;
-        }
-        let size = self.sizes.lane_size(requested);
+    fn allocate(&mut self, lists: &Lists, requested: u64, size: u64, tag: Tag) -> Option<Grant> {
         let pool = half(size);
-        let at = self.quick[pool].first(size)?;
-        let tag = self.tags.get(tag.0 as usize).copied().filter(|tag| *tag != UNKNOWN)?;
+        let at = lists.first(size)?;
+        let tag = *self.tags.get(tag.0 as usize)?;
         let record = self.records.get_mut(at as usize)?;
-        if !self.counts.allocate(pool, requested, size) {
+        if tag == UNKNOWN || !self.counts.allocate(pool, requested, size) {
             return None;
         }
         if record.split {
-            self.counts.subtract(pool, [0, 0, 0, 1, size]);
+            split_gone(&mut self.counts, pool, size);
         }
-        self.quick[pool].take(size, record.link);
+        lists.take(size, record.link);
         record.state = State::Held;
         record.requested = requested;
         record.tag = tag;
@@ -210,7 +217,9 @@ impl Lane {
             size,
             held: Held::by_lane(self.number, at),
         };
-        if publish::<true>(&mut self.outlet, self.stream, record) {
+        if let Some(outlet) = &mut self.outlet
+            && publish::<true>(outlet, self.stream, record)
+        {
             self.tell_figures();
         }
         Some(grant)
@@ -218,23 +227,24 @@ impl Lane {
 
     /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
     #[inline(always)]
-    pub(crate) fn free(&mut self, at: u32) -> bool {
+    fn free(&mut self, lists: &[Lists; 2], at: u32) -> bool {
         let Some(record) = self.records.get_mut(at as usize) else {
             return false;
         };
         let (size, pool) = (record.size, half(record.size));
-        let quick = &mut self.quick[pool];
-        if !self.open || record.state != State::Held || !quick.takes(size) {
+        if !self.open || record.state != State::Held || !lists[pool].takes(size) {
             return false;
         }
         if record.split && !self.counts.add_split(pool, size) {
             return false;
         }
         self.counts.subtract(pool, [1, record.requested, size, 0, 0]);
-        record.link = quick.put(size, at);
+        record.link = self.noted[pool].put(&lists[pool], size, at);
         record.state = State::Aside;
         record.freed_at = self.clock;
-        if publish::<false>(&mut self.outlet, self.stream, record) {
+        if let Some(outlet) = &mut self.outlet
+            && publish::<false>(outlet, self.stream, record)
+        {
             self.tell_figures();
         }
         true
@@ -243,7 +253,7 @@ impl Lane {
     /// The record of a block that the program holds, if it is to be set aside here once it is given back.
     pub(crate) fn wants(&self, at: u32) -> Option<&Record> {
         let record = self.records.get(at as usize)?;
-        let wanted = self.open && record.state == State::Held && self.quick[half(record.size)].takes(record.size);
+        let wanted = self.open && record.state == State::Held && self.lists[half(record.size)].takes(record.size);
         wanted.then_some(record)
     }
 
@@ -258,7 +268,9 @@ impl Lane {
 
     /// Publishes what happened to a block. What became of an inactive split the heap tells.
     fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record) {
-        if tell(&mut self.outlet, self.stream, (kind, state), record, false) {
+        if let Some(outlet) = &mut self.outlet
+            && tell(outlet, self.stream, (kind, state), record, false)
+        {
             self.tell_figures();
         }
     }
@@ -276,16 +288,24 @@ impl Lane {
 
     // What the heap does, which holds its own lock, too
 
+    /// [`allocate`](Lane::allocate) for a request that the heap has seen to.
+    pub(crate) fn allocate_known(&mut self, requested: u64, size: u64, tag: Tag) -> Option<Grant> {
+        self.allocate(&self.lists[half(size)], requested, size, tag)
+    }
+
+    /// [`free`](Lane::free) for the heap.
+    pub(crate) fn set_aside(&mut self, at: u32) -> bool {
+        self.free(self.lists, at)
+    }
+
     /// Whether a block is set aside for a size.
     pub(crate) fn has(&self, size: u64) -> bool {
-        self.quick[half(size)].first(size).is_some()
+        self.lists[half(size)].first(size).is_some()
     }
 
     /// Takes a block that the program was just handed. The caller sees to it that there is room to count it.
     pub(crate) fn adopt(&mut self, record: Record) -> Grant {
-        let counted = self
-            .counts
-            .allocate(half(record.size), record.requested, record.size);
+        let counted = self.counts.allocate(half(record.size), record.requested, record.size);
         debug_assert!(counted, "there is room");
         let at = match self.vacant.pop() {
             Some(at) => {
@@ -370,7 +390,7 @@ impl Lane {
     /// Takes any block that is set aside, of the small or of the large ones.
     pub(crate) fn take_aside(&mut self, half: usize) -> Option<Record> {
         let records = &self.records;
-        let at = self.quick[half].take_any(|at| records[at as usize].link)?;
+        let at = self.noted[half].take_any(&self.lists[half], |at| records[at as usize].link)?;
         let record = self.remove(at)?;
         if record.split {
             self.counts.subtract(half, [0, 0, 0, 1, record.size]);
@@ -393,8 +413,15 @@ impl Lane {
     /// Numbers of the blocks that are set aside for a size.
     #[cfg(test)]
     pub(crate) fn aside(&self, size: u64) -> Vec<u32> {
-        self.quick[half(size)].of_size(size, |at| self.records[at as usize].link)
+        self.lists[half(size)].of_size(size, |at| self.records[at as usize].link)
     }
+}
+
+/// A block that was set aside is no inactive split any more.
+#[cold]
+#[inline(never)]
+fn split_gone(counts: &mut Counts, pool: usize, size: u64) {
+    counts.subtract(pool, [0, 0, 0, 1, size]);
 }
 
 /// The block of a record as the channel shows it.
@@ -416,25 +443,36 @@ fn seen(stream: Stream, state: BlockState, record: &Record) -> channel::Block {
 
 /// Publishes that a block was handed out, or set aside. Whether the figures are due.
 #[inline(always)]
-fn publish<const HELD: bool>(outlet: &mut Option<channel::Lane>, stream: Stream, record: &Record) -> bool {
+fn publish<const HELD: bool>(outlet: &mut channel::Lane, stream: Stream, record: &Record) -> bool {
     // Constants: what they are in the channel needs no table.
     if HELD {
-        tell(outlet, stream, (EventKind::Alloc, BlockState::Allocated), record, record.split)
+        tell(
+            outlet,
+            stream,
+            (EventKind::Alloc, BlockState::Allocated),
+            record,
+            record.split,
+        )
     } else {
-        tell(outlet, stream, (EventKind::Free, BlockState::Quick), record, record.split)
+        tell(
+            outlet,
+            stream,
+            (EventKind::Free, BlockState::Quick),
+            record,
+            record.split,
+        )
     }
 }
 
 /// Publishes what happened to a block; `split`: it became an inactive split here, or none any more. Whether the figures are due.
 #[inline(always)]
 fn tell(
-    outlet: &mut Option<channel::Lane>,
+    outlet: &mut channel::Lane,
     stream: Stream,
     (kind, state): (EventKind, BlockState),
     record: &Record,
     split: bool,
 ) -> bool {
-    let Some(outlet) = outlet else { return false };
     let block = seen(stream, state, record);
     let told = outlet.operation(&Operation {
         kind,
