@@ -9,9 +9,13 @@ use proptest::prelude::*;
 use super::model_tests::World;
 use super::program_tests::{config, program};
 use super::*;
-use crate::device::Timeline;
-use crate::lane::State;
+use crate::config::SegmentMode;
+use crate::device::{Sim, SimConfig, Timeline};
+use crate::lane::{Front, State};
 use crate::publish::Publish;
+use crate::rounding::Divisions;
+use crate::stream::Stream;
+use crate::tag::Tag;
 
 /// A directory that a channel accepts.
 fn dir() -> tempfile::TempDir {
@@ -62,6 +66,35 @@ fn compare(heap: &Heap, maps: &[std::sync::Arc<SegmentMap>]) {
             b = block.next;
         }
         assert_eq!(b, NIL);
+    }
+}
+
+/// What lies before a place that is taken again becomes an inactive split, which no event tells.
+#[test]
+fn a_place_that_is_taken_again_leaves_figures_that_are_published() {
+    let dir = dir();
+    let config = Config {
+        publish: Publish::On(options(&dir, 4096)),
+        segments: SegmentMode::Plain,
+        // Sizes that only the heap can round are not lent.
+        roundup_power2_divisions: Divisions::all(2).unwrap(),
+        ..Config::default()
+    };
+    let driver = Sim::new(SimConfig::default()).device().driver;
+    let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+    let mut reader = Reader::open(heap.outlet().path().unwrap()).unwrap();
+    let [first, second, _held] = [(); 3].map(|()| heap.allocate(2 << 20, Stream(1), Tag(0)).unwrap());
+    heap.free(first.block);
+    let mut taken = second;
+    // At first it is a new peak, which is published whatever else is.
+    for _ in 0..2 {
+        heap.free(taken.block);
+        taken = heap.allocate(2 << 20, Stream(1), Tag(0)).unwrap();
+        assert_eq!(
+            (taken.addr, heap.stats().large.inactive_split.current),
+            (second.addr, 2)
+        );
+        assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(heap.stats()));
     }
 }
 
