@@ -17,7 +17,7 @@ pub(crate) use lanes::LaneCells;
 #[cfg(test)]
 pub(crate) use read::try_read;
 pub(crate) use read::{Cell, Decode, of_lane, of_publisher, read, read_copies};
-pub(crate) use sum::{add, figures_of, follow, settle};
+pub(crate) use sum::{add, figures_of, follow, reconcile, settle};
 
 mod lanes;
 mod read;

@@ -40,6 +40,8 @@ pub struct Reader {
     devices: Vec<(u64, Option<Device>)>,
     /// The publisher's figures of each device and the number of events they are after.
     figures: Vec<Option<Cell>>,
+    /// Whether these and those of the lanes were read in a moment in which no lane published.
+    of_one_moment: bool,
     /// The publisher's event ring, and behind it those of the lanes that were opened.
     rings: Vec<Ring>,
     lanes: Vec<Lane>,
@@ -97,6 +99,7 @@ impl Reader {
             mirror: Mirror::default(),
             devices: Vec::new(),
             figures: Vec::new(),
+            of_one_moment: false,
             rings: vec![Ring::of_publisher(&layout)],
             lanes: Vec::new(),
             strings: Arc::new([Arc::from("")]),

@@ -68,6 +68,21 @@ pub(crate) fn settle(stats: &mut DeviceStats) {
     }
 }
 
+/// Goes on from [`settle`] where the parts are known not to be of one moment: what two of them count is counted once, and a peak of what
+/// a lane did after it was read is not shown yet. What was ever shown of either was no more than this.
+pub(crate) fn reconcile(stats: &mut DeviceStats) {
+    for pool in [&mut stats.small, &mut stats.large] {
+        for stat in pool.figures_mut() {
+            stat.current = stat.current.min(stat.allocated);
+            stat.peak = stat.peak.min(stat.allocated);
+        }
+    }
+    let all = stats.all();
+    for (peak, stat) in stats.all_peaks.iter_mut().zip(all.figures()) {
+        *peak = (*peak).min(stat.allocated);
+    }
+}
+
 /// What a lane says of its pools, out of the part that it is of its device's figures.
 pub(crate) fn figures_of(part: &DeviceStats) -> LaneFigures {
     let stat = |stat: &Stat| LaneStat {
@@ -84,5 +99,32 @@ pub(crate) fn figures_of(part: &DeviceStats) -> LaneFigures {
     LaneFigures {
         small: pool(&part.small),
         large: pool(&part.large),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::POOL_STATS;
+
+    #[test]
+    fn parts_of_two_moments_make_figures_of_one() {
+        let mut stats = DeviceStats::default();
+        let before = |current, allocated, peak| Stat {
+            current,
+            allocated,
+            peak,
+        };
+        // A peak that a lane made after it was read; a block that both count; one that neither does.
+        stats.small.allocation = before(5, 7, 9);
+        stats.small.active = before(8, 7, 8);
+        stats.large.requested_bytes = before(0u64.wrapping_sub(512), 1024, 512);
+        stats.all_peaks = [20; POOL_STATS];
+        settle(&mut stats);
+        reconcile(&mut stats);
+        assert_eq!(stats.small.allocation, before(5, 7, 7));
+        assert_eq!(stats.small.active, before(7, 7, 7));
+        assert_eq!(stats.large.requested_bytes, before(0, 1024, 512));
+        assert_eq!((stats.all_peaks[0], stats.all_peaks[1], stats.all_peaks[2]), (7, 7, 20));
     }
 }

@@ -42,8 +42,9 @@ impl Reader {
     /// If that does not come, what a lane and the heap, or two lanes, hand each other meanwhile may be shown twice or not at all. The
     /// publisher's come last because they have the peaks: these are then no older than what is to be below them.
     pub(super) fn refresh_figures(&mut self) -> Result<(), ReadError> {
-        self.find_lanes()?;
+        self.of_one_moment = false;
         for _ in 0..MOMENTS {
+            self.find_lanes()?;
             let before = self.lane_moves()?;
             for lane in 0..self.lanes.len() {
                 self.refresh_lane(lane)?;
@@ -51,7 +52,9 @@ impl Reader {
             for device in 0..self.figures.len() {
                 (self.figures[device], _) = self.newest(0, device, self.figures[device])?;
             }
-            if self.lane_moves()? == before {
+            // A lane that was opened meanwhile may have published, too.
+            if self.lane_moves()? == before && self.source.lanes(&self.layout)? == self.lanes.len() {
+                self.of_one_moment = true;
                 break;
             }
         }
@@ -137,6 +140,9 @@ impl Reader {
         if lanes.peek().is_some() {
             lanes.for_each(|lane| cells::add(&mut stats, &lane.part.stats));
             cells::settle(&mut stats);
+            if !self.of_one_moment {
+                cells::reconcile(&mut stats);
+            }
         }
         Some(stats)
     }
