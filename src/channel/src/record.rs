@@ -129,7 +129,7 @@ pub struct Block {
     pub state: BlockState,
     /// Index into the channel's devices.
     pub device: u8,
-    /// Its segment's pool.
+    /// The pool that counts it: its segment's, or that of the request if that got memory of the other one.
     pub pool: PoolId,
     /// Slot of its segment.
     pub segment: u32,

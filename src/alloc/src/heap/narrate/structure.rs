@@ -136,7 +136,8 @@ impl Heap {
     fn publish_joined(&mut self, freed: &Freed, b: u32, gone: &[u32]) {
         let (block, next) = self.seen(b);
         let class = self.blocks[b].class;
-        let due = if gone.is_empty() {
+        // What another pool counted than its segment's is that one's again: an operation tells of one pool only.
+        let due = if gone.is_empty() && freed.block.pool == class.pool() {
             // It joined nothing: no more than its state changed.
             let block = Block {
                 state: BlockState::Free,
