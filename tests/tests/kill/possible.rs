@@ -1,14 +1,16 @@
 //! What a reader may never be shown, whatever the publisher was doing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use gpumem_alloc::SegmentMode;
 use gpumem_channel::{Block, BlockState, DeviceStats, EventKind, PoolStats, SegmentKind, SegmentMap, Snapshot};
 
 use crate::model::{Heads, Held, Model, When};
+use crate::stitched::{self, Firsts};
 use crate::workload::{stream_of, tag_of, waits};
 
 /// Rules of every map and of the figures, whatever happened before.
-pub(crate) fn assert_possible(snapshot: &Snapshot, dead: bool) {
+pub(crate) fn assert_possible(snapshot: &Snapshot, segments: SegmentMode, dead: bool) {
     assert_eq!((snapshot.malformed_segments, snapshot.untracked_blocks), (0, 0));
     for device in &snapshot.devices {
         let mut free_from = 0;
@@ -23,7 +25,7 @@ pub(crate) fn assert_possible(snapshot: &Snapshot, dead: bool) {
             segment(snapshot, map);
         }
         if let Some(stats) = &device.stats {
-            figures(stats);
+            figures(stats, segments);
         }
     }
 }
@@ -38,21 +40,27 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
             block.addr >= at && block.size > 0 && block.size.is_multiple_of(512),
             "{block:?}"
         );
-        assert_eq!((block.segment, block.pool), (map.slot, segment.pool), "{block:?}");
+        assert_eq!(block.segment, map.slot, "{block:?}");
+        assert!(
+            block.pool == segment.pool || stitched::may_be_of(block, segment),
+            "{block:?} in {segment:?}"
+        );
         assert!(block.time <= snapshot.read_at, "of the future: {block:?}");
-        let fingerprint = (block.stream, block.requested > 0 && block.requested <= block.size);
+        // Of a block in pieces the first one has the request.
+        let fits = block.requested <= block.size || segment.kind == SegmentKind::Stitched;
+        let fingerprint = (block.stream, block.requested > 0 && fits);
         match block.state {
             BlockState::Allocated => assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}"),
             BlockState::PendingFree => {
                 assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}");
                 assert!(waits(block.requested), "{block:?} has nothing to wait for");
             }
-            BlockState::Unmapped if segment.kind != SegmentKind::Virtual => panic!("{block:?} in {segment:?}"),
+            BlockState::Unmapped if segment.kind == SegmentKind::Plain => panic!("{block:?} in {segment:?}"),
             BlockState::Free | BlockState::Quick | BlockState::Unmapped => {
                 assert_eq!((block.requested, block.tag.0), (0, 0), "torn: {block:?}");
             }
-            // The victims stitch nothing.
-            BlockState::Part | BlockState::Unknown(_) => panic!("{block:?}"),
+            BlockState::Part if segment.kind == SegmentKind::Stitched => stitched::assert_part(snapshot, block),
+            BlockState::Part | BlockState::Unknown(_) => panic!("{block:?} in {segment:?}"),
         }
         if block.requested > 0 {
             // A string that came after the strings were read is not known yet.
@@ -81,8 +89,9 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
     );
 }
 
-fn figures(stats: &DeviceStats) {
-    for pool in [&stats.small, &stats.large, &stats.all()] {
+fn figures(stats: &DeviceStats, segments: SegmentMode) {
+    let all = stats.all();
+    for pool in [&stats.small, &stats.large, &all] {
         let PoolStats { allocation, active, .. } = pool;
         for stat in [
             allocation,
@@ -107,16 +116,14 @@ fn figures(stats: &DeviceStats) {
             allocation.current <= active.current && allocation.allocated == active.allocated,
             "{pool:?}"
         );
-        let bytes = [&pool.allocated_bytes, &pool.active_bytes, &pool.reserved_bytes].map(|stat| stat.current);
-        assert!(bytes.is_sorted(), "figures of two moments: {pool:?}");
-        assert!(
-            pool.inactive_split_bytes.current <= bytes[2] - bytes[1],
-            "figures of two moments: {pool:?}"
-        );
-        assert!(
-            pool.requested_bytes.current <= bytes[1],
-            "figures of two moments: {pool:?}"
-        );
+        let bytes = [&pool.requested_bytes, &pool.allocated_bytes, &pool.active_bytes].map(|stat| stat.current);
+        assert!(bytes[0].max(bytes[1]) <= bytes[2], "figures of two moments: {pool:?}");
+    }
+    // Small requests may have memory of the large pool where that is stitched.
+    let apart = [&stats.small, &stats.large, &all];
+    for pool in &apart[if segments == SegmentMode::Stitched { 2 } else { 0 }..] {
+        let used = pool.active_bytes.current + pool.inactive_split_bytes.current;
+        assert!(used <= pool.reserved_bytes.current, "figures of two moments: {pool:?}");
     }
 }
 
@@ -124,35 +131,35 @@ fn figures(stats: &DeviceStats) {
 /// that are not shown, which only the end of a publisher in the middle of a change can cause.
 pub(crate) fn assert_told(snapshot: &Snapshot, model: &Model, before: &Heads) -> Vec<Held> {
     let in_use = |block: &&Block| matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
-    let shown = snapshot
-        .devices
-        .iter()
-        .flat_map(|device| device.blocks())
-        .filter(in_use);
-    let shown: BTreeMap<u64, &Block> = shown.map(|block| (block.addr, block)).collect();
+    let blocks = snapshot.devices.iter().flat_map(|device| device.blocks());
+    let shown: BTreeMap<u64, &Block> = blocks.filter(in_use).map(|block| (block.addr, block)).collect();
     // What an event says was done is done once its ring has another.
     let over = |event: Option<When>| event.is_some_and(|when| before.is_over(when));
+    let held: Vec<&Held> = model.in_use_since(before).collect();
     let mut held_at: BTreeMap<u64, Vec<&Held>> = BTreeMap::new();
-    for held in model.in_use_since(before) {
+    for held in &held {
         held_at.entry(held.born.addr).or_default().push(held);
     }
+    let may_be = |block: &Block, held: &Held| match block.state {
+        BlockState::Allocated => !over(held.freed),
+        _ => held.freed.is_some(),
+    };
+    let mut firsts = Firsts::default();
     for (addr, block) in &shown {
-        let may_be = |held: &&&Held| match block.state {
-            BlockState::Allocated => is(block, held) && !over(held.freed),
-            _ => is(block, held) && held.freed.is_some(),
-        };
         let held = held_at.get(addr).map_or(&[][..], |held| held);
-        assert!(
-            held.iter().any(|held| may_be(&held)),
-            "nobody holds {block:?}: {held:?}"
-        );
+        if !held.iter().any(|held| is(block, held) && may_be(block, held)) {
+            firsts.add(snapshot, block, held);
+        }
     }
-    let lasting = held_at
-        .values()
-        .flatten()
-        .filter(|held| held.gone.is_none() && over(Some(When::of(&held.born))));
-    let missing = lasting.filter(|held| !shown.get(&held.born.addr).is_some_and(|block| is(block, held)));
-    missing.map(|held| (*held).clone()).collect()
+    firsts.assert_held(&held, |block, held| may_be(block, held));
+    let (lasting, passing): (Vec<&Held>, Vec<&Held>) = held
+        .into_iter()
+        .partition(|held| held.gone.is_none() && over(Some(When::of(&held.born))));
+    stitched::assert_bytes(snapshot, &lasting, &passing);
+    let at_home = |held: &&Held| shown.get(&held.born.addr).is_some_and(|block| is(block, held));
+    let (known, elsewhere): (Vec<&Held>, Vec<&Held>) = lasting.into_iter().partition(at_home);
+    let known: BTreeSet<u64> = known.iter().map(|held| held.born.addr).collect();
+    stitched::missing(shown.values().filter(|block| !known.contains(&block.addr)), elsewhere)
 }
 
 fn is(block: &Block, held: &Held) -> bool {

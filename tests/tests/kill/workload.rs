@@ -22,9 +22,11 @@ pub(crate) fn stream_of(requested: u64) -> u64 {
     requested % 3
 }
 
+pub(crate) const TAGS: [&str; 5] = ["weights", "gradients", "activations", "optimizer", "workspace"];
+
 /// Its tag.
 pub(crate) fn tag_of(requested: u64) -> &'static str {
-    ["weights", "gradients", "activations", "optimizer", "workspace"][requested as usize % 5]
+    TAGS[requested as usize % TAGS.len()]
 }
 
 /// Whether another stream uses it too, so that it waits for that one when it is freed.
@@ -32,10 +34,20 @@ pub(crate) fn waits(requested: u64) -> bool {
     requested % 8 == 5
 }
 
-/// Publishes until it is killed. Odd seeds have virtual segments; a victim with a small ring loses events and never waits.
+/// Where the memory of a seed's victim is.
+pub(crate) fn segments_of(seed: u64) -> SegmentMode {
+    [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched][seed as usize % 3]
+}
+
+/// Whether the channels of a seed's victim keep every event.
+pub(crate) fn every_event(seed: u64) -> bool {
+    !seed.is_multiple_of(7)
+}
+
+/// Publishes until it is killed. A victim with a small ring loses events and never waits.
 pub(crate) fn publish(seed: u64, small_ring: bool) {
     let mut random = Random::new(seed);
-    let segments = [SegmentMode::Plain, SegmentMode::Virtual][seed as usize % 2];
+    let segments = segments_of(seed);
     let events = if small_ring { 64 } else { RING };
     let mut programs: Vec<Program> = (0..DEVICES)
         .map(|ordinal| Program::new(ordinal, segments, events, &mut random))
@@ -49,9 +61,13 @@ pub(crate) fn publish(seed: u64, small_ring: bool) {
     }
 }
 
-/// Small ones are many.
-fn size(random: &mut Random) -> u64 {
-    let most = [4 << 10, 64 << 10, MIB, 8 * MIB, 40 * MIB][[0, 0, 1, 1, 2, 2, 3, 4][random.below(8) as usize]];
+/// Small ones are many, but where large ones are stitched.
+fn size(segments: SegmentMode, random: &mut Random) -> u64 {
+    let likely = match segments {
+        SegmentMode::Stitched => [0, 1, 2, 3, 3, 3, 3, 4],
+        _ => [0, 0, 1, 1, 2, 2, 3, 4],
+    };
+    let most = [4 << 10, 64 << 10, MIB, 8 * MIB, 40 * MIB][likely[random.below(8) as usize]];
     1 + random.below(most)
 }
 
@@ -59,6 +75,7 @@ struct Program {
     alloc: Allocator,
     held: Vec<Buffer<u8>>,
     usual: [u64; 12],
+    segments: SegmentMode,
 }
 
 impl Program {
@@ -90,17 +107,18 @@ impl Program {
         Program {
             alloc,
             held: Vec::new(),
-            usual: std::array::from_fn(|_| size(random)),
+            usual: std::array::from_fn(|_| size(segments, random)),
+            segments,
         }
     }
 
     fn step(&mut self, random: &mut Random) {
         match random.below(400) {
             0 => drop(self.alloc.release_cached().unwrap()),
-            1 => self.join(random),
-            2 => self.alloc.poll(),
-            3 => self.alloc.mark("step"),
-            4..200 if !self.held.is_empty() => {
+            1..5 => self.join(random),
+            5 => self.alloc.poll(),
+            6 => self.alloc.mark("step"),
+            7..200 if !self.held.is_empty() => {
                 let one = random.below(self.held.len() as u64) as usize;
                 drop(self.held.swap_remove(one));
             }
@@ -114,7 +132,11 @@ impl Program {
     fn take(&mut self, random: &mut Random) {
         // Mostly what was asked for before: the cache has it.
         let usual = self.usual[random.below(self.usual.len() as u64) as usize];
-        let bytes = if random.below(8) == 0 { size(random) } else { usual };
+        let bytes = if random.below(8) == 0 {
+            size(self.segments, random)
+        } else {
+            usual
+        };
         let _tag = scope(tag_of(bytes));
         let stream = stream_of(bytes);
         match self.alloc.alloc::<u8>(bytes as usize, Stream(stream)) {
