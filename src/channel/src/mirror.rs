@@ -271,6 +271,11 @@ impl Mirror {
         self.segments.get(slot as usize)?.map.as_ref()
     }
 
+    /// Whether the map of a segment is behind what is published of its structure.
+    pub(crate) fn is_behind(&self, slot: u32) -> bool {
+        self.dirty.contains(&slot)
+    }
+
     /// How many segments are behind what is published.
     pub(crate) fn lagging(&self) -> u32 {
         let torn = self.torn.iter().filter(|torn| !self.dirty.contains(torn)).count();

@@ -136,10 +136,11 @@ impl Reader {
         self.source.check_len(&self.file, self.layout.len)?;
         // Asked before reading: what a dead publisher left is then read after its death, whole.
         self.refresh_life()?;
-        self.refresh_strings()?;
-        self.refresh_devices()?;
         let dead = self.life != Life::Alive;
         self.unsorted |= self.mirror.refresh(&mut self.source, &self.layout, dead)?;
+        // After what names them: a segment is of a device that was published before.
+        self.refresh_strings()?;
+        self.refresh_devices()?;
         self.refresh_figures()?;
         if std::mem::take(&mut self.unsorted) {
             self.sort_segments();
@@ -258,20 +259,31 @@ impl Reader {
         }
         for maps in &mut shown {
             maps.sort_unstable_by_key(|map| map.segment.addr);
-            let mut free_from = 0;
-            maps.retain(|map| {
-                let apart = map.segment.addr >= free_from;
-                if apart {
-                    free_from = map.segment.addr + map.segment.size;
-                } else {
-                    self.malformed += 1;
+            let mut apart: Vec<&Arc<SegmentMap>> = Vec::with_capacity(maps.len());
+            for &map in maps.iter() {
+                // What is behind gives way: its memory went back to the driver, and came again as another segment.
+                while apart
+                    .last()
+                    .is_some_and(|last| overlaps(last, map) && self.mirror.is_behind(last.slot))
+                {
+                    apart.pop();
                 }
-                apart
-            });
+                match apart.last().filter(|last| overlaps(last, map)) {
+                    None => apart.push(map),
+                    Some(_) if self.mirror.is_behind(map.slot) => {}
+                    Some(_) => self.malformed += 1,
+                }
+            }
+            *maps = apart;
         }
         self.shown = shown
             .iter()
             .map(|maps| maps.iter().map(|map| map.slot).collect())
             .collect();
     }
+}
+
+/// Whether a segment begins before one ends that begins no later.
+fn overlaps(first: &SegmentMap, second: &SegmentMap) -> bool {
+    second.segment.addr < first.segment.addr + first.segment.size
 }
