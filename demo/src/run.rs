@@ -183,7 +183,8 @@ pub fn main(args: &DemoArgs) -> u8 {
     let ended = run_process(args);
     match &ended {
         Err(DemoError::OutputClosed) => {}
-        Err(error) => eprintln!("gpumem demo: {error}"),
+        // Whoever closed stderr does not want to know.
+        Err(error) => drop(writeln!(std::io::stderr(), "gpumem demo: {error}")),
         Ok(_) => {}
     }
     exit_code(&ended)

@@ -37,7 +37,8 @@ pub(super) struct Mallocs {
     device: Device,
     streams: Vec<Stream>,
     live: Vec<Held>,
-    limit: u64,
+    /// Most bytes to take from the device; of the pool, which tells only how much it took at most, to hold.
+    limit: Option<u64>,
     requested: u64,
     allocs: u64,
     frees: u64,
@@ -76,7 +77,7 @@ impl Mallocs {
             device: device.clone(),
             streams: streams.handles.clone(),
             live: vec![Held::default(); trace.slots],
-            limit: args.limit.unwrap_or(u64::MAX),
+            limit: args.limit,
             requested: 0,
             allocs: 0,
             frees: 0,
@@ -96,8 +97,8 @@ impl Mallocs {
         Ok(memory.total.saturating_sub(memory.free))
     }
 
-    /// Asks the device what it has given out. Takes time, which is put aside.
-    fn ask(&mut self) -> Result<(), String> {
+    /// Does what is none of the allocator's work: its time is put aside.
+    fn aside<R>(&mut self, work: impl FnOnce(&Mallocs) -> Result<R, String>) -> Result<R, String> {
         let modelled = |source: &Source| {
             if let Source::Sim(sim) = source {
                 sim.modelled_ns()
@@ -106,16 +107,36 @@ impl Mallocs {
             }
         };
         let (began, before) = (Instant::now(), modelled(&self.source));
-        self.asked_at = self.requested;
-        self.most_used = self.most_used.max(self.used()?.saturating_sub(self.baseline));
+        let done = work(self);
         self.aside_modelled_ns += modelled(&self.source) - before;
         self.aside_ns += began.elapsed().as_nanos() as u64;
-        Ok(())
+        done
+    }
+
+    /// Asks the device what it has given out, with a block that was taken just now. `false`: more than the limit, and the block went back.
+    fn within_limit(&mut self, taken: Held) -> Result<bool, String> {
+        self.asked_at = self.requested;
+        let used = self.aside(Mallocs::used)?.saturating_sub(self.baseline);
+        if self.limit.is_some_and(|limit| used > limit) {
+            self.aside(|mallocs| mallocs.give_back(taken))?;
+            return Ok(false);
+        }
+        self.most_used = self.most_used.max(used);
+        Ok(true)
+    }
+
+    fn beyond_limit(&self, bytes: u64) -> Refused {
+        let [bytes, held, limit] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
+        Refused::Memory(Box::new(format!("{bytes} requested, {held} held, limit {limit}")))
     }
 
     fn release(&mut self, held: Held) -> Result<(), String> {
         self.requested -= held.bytes;
         self.frees += 1;
+        self.give_back(held)
+    }
+
+    fn give_back(&self, held: Held) -> Result<(), String> {
         match &self.source {
             Source::Sim(sim) => sim.free(held.addr).map_err(|e| e.to_string()),
             Source::Plain(memory) => memory.free(held.addr).map_err(|e| e.to_string()),
@@ -129,10 +150,11 @@ impl Mallocs {
 
 impl Replayer for Mallocs {
     fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused> {
-        if self.requested.saturating_add(bytes) > self.limit {
-            let (held, limit) = (format_bytes(self.requested), format_bytes(self.limit));
-            let why = format!("{} requested, {held} held, limit {limit}", format_bytes(bytes));
-            return Err(Refused::Memory(Box::new(why)));
+        if self
+            .limit
+            .is_some_and(|limit| self.requested.saturating_add(bytes) > limit)
+        {
+            return Err(self.beyond_limit(bytes));
         }
         self.allocs += 1;
         let refused = |out_of_memory: bool, why: String| {
@@ -153,11 +175,15 @@ impl Replayer for Mallocs {
                 memory.alloc_async(bytes, stream).map_err(of_gpu)?
             }
         };
-        self.live[slot as usize] = Held { addr, bytes, stream };
+        let taken = Held { addr, bytes, stream };
         self.requested += bytes;
-        if self.requested >= self.asked_at + GRAIN && !matches!(self.source, Source::Pool(_)) {
-            self.ask().map_err(Refused::Broken)?;
+        let ask = self.limit.is_some() || self.requested >= self.asked_at + GRAIN;
+        let pool = matches!(self.source, Source::Pool(_));
+        if ask && !pool && !self.within_limit(taken).map_err(Refused::Broken)? {
+            self.requested -= bytes;
+            return Err(self.beyond_limit(bytes));
         }
+        self.live[slot as usize] = taken;
         Ok(())
     }
 

@@ -120,7 +120,8 @@ pub fn main(args: &ReplayArgs) -> u8 {
         Ok(()) => 0,
         Err(error) => {
             if error.exit_code() != 0 {
-                eprintln!("gpumem-tui replay: {error}");
+                // Whoever closed stderr does not want to know.
+                let _ = writeln!(std::io::stderr(), "gpumem-tui replay: {error}");
             }
             error.exit_code()
         }

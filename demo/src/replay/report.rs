@@ -67,6 +67,8 @@ pub struct TracePart {
     pub recorded_failures: u64,
     /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps. They are replayed.
     pub assumed: u64,
+    /// Further devices of the recording, which are not replayed: only the one with the longest history is.
+    pub other_devices: u64,
     /// Highest sum of bytes asked for and not freed.
     pub peak_requested: u64,
     /// Blocks that the trace never frees.
@@ -88,6 +90,7 @@ impl TracePart {
             zero_sized: trace.zero_sized,
             recorded_failures: trace.recorded_failures,
             assumed: trace.assumed,
+            other_devices: trace.other_devices,
             peak_requested: trace.peak_requested,
             live_at_end_blocks: trace.live_blocks,
             live_at_end_bytes: trace.live_bytes,
@@ -120,7 +123,7 @@ pub struct MemoryPart {
     pub peak_reserved: Option<u64>,
     /// `peak_reserved / peak_requested`.
     pub ratio: Option<f64>,
-    /// The same of all passes.
+    /// `peak_reserved` of all passes.
     pub peak_reserved_of_all_passes: Option<u64>,
     /// The state of our allocator when it first held its most memory; `null` for the others, which do not tell.
     pub fragmentation: Option<Fragmentation>,

@@ -33,10 +33,10 @@ fn head(report: &Report, text: &mut String) {
     let trace = &report.trace;
     let compressed = if trace.compressed { ", gzip" } else { "" };
     let mut about = format!(
-        "{} ({}{compressed}): {} operations on {}, read in {}",
+        "{} ({}{compressed}): {} on {}, read in {}",
         trace.file,
         trace.format,
-        count(trace.operations),
+        plural(trace.operations, "operation"),
         plural(trace.streams, "stream"),
         duration(trace.parse_ns)
     );
@@ -47,6 +47,13 @@ fn head(report: &Report, text: &mut String) {
         if number > 0 {
             let _ = write!(about, "; left out: {} {what}", plural(number, "request"));
         }
+    }
+    if trace.other_devices > 0 {
+        let devices = plural(trace.other_devices, "other device");
+        let _ = write!(
+            about,
+            "; left out: the history of {devices}, which is no longer than this one"
+        );
     }
     if trace.assumed > 0 {
         let assumed = plural(trace.assumed, "operation");

@@ -168,6 +168,7 @@ impl Builder {
             zero_sized: self.zero_sized,
             recorded_failures: self.recorded_failures,
             assumed: self.assumed,
+            other_devices: 0,
         }
     }
 }

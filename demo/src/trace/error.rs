@@ -21,9 +21,9 @@ pub enum Problem {
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// Compressed data that ends early or is damaged.
-    #[error("the compressed data is cut off or damaged after line {line}: {source}")]
+    #[error("the compressed data is cut off or damaged {}: {source}", after(*line))]
     Damaged {
-        /// The last line that was whole.
+        /// The last line that was whole and was read before the damage was met; 0 for none.
         line: u64,
         /// What the decompressor says.
         source: io::Error,
@@ -57,4 +57,11 @@ pub enum Problem {
         /// What was found and what was expected.
         what: String,
     },
+}
+
+fn after(line: u64) -> String {
+    match line {
+        0 => "near its beginning".to_owned(),
+        line => format!("after line {line}"),
+    }
 }

@@ -100,6 +100,8 @@ pub struct Trace {
     pub recorded_failures: u64,
     /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps.
     pub assumed: u64,
+    /// Further devices of the recording, whose operations are not here.
+    pub other_devices: u64,
 }
 
 impl Trace {

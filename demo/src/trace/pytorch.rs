@@ -32,5 +32,9 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
             builder.assumed();
         }
     }
-    Ok(builder.finish(Format::PyTorch))
+    let told = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
+    Ok(Trace {
+        other_devices: told.count() as u64 - 1,
+        ..builder.finish(Format::PyTorch)
+    })
 }

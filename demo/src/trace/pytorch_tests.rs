@@ -35,12 +35,19 @@ fn the_history_of_a_snapshot_is_read() {
         ];
         assert_eq!(trace.ops, expected);
         assert_eq!((trace.format, &trace.streams[..]), (Format::PyTorch, &[0, 7][..]));
-        assert_eq!((trace.assumed, trace.recorded_failures), (3, 1));
+        assert_eq!((trace.assumed, trace.recorded_failures, trace.other_devices), (3, 1, 0));
         assert_eq!(
             (trace.peak_requested, trace.live_blocks, trace.live_bytes),
             (1300, 2, 1100)
         );
     }
+    let one_more = r#""device_traces": [[], [{"action": "alloc", "addr": 9, "size": 7, "stream": 0}], ["#;
+    let two = read(SNAPSHOT.replace("\"device_traces\": [[", one_more)).unwrap();
+    assert_eq!(
+        (two.other_devices, two.ops.len()),
+        (1, 5),
+        "that of the longest history"
+    );
     let large = SNAPSHOT.replace(
         r#""addr": 5120, "size": 100"#,
         r#""addr": 1, "size": 18446744073709551615"#,

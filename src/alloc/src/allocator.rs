@@ -1,5 +1,6 @@
 //! The front: one allocator per device, shared by threads.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ impl Allocator {
         let handle = Home::settle(device, OnOom::from_environment(), |front| {
             let heap = Heap::new(driver, &config, front)?;
             if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
-                eprintln!("gpumem: not publishing: {why}");
+                // Not with `eprintln`, which panics where stderr is closed.
+                let _ = writeln!(std::io::stderr(), "gpumem: not publishing: {why}");
             }
             Ok(heap)
         });

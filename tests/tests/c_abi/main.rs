@@ -16,7 +16,7 @@ mod usage;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use abi::Abi;
 use gpumem_tests::{World, said};
@@ -32,6 +32,10 @@ fn library() -> Option<Abi> {
 
 /// Runs an inner test in a process of its own.
 fn inner(world: &World, test: &str, environment: &[(&str, &str)]) -> Output {
+    inner_with_stderr(world, test, environment, Stdio::piped())
+}
+
+fn inner_with_stderr(world: &World, test: &str, environment: &[(&str, &str)], stderr: Stdio) -> Output {
     let driver = tempfile::tempdir().unwrap();
     gpumem_fake_cuda::install(driver.path()).unwrap();
     Command::new(std::env::current_exe().unwrap())
@@ -40,6 +44,7 @@ fn inner(world: &World, test: &str, environment: &[(&str, &str)]) -> Output {
         .env(LIBRARY, gpumem_tests::libgpumem_alloc())
         .envs(world.environment())
         .envs(environment.iter().copied())
+        .stderr(stderr)
         .output()
         .unwrap()
 }

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::ptr::null_mut;
 
+use gpumem_tests::{World, said};
+
 use crate::abi::{Ptr, stream};
-use crate::{library, passes};
+use crate::{inner_with_stderr, library, passes};
 
 const MIB: usize = 1 << 20;
 
@@ -19,6 +21,35 @@ fn it_allocates_counts_and_gives_back() {
     let small = [("FAKE_CUDA_TOTAL", "134217728")];
     let stderr = passes("usage::inner_takes_a_fraction", &small);
     assert!(stderr.contains("out of GPU memory: 70.0 MiB requested"), "{stderr}");
+}
+
+/// There is much to complain about, and nowhere to say it.
+#[test]
+fn a_full_stderr_is_no_reason_to_fail() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let told = [
+        ("GPUMEM_DIR", "/proc/no/such/place"),
+        ("GPUMEM_ALLOC_CONF", "budget_mb:64,nonsense:1"),
+    ];
+    let output = inner_with_stderr(
+        &World::without_gpu(),
+        "usage::inner_fails_and_goes_on",
+        &told,
+        full.into(),
+    );
+    let stdout = said(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
+}
+
+#[test]
+fn inner_fails_and_goes_on() {
+    let Some(abi) = library() else { return };
+    assert!(abi.alloc(usize::MAX, 0, null_mut()).is_null());
+    abi.refused("larger than any device");
+    let held = abi.alloc(MIB, 0, null_mut());
+    assert!(!held.is_null(), "{:?}", abi.error());
+    abi.free(held, MIB, 0, null_mut());
+    assert_eq!(abi.error_count(), 1);
 }
 
 /// What the environment says holds for programs that know nothing of us; what it says wrong is said, once, and nothing breaks.

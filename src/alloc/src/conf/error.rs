@@ -76,7 +76,7 @@ pub(super) fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> 
     let given: Vec<char> = given.chars().take(64).collect();
     names
         .map(|name| (distance(&given, name), name))
-        .filter(|(distance, name)| *distance <= (name.len() / 3).max(2) && *distance < given.len())
+        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1) && *distance < given.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

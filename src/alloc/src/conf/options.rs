@@ -55,12 +55,11 @@ const fn option(
 }
 
 /// One that is refused, whatever its value.
-const fn refused(
-    name: &'static str,
-    about: &'static str,
-    read: fn(&mut Draft, &Given) -> Result<(), Bad>,
-) -> ConfOption {
-    option(Origin::Refused, [name, "-", "-"], about, read)
+const fn refused(name: &'static str, about: &'static str) -> ConfOption {
+    option(Origin::Refused, [name, "-", "-"], about, |_, given| {
+        let refused = OPTIONS.iter().find(|option| option.name == given.name.text);
+        Err(given.name.bad(refused.map_or("", |option| option.about).to_owned()))
+    })
 }
 
 const PINNED: &str = "is about pinned host memory, which this allocator does not hand out: leave it out";
@@ -142,19 +141,15 @@ pub const OPTIONS: &[ConfOption] = &[
             _ => Err(given.word()?.bad("is always 20 here: leave it out".to_owned())),
         },
     ),
-    refused("pinned_use_cuda_host_register", PINNED, pinned),
-    refused("pinned_num_register_threads", PINNED, pinned),
-    refused("pinned_use_background_threads", PINNED, pinned),
-    refused("pinned_reserve_segment_size_mb", PINNED, pinned),
-    refused("pinned_max_round_threshold_mb", PINNED, pinned),
-    refused("pinned_max_cached_size_mb", PINNED, pinned),
+    refused("pinned_use_cuda_host_register", PINNED),
+    refused("pinned_num_register_threads", PINNED),
+    refused("pinned_use_background_threads", PINNED),
+    refused("pinned_reserve_segment_size_mb", PINNED),
+    refused("pinned_max_round_threshold_mb", PINNED),
+    refused("pinned_max_cached_size_mb", PINNED),
     refused(
         "graph_capture_record_stream_reuse",
-        "is about memory that CUDA graphs capture, which has no pools of its own here: leave it out",
-        |_, given| {
-            let reason = "is about memory that CUDA graphs capture, which has no pools of its own here: leave it out";
-            Err(given.name.bad(reason.to_owned()))
-        },
+        "has memory that other streams use reused within a capture, by a look into the graph; here it waits for the capture's end: leave it out",
     ),
     option(
         Origin::Gpumem,
@@ -250,10 +245,6 @@ pub(super) fn find(name: &Word) -> Result<&'static ConfOption, ConfError> {
     };
     let reason = format!("there is no option {}: {meant}", quote(&name.written));
     Err(name.bad(reason).into_error())
-}
-
-fn pinned(_: &mut Draft, given: &Given) -> Result<(), Bad> {
-    Err(given.name.bad(PINNED.to_owned()))
 }
 
 fn budget_fraction(draft: &mut Draft, given: &Given) -> Result<(), Bad> {

@@ -83,6 +83,15 @@ fn what_is_wrong_is_said_with_its_place() {
             "column 1: pinned_num_register_threads is about pinned host memory, which this allocator does not hand out: leave it out",
         ),
         (
+            "publish:off,graph_capture_record_stream_reuse:True",
+            "column 13: graph_capture_record_stream_reuse has memory that other streams use reused within a capture, \
+             by a look into the graph; here it waits for the capture's end: leave it out",
+        ),
+        (
+            "foo:1",
+            "column 1: there is no option \"foo\": `gpumem-tui replay --conf help` lists the options",
+        ),
+        (
             "roundup_power2_divisions:[64:8",
             "column 31: expected a comma or the list's closing bracket, found the end",
         ),

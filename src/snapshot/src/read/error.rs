@@ -69,7 +69,7 @@ pub enum ReadError {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PickleError {
     /// The file is cut off.
-    #[error("cut off: {needed} more bytes expected")]
+    #[error("cut off: {needed} more byte{} expected", if *needed == 1 { "" } else { "s" })]
     Truncated {
         /// At least so many.
         needed: u64,

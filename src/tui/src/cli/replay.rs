@@ -36,7 +36,7 @@ pub struct ReplayCli {
     /// Through what: gpumem, cudamalloc (no cache) or cudamallocasync (the driver's pool, on a GPU only)
     #[arg(long, value_name = "NAME", default_value = "gpumem", value_parser = |text: &str| text.parse::<AllocatorChoice>())]
     pub allocator: AllocatorChoice,
-    /// How gpumem takes memory for large blocks: plain, virtual or stitched [default: its own]
+    /// How gpumem takes memory for large blocks: auto (as it likes), plain, virtual or stitched [default: what --conf says, or auto]
     #[arg(long, value_name = "KIND", value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
     /// Options of gpumem, as in PYTORCH_CUDA_ALLOC_CONF [default: those of GPUMEM_ALLOC_CONF]; help lists them
@@ -45,7 +45,7 @@ pub struct ReplayCli {
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub passes: Option<u32>,
-    /// Most device memory to use: 512M, 2G
+    /// Most device memory to use: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
     /// Print one JSON object
