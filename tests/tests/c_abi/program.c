@@ -36,6 +36,7 @@ int main(int argc, char **argv)
     check(captured != NULL, "alloc in a pool");
     check(gpumem_mark("forward") == 0 && gpumem_step() == 0, "mark, step");
     check(gpumem_peak_report(0, report, sizeof report) > 0 && strstr(report, "weights") != NULL, "peak_report");
+    check(strstr(report, "\n      main") != NULL, "who called");
     check(gpumem_leak_report(0, 1, report, sizeof report) > 0, "leak_report");
     check(gpumem_snapshot(0, argv[1]) == 0, "snapshot");
     check(gpumem_stop_history(0) == 0, "stop_history");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::size::human;
-use crate::stack::{Stack, Symbols};
+use crate::stack::{Stack, StackFrame, Symbols};
 
 /// What the history holds and takes. It counts from the moment it was switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,16 @@ impl LeakReport {
 const MOST_OWNERS: usize = 12;
 const MOST_FRAMES: usize = 6;
 
-/// Tag and call stack, indented; without Rust's library, and what is before the program.
+/// The frames of a stack without Rust's library and what called the program: in a Rust program that is `main`, which the compiler makes
+/// and from which Rust's library calls the program's own.
+fn of_the_program(frames: &[StackFrame]) -> Vec<&StackFrame> {
+    let made = |at: usize| at > 0 && frames[at - 1].name.starts_with("std::rt::");
+    let main = frames.iter().position(|frame| frame.name == "main");
+    let end = main.map_or(frames.len(), |at| if made(at) { at } else { at + 1 });
+    frames[..end].iter().filter(|frame| !frame.is_library()).collect()
+}
+
+/// Tag and call stack, indented.
 fn show_place(f: &mut fmt::Formatter<'_>, symbols: &mut Symbols, tag: &str, stack: Stack) -> fmt::Result {
     writeln!(f, "  {}", if tag.is_empty() { "(no tag)" } else { tag })?;
     if stack == Stack::NONE || stack == Stack::OTHER {
@@ -108,8 +117,7 @@ fn show_place(f: &mut fmt::Formatter<'_>, symbols: &mut Symbols, tag: &str, stac
         };
     }
     let frames = symbols.frames(stack);
-    let inner = frames.iter().take_while(|frame| frame.name != "main");
-    let frames: Vec<_> = inner.filter(|frame| !frame.is_library()).collect();
+    let frames = of_the_program(&frames);
     for frame in frames.iter().take(MOST_FRAMES) {
         writeln!(f, "      {frame}")?;
     }
@@ -176,5 +184,41 @@ impl fmt::Display for LeakReport {
             0 => Ok(()),
             more => writeln!(f, "and {more} more places"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(names: &[&str]) -> Vec<String> {
+        let frame = |name: &&str| StackFrame {
+            name: (*name).to_owned(),
+            file: None,
+            line: None,
+        };
+        let frames: Vec<StackFrame> = names.iter().map(frame).collect();
+        let shown = of_the_program(&frames).into_iter();
+        shown.map(|frame| frame.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_program_begins_at_its_own_main() {
+        let rust = [
+            "app::train",
+            "core::iter::fold",
+            "app::main",
+            "std::rt::lang_start_internal",
+        ];
+        assert_eq!(
+            shown(&[&rust[..], &["std::rt::lang_start", "main", "_start"]].concat()),
+            ["app::train", "app::main"]
+        );
+        assert_eq!(
+            shown(&["leaky", "main", "__libc_start_main", "_start"]),
+            ["leaky", "main"]
+        );
+        assert_eq!(shown(&["main", "_start"]), ["main"]);
+        assert_eq!(shown(&["worker", "clone"]), ["worker", "clone"]);
     }
 }

@@ -22,7 +22,8 @@ impl StackFrame {
     /// Whether it is of Rust's library.
     pub(crate) fn is_library(&self) -> bool {
         let name = self.name.trim_start_matches('<');
-        let rust = ["core::", "std::", "alloc::"].iter().any(|path| name.starts_with(path));
+        let paths = ["core::", "std::", "alloc::", "__rust_"];
+        let rust = paths.iter().any(|path| name.starts_with(path));
         rust || self.file.as_ref().is_some_and(|file| file.starts_with("/rustc/"))
     }
 }
@@ -187,6 +188,14 @@ mod tests {
         assert_eq!(begin(&outer), 0);
         assert_eq!(begin(&outer[2..]), 0, "of the library alone nothing is left out");
         assert_eq!(begin(&[frame("gpumem_malloc", ""), frame("main", "")]), 1);
+        let through = [
+            "gpumem_alloc::memory::take",
+            "__rust_try",
+            "gpumem_alloc",
+            "leaky",
+            "main",
+        ];
+        assert_eq!(begin(&through.map(|name| frame(name, ""))), 3);
         assert_eq!(begin(&[]), 0);
     }
 
