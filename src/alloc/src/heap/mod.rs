@@ -12,7 +12,7 @@
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `fineness`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
-//! | `plan`, `stitch`, `view`, `runs`, `map`, `unmap`, `cover` | one block from pieces that lie apart |
+//! | `plan`, `stitch`, `view`, `views`, `runs`, `map`, `unmap`, `cover` | one block from pieces that lie apart |
 //! | `turn`, `call` | long driver calls without the heap's lock |
 //! | `layout`, `recall` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
@@ -63,6 +63,7 @@ mod tally;
 mod turn;
 mod unmap;
 mod view;
+mod views;
 
 #[cfg(test)]
 mod check;
@@ -99,7 +100,7 @@ use ledger::Ledger;
 use segment::{Chunk, Segments};
 use streams::Streams;
 use turn::Turn;
-use view::Views;
+use views::Views;
 
 pub(crate) use arena::{COMMON, NewPool};
 pub(crate) use block::NIL;

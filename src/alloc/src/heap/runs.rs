@@ -45,8 +45,9 @@ impl View {
                 });
             }
         };
-        // The beginning of a stitched block may be in the same chunk as its end. A run uses it once.
-        let twice = self.chunks.len() > 1 && self.chunks.first() == self.chunks.last();
+        // A run uses a chunk once: where all of a ring's is free it is its beginning only, where a part is in use it is both.
+        let whole = |(home, bytes): &(u64, u64)| free(*home).first == *bytes;
+        let twice = self.is_ring() && self.chunks.first().is_some_and(whole);
         let chunks = &self.chunks[..self.chunks.len() - usize::from(twice)];
         let (mut start, mut length, mut offset) = (0, 0, 0);
         for (home, bytes) in chunks {
@@ -65,8 +66,7 @@ impl View {
 
     /// Free memory at its end, if more can be mapped behind it.
     fn tail(&self, at: u32, free: impl Fn(u64) -> Ends) -> Option<Run> {
-        let twice = self.chunks.len() > 1 && self.chunks.first() == self.chunks.last();
-        if twice || self.mapped != self.bytes {
+        if self.is_ring() || self.mapped != self.bytes {
             return None;
         }
         let mut length = 0;
@@ -147,5 +147,31 @@ impl Heap {
     pub(super) fn place_in(&mut self, run: Run, size: u64) -> (u32, Vec<Piece>) {
         let pieces = self.views.pieces(run.view, run.offset, size);
         (self.views.add_block(run.view, run.offset, size), pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::view_of;
+    use super::*;
+
+    /// A block that was just mapped so that it ends in the chunk that it begins in is found by its request, and one that would
+    /// have that chunk's bytes twice is not.
+    #[test]
+    fn a_run_may_end_in_the_chunk_that_it_begins_in() {
+        let ring = view_of(&[(0, 8), (100, 4), (0, 8)]);
+        let run = |first: u64, last: u64, size: u64| {
+            let free = move |home: u64| match home {
+                0 => Ends { first, last },
+                _ => Ends { first: 4, last: 4 },
+            };
+            ring.run(0, size, free).map(|run| (run.offset, run.bytes))
+        };
+        assert_eq!(run(3, 2, 9), Some((6, 9)), "end, middle, beginning");
+        assert_eq!(run(3, 2, 10), None);
+        assert_eq!(run(0, 2, 6), Some((6, 6)));
+        assert_eq!(run(3, 0, 7), Some((8, 7)));
+        assert_eq!(run(8, 8, 12), Some((0, 12)), "all of it is free");
+        assert_eq!(run(8, 8, 13), None);
     }
 }

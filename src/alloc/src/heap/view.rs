@@ -6,17 +6,6 @@
 //! any others, and the view stays mapped: any later request that finds enough free memory side by side in one of the views has it
 //! without a driver call. So a program that goes on doing the like maps less and less.
 
-use std::collections::HashSet;
-
-use super::block::NIL;
-use super::layout::Placement;
-use super::runs::Ends;
-
-/// Mappings of views that are kept for later; few in tests, so that views go there, too. Beyond that the ones not used for longest go:
-/// address space is plenty, but a driver was seen to refuse more than half a million mappings, and a request that fits nowhere looks
-/// at all of them.
-const MAX_MAPPINGS: usize = if cfg!(test) { 24 } else { 16_384 };
-
 /// Chunks mapped side by side.
 #[derive(Debug)]
 pub(super) struct View {
@@ -29,12 +18,12 @@ pub(super) struct View {
     /// Where its chunks are at home, and their sizes.
     pub(super) chunks: Vec<(u64, u64)>,
     /// Stitched blocks in it.
-    users: u32,
+    pub(super) users: u32,
     /// No other view ever has it, but for one four thousand million views later.
-    serial: u32,
+    pub(super) serial: u32,
     /// The streams that blocks in it were freed on, with the heap's free counter when each did so last: their queued work may use the
     /// addresses yet.
-    freed: Vec<(u16, u64)>,
+    pub(super) freed: Vec<(u16, u64)>,
 }
 
 /// A part of the home segment.
@@ -64,230 +53,13 @@ pub(super) struct Stale {
     pub(super) mapped: u64,
 }
 
-/// All views of a heap, and the blocks in them.
-#[derive(Debug)]
-pub(super) struct Views {
-    pub(super) slots: Vec<Option<View>>,
-    stitched: Vec<Option<Stitched>>,
-    pub(super) mappings: usize,
-    /// Bytes of address space.
-    pub(super) room: u64,
-    /// Mappings that are kept for later.
-    pub(super) most: usize,
-    /// Views so far.
-    serials: u32,
-    /// Ranges that could not be unmapped or given back: tried again at every release.
-    pub(super) stale: Vec<Stale>,
-    /// For each granule of the home segment that a chunk begins at what of the chunk is free; all zero between searches.
-    pub(super) free: Vec<Ends>,
-}
-
-impl Default for Views {
-    fn default() -> Views {
-        Views {
-            slots: Vec::new(),
-            stitched: Vec::new(),
-            mappings: 0,
-            room: 0,
-            most: MAX_MAPPINGS,
-            serials: 0,
-            stale: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-/// Puts something into the first vacant slot.
-fn put<T>(slots: &mut Vec<Option<T>>, value: T) -> u32 {
-    let at = slots.iter().position(Option::is_none).unwrap_or(slots.len());
-    if at == slots.len() {
-        slots.push(None);
-    }
-    slots[at] = Some(value);
-    at as u32
-}
-
-impl Views {
-    /// The stitched block of that number.
-    #[inline]
-    pub(super) fn stitched(&self, at: u32) -> Option<&Stitched> {
-        self.stitched.get(at as usize).and_then(Option::as_ref)
-    }
-
-    fn view_mut(&mut self, view: u32) -> Option<&mut View> {
-        self.slots.get_mut(view as usize).and_then(Option::as_mut)
-    }
-
-    /// Adds a view of chunks, given by where they are at home and by their sizes.
-    pub(super) fn insert(&mut self, range: u64, room: u64, chunks: Vec<(u64, u64)>) -> u32 {
-        self.mappings += chunks.len();
-        self.room += room;
-        let bytes = chunks.iter().map(|(_, size)| size).sum();
-        let view = View {
-            range,
-            bytes,
-            mapped: bytes,
-            room,
-            chunks,
-            users: 0,
-            serial: self.serials,
-            freed: Vec::new(),
-        };
-        self.serials = self.serials.wrapping_add(1);
-        put(&mut self.slots, view)
-    }
-
-    /// A block of `size` bytes from an offset of a view on.
-    pub(super) fn add_block(&mut self, view: u32, offset: u64, size: u64) -> u32 {
-        let range = self.view_mut(view).map_or(0, |view| {
-            view.users += 1;
-            view.range
-        });
-        let block = Stitched {
-            view,
-            addr: range + offset,
-            size,
-            parts: Vec::new(),
-        };
-        put(&mut self.stitched, block)
-    }
-
-    pub(super) fn set_parts(&mut self, at: u32, parts: Vec<u32>) {
-        if let Some(Some(block)) = self.stitched.get_mut(at as usize) {
-            block.parts = parts;
-        }
-    }
-
-    /// The program gave the block back: work queued on its stream until now may use the view.
-    pub(super) fn freed(&mut self, at: u32, frees: u64, stream: u16) {
-        let view = self.stitched(at).map_or(NIL, |block| block.view);
-        if let Some(view) = self.view_mut(view) {
-            view.note_free(frees, stream);
-        }
-    }
-
-    /// Forgets a block; its view stays.
-    pub(super) fn remove_block(&mut self, at: u32) -> Option<Stitched> {
-        let gone = self.stitched.get_mut(at as usize)?.take()?;
-        if let Some(view) = self.view_mut(gone.view) {
-            view.users -= 1;
-        }
-        Some(gone)
-    }
-
-    pub(super) fn remove(&mut self, view: u32) -> Option<View> {
-        let gone = self.slots.get_mut(view as usize)?.take()?;
-        self.mappings -= gone.chunks.len();
-        self.room -= gone.room;
-        Some(gone)
-    }
-
-    /// Chunks were mapped behind the others of a view.
-    pub(super) fn extend(&mut self, view: u32, chunks: Vec<(u64, u64)>) {
-        self.mappings += chunks.len();
-        if let Some(view) = self.view_mut(view) {
-            view.bytes += chunks.iter().map(|(_, size)| size).sum::<u64>();
-            view.mapped = view.bytes;
-            view.chunks.extend(chunks);
-        }
-    }
-
-    /// So many bytes behind the chunks of a view could not be unmapped: nothing is mapped there any more.
-    pub(super) fn leave(&mut self, view: u32, mapped: u64) {
-        if let Some(view) = self.view_mut(view) {
-            view.mapped = view.bytes + mapped;
-        }
-    }
-
-    /// Where the chunks are at home that a view maps.
-    pub(super) fn chunks_of(&self, view: u32) -> HashSet<u64> {
-        let view = self.slots.get(view as usize).and_then(Option::as_ref);
-        view.map_or(HashSet::new(), |view| {
-            view.chunks.iter().map(|(addr, _)| *addr).collect()
-        })
-    }
-
-    /// Those that no block is in.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (u32, &View)> {
-        self.iter().filter(|(_, view)| view.users == 0)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &View)> {
-        let all = self.slots.iter().enumerate();
-        all.filter_map(|(i, view)| view.as_ref().map(|view| (i as u32, view)))
-    }
-
-    /// Where the chunks are at home that any view maps.
-    pub(super) fn mapped(&self) -> HashSet<u64> {
-        let chunks = self.iter().flat_map(|(_, view)| &view.chunks);
-        chunks.map(|(addr, _)| *addr).collect()
-    }
-
-    /// The pieces at home of a part of a view.
-    pub(super) fn pieces(&self, view: u32, offset: u64, size: u64) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        let Some(Some(view)) = self.slots.get(view as usize) else {
-            return pieces;
-        };
-        let (mut at, end) = (0, offset + size);
-        for (home, bytes) in &view.chunks {
-            let (from, to) = (offset.max(at), end.min(at + bytes));
-            if from < to {
-                let addr = home + (from - at);
-                match pieces.last_mut().filter(|last| last.addr + last.size == addr) {
-                    Some(last) => last.size += to - from,
-                    None => pieces.push(Piece { addr, size: to - from }),
-                }
-            }
-            at += bytes;
-        }
-        pieces
-    }
-
-    /// Where a stitched block is.
-    pub(super) fn placement_of(&self, at: u32) -> Option<Placement> {
-        let block = self.stitched(at)?;
-        let view = self.slots.get(block.view as usize)?.as_ref()?;
-        Some(Placement::View {
-            view: block.view,
-            serial: view.serial,
-            offset: block.addr - view.range,
-        })
-    }
-
-    /// Whether a view is the one of that serial number.
-    pub(super) fn is(&self, view: u32, serial: u32) -> bool {
-        let view = self.slots.get(view as usize).and_then(Option::as_ref);
-        view.is_some_and(|view| view.serial == serial)
-    }
-
-    /// Panics unless every view has its chunks once, but for one that may be the first and the last, and in its address range.
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        let (mut mappings, mut room) = (0, 0);
-        for (at, view) in self.iter() {
-            let twice = view.chunks.len() > 1 && view.chunks.first() == view.chunks.last();
-            assert_eq!(self.chunks_of(at).len() + usize::from(twice), view.chunks.len());
-            assert_eq!(view.chunks.iter().map(|(_, size)| size).sum::<u64>(), view.bytes);
-            assert!(view.bytes <= view.mapped && view.mapped <= view.room);
-            mappings += view.chunks.len();
-            room += view.room;
-        }
-        assert_eq!((mappings, room), (self.mappings, self.room));
-    }
-
-    /// All stitched blocks, with their pieces.
-    #[cfg(test)]
-    pub(super) fn blocks(&self) -> impl Iterator<Item = (&Stitched, Vec<Piece>)> {
-        self.stitched.iter().flatten().map(|block| {
-            let range = self.slots[block.view as usize].as_ref().map_or(0, |view| view.range);
-            (block, self.pieces(block.view, block.addr - range, block.size))
-        })
-    }
-}
-
 impl View {
-    fn note_free(&mut self, frees: u64, stream: u16) {
+    /// Whether its last chunk is its first one, too: the beginning of a stitched block may be in the same chunk as its end.
+    pub(super) fn is_ring(&self) -> bool {
+        self.chunks.len() > 1 && self.chunks.first() == self.chunks.last()
+    }
+
+    pub(super) fn note_free(&mut self, frees: u64, stream: u16) {
         match self.freed.iter_mut().find(|(known, _)| *known == stream) {
             Some((_, at)) => *at = frees,
             None => self.freed.push((stream, frees)),
@@ -306,22 +78,28 @@ impl View {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A view of chunks at home, given by where they are and by their sizes.
+    pub(in crate::heap) fn view_of(chunks: &[(u64, u64)]) -> View {
+        let bytes = chunks.iter().map(|(_, size)| size).sum();
+        View {
+            range: 0,
+            bytes,
+            mapped: bytes,
+            room: bytes,
+            chunks: chunks.to_vec(),
+            users: 0,
+            serial: 0,
+            freed: Vec::new(),
+        }
+    }
 
     /// Blocks of two streams may have been in one view; it must not go while either is busy.
     #[test]
     fn a_view_is_done_when_every_stream_that_used_it_is() {
-        let mut view = View {
-            range: 0,
-            bytes: 0,
-            mapped: 0,
-            room: 0,
-            chunks: Vec::new(),
-            users: 0,
-            serial: 0,
-            freed: Vec::new(),
-        };
+        let mut view = view_of(&[]);
         assert!(view.is_done(|_| 0), "nothing used it");
         view.note_free(3, 1);
         view.note_free(5, 2);
