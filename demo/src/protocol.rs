@@ -220,7 +220,7 @@ pub enum ParseError {
     #[error("schema {0:?}, expected {SCHEMA:?}: the demo and its reader are of different versions")]
     Schema(String),
     /// A command that does not exist.
-    #[error("unknown command {0:?}: say next, fix NAME or quit")]
+    #[error("unknown command {0:?}")]
     Command(String),
 }
 

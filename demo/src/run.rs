@@ -110,7 +110,7 @@ impl Stage<'_> {
     pub(crate) fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
         let message = match heard {
             Heard::End(end) => return Err(Stop::End(end)),
-            Heard::Garbage(error) => error.to_string(),
+            Heard::Garbage(error) => format!("{error}: {instead}"),
             Heard::Command(command) => format!("\"{command}\" means nothing at this point: {instead}"),
         };
         Ok(self.output.say(Body::Notice { message })?)
@@ -184,10 +184,18 @@ pub fn main(args: &DemoArgs) -> u8 {
     match &ended {
         Err(DemoError::OutputClosed) => {}
         // Whoever closed stderr does not want to know.
-        Err(error) => drop(writeln!(std::io::stderr(), "gpumem demo: {error}")),
+        Err(error) => drop(writeln!(std::io::stderr(), "{}: {error}", told_by(args))),
         Ok(_) => {}
     }
     exit_code(&ended)
+}
+
+/// Whose error it is, as its user knows it.
+fn told_by(args: &DemoArgs) -> &'static str {
+    match args.demo.as_str() {
+        "replay" => "gpumem-tui replay",
+        _ => "gpumem-tui demo",
+    }
 }
 
 fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
