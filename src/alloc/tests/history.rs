@@ -268,18 +268,3 @@ fn without_a_history_a_snapshot_has_tags_for_stacks() {
     let name = snapshot.tables.get_frame(frame).unwrap().name;
     assert_eq!(snapshot.tables.get_text(name), "tag: weights");
 }
-
-#[test]
-fn what_cannot_be_written_is_an_error_that_names_the_file() {
-    let alloc = allocator(Config::default());
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing").join("x.pickle");
-    let error = alloc.write_snapshot(&missing).unwrap_err().to_string();
-    assert!(error.contains("missing/x.pickle"), "{error}");
-    // A folder in the way: nothing is left beside it.
-    let taken = folder.path().join("taken.json");
-    std::fs::create_dir(&taken).unwrap();
-    std::fs::write(taken.join("file"), "").unwrap();
-    assert!(alloc.write_snapshot(&taken).is_err());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-}

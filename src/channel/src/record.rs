@@ -86,7 +86,8 @@ pub struct Segment {
     pub time: u64,
     /// Tag of the request that took it.
     pub tag: StringId,
-    /// Name of the pool whose memory it is, apart from everybody else's (a tenant's, a CUDA graph's); empty: no pool's.
+    /// Name of the pool whose memory it is, apart from everybody else's (a tenant's, a CUDA graph's); empty: no pool's, or the
+    /// string table was full.
     pub pool_name: StringId,
 }
 

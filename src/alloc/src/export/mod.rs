@@ -1,22 +1,21 @@
 //! The state and the history as a snapshot in PyTorch's format, for its viewers and ours.
 
+mod file;
 mod on_oom;
 mod trace;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId};
-use gpumem_snapshot::{
-    Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, Tables, TextId, Value, WriteError,
-};
+use gpumem_snapshot::{Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, Tables, TextId, Value};
 
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::heap::{Picture, PicturedBlock, PicturedSegment};
 use crate::stack::{Stack, Symbols};
+pub(crate) use file::write;
 pub(crate) use on_oom::OnOom;
 
 /// Why a snapshot could not be written.
@@ -190,40 +189,4 @@ fn settings(picture: &Picture, tables: &mut Tables) -> gpumem_snapshot::ValueId 
         ("history_events_dropped", number(past.map(|past| past.dropped))),
     ];
     tables.dict(pairs)
-}
-
-/// Writes a snapshot into a file: JSON if it is named `.json`, else a pickle. The file is there when it is whole.
-pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError> {
-    let failed = |source| ExportError::File {
-        path: path.to_owned(),
-        source,
-    };
-    let name = path
-        .file_name()
-        .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-    let mut draft = name.to_owned();
-    draft.push(format!(".{}.part", std::process::id()));
-    let draft = path.with_file_name(draft);
-    let written = write_draft(snapshot, &draft, path).and_then(|()| std::fs::rename(&draft, path));
-    written.map_err(|error| {
-        // What cannot be removed either is named like a part.
-        let _ = std::fs::remove_file(&draft);
-        failed(error)
-    })
-}
-
-fn write_draft(snapshot: &Snapshot, draft: &Path, path: &Path) -> io::Result<()> {
-    let file = File::create(draft)?;
-    let written = match path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
-    {
-        true => snapshot.write_json(&file),
-        false => snapshot.write_pickle(&file),
-    };
-    match written {
-        Ok(()) => Ok(()),
-        Err(WriteError::Io(error)) => Err(error),
-        Err(other) => Err(io::Error::other(other)),
-    }
 }

@@ -1,0 +1,64 @@
+//! A snapshot becomes a file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpumem_snapshot::{Snapshot, WriteError};
+
+use super::ExportError;
+
+/// Writes a snapshot into a file: JSON if it is named `.json`, else a pickle. The file is there when it is whole.
+pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError> {
+    let failed = |source| ExportError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
+    let (draft, file) = draft(path, name).map_err(failed)?;
+    let written = fill(snapshot, &file, path).and_then(|()| std::fs::rename(&draft, path));
+    written.map_err(|error| {
+        // What cannot be removed either is named like a part.
+        let _ = std::fs::remove_file(&draft);
+        failed(error)
+    })
+}
+
+/// A new file beside the one that is to be written: other threads may be writing it too, and others may have put something in its place.
+fn draft(path: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+    /// Drafts of this process so far.
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    // What a process of this number left, before it was killed, is in the way of few of them.
+    const TRIES: usize = 16;
+    let mut last = ErrorKind::AlreadyExists.into();
+    for _ in 0..TRIES {
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let mut draft = name.to_owned();
+        draft.push(format!(".{}-{number}.part", std::process::id()));
+        let draft = path.with_file_name(draft);
+        match File::create_new(&draft) {
+            Ok(file) => return Ok((draft, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn fill(snapshot: &Snapshot, file: &File, path: &Path) -> io::Result<()> {
+    let json = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let written = match json {
+        true => snapshot.write_json(file),
+        false => snapshot.write_pickle(file),
+    };
+    written.map_err(|error| match error {
+        WriteError::Io(error) => error,
+        other => io::Error::other(other),
+    })
+}
