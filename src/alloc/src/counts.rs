@@ -8,8 +8,11 @@ use gpumem_channel::{DeviceStats, LanePool, LaneStat, PoolId};
 /// Figures of a pool: blocks held, bytes asked for and bytes of these, inactive splits and their bytes.
 pub(crate) const FIGURES: usize = 5;
 
-/// Figures of the small pool and of the large one.
-pub(crate) type Figures = [[u64; FIGURES]; 2];
+/// Figures of the small pool, of the large one, and of [`BOTH`].
+pub(crate) type Figures = [[u64; FIGURES]; 3];
+
+/// Both pools together, among [`Figures`].
+pub(crate) const BOTH: usize = 2;
 
 /// Where they are among a pool's figures as the channel has them, and which of [`FIGURES`] each is.
 pub(crate) const PLACES: [(usize, usize); 7] = [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (7, 3), (8, 4)];
@@ -27,60 +30,73 @@ pub(crate) fn pool_number(pool: PoolId) -> usize {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// What it may yet count up.
-    room: [[i64; FIGURES]; 2],
+    room: [[i64; FIGURES]; 3],
     /// The same and what it counts now.
     allowed: Figures,
-    /// All that ever came.
-    came: Figures,
+    /// All that ever came, by pool.
+    came: [[u64; FIGURES]; 2],
+}
+
+/// What a count leaves of `N` figures' room; below zero: there is not enough.
+#[inline(always)]
+fn left<const N: usize>(room: &[i64], by: [u64; N]) -> ([i64; N], i64) {
+    let mut left = [0; N];
+    let mut sign = 0;
+    for i in 0..N {
+        left[i] = room[i] - by[i] as i64;
+        sign |= left[i];
+    }
+    (left, sign)
 }
 
 impl Counts {
     /// Counts a block that is handed out, if there is room.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, pool: usize, requested: u64, size: u64) -> bool {
-        let (room, came) = (&mut self.room[pool], &mut self.came[pool]);
-        let left = [room[0] - 1, room[1] - requested as i64, room[2] - size as i64];
-        if left[0] | left[1] | left[2] < 0 {
+        self.add::<0, SPLITS>(pool, [1, requested, size])
+    }
+
+    /// Counts an inactive split, if there is room.
+    #[inline(always)]
+    pub(crate) fn add_split(&mut self, pool: usize, size: u64) -> bool {
+        self.add::<SPLITS, { FIGURES - SPLITS }>(pool, [1, size])
+    }
+
+    #[inline(always)]
+    fn add<const FROM: usize, const N: usize>(&mut self, pool: usize, by: [u64; N]) -> bool {
+        let (own, sign) = left(&self.room[pool][FROM..], by);
+        let (both, other_sign) = left(&self.room[BOTH][FROM..], by);
+        if sign | other_sign < 0 {
             return false;
         }
-        room[..SPLITS].copy_from_slice(&left);
-        came[0] += 1;
-        came[1] += requested;
-        came[2] += size;
+        self.room[pool][FROM..FROM + N].copy_from_slice(&own);
+        self.room[BOTH][FROM..FROM + N].copy_from_slice(&both);
+        for (came, by) in self.came[pool][FROM..].iter_mut().zip(by) {
+            *came += by;
+        }
         true
     }
 
     /// Counts down: a block that is given back, or an inactive split that is none any more.
     #[inline(always)]
     pub(crate) fn subtract(&mut self, pool: usize, by: [u64; FIGURES]) {
-        for (room, by) in self.room[pool].iter_mut().zip(by) {
-            *room += by as i64;
+        for row in [pool, BOTH] {
+            for (room, by) in self.room[row].iter_mut().zip(by) {
+                *room += by as i64;
+            }
         }
-    }
-
-    /// Counts an inactive split, if there is room.
-    #[inline(always)]
-    pub(crate) fn add_split(&mut self, pool: usize, size: u64) -> bool {
-        let (room, came) = (&mut self.room[pool][SPLITS..], &mut self.came[pool][SPLITS..]);
-        let left = [room[0] - 1, room[1] - size as i64];
-        if left[0] | left[1] < 0 {
-            return false;
-        }
-        room.copy_from_slice(&left);
-        came[0] += 1;
-        came[1] += size;
-        true
     }
 
     /// Whether there is room for so much more.
     pub(crate) fn may(&self, pool: usize, by: [u64; FIGURES]) -> bool {
-        self.room[pool].iter().zip(by).all(|(room, by)| *room >= by as i64)
+        left(&self.room[pool], by).1 | left(&self.room[BOTH], by).1 >= 0
     }
 
     /// Allows more.
-    pub(crate) fn allow(&mut self, pool: usize, more: [u64; FIGURES]) {
-        for ((room, allowed), more) in self.room[pool].iter_mut().zip(&mut self.allowed[pool]).zip(more) {
-            *room += more as i64;
+    pub(crate) fn allow(&mut self, more: &Figures) {
+        let rows = self.room.iter_mut().flatten().zip(self.allowed.iter_mut().flatten());
+        for ((room, allowed), more) in rows.zip(more.iter().flatten()) {
+            *room += *more as i64;
             *allowed += more;
         }
     }
@@ -97,15 +113,19 @@ impl Counts {
 
     /// What is counted from now on, with the leave for it, is another's. It stays in what ever came here.
     pub(crate) fn hand_over(&mut self, pool: usize, less: [u64; FIGURES]) {
-        for (allowed, less) in self.allowed[pool].iter_mut().zip(less) {
-            *allowed -= less;
+        for row in [pool, BOTH] {
+            for (allowed, less) in self.allowed[row].iter_mut().zip(less) {
+                *allowed -= less;
+            }
         }
     }
 
     /// The other end of it.
     pub(crate) fn take_over(&mut self, pool: usize, more: [u64; FIGURES]) {
-        for (allowed, more) in self.allowed[pool].iter_mut().zip(more) {
-            *allowed += more;
+        for row in [pool, BOTH] {
+            for (allowed, more) in self.allowed[row].iter_mut().zip(more) {
+                *allowed += more;
+            }
         }
     }
 

@@ -155,13 +155,29 @@ impl Home {
         })?
     }
 
-    /// The same where a block was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
+    /// A block that was set aside for the size in the stream's lane, or else the best one if the heap finds that at once. `buffer`: it
+    /// becomes one.
     #[inline(always)]
     pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
         if !self.process.is_current() {
             return None;
         }
-        self.front.allocate(bytes, stream, tag::current(), buffer)
+        match self.front.allocate(bytes, stream, tag::current(), buffer) {
+            None => self.lend_short(bytes, stream, buffer),
+            grant => grant,
+        }
+    }
+
+    #[inline(never)]
+    fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+        if self.is_special() {
+            return None;
+        }
+        let mut place = self.tenant.lock();
+        let tenant = place.as_deref_mut()?;
+        let grant = tenant.heap.allocate_short(bytes, stream, tag::current())?;
+        tenant.buffers += i64::from(buffer);
+        Some(grant)
     }
 
     /// The raw pointers.
@@ -327,6 +343,20 @@ impl Home {
 
     #[inline(never)]
     fn take_back_slow(&'static self, held: Held) {
+        if let Some(block) = held.block()
+            && !self.is_special()
+            && let Some(tenant) = self.tenant.lock().as_deref_mut()
+            && !tenant.orphaned
+        {
+            tenant.buffers -= 1;
+            return tenant.heap.free(block);
+        }
+        self.take_back_at_last(held);
+    }
+
+    /// The same for a buffer that may be the last.
+    #[inline(never)]
+    fn take_back_at_last(&'static self, held: Held) {
         let ended = self.enter_for(ALL_STACKS, |tenant| {
             if let Some(block) = self.front.block_of(held) {
                 tenant.heap.free(block);

@@ -5,6 +5,8 @@ use crate::lane::list_of;
 
 /// Sizes told apart.
 const SIZES: usize = 256;
+/// How often a size came again, more often than not, when it is worth lending.
+const WORTH: i8 = 2;
 /// How sure one can be of a size, and how sure of the contrary.
 const SURE: i8 = 8;
 const NEVER: i8 = -8;
@@ -17,7 +19,7 @@ struct Entry {
     block: u32,
     /// When that was.
     round: u32,
-    /// Above 0: it comes again.
+    /// From [`WORTH`] on: it comes again.
     score: i8,
 }
 
@@ -47,7 +49,14 @@ impl Again {
     #[inline(always)]
     pub(super) fn comes(&self, size: u64) -> bool {
         let entry = self.sizes.get(list_of(size));
-        entry.is_some_and(|entry| entry.size == size && entry.score > 0)
+        entry.is_some_and(|entry| entry.size == size && entry.score >= WORTH)
+    }
+
+    /// Whether a block of this size is worth lending, or one was given back just now.
+    #[inline(always)]
+    pub(super) fn expects(&self, size: u64) -> bool {
+        let entry = self.sizes.get(list_of(size));
+        entry.is_some_and(|entry| entry.size == size && (entry.score >= WORTH || entry.round == self.round))
     }
 
     /// A block is asked for. If one was given back just before: where that was, and the free block that it joined.
@@ -73,6 +82,9 @@ impl Again {
                 return;
             }
             (entry.size, entry.score) = (size, 0);
+        } else if entry.round != 0 && entry.round != round {
+            // The one before was not asked for in time.
+            entry.score = (entry.score - 1).max(NEVER);
         }
         (entry.addr, entry.block, entry.round) = (addr, block, round);
     }
@@ -96,13 +108,25 @@ impl Again {
 mod tests {
     use super::*;
 
+    /// A block is given back and asked for again, so often.
+    fn come_again(again: &mut Again, size: u64, times: i8) {
+        for _ in 0..times {
+            again.given_back(size, 7, 1);
+            assert_eq!(again.asked(size), Some((7, 1)));
+        }
+    }
+
     #[test]
-    fn a_size_comes_again_once_it_was_asked_for_right_after_it_was_given_back() {
+    fn a_size_comes_again_once_it_was_asked_for_right_after_it_was_given_back_often_enough() {
         let mut again = Again::new();
         again.given_back(512, 7, 1);
+        assert_eq!((again.expects(512), again.expects(1024)), (true, false));
         assert_eq!((again.comes(512), again.asked(1024)), (false, None));
-        assert_eq!((again.asked(512), again.comes(512)), (Some((7, 1)), true));
+        assert_eq!(again.asked(512), Some((7, 1)));
         assert_eq!(again.asked(512), None, "one block serves one request");
+        assert!(!again.comes(512) && !again.expects(512));
+        come_again(&mut again, 512, WORTH - 1);
+        assert!(again.comes(512) && again.expects(512));
         again.did_not_come(512);
         assert!(!again.comes(512));
     }
@@ -110,9 +134,12 @@ mod tests {
     #[test]
     fn what_was_given_back_before_all_memory_was_looked_at_does_not_count() {
         let mut again = Again::new();
+        come_again(&mut again, 512, WORTH);
         again.given_back(512, 7, 1);
         again.next_round();
-        assert_eq!((again.asked(512), again.comes(512)), (None, false));
+        assert_eq!((again.asked(512), again.comes(512)), (None, true));
+        again.given_back(512, 7, 1);
+        assert!(!again.comes(512), "the one before was not asked for in time");
     }
 
     #[test]
@@ -122,12 +149,14 @@ mod tests {
             .map(|n| 512 + n * 512)
             .find(|size| list_of(*size) == list_of(512))
             .unwrap_or(0);
-        again.given_back(512, 7, 1);
-        again.asked(512);
-        again.given_back(other, 9, 2);
-        assert!(again.entry(512).is_some_and(|entry| entry.size == 512));
+        come_again(&mut again, 512, WORTH);
+        for _ in 0..WORTH {
+            again.given_back(other, 9, 2);
+            assert!(again.entry(512).is_some_and(|entry| entry.size == 512));
+        }
         again.given_back(other, 9, 2);
         assert_eq!(again.asked(other), Some((9, 2)));
+        come_again(&mut again, other, WORTH);
         assert!(again.comes(other) && !again.comes(512));
     }
 

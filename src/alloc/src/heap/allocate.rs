@@ -25,6 +25,18 @@ pub(super) struct Request {
     pub(super) name: Tag,
 }
 
+/// A part of a free block that is about to be handed out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    block: u32,
+    addr: u64,
+    size: u64,
+    /// The pool that counted the whole as an inactive split.
+    split: Option<PoolId>,
+    /// What was cut off it.
+    rest: Option<u32>,
+}
+
 impl Request {
     /// A request for everybody's memory.
     #[inline(always)]
@@ -176,6 +188,16 @@ impl Heap {
     /// Turns a free block into an allocated one, leaving what is worth it in the cache.
     #[inline]
     pub(super) fn hand_out(&mut self, key: Key, request: &Request) -> Grant {
+        let taken = self.take_out(key, request);
+        match self.lane_for(taken.block, request, taken.size) {
+            Some(lane) => self.lend(taken.block, taken.rest, lane, request),
+            None => self.hand_out_taken(taken, request),
+        }
+    }
+
+    /// The part of a free block that a request gets, allocated, in no index and not yet counted or told of.
+    #[inline(always)]
+    pub(super) fn take_out(&mut self, key: Key, request: &Request) -> Taken {
         let b = key.block;
         let split = self.unshelve(b);
         let rest = key.size - request.size;
@@ -190,18 +212,26 @@ impl Heap {
         block.stream = request.stream;
         block.freed_at = 0;
         block.tag = request.tag;
-        let grant = Grant::by_heap(b, block.addr, block.size);
-        if let Some(lane) = self.lane_for(b, request, grant.size) {
-            return self.lend(b, rest, lane, request);
+        Taken {
+            block: b,
+            addr: block.addr,
+            size: block.size,
+            split,
+            rest,
         }
-        self.count_allocated(request.pool, grant.size, request.requested);
-        match rest {
-            None => self.tell_allocated(b, split),
+    }
+
+    /// Counts it and tells of it; the rest of the block goes back into the cache.
+    #[inline(always)]
+    pub(super) fn hand_out_taken(&mut self, taken: Taken, request: &Request) -> Grant {
+        self.count_allocated(request.pool, taken.size, request.requested);
+        match taken.rest {
+            None => self.tell_allocated(taken.block, taken.split),
             Some(rest) => {
                 self.shelve(rest);
-                self.tell_cut(b, rest);
+                self.tell_cut(taken.block, rest);
             }
         }
-        grant
+        Grant::by_heap(taken.block, taken.addr, taken.size)
     }
 }

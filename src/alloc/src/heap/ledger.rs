@@ -2,7 +2,7 @@
 
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
-use crate::counts::{Counts, FIGURES, Figures, PLACES, pool_number};
+use crate::counts::{BOTH, Counts, FIGURES, Figures, PLACES, pool_number};
 
 /// The figures of one device but for what lanes count, with the peaks of all of it; and which of them changed since they were last
 /// published.
@@ -51,6 +51,16 @@ fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
         Figure::Segment => &mut pool.segment,
         Figure::Reserved => &mut pool.reserved_bytes,
     }
+}
+
+/// What is allowed of a figure of the channel's, with what waits: of the small pool, the large one, and both.
+fn counted(allowed: &Figures, waiting: &[Waiting; 2], at: usize, figure: usize) -> [u64; 3] {
+    let waits = waiting.map(|waiting| waiting.of(at));
+    [
+        allowed[0][figure] + waits[0],
+        allowed[1][figure] + waits[1],
+        allowed[BOTH][figure] + waits[0] + waits[1],
+    ]
 }
 
 impl Ledger {
@@ -118,6 +128,7 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn raise_peaks(&mut self) {
+        let (granted, waiting) = (self.granted, self.waiting);
         let DeviceStats {
             small,
             large,
@@ -131,32 +142,33 @@ impl Ledger {
         };
         let (small, large) = (small.figures_mut(), large.figures_mut());
         for (at, figure) in PLACES {
-            let [of_small, of_large] = [0, 1].map(|pool| self.granted[pool][figure] + self.waiting[pool].of(at));
+            let [of_small, of_large, of_both] = counted(&granted, &waiting, at, figure);
             raise(&mut small[at].peak, of_small);
             raise(&mut large[at].peak, of_large);
-            raise(&mut all_peaks[at], of_small + of_large);
+            raise(&mut all_peaks[at], of_both);
         }
         if rose {
             self.touch_cold();
         }
     }
 
-    /// How much more may be counted in a pool before a peak is passed.
-    pub(crate) fn slack(&self, pool: usize) -> [u64; FIGURES] {
-        let mut slack = [u64::MAX; FIGURES];
-        let figures = [&self.stats.small, &self.stats.large][pool].figures();
+    /// How much more may be counted before a peak is passed.
+    pub(crate) fn slack(&self) -> Figures {
+        let mut slack = [[u64::MAX; FIGURES]; 3];
+        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
         for (at, figure) in PLACES {
-            let counted = [0, 1].map(|pool| self.granted[pool][figure] + self.waiting[pool].of(at));
-            let own = figures[at].peak.saturating_sub(counted[pool]);
-            let both = self.stats.all_peaks[at].saturating_sub(counted[0] + counted[1]);
-            slack[figure] = slack[figure].min(own).min(both);
+            let peaks = [small[at].peak, large[at].peak, self.stats.all_peaks[at]];
+            let counted = counted(&self.granted, &self.waiting, at, figure);
+            for (slack, (peak, counted)) in slack.iter_mut().zip(peaks.into_iter().zip(counted)) {
+                slack[figure] = slack[figure].min(peak.saturating_sub(counted));
+            }
         }
         slack
     }
 
     /// Somebody is allowed so much more.
-    pub(crate) fn grant(&mut self, pool: usize, more: [u64; FIGURES]) {
-        for (granted, more) in self.granted[pool].iter_mut().zip(more) {
+    pub(crate) fn grant(&mut self, more: &Figures) {
+        for (granted, more) in self.granted.iter_mut().flatten().zip(more.iter().flatten()) {
             *granted += more;
         }
     }
@@ -169,8 +181,8 @@ impl Ledger {
     }
 
     /// What was [granted](Ledger::grant) is to be counted here.
-    pub(crate) fn allow(&mut self, pool: usize, more: [u64; FIGURES]) {
-        self.own.allow(pool, more);
+    pub(crate) fn allow(&mut self, more: &Figures) {
+        self.own.allow(more);
     }
 
     /// Takes back what may be counted here and is not.
@@ -183,14 +195,14 @@ impl Ledger {
     #[cfg(test)]
     pub(crate) fn check_granted(&self, lanes: &Figures) {
         let own = self.own.allowed();
-        let all: Figures = std::array::from_fn(|pool| std::array::from_fn(|i| lanes[pool][i] + own[pool][i]));
+        let all: Figures = std::array::from_fn(|row| std::array::from_fn(|i| lanes[row][i] + own[row][i]));
         assert_eq!(self.granted, all);
         let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
         for (at, figure) in PLACES {
-            let counted = [0, 1].map(|pool| all[pool][figure] + self.waiting[pool].of(at));
-            assert!(counted[0] <= small[at].peak);
-            assert!(counted[1] <= large[at].peak);
-            assert!(counted[0] + counted[1] <= self.stats.all_peaks[at]);
+            let [of_small, of_large, of_both] = counted(&all, &self.waiting, at, figure);
+            assert!(of_small <= small[at].peak);
+            assert!(of_large <= large[at].peak);
+            assert!(of_both <= self.stats.all_peaks[at]);
         }
     }
 
@@ -216,8 +228,10 @@ impl Ledger {
         // It is still active: what waits leaves no room for others.
         let less = [1, 0, size, 0, 0];
         self.own.hand_over(number, less);
-        for (granted, less) in self.granted[number].iter_mut().zip(less) {
-            *granted -= less;
+        for row in [number, BOTH] {
+            for (granted, less) in self.granted[row].iter_mut().zip(less) {
+                *granted -= less;
+            }
         }
     }
 

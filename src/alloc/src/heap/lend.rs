@@ -11,8 +11,8 @@ use super::block::NIL;
 use super::ledger::Ledger;
 use super::streams::LaneOf;
 use super::{DEVICE, Grant, Heap};
-use crate::counts::{FIGURES, pool_number};
-use crate::lane::{Lane, Record, State};
+use crate::counts::{BOTH, FIGURES, Figures, pool_number};
+use crate::lane::{Record, State};
 use crate::size::SMALL_MAX;
 
 /// The part of what is left below a peak that a lane gets at once.
@@ -66,7 +66,7 @@ impl Heap {
     pub(super) fn allocate_from_lane(&mut self, request: &Request) -> Option<Grant> {
         let line = self.streams.line(request.stream);
         let LaneOf::Some(lane) = line.lane else { return None };
-        if !self.lends || line.lent[half(request.size)] == 0 {
+        if !self.lends || !self.front.has_aside(lane, half(request.size)) {
             return None;
         }
         if self.front.with(lane, |lane| lane.has(request.size)) != Some(true) {
@@ -90,9 +90,9 @@ impl Heap {
     /// Lets a lane count so much more in a pool, and some more at the same price.
     fn make_room(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
         if self.front.with(lane, |lane| lane.counts.may(pool, by)) != Some(true) {
-            let (front, more) = (self.front, |more| move |lane: &mut Lane| lane.counts.allow(pool, more));
-            self.allow(pool, by, |_, allowed| {
-                front.with(lane, more(allowed));
+            let front = self.front;
+            self.allow(pool, by, |_, more| {
+                front.with(lane, |lane| lane.counts.allow(more));
             });
         }
     }
@@ -101,22 +101,29 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn make_own_room(&mut self, pool: PoolId, by: [u64; FIGURES]) {
-        let pool = pool_number(pool);
-        self.allow(pool, by, |ledger, allowed| ledger.allow(pool, allowed));
+        self.allow(pool_number(pool), by, Ledger::allow);
     }
 
     /// Allows somebody to count so much more, and some more at the same price. Raises peaks if they have to be, which the caller tells.
-    fn allow(&mut self, pool: usize, by: [u64; FIGURES], whom: impl FnOnce(&mut Ledger, [u64; FIGURES])) {
-        let lacks = |slack: &[u64; FIGURES]| slack.iter().zip(by).any(|(slack, by)| *slack < by);
-        let mut slack = self.ledger.slack(pool);
-        if lacks(&slack) {
+    fn allow(&mut self, pool: usize, by: [u64; FIGURES], whom: impl FnOnce(&mut Ledger, &Figures)) {
+        let mut need = Figures::default();
+        (need[pool], need[BOTH]) = (by, by);
+        let lacks = |slack: &Figures| {
+            let figures = slack.iter().flatten().zip(need.iter().flatten());
+            figures.into_iter().any(|(slack, need)| slack < need)
+        };
+        let mut more = self.ledger.slack();
+        if lacks(&more) {
             self.tighten();
-            slack = self.ledger.slack(pool);
+            more = self.ledger.slack();
         }
-        let allowed = std::array::from_fn(|i| by[i] + slack[i].saturating_sub(by[i]) / SHARE);
-        self.ledger.grant(pool, allowed);
-        whom(&mut self.ledger, allowed);
-        if lacks(&slack) {
+        let short = lacks(&more);
+        for (more, need) in more.iter_mut().flatten().zip(need.iter().flatten()) {
+            *more = need + more.saturating_sub(*need) / SHARE;
+        }
+        self.ledger.grant(&more);
+        whom(&mut self.ledger, &more);
+        if short {
             self.ledger.raise_peaks();
         }
     }
@@ -267,7 +274,13 @@ impl Heap {
         if stitched {
             self.take_all_apart(stream);
         }
-        stitched | (self.streams.line(stream).lent[half] > 0 && self.drain_lane(stream, half))
+        stitched | (self.has_aside(self.streams.line(stream).lane, half) && self.drain_lane(stream, half))
+    }
+
+    /// Whether a stream's lane has anything set aside, small or large.
+    #[inline(always)]
+    pub(super) fn has_aside(&self, lane: LaneOf, half: usize) -> bool {
+        matches!(lane, LaneOf::Some(lane) if self.front.has_aside(lane, half))
     }
 
     #[inline(never)]

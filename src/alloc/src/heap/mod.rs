@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `block`, `segment`, `streams`, `ledger` | the state |
 //! | `allocate` | best fit, split |
+//! | `short` | the same for most requests |
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again` | blocks lent to lanes, and which are worth it |
@@ -57,6 +58,7 @@ mod release;
 mod remember;
 mod runs;
 mod segment;
+mod short;
 mod stitch;
 mod streams;
 mod tally;

@@ -237,6 +237,11 @@ impl World {
         if bytes.is_multiple_of(5) {
             return self.heap.allocate_in(arena, bytes, stream, tag);
         }
+        if arena == COMMON
+            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag)
+        {
+            return Ok(grant);
+        }
         let mut attempt = self.heap.attempt(arena, bytes, stream, tag);
         for calls in 0.. {
             let suspended = match attempt {

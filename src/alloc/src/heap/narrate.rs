@@ -56,6 +56,12 @@ impl Heap {
         }
     }
 
+    /// The same, if it was asked for before.
+    #[inline(always)]
+    pub(super) fn known_string(&self, tag: Tag) -> Option<StringId> {
+        self.tags.get(tag.0 as usize).copied().flatten()
+    }
+
     #[cold]
     fn intern(&mut self, tag: Tag) -> StringId {
         let id = self.outlet.intern(&tag::name(tag));

@@ -119,6 +119,23 @@ impl Streams {
         self.find(stream)
     }
 
+    /// The same, if it is known.
+    #[inline(always)]
+    pub(crate) fn known(&mut self, stream: Stream) -> Option<u16> {
+        if self.names.get(self.last) == Some(&stream) {
+            return Some(self.last as u16);
+        }
+        self.find_known(stream)
+    }
+
+    #[inline(never)]
+    fn find_known(&mut self, stream: Stream) -> Option<u16> {
+        let mut named = (0..).zip(&self.names).filter(|(_, name)| **name == stream);
+        let (at, _) = named.find(|(at, _)| self.line(*at).arena == COMMON && !self.is_any(*at))?;
+        self.last = usize::from(at);
+        Some(at)
+    }
+
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
         let index = self.index_in(COMMON, stream)?;
         self.last = usize::from(index);

@@ -138,6 +138,12 @@ impl Front {
 
     // What follows is done under the heap's lock.
 
+    /// Whether a lane has anything set aside, small or large.
+    #[inline(always)]
+    pub(crate) fn has_aside(&self, number: u8, half: usize) -> bool {
+        !self.lanes[usize::from(number)].lists[half].is_empty()
+    }
+
     /// Does something with a lane that is there.
     pub(crate) fn with<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
         self.lock(number).as_mut().map(work)

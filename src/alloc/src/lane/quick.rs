@@ -14,6 +14,8 @@ const END: u32 = u32::MAX;
 pub(super) struct Lists {
     sizes: [AtomicU64; LISTS],
     firsts: [AtomicU32; LISTS],
+    /// Blocks in all of them.
+    count: AtomicU32,
 }
 
 impl Lists {
@@ -21,6 +23,7 @@ impl Lists {
         Lists {
             sizes: std::array::from_fn(|_| AtomicU64::new(0)),
             firsts: std::array::from_fn(|_| AtomicU32::new(END)),
+            count: AtomicU32::new(0),
         }
     }
 
@@ -51,6 +54,19 @@ impl Lists {
     #[inline(always)]
     pub(super) fn take(&self, size: u64, link: u32) {
         self.set(list_of(size), link);
+        self.counted(u32::MAX);
+    }
+
+    /// Whether there is nothing. Without the lane's lock: a moment ago.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline(always)]
+    fn counted(&self, more: u32) {
+        let count = self.count.load(Ordering::Relaxed);
+        self.count.store(count.wrapping_add(more), Ordering::Relaxed);
     }
 
     /// Whether a block of this size may be set aside: its list is not taken by another size.
@@ -62,6 +78,7 @@ impl Lists {
 
     pub(super) fn clear(&self) {
         self.firsts.iter().for_each(|first| first.store(END, Ordering::Relaxed));
+        self.count.store(0, Ordering::Relaxed);
     }
 
     /// All of one size.
@@ -92,6 +109,7 @@ impl Noted {
         let list = list_of(size);
         let link = lists.get(list);
         lists.set(list, at);
+        lists.counted(1);
         lists.sizes[list].store(size, Ordering::Relaxed);
         let (word, bit) = (&mut self.among[list / 64], 1 << (list % 64));
         if *word & bit == 0 {
@@ -107,6 +125,7 @@ impl Noted {
             let first = lists.get(list);
             if first != END {
                 lists.set(list, link(first));
+                lists.counted(u32::MAX);
                 return Some(first);
             }
             self.among[list / 64] &= !(1 << (list % 64));
