@@ -54,9 +54,9 @@ pub struct Config {
     pub budget: Option<u64>,
     /// The same as a fraction of the device's memory, above 0 and at most 1. The smaller of the two counts.
     pub budget_fraction: Option<f64>,
-    /// Plain or virtual segments.
+    /// How memory for large blocks is taken from the driver.
     pub segments: SegmentMode,
-    /// Largest physical chunk of virtual segments in bytes: a power of two, raised to the device's granularity.
+    /// Largest physical chunk of virtual and stitched segments in bytes: a power of two, raised to the device's granularity.
     pub max_chunk: u64,
     /// Plain blocks larger than this many bytes, at least 20 MiB, are not split, and smaller requests do not take them. Rounded up to
     /// 2 MiB. `None`: every block is split. Only for plain segments. A block of exactly this size is split, as PyTorch's manual has

@@ -105,7 +105,7 @@ impl Allocator {
     /// [`private_pool`](Allocator::private_pool) under an id of the caller's: PyTorch numbers its pools itself.
     ///
     /// # Errors
-    /// [`Error::Config`] when there are too many pools, or one of that id.
+    /// [`Error::Config`] when there are too many pools, or one of that id, or it is (0, 0).
     pub fn private_pool_with_id(&self, id: MempoolId) -> Result<Pool, Error> {
         self.make_pool(NewPool::Private(Some(id)), PoolConfig::default())
     }

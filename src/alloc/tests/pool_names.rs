@@ -84,6 +84,11 @@ fn no_two_pools_have_the_same_id() {
     let given = alloc.private_pool_with_id(MempoolId(2, 0)).unwrap();
     let error = alloc.private_pool_with_id(MempoolId(2, 0)).unwrap_err().to_string();
     assert_eq!(error, "pool: there is a pool of id (2, 0) already");
+    let error = alloc.private_pool_with_id(MempoolId(0, 0)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "pool: the id (0, 0) is that of memory which is no pool's: use another one"
+    );
     let next = alloc.private_pool().unwrap();
     assert_eq!((given.id(), next.id()), (MempoolId(2, 0), MempoolId(3, 0)));
     // A label of ours stands in nobody's way.

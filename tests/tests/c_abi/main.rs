@@ -97,6 +97,32 @@ fn the_documented_build_command_is_that_of_the_profile_that_unwinds() {
     assert!(profile.split_once("\n\n").unwrap().0.contains("panic = \"unwind\""));
 }
 
+/// What the Python examples load by name, and the structs that they spell out.
+#[test]
+fn the_python_examples_know_the_header() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/python");
+    let python = std::fs::read_to_string(folder.join("gpumem.py")).unwrap();
+    let quoted = |text: &str| -> Vec<String> { text.split('"').skip(1).step_by(2).map(str::to_owned).collect() };
+    let (structs, functions) = python.split_once("def load(").unwrap();
+    let functions: BTreeSet<String> = quoted(functions.split_once("def address(").unwrap().0)
+        .into_iter()
+        .collect();
+    assert!(
+        functions.len() > 10 && functions.is_subset(&header::functions()),
+        "{functions:?}"
+    );
+    let structs = structs.split_once("class Stat(").unwrap().1;
+    let parts = ["gpumem_stat", "gpumem_pool_stats", "gpumem_stats"].map(|name| {
+        let fields = header::fields(name).into_iter();
+        let mut names: Vec<String> = fields
+            .map(|field| field.split('.').next().unwrap().to_owned())
+            .collect();
+        names.dedup();
+        names
+    });
+    assert_eq!(quoted(structs), parts.concat());
+}
+
 /// A stream of the driver's, in an inner test that allocated already.
 fn driver_stream() -> abi::Ptr {
     let mut stream = std::ptr::null_mut();

@@ -127,6 +127,10 @@ fn inner_misuse_changes_nothing() {
             "no pool (1, 0) was begun",
         ),
         (&|abi| abi.release_pool(-1, PoolId(1, 0)), "no device -1"),
+        (
+            &|abi| abi.begin_allocate_to_pool(0, PoolId(0, 0), none),
+            "the id (0, 0) is that of memory which is no pool's",
+        ),
         (&|abi| assert_eq!(abi.compact(128), -1), "no device 128"),
         (&|abi| assert_eq!(abi.compact(-2), -1), "no device -2"),
         (

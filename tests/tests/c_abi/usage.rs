@@ -15,7 +15,8 @@ fn it_allocates_counts_and_gives_back() {
     assert_eq!(passes("usage::inner_allocates_counts_and_gives_back", &[]), "");
     let late = [("FAKE_CUDA_EVENT_QUERIES", "3")];
     assert_eq!(passes("usage::inner_waits_for_other_streams", &late), "");
-    assert_eq!(passes("usage::inner_names_are_published", &[]), "");
+    let job = [("GPUMEM_JOB", "train-07")];
+    assert_eq!(passes("usage::inner_names_are_published", &job), "");
     let devices = [("FAKE_CUDA_DEVICES", "2")];
     assert_eq!(passes("usage::inner_threads_share_two_devices", &devices), "");
     let small = [("FAKE_CUDA_TOTAL", "134217728")];
@@ -181,6 +182,7 @@ fn inner_names_are_published() {
     let found = gpumem_channel::discover();
     let mut reader = gpumem_channel::Reader::open(&found.found[0].path).unwrap();
     let snapshot = reader.refresh().unwrap();
+    assert_eq!(Ok(&*snapshot.identity.job), std::env::var("GPUMEM_JOB").as_deref());
     for block in snapshot.devices[0].blocks() {
         names.push(snapshot.string(block.tag).to_owned());
     }

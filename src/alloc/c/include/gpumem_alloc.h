@@ -112,12 +112,12 @@ struct gpumem_pool_id {
 
 /*
  * For set_begin_allocate_to_pool, set_end_allocate_to_pool_fn and set_release_pool: private pools, which CUDA graphs and
- * torch.cuda.MemPool use. From begin to end what `filter` says yes to is allocated in the pool of that id: PyTorch's filter, a pointer
- * to a std::function<bool(cudaStream_t)> of libstdc++, which is copied; NULL is everything of the calling thread. In between a graph is
- * taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and gpumem_empty_cache and gpumem_compact fail.
- * While a pool lives no address that it handed out is handed to anybody else or goes back, for graphs go on using them. A pool goes
- * when it was released as often as it was begun; its memory goes back as soon as nothing uses it. Snapshots have the id as
- * segment_pool_id of its segments.
+ * torch.cuda.MemPool use. From begin to end what `filter` says yes to is allocated in the pool of that id, which is any but (0, 0):
+ * PyTorch's filter, a pointer to a std::function<bool(cudaStream_t)> of libstdc++, which is copied; NULL is everything of the calling
+ * thread. In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and
+ * gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out is handed to anybody else or goes back,
+ * for graphs go on using them. A pool goes when it was released as often as it was begun; its memory goes back as soon as nothing uses
+ * it. In snapshots the id is the segment_pool_id of its segments.
  */
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
 void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);

@@ -157,6 +157,11 @@ impl Heap {
             NewPool::Named(_) if self.arenas.open().any(|arena| !arena.private && arena.name == name) => {
                 return fail(format!("there is a pool named {name} already"));
             }
+            NewPool::Private(Some(id)) if id == MempoolId::default() => {
+                return fail(format!(
+                    "the id {id} is that of memory which is no pool's: use another one"
+                ));
+            }
             NewPool::Private(Some(id)) if self.arenas.has(id) => {
                 return fail(format!("there is a pool of id {id} already"));
             }
