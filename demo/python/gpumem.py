@@ -7,6 +7,7 @@ What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
 """
 
 import ctypes
+import os
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
@@ -89,3 +90,18 @@ def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
     if library.gpumem_stats(device, ctypes.byref(found)) != 0:
         raise RuntimeError(last_error(library))
     return found
+
+
+def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
+    """What torch.cuda.memory._dump_snapshot(path) would write, which refuses to with a pluggable allocator; with its events and call
+    stacks after library.gpumem_record_history(device, 1, 200000)."""
+    if library.gpumem_snapshot(device, os.fsencode(path)) != 0:
+        raise RuntimeError(last_error(library))
+
+
+def peak_report(library: ctypes.CDLL, device: int = 0) -> str:
+    """Who held the memory when the program held most, since the history began."""
+    text = ctypes.create_string_buffer(1 << 16)
+    if library.gpumem_peak_report(device, text, len(text)) < 0:
+        raise RuntimeError(last_error(library))
+    return text.value.decode()

@@ -10,9 +10,11 @@ A program prints one JSON line: its results, its peak of reserved and requested 
 import importlib.util
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
@@ -36,6 +38,18 @@ def dashboard(library, folder):
     figures = gpumem.stats(library).all
     assert row["state"] == "publishing" and row["allocator"]["allocated"] == figures.allocated_bytes.current, row
     return row["allocator"]
+
+
+def adds_up(library):
+    """The segments of a snapshot are what is reserved."""
+    import gpumem
+
+    with tempfile.TemporaryDirectory() as folder:
+        gpumem.snapshot(library, f"{folder}/state.pickle")
+        with open(f"{folder}/state.pickle", "rb") as file:
+            segments = pickle.load(file)["segments"]
+    reserved = gpumem.stats(library).all.reserved_bytes.current
+    assert sum(segment["total_size"] for segment in segments) == reserved, (segments, reserved)
 
 
 def torch_program(folder):
@@ -105,6 +119,7 @@ def torch_program(folder):
     weights = sum(p.double().sum().item() for p in model.parameters())
     result = {"losses": [loss.hex() for loss in losses], "weights": weights.hex(), "seconds": seconds}
     if library:
+        adds_up(library)
         result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
         result["caught"] = torch_failures(torch)
     else:
