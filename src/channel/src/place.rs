@@ -35,10 +35,10 @@ pub fn own_directories() -> Vec<PathBuf> {
 /// disk every store into a mapped channel would sooner or later be written back.
 pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
     let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", dir.display());
-    match DirBuilder::new().mode(0o700).create(dir) {
+    let made = match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("cannot make it", error)),
-        _ => {}
-    }
+        made => made.is_ok(),
+    };
     let file = open_directory(dir).map_err(|error| fail("cannot open it", error))?;
     let metadata = file.metadata().map_err(|error| fail("cannot look at it", error))?;
     check_private(&metadata, rustix::process::geteuid().as_raw()).map_err(|why| format!("{}: {why}", dir.display()))?;
@@ -46,6 +46,10 @@ pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
         .map_err(|error| fail("cannot look at its file system", error.into()))?
         .f_type as u64;
     if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+        if made {
+            // What somebody put into it meanwhile stays.
+            let _ = std::fs::remove_dir(dir);
+        }
         return Err(format!(
             "{}: not in memory (tmpfs): set XDG_RUNTIME_DIR or GPUMEM_DIR to a directory that is",
             dir.display()

@@ -145,6 +145,17 @@ fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
     );
     assert!(refused(Path::new("/proc/self")).contains("/proc/self"));
     assert!(refused(Path::new("/nonexistent/gpumem")).contains("cannot make it"));
+
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let made = disk.path().join("made");
+    match refused(&made) {
+        said if said.is_empty() => println!("SKIPPED: the target folder is in memory"),
+        said => {
+            assert!(said.contains("not in memory"), "{said}");
+            assert!(!made.exists(), "nothing is left of what was made for it");
+            assert!(!refused(disk.path()).is_empty() && disk.path().exists());
+        }
+    }
 }
 
 #[test]
