@@ -33,7 +33,7 @@ impl fmt::Debug for Route {
 /// look here.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    open: Mutex<Vec<Open>>,
+    open: Mutex<Arc<Vec<Open>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,14 +54,14 @@ impl Open {
 }
 
 impl Routes {
-    fn open(&self) -> MutexGuard<'_, Vec<Open>> {
+    fn open(&self) -> MutexGuard<'_, Arc<Vec<Open>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn begin(&self, handle: &Handle, arena: u16, route: Route) {
         let thread = thread::current().id();
         let mut open = self.open();
-        open.push(Open { arena, route, thread });
+        Arc::make_mut(&mut open).push(Open { arena, route, thread });
         handle.home.set_routed(true);
     }
 
@@ -70,7 +70,7 @@ impl Routes {
         let mut open = self.open();
         let last = open.iter().rposition(|route| route.arena == arena);
         if let Some(at) = last {
-            open.remove(at);
+            Arc::make_mut(&mut open).remove(at);
         }
         handle.home.set_routed(!open.is_empty());
         last.is_some()
@@ -78,8 +78,8 @@ impl Routes {
 
     /// The arena of a request.
     pub(crate) fn arena(&self, stream: Stream) -> u16 {
-        // Copied, so that a filter may take its time.
-        let open = self.open().clone();
+        // Without the lock, so that a filter may take its time.
+        let open = Arc::clone(&self.open());
         let found = open.iter().rev().find(|route| route.holds(stream));
         found.map_or(COMMON, |route| route.arena)
     }
