@@ -24,14 +24,16 @@ pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 /// Larger segments are multiples of this; also the granularity of physical memory on current cards.
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
-pub(crate) const SLACK: u64 = 50;
+pub(crate) const SLACK: u64 = 60;
 /// The part of what a program ever held that small requests have memory of their own for in any case, and that while it repeats itself.
 pub(crate) const FINE: u64 = 128;
 pub(crate) const FINE_REPEATED: u64 = 64;
 /// And the part of what is reserved that is taken at a time, within that.
 pub(crate) const STEP: u64 = 25;
 /// The part of what a program ever held that it may take more so that one chunk less has to be mapped.
-pub(crate) const MAPPING: u64 = 4000;
+pub(crate) const MAPPING: u64 = 8000;
+/// New memory of up to so many units is one chunk where memory is stitched.
+const WHOLE: u64 = 2;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
@@ -222,9 +224,9 @@ impl Sizes {
     }
 
     /// The same where memory is stitched and `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no
-    /// less than 1/32 of all, divided by `fineness`, and no request is of more than some dozens of them.
+    /// less than 1/32 of all, divided by `fineness`, and no request is of more than two dozens of them.
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        self.clamp_chunk(power(bytes / 48).max(power(reserved / 32) / fineness))
+        self.clamp_chunk(power(bytes / 24).max(power(reserved / 32) / fineness))
     }
 
     fn clamp_chunk(&self, bytes: u64) -> u64 {
@@ -236,6 +238,7 @@ impl Sizes {
     pub(crate) fn stitched_chunks(&self, bytes: u64, chunk: u64) -> impl Iterator<Item = u64> {
         let granules = bytes / self.granularity;
         let most = (self.max_chunk / self.granularity).max(1);
+        let chunk = if granules <= WHOLE { chunk.max(bytes) } else { chunk };
         let count = ((bytes + chunk / 2) / chunk).max(granules.div_ceil(most)).min(granules);
         let ends = move |i: u64| granules * i / count * self.granularity;
         (0..count).map(move |i| ends(i + 1) - ends(i)).filter(|size| *size > 0)

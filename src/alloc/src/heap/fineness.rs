@@ -7,7 +7,7 @@
 use crate::size::SLACK;
 
 /// What is reserved beyond what the program ever held, as a part of that: above it new chunks are half as large.
-const EXCESS: u64 = 36;
+const EXCESS: u64 = 32;
 
 /// Up to so many bytes reserved a part of them says nothing.
 const FEW: u64 = 64 << 20;
@@ -43,7 +43,7 @@ impl Fineness {
             self.times = (self.times * 2).min(FINEST);
             self.since = reserved;
         }
-        if self.times > 1 && reserved <= held + held / SLACK && reserved >= self.since + self.since / 2 {
+        if self.times > 1 && reserved <= held + held / SLACK && reserved >= self.since + self.since / 10 {
             self.times /= 2;
             self.since = reserved;
         }
@@ -64,7 +64,7 @@ mod tests {
             ("excess", 100, 90, 2),
             ("the same one", 105, 95, 2),
             ("another one", 120, 110, 4),
-            ("no more than allowed, but soon after", 150, 149, 4),
+            ("no more than allowed, but soon after", 130, 129, 4),
             ("after growth without", 180, 179, 2),
             ("and again", 400, 399, 1),
             ("never coarser than usual", 800, 799, 1),

@@ -21,12 +21,19 @@ struct Candidate {
     /// The first and the last border of a chunk in it.
     first: u64,
     last: u64,
+    /// Whole chunks, between these.
+    chunks: u64,
 }
 
 impl Candidate {
     /// Bytes it has as the beginning of a stitched block, in its middle, and as its end.
     fn head(&self) -> u64 {
         self.last - self.addr
+    }
+
+    /// Those of a beginning for each chunk that is mapped for it: the whole ones, and the one before them.
+    fn head_by_chunk(&self) -> u64 {
+        self.head() / (self.chunks + 1)
     }
 
     fn middle(&self) -> u64 {
@@ -112,14 +119,14 @@ impl Heap {
         plans.into_iter().min_by_key(|plan| plan.cost(mapping))
     }
 
-    /// One that begins with the end of a free block.
+    /// One that begins with the end of a free block: the one that is the most memory for what it costs to map.
     fn plan_anew(&self, home: &Segment, request: &Request) -> Option<Plan> {
         let mut candidates = self.candidates(home, request.stream, &HashSet::new());
         let mut plan = Plan {
             missing: request.size,
             ..Plan::default()
         };
-        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head())?;
+        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head_by_chunk())?;
         let first = candidates.swap_remove(first);
         if first.head() > 0 {
             plan.add(first.addr, first.head());
@@ -147,7 +154,15 @@ impl Heap {
         let mut offer = |addr: u64, end: u64| {
             let first = border_from(home, addr)?;
             let last = border_until(home, end)?;
-            (addr < end && first <= last).then(|| candidates.push(Candidate { addr, end, first, last }))
+            (addr < end && first <= last).then(|| {
+                candidates.push(Candidate {
+                    addr,
+                    end,
+                    first,
+                    last,
+                    chunks: home.chunks.range(first..last).count() as u64,
+                });
+            })
         };
         for (addr, end) in self.free_at_home(stream) {
             let mut from = addr;
