@@ -169,6 +169,13 @@ impl Sizes {
         })
     }
 
+    /// The number of the granule that an offset in a virtual segment lies in.
+    #[inline(always)]
+    pub(crate) fn granule(&self, offset: u64) -> usize {
+        // A power of two: no division.
+        (offset >> self.granularity.trailing_zeros()) as usize
+    }
+
     /// The size from which on blocks are multiples of the second, whatever was asked for.
     pub(crate) fn coarse(&self) -> [u64; 2] {
         match self.mode {

@@ -154,10 +154,10 @@ impl Heap {
         Some(self.hand_out(key, request))
     }
 
-    /// Hands out the place of a block that was given back a moment ago and is part of the free block `b` since, if it still is: what was
-    /// whole before is as good as set aside, and nothing is cut up that a larger request may want.
+    /// Hands out a certain place, if it is part of the free block `b`, and that the stream's own. Of a block that was given back a moment
+    /// ago: what was whole before is as good as set aside, and nothing is cut up that a larger request may want.
     #[inline(never)]
-    fn hand_out_there(&mut self, addr: u64, b: u32, request: &Request) -> Option<Grant> {
+    pub(super) fn hand_out_there(&mut self, addr: u64, b: u32, request: &Request) -> Option<Grant> {
         let block = &self.blocks[b];
         let own = block.stream == request.stream && block.class == request.class;
         let there = block.addr <= addr && addr + request.size <= block.addr + block.size;

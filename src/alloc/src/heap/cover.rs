@@ -8,7 +8,7 @@ impl Heap {
     /// The block of the home segment that an address lies in.
     pub(super) fn block_at(&self, addr: u64) -> Option<u32> {
         let segment = self.segments.get(self.home?)?;
-        let granule = (addr.checked_sub(segment.addr)? / self.sizes.granularity) as usize;
+        let granule = self.sizes.granule(addr.checked_sub(segment.addr)?);
         let known = segment.cover.get(..=granule.min(segment.cover.len().checked_sub(1)?))?;
         let before = |b: &&u32| **b != NIL && self.blocks[**b].addr <= addr;
         let mut b = *known.iter().rev().find(before)?;
@@ -31,7 +31,7 @@ impl Heap {
         }
         let addr = block.addr;
         if let Some(segment) = self.segments.get_mut(block.segment) {
-            let granule = ((addr - segment.addr) / self.sizes.granularity) as usize;
+            let granule = self.sizes.granule(addr - segment.addr);
             if granule >= segment.cover.len() {
                 segment.cover.resize(granule + 1, NIL);
             }
@@ -51,7 +51,7 @@ impl Heap {
         }
         let addr = block.addr;
         if let Some(segment) = self.segments.get_mut(block.segment) {
-            let granule = |addr: u64| ((addr - segment.addr) / self.sizes.granularity) as usize;
+            let granule = |addr: u64| self.sizes.granule(addr - segment.addr);
             let at = granule(addr);
             if segment.cover.get(at) == Some(&b) {
                 let same = next != NIL && granule(self.blocks[next].addr) == at;

@@ -15,8 +15,9 @@ use crate::counts::{BOTH, FIGURES, Figures, pool_number};
 use crate::lane::{Record, State};
 use crate::size::SMALL_MAX;
 
-/// The part of what is left below a peak that a lane gets at once.
-const SHARE: u64 = 2;
+/// The part of what is left below a peak that is left to others when somebody gets the rest at once: who comes near a peak asks seldom,
+/// and others, too.
+const OTHERS: u64 = 8;
 
 /// Whether a size is among the small ones, or among the large ones, of those that come again.
 #[inline(always)]
@@ -119,7 +120,8 @@ impl Heap {
         }
         let short = lacks(&more);
         for (more, need) in more.iter_mut().flatten().zip(need.iter().flatten()) {
-            *more = need + more.saturating_sub(*need) / SHARE;
+            let spare = more.saturating_sub(*need);
+            *more = need + (spare - spare / OTHERS);
         }
         self.ledger.grant(&more);
         whom(&mut self.ledger, &more);

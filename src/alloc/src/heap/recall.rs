@@ -41,6 +41,12 @@ impl Heap {
     /// The request at that place, if all of it is free for the request's stream.
     fn place(&mut self, placement: Placement, request: &Request) -> Option<Grant> {
         let size = request.size;
+        if let Placement::Home(addr) = placement
+            && let Some(b) = self.block_at(addr)
+            && let Some(grant) = self.hand_out_there(addr, b, request)
+        {
+            return Some(grant);
+        }
         let pieces = match placement {
             Placement::Home(addr) => vec![Piece { addr, size }],
             Placement::View { view, serial, offset } if self.views.is(view, serial) => {
