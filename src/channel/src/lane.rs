@@ -50,11 +50,16 @@ impl<M: Words> LaneWriter<M> {
             cells: LaneCells::default(),
             open: true,
         };
-        if let Some(word) = lane.words().get(lane.record + lane::STREAM) {
-            word.put(stream);
-        }
+        lane.of_stream(stream);
         lane.state(lane::OPEN);
         lane
+    }
+
+    /// What comes now is about this stream. Every event and block says itself which it is about.
+    pub(crate) fn of_stream(&self, stream: u64) {
+        if let Some(word) = self.words().get(self.record + lane::STREAM) {
+            word.put(stream);
+        }
     }
 
     fn state(&self, state: u64) {
@@ -179,6 +184,11 @@ impl Lane {
     #[inline]
     pub fn figures(&mut self, figures: &LaneFigures) {
         self.writer.figures(figures);
+    }
+
+    /// Goes on about another stream: the one before has ended. What was counted for that stays counted here.
+    pub fn continue_with(&mut self, stream: u64) {
+        self.writer.of_stream(stream);
     }
 
     /// Ends the lane: its last figures stay, and nothing more is published on it.

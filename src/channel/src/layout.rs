@@ -91,7 +91,7 @@ pub(crate) mod lane {
     pub(crate) const EVENTS: usize = 0;
     /// [`OPEN`] or [`CLOSED`] in the lowest byte, and its device in the next.
     pub(crate) const STATE: usize = 1;
-    /// Its stream.
+    /// The stream that it is about now.
     pub(crate) const STREAM: usize = 2;
     /// The first of its two cells of figures: not on the lines of the words above, which change with every event.
     pub(crate) const CELLS: usize = super::APART;

@@ -172,7 +172,8 @@ impl Publisher {
 
     /// Opens the next lane: what is published about one stream of a device by somebody other than the publisher, and at the same
     /// time. `None` when all are taken, or in a forked child.
-    /// A lane is taken for good, also once it is closed.
+    /// A lane is taken for good, also once it is closed; instead of that it can go on about another stream
+    /// ([`Lane::continue_with`]).
     pub fn lane(&mut self, device: u8, stream: u64) -> Option<Lane> {
         if self.gone() {
             return None;

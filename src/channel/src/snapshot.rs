@@ -134,7 +134,7 @@ impl DeviceMap {
 pub struct LaneView {
     /// Index into the channel's devices.
     pub device: u8,
-    /// The stream.
+    /// The stream that it is about now. Others, which have ended, may have been before it.
     pub stream: u64,
     /// Whether more may come.
     pub open: bool,

@@ -8,6 +8,23 @@ use gpumem_channel::{
     BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Touched,
 };
 
+/// A lane whose stream has ended goes on about another one: its numbers go on, what it counted stays counted.
+#[test]
+fn a_lane_goes_on_about_another_stream() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    let mut lane = publisher.lane(0, 7).unwrap();
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    lane.event(&Event::default());
+    assert_eq!(reader.refresh().unwrap().lanes[0].stream, 7);
+    lane.continue_with(8);
+    lane.event(&Event::default());
+    let view = reader.refresh().unwrap().lanes[0];
+    assert_eq!((view.stream, view.open), (8, true));
+    let events = reader.events().unwrap().events;
+    assert_eq!(events.iter().map(|event| event.index).collect::<Vec<_>>(), [0, 1]);
+}
+
 #[test]
 fn a_published_map_is_read_back_exactly() {
     let dir = channel_dir();

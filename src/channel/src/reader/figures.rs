@@ -16,7 +16,6 @@ const MOMENTS: usize = 32;
 /// A lane as it was read last.
 pub(super) struct Lane {
     device: u8,
-    stream: u64,
     /// What it adds to the figures of its device, and the number of its events that this is after.
     part: Cell,
     /// The words that move when it publishes, as they were before that was read in full.
@@ -25,10 +24,9 @@ pub(super) struct Lane {
 
 impl Lane {
     /// A lane whose record says this.
-    pub(super) fn new(state: u64, stream: u64) -> Lane {
+    pub(super) fn new(state: u64) -> Lane {
         Lane {
             device: (state >> 8) as u8,
-            stream,
             part: Cell::default(),
             read: None,
         }
@@ -151,10 +149,11 @@ impl Reader {
     pub(super) fn view_lanes(&self) -> Result<Vec<LaneView>, ReadError> {
         let mut views = Vec::with_capacity(self.lanes.len());
         for (number, lane) in self.lanes.iter().enumerate() {
-            let state = self.source.load(self.layout.lanes.record(number).start + lane::STATE)?;
+            let record = self.layout.lanes.record(number).start;
+            let state = self.source.load(record + lane::STATE)?;
             views.push(LaneView {
                 device: lane.device,
-                stream: lane.stream,
+                stream: self.source.load(record + lane::STREAM)?,
                 open: state & 0xff == lane::OPEN,
                 event_count: lane.part.events,
                 figures: cells::figures_of(&lane.part.stats),

@@ -56,9 +56,8 @@ impl Reader {
     /// Opens the lanes that the publisher has opened since.
     pub(super) fn find_lanes(&mut self) -> Result<(), ReadError> {
         for number in self.lanes.len()..self.source.lanes(&self.layout)? {
-            let mut record = [0; lane::STREAM + 1];
-            self.source.copy(self.layout.lanes.record(number).start, &mut record)?;
-            self.lanes.push(Lane::new(record[lane::STATE], record[lane::STREAM]));
+            let state = self.source.load(self.layout.lanes.record(number).start + lane::STATE)?;
+            self.lanes.push(Lane::new(state));
             // No more lanes than a byte can number: the layout was checked.
             self.rings.push(Ring::of_lane(&self.layout, number as u8));
         }
