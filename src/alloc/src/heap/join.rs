@@ -138,14 +138,14 @@ impl Heap {
         ends.min_by_key(|place| (place.missing, place.addr))
     }
 
-    /// Every chunk that lies wholly in a free block, but those of the block `keep`.
+    /// Every chunk that lies wholly in a free block that no queued work uses, but those of the block `keep`.
     pub(super) fn sources(&self, keep: u32) -> Vec<Source> {
         let mut sources = Vec::new();
         for (slot, segment) in self.segments.iter().filter(|(_, s)| s.kind == SegmentKind::Virtual) {
             let mut b = segment.first;
             while b != NIL {
                 let block = &self.blocks[b];
-                if block.state == BlockState::Free && b != keep {
+                if block.state == BlockState::Free && b != keep && self.is_unused(b) {
                     let within = segment.chunks_within(block.addr, block.addr + block.size);
                     sources.extend(within.map(|(addr, chunk)| Source {
                         segment: slot,

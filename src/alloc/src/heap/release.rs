@@ -100,12 +100,18 @@ impl Heap {
         let mut found = Vec::new();
         let mut b = self.segments.get(slot).map_or(NIL, |segment| segment.first);
         while b != NIL {
-            if self.blocks[b].state == BlockState::Free {
+            if self.blocks[b].state == BlockState::Free && self.is_unused(b) {
                 found.push(b);
             }
             b = self.blocks[b].next;
         }
         found
+    }
+
+    /// Whether no queued work uses a free block. Others may have given it back while the device was waited for.
+    pub(super) fn is_unused(&self, b: u32) -> bool {
+        let block = &self.blocks[b];
+        self.streams.is_any(block.stream) || block.freed_at <= self.streams.line(block.stream).safe
     }
 
     /// Unmaps the whole chunks in a free block, but for those that a view in use maps, too. One call does for those that lie side by
@@ -163,7 +169,10 @@ impl Heap {
             self.show(b);
         }
         let rest = (to < end).then(|| self.cut(hole, to - from));
-        self.blocks[hole].state = BlockState::Unmapped;
+        // Addresses alone are nobody's.
+        let any = self.streams.line(self.blocks[hole].stream).any;
+        let block = &mut self.blocks[hole];
+        (block.state, block.stream) = (BlockState::Unmapped, any);
         let hole = self.merge_hole(slot, hole);
         if let Some(segment) = self.segments.get_mut(slot) {
             segment.holes.insert(self.blocks[hole].addr, hole);

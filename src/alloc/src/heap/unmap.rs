@@ -5,14 +5,16 @@ use super::view::{Stale, View};
 use crate::error::DeviceError;
 
 impl Heap {
-    /// Unmaps the views that no block is in. To be called when no queued work uses them. Memory that is mapped anywhere is not free for
-    /// the device, so an error means that nothing of the home segment can be given back now.
+    /// Unmaps the views that no block is in and that are known not to be used by queued work. Memory that is mapped anywhere is not free
+    /// for the device, so an error means that nothing of the home segment can be given back now.
     pub(super) fn drop_idle_views(&mut self) -> Result<(), DeviceError> {
         let mut outcome = Ok(());
         for stale in std::mem::take(&mut self.views.stale) {
             outcome = outcome.and(self.give_range_back(stale));
         }
-        let idle: Vec<u32> = self.views.idle().map(|(view, _)| view).collect();
+        let safe = |stream: u16| self.streams.line(stream).safe;
+        let idle = self.views.idle().filter(|(_, view)| view.is_done(safe));
+        let idle: Vec<u32> = idle.map(|(view, _)| view).collect();
         for view in idle {
             outcome = outcome.and(self.drop_view(view));
         }
