@@ -184,6 +184,23 @@ impl Allocator {
         let _ = self.0.home.give(Heap::poll_pending);
     }
 
+    /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
+    /// before `cuStreamDestroy`; nothing is waited for. One event is recorded on it, and none after that.
+    ///
+    /// Buffers of the stream live on. What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;
+    /// until then they are read and written in the order of the default stream, after the ended stream's work. Memory of others that
+    /// used it ([`record_stream`](Buffer::record_stream)) waits for that work as before.
+    ///
+    /// From then on its handle is the name of another stream, which CUDA may make: it must not be used here before. A stream that
+    /// this allocator has not seen is nothing to it, and fine.
+    ///
+    /// # Errors
+    /// [`Error::DefaultStream`]: that one is never destroyed. [`Error::Capturing`]: recording the event would end the capture of a
+    /// graph; call again when that is over. Nothing changes then.
+    pub fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
+        self.0.home.give(|heap| heap.retire_stream(stream))?
+    }
+
     /// Publishes a mark on the timeline: "forward", "step 12".
     pub fn mark(&self, name: &str) {
         // A forked child has no timeline.

@@ -114,7 +114,7 @@ impl<T: Element> Buffer<T> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice(values) {
             [] => Ok(()),
-            bytes => Ok(self.home.device()?.driver.write(addr, bytes, self.stream)?),
+            bytes => Ok(self.home.device()?.driver.write(addr, bytes, self.queue()?)?),
         }
     }
 
@@ -130,7 +130,7 @@ impl<T: Element> Buffer<T> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice_mut(values) {
             [] => Ok(()),
-            bytes => Ok(self.home.device()?.driver.read(addr, bytes, self.stream)?),
+            bytes => Ok(self.home.device()?.driver.read(addr, bytes, self.queue()?)?),
         }
     }
 
@@ -140,7 +140,19 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         let device = self.home.device()?;
-        Ok(device.driver.fill(self.addr, word, self.bytes() / 4, self.stream)?)
+        Ok(device.driver.fill(self.addr, word, self.bytes() / 4, self.queue()?)?)
+    }
+
+    /// The stream that orders what is done with a buffer that is not empty: its own, or if that has ended the default one, after all that it
+    /// did.
+    fn queue(&self) -> Result<Stream, Error> {
+        let block = self.home.block_of(self.held)?;
+        match self.home.with(|heap| heap.has_ended(block))? {
+            None => return Ok(self.stream),
+            Some(true) => {}
+            Some(false) => self.home.device()?.driver.synchronize()?,
+        }
+        Ok(Stream::DEFAULT)
     }
 
     /// The address of a part of the buffer, if it is one.

@@ -105,6 +105,9 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// The default stream was said to end.
+    #[error("the default stream is never destroyed: only streams that the program made can be retired")]
+    DefaultStream,
     /// The process forked: CUDA contexts do not survive that, so a child cannot use its parent's memory.
     #[error("this allocator belongs to the parent process: create a new one after fork()")]
     Forked,

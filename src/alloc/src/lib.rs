@@ -72,8 +72,11 @@
 //! while a request waits for the driver (new memory, a mapping, a wait for the device): one thread at a time does that, and only who
 //! needs the driver, too, waits for it. Under the lock are giving memory back, joining holes, and a look at an event.
 //!
-//! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork. A stream must
-//! outlive the buffers that were allocated on it or noted to be used by it; CUDA does not always notice a destroyed stream.
+//! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork.
+//!
+//! Before a stream is destroyed that buffers were allocated on, or that was noted to use them, the allocator has to be told:
+//! [`Allocator::retire_stream`]. CUDA crashes on the handle of a stream that is gone. Buffers live on without their stream, its lane goes
+//! to the next one, and a program that makes and destroys streams all the time does not grow.
 //!
 //! # Costs
 //!

@@ -70,12 +70,13 @@ impl Allocator {
     }
 
     /// [`free_raw_on`](Allocator::free_raw_on) for callers that name a stream too: work queued on it so far may still use the
-    /// memory. That costs nothing more when it is the stream the memory was taken for.
+    /// memory. That costs nothing more when it is the stream the memory was taken for, also if that was
+    /// [retired](Allocator::retire_stream) since and no other stream of its name is known.
     pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
         if ordinal == self.0.device.info().ordinal && addr != 0 {
             let home = self.0.home;
             let held = home.pointers()?.take(addr)?;
-            if let Err(error) = self.note_use(held, stream) {
+            if let Err(error) = self.note_last_use(held, stream) {
                 home.pointers()?.put(addr, held);
                 return Err(error);
             }
@@ -92,6 +93,11 @@ impl Allocator {
     fn note_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
         let block = self.0.home.block_of(held)?;
         self.heap(|heap| heap.record_use(block, stream))?
+    }
+
+    fn note_last_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
+        let block = self.0.home.block_of(held)?;
+        self.heap(|heap| heap.record_last_use(block, stream))?
     }
 
     /// The driver's allocation that a raw allocation lies in.

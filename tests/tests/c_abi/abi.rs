@@ -49,6 +49,7 @@ abi! {
     alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;
     free(ptr: Ptr, size: usize, device: c_int, stream: Ptr);
     record_stream(ptr: Ptr, stream: Ptr);
+    retire_stream(stream: Ptr) -> c_int;
     empty_cache(device: c_int) -> i64;
     compact(device: c_int) -> i64;
     torch_alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;

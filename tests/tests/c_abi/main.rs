@@ -12,6 +12,7 @@ mod header;
 mod history;
 mod misuse;
 mod pools;
+mod streams;
 mod usage;
 
 use std::collections::BTreeSet;

@@ -42,6 +42,7 @@ int main(int argc, char **argv)
     check(gpumem_stop_history(0) == 0, "stop_history");
     gpumem_free(ptr, 3 * mib, 0, NULL);
     gpumem_free(captured, mib, 0, NULL);
+    check(gpumem_retire_stream(&stats) == 0, "retire_stream");
     gpumem_release_pool(0, pool);
     check(gpumem_compact(0) >= 0 && gpumem_empty_cache(-1) >= 0, "compact, empty_cache");
     memset(&stats, 0, sizeof stats);

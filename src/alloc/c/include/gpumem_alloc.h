@@ -19,9 +19,9 @@
  * refused: it is another stream in each thread. Memory belongs to the stream it was allocated for, and is reused on that stream at
  * once when it is freed: what the stream does next is queued behind. Whoever uses it on another stream either says so
  * (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
- * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): do not destroy a stream that memory was
- * allocated for, or that was named in a free or in gpumem_record_stream, before that memory is freed and gpumem_empty_cache was
- * called. PyTorch's own streams live as long as the process. Where CUDA notices, no memory is lost.
+ * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was
+ * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
+ * long as the process. Where CUDA notices, no memory is lost.
  *
  * Errors. No function ends the process or lets an exception out, except gpumem_torch_alloc, which throws PyTorch's own. A call
  * that failed has changed nothing. gpumem_last_error() has the message; the first of each kind is also printed to stderr.
@@ -65,6 +65,15 @@ void gpumem_free(void *ptr, size_t size, int device, void *stream);
 
 /* Notes that work on another stream uses the memory: once freed it is not reused before that work is done. NULL is fine. */
 void gpumem_record_stream(void *ptr, void *stream);
+
+/*
+ * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
+ * cudaStreamDestroy. Nothing is waited for. What is free on it is anybody's once its work is done, and so is what is in use when it is
+ * freed; a gpumem_free of that may name the stream or another one. From then on its handle means another stream, which CUDA may make.
+ * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and while a graph is captured, and then nothing
+ * changes.
+ */
+int gpumem_retire_stream(void *stream);
 
 /* Gives unused memory of a device, or of all (-1), back to the driver, after waiting for the device. The bytes; -1 on errors. */
 int64_t gpumem_empty_cache(int device);

@@ -89,6 +89,21 @@ extern "C" fn gpumem_cupy_free(stream: *mut c_void, ptr: *mut c_void, device: c_
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn gpumem_retire_stream(handle: *mut c_void) -> c_int {
+    enter("gpumem_retire_stream", -1, || {
+        let stream = stream(handle)?;
+        if stream == Stream::DEFAULT {
+            return Err(Error::DefaultStream.into());
+        }
+        // Who does not know it is not concerned.
+        for (_, allocator) in devices::in_use() {
+            allocator.retire_stream(stream)?;
+        }
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn gpumem_record_stream(ptr: *mut c_void, handle: *mut c_void) {
     enter("gpumem_record_stream", (), || {
         if ptr.is_null() {

@@ -26,17 +26,20 @@ struct Entry {
 /// The sizes of one stream, small or large ones.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// None, where nothing is lent.
+    /// None before the first block is given back: many streams only use what others allocate.
     sizes: Vec<Entry>,
     /// Requests that looked at all free memory.
     round: u32,
+    /// Not where nothing is lent.
+    learns: bool,
 }
 
 impl Again {
     pub(super) fn new() -> Again {
         Again {
-            sizes: vec![Entry::default(); SIZES],
+            sizes: Vec::new(),
             round: 1,
+            learns: true,
         }
     }
 
@@ -75,7 +78,9 @@ impl Again {
     #[inline(always)]
     pub(super) fn given_back(&mut self, size: u64, addr: u64, block: u32) {
         let round = self.round;
-        let Some(entry) = self.entry(size) else { return };
+        let Some(entry) = self.entry(size) else {
+            return self.first_given_back(size, addr, block);
+        };
         if entry.size != size {
             if entry.score > 0 {
                 entry.score -= 1;
@@ -89,11 +94,25 @@ impl Again {
         (entry.addr, entry.block, entry.round) = (addr, block, round);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn first_given_back(&mut self, size: u64, addr: u64, block: u32) {
+        if self.learns {
+            self.sizes = vec![Entry::default(); SIZES];
+            self.given_back(size, addr, block);
+        }
+    }
+
     /// A block that was lent came back without having been asked for.
     pub(super) fn did_not_come(&mut self, size: u64) {
         if let Some(entry) = self.entry(size).filter(|entry| entry.size == size) {
             entry.score = (entry.score - 1).max(NEVER);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_table(&self) -> bool {
+        !self.sizes.is_empty()
     }
 
     /// A request looks at all free memory.

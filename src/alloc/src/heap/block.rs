@@ -81,6 +81,11 @@ impl Blocks {
         self.vacant.push(slot);
     }
 
+    /// Every block, and some of the state `Unmapped` that are gone.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Block> {
+        self.slots.iter()
+    }
+
     /// Live blocks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -39,6 +39,9 @@ fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
         held.push(heap.allocate(20 * MIB, Stream(3), Tag(0))?.block);
+        heap.retire_stream(Stream(1))?;
+        sim.destroy_stream(Stream(1));
+        sim.create_stream(Stream(1));
         heap.compact()?;
         heap.release_cached()?;
         pools(heap, sim)?;

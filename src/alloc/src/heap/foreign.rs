@@ -76,7 +76,7 @@ impl Heap {
             let segment = block.segment;
             self.outlet.segment_begin(segment);
             self.unshelve(b);
-            let b = self.coalesce(b);
+            let b = self.coalesce_with_all(b);
             self.show(b);
             self.outlet.segment_close(segment);
             self.tell_rest(false);

@@ -101,6 +101,14 @@ impl Heap {
         block.tag = StringId(0);
     }
 
+    /// [`coalesce`](Heap::coalesce) with what is nobody's in any case.
+    pub(super) fn coalesce_with_all(&mut self, b: u32) -> u32 {
+        let swallows = std::mem::replace(&mut self.swallows, true);
+        let b = self.coalesce(b);
+        self.swallows = swallows;
+        b
+    }
+
     /// Merges a free block that is in no index with its free neighbours and puts the result into the index. What was nobody's may
     /// have stood between it and more of its own.
     pub(super) fn coalesce(&mut self, b: u32) -> u32 {
@@ -145,6 +153,6 @@ impl Heap {
         }
         let neighbour = &self.blocks[neighbour];
         neighbour.state == BlockState::Free
-            && (neighbour.stream == self.blocks[b].stream || self.streams.is_any(neighbour.stream))
+            && (neighbour.stream == self.blocks[b].stream || self.swallows && self.streams.is_any(neighbour.stream))
     }
 }

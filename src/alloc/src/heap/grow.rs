@@ -217,7 +217,7 @@ impl Heap {
             }
             None => self.append(request, slot, bytes),
         };
-        let b = self.coalesce(b);
+        let b = self.coalesce_with_all(b);
         self.show(b);
         self.show_segment(slot);
     }

@@ -215,6 +215,14 @@ impl Layouts {
         sequence.in_round.then_some(placement)
     }
 
+    /// Forgets the requests of a stream that has ended.
+    pub(super) fn forget(&mut self, stream: u16) {
+        if let Some(sequence) = self.sequences.get_mut(usize::from(stream)) {
+            self.held -= sequence.ring.len();
+            *sequence = Sequence::default();
+        }
+    }
+
     /// Notes where a request went.
     pub(super) fn note(&mut self, stream: u16, size: u64, placement: Placement) {
         let stream = usize::from(stream);

@@ -44,7 +44,7 @@ impl Heap {
     fn lane_of(&mut self, stream: u16) -> Option<u8> {
         match self.streams.line(stream).lane {
             LaneOf::Some(lane) => self.lends.then_some(lane),
-            LaneOf::None => None,
+            LaneOf::None | LaneOf::Left(_) => None,
             LaneOf::Unasked => self.open_lane(stream),
         }
     }
@@ -196,7 +196,7 @@ impl Heap {
     pub(super) fn lent(&self, b: u32) -> Option<(u8, u32)> {
         let block = &self.blocks[b];
         match self.streams.line(block.stream).lane {
-            LaneOf::Some(lane) if block.record != NIL => Some((lane, block.record)),
+            LaneOf::Some(lane) | LaneOf::Left(lane) if block.record != NIL => Some((lane, block.record)),
             _ => None,
         }
     }

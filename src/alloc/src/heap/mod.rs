@@ -8,6 +8,7 @@
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again` | blocks lent to lanes, and which are worth it |
+//! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
@@ -56,6 +57,7 @@ mod raw;
 mod recall;
 mod release;
 mod remember;
+mod retire;
 mod runs;
 mod segment;
 mod short;
@@ -72,6 +74,8 @@ mod check;
 #[cfg(test)]
 mod faults_tests;
 #[cfg(test)]
+mod judge_tests;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod naive_tests;
@@ -81,6 +85,8 @@ mod pools_tests;
 mod program_tests;
 #[cfg(test)]
 mod published_tests;
+#[cfg(test)]
+mod streams_tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -161,6 +167,8 @@ pub(crate) struct Heap {
     /// Captures of graphs that are under way.
     captures: u32,
     ledger: Ledger,
+    /// Whether a block that comes free takes in what is nobody's beside it.
+    swallows: bool,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
     /// Other streams that used a block since it was allocated, where there are any.
@@ -179,6 +187,8 @@ pub(crate) struct Heap {
     /// Whether the request that is being served may be suspended for a driver call; and what was done for it so far.
     suspends: bool,
     turn: Option<Box<Turn>>,
+    /// Requests that are suspended now: they know their streams' lines.
+    suspended: usize,
     front: &'static Front,
     /// Whether blocks are lent to lanes.
     lends: bool,
@@ -214,6 +224,7 @@ impl Heap {
             arenas: Arenas::default(),
             captures: 0,
             ledger: Ledger::default(),
+            swallows: true,
             frees: 0,
             users: HashMap::new(),
             waits: HashMap::new(),
@@ -225,6 +236,7 @@ impl Heap {
             gone: Vec::new(),
             suspends: false,
             turn: None,
+            suspended: 0,
             front,
             lends: true,
             returned: Vec::new(),

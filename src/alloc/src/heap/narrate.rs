@@ -257,7 +257,8 @@ impl Heap {
     /// Publishes a block as it is now.
     #[inline]
     pub(super) fn show(&mut self, b: u32) {
-        if let Some((lane, at)) = self.lent(b) {
+        let recalled = self.streams.line(self.blocks[b].stream).is_retired();
+        if let Some((lane, at)) = self.lent(b).filter(|_| !recalled) {
             let next = self.blocks[b].next;
             self.front.with(lane, |lane| lane.set_next(at, next));
         } else if self.outlet.is_on() {

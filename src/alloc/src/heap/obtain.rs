@@ -19,6 +19,7 @@ impl Heap {
     pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         let result = self.try_everything(request);
         self.note_suspended(request);
+        self.leave_rest(request);
         result
     }
 

@@ -7,6 +7,7 @@ use gpumem_channel::{BlockState, EventKind};
 
 use super::Heap;
 use super::allocate::Request;
+use super::arena::COMMON;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -18,8 +19,12 @@ const PATIENCE: usize = 16;
 impl Heap {
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
-        let same = self.streams.name(self.blocks[b].stream) == stream;
-        let stream = self.streams.index(stream)?;
+        let its = self.blocks[b].stream;
+        let same = self.streams.name(its) == stream && !self.streams.line(its).is_retired();
+        let stream = match self.streams.index(stream) {
+            Ok(stream) => stream,
+            Err(_) => self.line_for(COMMON, stream)?,
+        };
         if !same {
             self.recall(b);
             let block = &mut self.blocks[b];
@@ -32,13 +37,24 @@ impl Heap {
         Ok(())
     }
 
+    /// The program gives a block back in the order of a stream. Who names the block's own stream as it was at its birth may say so when
+    /// that has ended, too.
+    pub(crate) fn record_last_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
+        let its = self.blocks[b].stream;
+        let ended = self.streams.name(its) == stream && self.streams.line(its).is_retired();
+        if ended && self.streams.named(stream).next().is_none() {
+            return Ok(());
+        }
+        self.record_use(b, stream)
+    }
+
     /// Records an event on every other stream that used a freed block. A stream that takes no event any more (it was
     /// destroyed, say) is waited for by the next synchronisation of the device.
     #[cold]
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
         for stream in &users {
-            let event = match self.capturing() {
+            let event = match self.capturing() || self.streams.line(*stream).is_retired() {
                 true => None,
                 false => self.driver.record(self.streams.name(*stream)).ok(),
             };
@@ -74,11 +90,14 @@ impl Heap {
                     }
                 }
             }
+            if self.streams.line(stream).is_retired() {
+                self.poll_retired(stream);
+            }
         }
     }
 
     /// One event of a pending block is done.
-    fn waited(&mut self, b: u32) {
+    pub(super) fn waited(&mut self, b: u32) {
         let left = self.waits.get(&b).map_or(0, |waits| waits - 1);
         if left > 0 {
             self.waits.insert(b, left);
@@ -121,8 +140,10 @@ impl Heap {
                 self.waited(b);
             }
             let line = self.streams.line_mut(stream);
-            line.safe = line.safe.max(frees);
-            if let Some((event, _)) = line.marker.take_if(|(_, count)| *count <= frees) {
+            // All that there ever will be of it was done before.
+            let ended = line.retired.is_some_and(|at| at <= frees);
+            line.safe = line.safe.max(if ended { u64::MAX } else { frees });
+            if let Some((event, _)) = line.marker.take_if(|(_, count)| ended || *count <= frees) {
                 self.driver.retire(event);
             }
         }
@@ -136,7 +157,11 @@ impl Heap {
 
     /// Learns how far a stream is done, by an event that it leaves there if the stream is busy.
     pub(super) fn probe(&mut self, stream: u16) {
-        if self.capturing() || self.check_marker(stream) || self.streams.line(stream).safe == self.frees {
+        if self.capturing() || self.check_marker(stream) {
+            return;
+        }
+        let line = self.streams.line(stream);
+        if line.safe == self.frees || line.is_retired() {
             return;
         }
         self.tick(stream);
@@ -152,7 +177,7 @@ impl Heap {
     }
 
     /// Whether an event is still outstanding on the stream.
-    fn check_marker(&mut self, stream: u16) -> bool {
+    pub(super) fn check_marker(&mut self, stream: u16) -> bool {
         let Some((event, count)) = self.streams.line(stream).marker else {
             return false;
         };

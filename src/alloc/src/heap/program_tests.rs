@@ -39,6 +39,11 @@ pub(super) enum Op {
         stream: u64,
         steps: u64,
     },
+    /// A stream is retired and destroyed. The one that comes in its place has the same handle again or another one.
+    Retire {
+        stream: u64,
+        again: bool,
+    },
     Poll,
     Release,
     Compact,
@@ -89,6 +94,7 @@ pub(super) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         2 => (index(), 0u64..3).prop_map(|(block, stream)| Op::Use { block, stream }),
         2 => index().prop_map(Op::Work),
         3 => (0u64..3, 1u64..4).prop_map(|(stream, steps)| Op::Advance { stream, steps }),
+        1 => (0u64..3, any::<bool>()).prop_map(|(stream, again)| Op::Retire { stream, again }),
         1 => Just(Op::Poll),
         1 => Just(Op::Release),
         1 => Just(Op::Compact),

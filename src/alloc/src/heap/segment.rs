@@ -102,6 +102,10 @@ impl Segments {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
         self.slots
             .iter()

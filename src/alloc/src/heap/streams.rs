@@ -1,4 +1,7 @@
 //! The streams a heap has seen: their free blocks, what they wait for, and how far they are known to be done.
+//!
+//! A stream that has ended leaves its line behind until nothing of it is left (`retire`). The line keeps the name, but is not found by it
+//! any more: who says that name means another stream.
 
 use std::collections::VecDeque;
 
@@ -37,12 +40,14 @@ pub(crate) struct Line {
     pub(crate) safe: u64,
     /// An event and the count that becomes safe when it is done.
     pub(crate) marker: Option<(EventHandle, u64)>,
+    /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
+    pub(super) retired: Option<u64>,
 }
 
 /// No stream's: memory that no queued work uses, which any stream may take at once. Each arena has such a line; this is that of the common
 /// one.
 pub(crate) const ANY: u16 = 0;
-/// The arena of a line that waits for the next arena.
+/// The arena of a line that waits for the next stream or arena.
 const VACANT: u16 = u16::MAX;
 
 /// The lane of a stream.
@@ -53,6 +58,8 @@ pub(super) enum LaneOf {
     /// There is none for it.
     None,
     Some(u8),
+    /// It was that of a stream that has ended: recalled blocks are known by their numbers there.
+    Left(u8),
 }
 
 /// All streams of a heap, by index. The first is [`ANY`].
@@ -63,30 +70,62 @@ pub(crate) struct Streams {
     last: usize,
     /// Blocks freed by the program that wait for events.
     pub(crate) pending: usize,
+    /// Lines of streams that have ended, and at how many of these it is looked which can go.
+    pub(super) retired: usize,
+    pub(super) most_retired: usize,
 }
+
+/// Lines of streams that have ended which are kept until it is worth a look at all blocks.
+pub(super) const SPARE: usize = if cfg!(test) { 2 } else { 16 };
 
 impl Line {
     fn new(arena: u16, any: u16) -> Line {
-        Line {
-            arena,
+        let mut line = Line {
+            arena: VACANT,
             any,
             free: std::array::from_fn(|_| FreeIndex::new()),
-            lane: if arena == COMMON { LaneOf::Unasked } else { LaneOf::None },
+            lane: LaneOf::None,
             lent: [0; 2],
             aside: Vec::new(),
-            again: if arena == COMMON {
-                [Again::new(), Again::new()]
-            } else {
-                Default::default()
-            },
+            again: Default::default(),
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
+            retired: None,
+        };
+        line.begin(arena, any);
+        line
+    }
+
+    /// A vacant line is one of an arena from now on. Its index of free blocks, which is large, is empty and stays.
+    fn begin(&mut self, arena: u16, any: u16) {
+        (self.arena, self.any) = (arena, any);
+        if arena == COMMON {
+            self.lane = LaneOf::Unasked;
+            self.again = [Again::new(), Again::new()];
+        } else {
+            self.lane = LaneOf::None;
         }
     }
-}
 
-impl Line {
+    /// There may be a lane to be had by now.
+    pub(super) fn ask_again(&mut self) {
+        if self.lane == LaneOf::None {
+            self.lane = LaneOf::Unasked;
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    /// Whether nothing but blocks that are held, or are to be freed elsewhere, can belong to it.
+    pub(super) fn is_bare(&self) -> bool {
+        let free = self.free.iter().all(FreeIndex::is_empty);
+        free && self.waiting.is_empty() && self.aside.is_empty() && self.marker.is_none()
+    }
+
     /// Takes the stitched block of a size that was set aside last.
     pub(super) fn take_aside_of(&mut self, size: u64) -> Option<u32> {
         let at = self.aside.iter().rposition(|(its, _)| *its == size)?;
@@ -107,6 +146,8 @@ impl Streams {
             lines: vec![Line::new(COMMON, ANY)],
             last: usize::MAX,
             pending: 0,
+            retired: 0,
+            most_retired: SPARE,
         }
     }
 
@@ -130,8 +171,7 @@ impl Streams {
 
     #[inline(never)]
     fn find_known(&mut self, stream: Stream) -> Option<u16> {
-        let mut named = (0..).zip(&self.names).filter(|(_, name)| **name == stream);
-        let (at, _) = named.find(|(at, _)| self.line(*at).arena == COMMON && !self.is_any(*at))?;
+        let at = self.named(stream).find(|at| self.line(*at).arena == COMMON)?;
         self.last = usize::from(at);
         Some(at)
     }
@@ -144,47 +184,81 @@ impl Streams {
 
     /// The index of a stream in an arena, new if need be.
     pub(crate) fn index_in(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        let mut named = (0..).zip(&self.names).filter(|(_, name)| **name == stream);
-        if let Some((at, _)) = named.find(|(at, _)| self.line(*at).arena == arena && !self.is_any(*at)) {
+        if let Some(at) = self.named(stream).find(|at| self.line(*at).arena == arena) {
             return Ok(at);
         }
         let any = self.indices().find(|at| self.line(*at).arena == arena);
         let any = any.map_or(ANY, |at| self.line(at).any);
-        self.add(stream, Line::new(arena, any))
+        self.add(stream, arena, any)
     }
 
-    fn add(&mut self, stream: Stream, line: Line) -> Result<u16, Error> {
+    fn add(&mut self, stream: Stream, arena: u16, any: u16) -> Result<u16, Error> {
         let vacant = self.indices().find(|at| self.line(*at).arena == VACANT);
         let at = vacant.unwrap_or(self.lines.len() as u16);
         if usize::from(at) > MAX_STREAMS {
             return Err(Error::TooManyStreams { limit: MAX_STREAMS });
         }
-        if vacant.is_none() {
-            self.names.push(stream);
-            self.lines.push(line);
-        } else {
-            self.names[usize::from(at)] = stream;
-            self.lines[usize::from(at)] = line;
+        match self.lines.get_mut(usize::from(at)) {
+            None => {
+                self.names.push(stream);
+                self.lines.push(Line::new(arena, any));
+            }
+            Some(line) => {
+                self.names[usize::from(at)] = stream;
+                line.begin(arena, any);
+            }
         }
         Ok(at)
     }
 
+    /// The lines of a stream, one in each arena that it was used in.
+    pub(super) fn named(&self, stream: Stream) -> impl Iterator<Item = u16> {
+        let named = (0..).zip(&self.names).filter(move |(_, name)| **name == stream);
+        let lines = named.map(|(at, _)| (at, self.line(at)));
+        lines
+            .filter(|(at, line)| !line.is_retired() && line.arena != VACANT && line.any != *at)
+            .map(|(at, _)| at)
+    }
+
+    /// The stream of a line has ended: nobody finds it by its name any more.
+    pub(super) fn retire(&mut self, at: u16, frees: u64) {
+        self.line_mut(at).retired = Some(frees);
+        self.retired += 1;
+        self.last = usize::MAX;
+    }
+
+    /// Lines of streams that have ended.
+    pub(super) fn all_retired(&self) -> impl Iterator<Item = u16> {
+        self.real().filter(|at| self.line(*at).is_retired())
+    }
+
+    /// Forgets a line that nothing belongs to. Nothing that was freed until the free counter was `frees` is used by whoever has it next.
+    pub(super) fn vacate(&mut self, at: u16, frees: u64) {
+        self.retired -= usize::from(self.line(at).is_retired());
+        self.names[usize::from(at)] = Stream(NO_STREAM);
+        let line = self.line_mut(at);
+        (line.arena, line.retired, line.lane, line.safe) = (VACANT, None, LaneOf::None, frees);
+        line.again = Default::default();
+    }
+
     /// Makes room for an arena.
     pub(crate) fn open(&mut self, arena: u16) -> Result<(), Error> {
-        let any = self.add(Stream(NO_STREAM), Line::new(arena, ANY))?;
+        let any = self.add(Stream(NO_STREAM), arena, ANY)?;
         self.line_mut(any).any = any;
         Ok(())
     }
 
-    /// Forgets the lines of an arena that has no blocks any more. Their events, which are to be retired.
-    pub(crate) fn close(&mut self, arena: u16) -> Vec<EventHandle> {
+    /// Forgets the lines of an arena that has no blocks any more, as [`vacate`](Streams::vacate) does. Their events, which are to be
+    /// retired.
+    pub(crate) fn close(&mut self, arena: u16, frees: u64) -> Vec<EventHandle> {
         let mut events = Vec::new();
-        for (name, line) in self.names.iter_mut().zip(&mut self.lines) {
-            if line.arena == arena {
-                *name = Stream(NO_STREAM);
-                line.arena = VACANT;
-                events.extend(line.marker.take().map(|(event, _)| event));
-            }
+        for at in self
+            .indices()
+            .filter(|at| self.line(*at).arena == arena)
+            .collect::<Vec<_>>()
+        {
+            events.extend(self.line_mut(at).marker.take().map(|(event, _)| event));
+            self.vacate(at, frees);
         }
         events
     }
@@ -211,7 +285,7 @@ impl Streams {
     }
 
     /// Every line.
-    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
+    pub(crate) fn indices(&self) -> impl ExactSizeIterator<Item = u16> + use<> {
         0..self.lines.len() as u16
     }
 

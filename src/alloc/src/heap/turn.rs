@@ -115,6 +115,7 @@ impl Heap {
             by,
             mut turn,
         } = made;
+        self.suspended -= 1;
         match result {
             Ok(()) => {
                 turn.waited |= matches!(call, Call::Synchronize { .. });
@@ -131,6 +132,7 @@ impl Heap {
     /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         let Suspended { mut call, by, turn, .. } = suspended;
+        self.suspended -= 1;
         if let Call::Map { spare, .. } = &mut call {
             self.orphans.append(spare);
         }
@@ -175,6 +177,7 @@ impl Heap {
         let Some((call, by)) = turn.wanted.take() else {
             return Attempt::Done(result);
         };
+        self.suspended += 1;
         turn.caller = self.outlet.recorder().map_or(Stack::NONE, |recorder| recorder.caller);
         Attempt::Suspended(Box::new(Suspended {
             call,

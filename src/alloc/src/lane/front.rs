@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use gpumem_channel as channel;
 use gpumem_channel::NO_STREAM;
 use spin::mutex::SpinMutexGuard;
 
@@ -17,7 +16,7 @@ use crate::tag::Tag;
 /// Lanes of a heap. Further streams go to the heap itself.
 pub(crate) const LANES: usize = if cfg!(test) { 2 } else { 8 };
 /// Places in the table of streams: a power of two, and most of them empty, so that the first look finds what is there.
-const PLACES: usize = 64;
+pub(super) const PLACES: usize = 64;
 
 /// A lane on cache lines of its own, as processors fetch two at a time; and what can be seen of it without its lock: the small blocks
 /// and the large ones that it has set aside.
@@ -32,8 +31,8 @@ struct Apart {
 #[derive(Debug)]
 pub(crate) struct Front {
     /// Streams that have a lane, and which. Set under the heap's lock, the stream last.
-    streams: [AtomicU64; PLACES],
-    numbers: [AtomicU8; PLACES],
+    pub(super) streams: [AtomicU64; PLACES],
+    pub(super) numbers: [AtomicU8; PLACES],
     /// Sizes from the first on are multiples of the second, a power of two.
     coarse: [AtomicU64; 2],
     lanes: [Apart; LANES],
@@ -41,7 +40,7 @@ pub(crate) struct Front {
 
 /// Where the search for a stream begins.
 #[inline(always)]
-fn place_of(stream: Stream) -> usize {
+pub(super) fn place_of(stream: Stream) -> usize {
     (stream.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.ilog2())) as usize
 }
 
@@ -104,7 +103,8 @@ impl Front {
         let lists = &apart.lists[half(size)];
         lists.first(size)?;
         let mut lane = apart.lane.lock();
-        let lane = lane.as_mut()?;
+        // It may have become another stream's since it was found.
+        let lane = lane.as_mut().filter(|lane| lane.stream == stream)?;
         let grant = lane.allocate(lists, bytes, size, tag)?;
         lane.buffers += i64::from(buffer);
         Some(grant)
@@ -149,28 +149,12 @@ impl Front {
         self.lock(number).as_mut().map(work)
     }
 
-    fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Lane>> {
+    pub(super) fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Lane>> {
         self.lanes[usize::from(number)].lane.lock()
     }
 
-    /// Opens a lane for a stream that has none; `None` when all are taken, or there is no `outlet` to be had for it.
-    pub(crate) fn open(
-        &'static self,
-        stream: Stream,
-        clock: u64,
-        outlet: impl FnOnce() -> Option<Option<channel::Lane>>,
-    ) -> Option<u8> {
-        let number = (0..LANES as u8).find(|number| self.lock(*number).is_none())?;
-        let mut lane = Lane::new(number, &self.lanes[usize::from(number)].lists, stream, outlet()?);
-        lane.clock = clock;
-        let mut place = place_of(stream);
-        while self.streams[place].load(Ordering::Relaxed) != NO_STREAM {
-            place = (place + 1) % PLACES;
-        }
-        *self.lock(number) = Some(lane);
-        self.numbers[place].store(number, Ordering::Relaxed);
-        self.streams[place].store(stream.0, Ordering::Release);
-        Some(number)
+    pub(super) fn lists_of(&'static self, number: u8) -> &'static [Lists; 2] {
+        &self.lanes[usize::from(number)].lists
     }
 
     /// Does something with every lane that is there.

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `front` | all lanes of a heap, found by stream |
+//! | `succession` | one lane for one stream after another |
 //! | `quick` | the free ones among the lent blocks, by exact size |
 //!
 //! Rules of locking: who holds a lane's lock takes no other one. The heap's comes first: whoever holds it may take a lane's, one at a
@@ -15,6 +16,7 @@
 
 mod front;
 mod quick;
+mod succession;
 
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId};

@@ -128,6 +128,17 @@ impl Sim {
         self.state().advance(stream, u64::MAX);
     }
 
+    /// A driver makes a stream: of a handle that it gave to one before that is [destroyed](Sim::destroy_stream). Other numbers are
+    /// streams anyway.
+    pub fn create_stream(&self, stream: Stream) {
+        self.state().create_stream(stream);
+    }
+
+    /// `cuStreamDestroy`: what is queued goes on, and whoever uses the stream afterwards makes a [violation](Sim::violations).
+    pub fn destroy_stream(&self, stream: Stream) {
+        self.state().destroy_stream(stream);
+    }
+
     /// Whether unfinished work of a stream other than `stream` uses any of these bytes.
     pub fn busy_for(&self, stream: Stream, addr: u64, bytes: u64) -> bool {
         self.state().busy_for(stream, addr, bytes)
@@ -187,6 +198,13 @@ impl Sim {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for a copy on a stream.
+    fn on(&self, stream: Stream) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        state.named(Call::Copy, stream)?;
+        Ok(state)
     }
 }
 
@@ -264,15 +282,15 @@ impl Driver for Shared {
         self.state().synchronize()
     }
 
-    fn write(&self, addr: u64, bytes: &[u8], _stream: Stream) -> Result<()> {
-        self.state().write(addr, bytes)
+    fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()> {
+        self.on(stream)?.write(addr, bytes)
     }
 
-    fn read(&self, addr: u64, bytes: &mut [u8], _stream: Stream) -> Result<()> {
-        self.state().read(addr, bytes)
+    fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()> {
+        self.on(stream)?.read(addr, bytes)
     }
 
-    fn fill(&self, addr: u64, value: u32, words: u64, _stream: Stream) -> Result<()> {
-        self.state().fill(addr, value, words)
+    fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()> {
+        self.on(stream)?.fill(addr, value, words)
     }
 }

@@ -80,7 +80,7 @@ impl Heap {
     }
 
     fn close_lines(&mut self, arena: u16) {
-        for line in self.streams.close(arena) {
+        for line in self.streams.close(arena, self.frees) {
             self.driver.retire(line);
         }
     }

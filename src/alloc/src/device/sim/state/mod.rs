@@ -1,7 +1,8 @@
 //! The simulated driver itself: what is counted, plain allocations, physical memory. Beside it: address ranges
-//! (`ranges`), streams (`queues`) and what memory holds (`contents`).
+//! (`ranges`), streams (`handles`, `queues`) and what memory holds (`contents`).
 
 mod contents;
+mod handles;
 mod queues;
 mod ranges;
 
@@ -11,7 +12,7 @@ use super::memory::Memory;
 use super::{SimConfig, Timeline};
 use crate::device::{Call, Result};
 use crate::error::DeviceError;
-use crate::stream::Stream;
+use handles::{Handles, Name};
 use queues::Queue;
 
 pub(in crate::device::sim) const GRANULARITY: u64 = 2 << 20;
@@ -74,8 +75,9 @@ pub(in crate::device::sim) struct State {
     ranges: BTreeMap<u64, u64>,
     physical: HashMap<u64, Physical>,
     mappings: BTreeMap<u64, Mapping>,
-    queues: BTreeMap<Stream, Queue>,
-    events: HashMap<u64, (Stream, u64)>,
+    handles: Handles,
+    queues: BTreeMap<Name, Queue>,
+    events: HashMap<u64, (Name, u64)>,
     failure: Option<Failure>,
     pub(in crate::device::sim) capturing: bool,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
@@ -105,6 +107,7 @@ impl State {
             ranges: BTreeMap::new(),
             physical: HashMap::new(),
             mappings: BTreeMap::new(),
+            handles: Handles::default(),
             queues: BTreeMap::new(),
             events: HashMap::new(),
             failure: None,

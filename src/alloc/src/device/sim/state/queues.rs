@@ -1,5 +1,6 @@
 //! Streams and events: work that is done when the timeline says so.
 
+use super::handles::Name;
 use super::{State, Timeline};
 use crate::device::{Call, Result};
 use crate::stream::Stream;
@@ -35,6 +36,12 @@ pub(super) struct Queue {
     work: Vec<Work>,
 }
 
+impl Queue {
+    fn is_done(&self) -> bool {
+        self.work.is_empty()
+    }
+}
+
 impl State {
     pub(super) fn settle(&mut self) {
         let clock = self.clock;
@@ -46,16 +53,35 @@ impl State {
                 queue.work.remove(0);
             }
         }
+        self.forget_queues();
     }
 
-    pub(in crate::device::sim) fn enqueue(&mut self, stream: Stream, addr: u64, bytes: u64) -> u64 {
+    /// Forgets what destroyed streams have done: an event of theirs that is not found here is done.
+    pub(super) fn forget_queues(&mut self) {
+        let handles = &self.handles;
+        self.queues
+            .retain(|name, queue| handles.is_alive(*name) || !queue.is_done());
+    }
+
+    pub(in crate::device::sim) fn enqueue(&mut self, stream: Stream, addr: u64, bytes: u64) {
+        match self.handles.name_of(stream) {
+            Some(name) => {
+                self.queue(name, addr, bytes);
+            }
+            None => self
+                .violations
+                .push(format!("a launch: stream {:#x} was destroyed", stream.0)),
+        }
+    }
+
+    fn queue(&mut self, name: Name, addr: u64, bytes: u64) -> u64 {
         let due = match self.timeline {
             Timeline::Immediate => self.clock,
             Timeline::Manual => u64::MAX,
             Timeline::After(calls) => self.clock + calls,
         };
         let places = self.places(addr, bytes);
-        let queue = self.queues.entry(stream).or_default();
+        let queue = self.queues.entry(name).or_default();
         queue.submitted += 1;
         let number = queue.submitted;
         queue.work.push(Work {
@@ -69,11 +95,16 @@ impl State {
         number
     }
 
+    /// Of streams of the same handle those destroyed first come first.
     pub(in crate::device::sim) fn advance(&mut self, stream: Stream, steps: u64) {
-        if let Some(queue) = self.queues.get_mut(&stream) {
-            queue.completed = queue.completed.saturating_add(steps).min(queue.submitted);
+        let mut left = steps;
+        for (_, queue) in self.queues.range_mut((stream, 0)..=(stream, u64::MAX)) {
+            let done = left.min(queue.submitted - queue.completed);
+            left -= done;
+            queue.completed += done;
             queue.work.retain(|work| work.number > queue.completed);
         }
+        self.forget_queues();
     }
 
     pub(super) fn finish_all(&mut self) {
@@ -81,6 +112,7 @@ impl State {
             queue.completed = queue.submitted;
             queue.work.clear();
         }
+        self.forget_queues();
     }
 
     /// The physical memory behind addresses.
@@ -110,26 +142,28 @@ impl State {
     /// Whether unfinished work of other streams uses any of the memory behind these addresses, by whatever address.
     pub(in crate::device::sim) fn busy_for(&self, stream: Stream, addr: u64, bytes: u64) -> bool {
         let places = self.places(addr, bytes);
-        let others = self.queues.iter().filter(|(other, _)| **other != stream);
+        let own = self.handles.name_of(stream);
+        let others = self.queues.iter().filter(|(other, _)| Some(**other) != own);
         let mut used = others.flat_map(|(_, queue)| &queue.work).flat_map(|work| &work.places);
         used.any(|used| places.iter().any(|place| place.overlaps(used)))
     }
 
     pub(in crate::device::sim) fn record(&mut self, stream: Stream) -> Result<u64> {
         self.begin(Call::Record, 0, 0)?;
-        let number = self.enqueue(stream, 0, 0);
+        let name = self.named(Call::Record, stream)?;
+        let number = self.queue(name, 0, 0);
         let id = self.next_id;
         self.next_id += 1;
-        self.events.insert(id, (stream, number));
+        self.events.insert(id, (name, number));
         Ok(id)
     }
 
     pub(in crate::device::sim) fn query(&mut self, id: u64) -> Result<bool> {
         self.begin(Call::Query, 0, 0)?;
-        let Some((stream, number)) = self.events.get(&id).copied() else {
+        let Some((name, number)) = self.events.get(&id).copied() else {
             return self.violation(Call::Query, format!("event {id} is not alive"));
         };
-        Ok(self.queues.get(&stream).is_none_or(|queue| queue.completed >= number))
+        Ok(self.queues.get(&name).is_none_or(|queue| queue.completed >= number))
     }
 
     pub(in crate::device::sim) fn retire(&mut self, id: u64) {

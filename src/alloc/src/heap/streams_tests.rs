@@ -1,0 +1,222 @@
+//! Streams that end: those of random programs, and what is left of very many.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::pools_tests::{Pools, unless_capturing};
+use super::streams::LaneOf;
+use super::*;
+use crate::config::Config;
+use crate::device::{Sim, SimConfig, Timeline};
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+/// A stream of a random program: which of its three, and how many came before it in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) place: usize,
+    number: u64,
+}
+
+/// The streams of a random program. The first is the default one.
+#[derive(Debug)]
+pub(super) struct Lives {
+    now: [(Stream, u64); 3],
+    /// Handles of streams that were destroyed and did not come back.
+    gone: Vec<Stream>,
+}
+
+impl Lives {
+    pub(super) fn new() -> Lives {
+        Lives {
+            now: [0, 1, 2].map(|handle| (Stream(handle), 0)),
+            gone: Vec::new(),
+        }
+    }
+
+    pub(super) fn stream(&self, place: u64) -> Stream {
+        self.now[place as usize].0
+    }
+
+    pub(super) fn life(&self, place: u64) -> Life {
+        let place = place as usize;
+        let number = self.now[place].1;
+        Life { place, number }
+    }
+
+    /// The stream, if it is still there.
+    pub(super) fn alive(&self, Life { place, number }: Life) -> Option<Stream> {
+        let (stream, now) = self.now[place];
+        (now == number).then_some(stream)
+    }
+
+    /// Some work is done, also on what was destroyed.
+    pub(super) fn advance(&self, sim: &Sim, place: u64, steps: u64) {
+        for stream in self.gone.iter().chain([&self.stream(place)]) {
+            sim.advance(*stream, steps);
+        }
+    }
+
+    /// A stream is retired and destroyed, and there is another one, which may have its handle.
+    pub(super) fn retire(&mut self, heap: &mut Heap, sim: &Sim, pools: &Pools, (place, again): (u64, bool)) {
+        let (stream, number) = self.now[place as usize];
+        let retired = heap.retire_stream(stream);
+        if stream == Stream::DEFAULT {
+            assert!(matches!(retired, Err(Error::DefaultStream)));
+            return;
+        }
+        if unless_capturing(pools, retired).unwrap().is_none() {
+            return;
+        }
+        sim.destroy_stream(stream);
+        let next = match again {
+            true => {
+                sim.create_stream(stream);
+                stream
+            }
+            false => {
+                self.gone.push(stream);
+                Stream(100 + 10 * number + place)
+            }
+        };
+        self.now[place as usize] = (next, number + 1);
+    }
+}
+
+fn heap(timeline: Timeline) -> (Sim, Heap) {
+    let sim = Sim::new(SimConfig {
+        timeline,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    (sim, heap)
+}
+
+/// Allocates as often as it takes for the size to be lent.
+fn insist(heap: &mut Heap, stream: Stream) -> Grant {
+    for _ in 0..4 {
+        let grant = heap.allocate(4096, stream, Tag(0)).unwrap();
+        give_back(heap, grant);
+    }
+    heap.allocate(4096, stream, Tag(0)).unwrap()
+}
+
+fn give_back(heap: &mut Heap, grant: Grant) {
+    if !heap.front.free(grant.held, true) {
+        heap.free(heap.front.block_of(grant.held).unwrap());
+    }
+}
+
+fn has_lane(heap: &Heap, stream: Stream) -> bool {
+    let mut named = heap.streams.named(stream);
+    named.any(|at| matches!(heap.streams.line(at).lane, LaneOf::Some(_)))
+}
+
+/// Both handles that never were before and one that always comes back, with work that is done late.
+#[test]
+fn a_hundred_thousand_streams_leave_nothing_behind() {
+    let (sim, mut heap) = heap(Timeline::After(50));
+    let mut kept = heap.allocate(1 << 20, Stream::DEFAULT, Tag(0)).unwrap();
+    for n in 1..=100_000u64 {
+        let stream = Stream(if n % 2 == 0 { 8 } else { 1000 + n });
+        let grant = heap.allocate(4096 + n % 7 * 512, stream, Tag(0)).unwrap();
+        sim.enqueue(stream, grant.addr, grant.size);
+        if n % 3 == 0 {
+            heap.record_use(kept.block, stream).unwrap();
+            heap.retire_stream(stream).unwrap();
+            give_back(&mut heap, grant);
+        } else {
+            give_back(&mut heap, grant);
+            heap.retire_stream(stream).unwrap();
+        }
+        sim.destroy_stream(stream);
+        if n % 2 == 0 {
+            sim.create_stream(stream);
+        }
+        if n % 100 == 0 {
+            give_back(&mut heap, kept);
+            kept = heap.allocate(1 << 20, Stream::DEFAULT, Tag(0)).unwrap();
+        }
+    }
+    heap.check();
+    let lines = heap.streams.indices().len();
+    assert!(lines <= 150, "{lines} lines");
+    assert!(sim.live().events <= 20, "{} events", sim.live().events);
+    let reserved = heap.stats().all().reserved_bytes.peak;
+    assert!(reserved <= 4 << 20, "{reserved} bytes");
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn the_lane_of_a_stream_that_has_ended_is_the_next_ones() {
+    let (sim, mut heap) = heap(Timeline::Manual);
+    let [first, second, third] = [11, 12, 13].map(Stream);
+    let held = insist(&mut heap, first);
+    let other = insist(&mut heap, second);
+    let without = insist(&mut heap, third);
+    assert!(has_lane(&heap, first) && has_lane(&heap, second) && !has_lane(&heap, third));
+    let (taken, free) = (heap.stats().all().allocation.current, heap.free_blocks().count);
+    heap.retire_stream(first).unwrap();
+    sim.destroy_stream(first);
+    heap.check();
+    assert_eq!(heap.stats().all().allocation.current, taken);
+    assert!(heap.free_blocks().count >= free && !has_lane(&heap, first));
+    assert!(heap.front.allocate(4096, first, Tag(0), true).is_none(), "it is gone");
+    give_back(&mut heap, without);
+    let mine = insist(&mut heap, third);
+    assert!(has_lane(&heap, third));
+    heap.check();
+    // The number of the block in the lane is that of the stream before.
+    for grant in [held, mine, other] {
+        give_back(&mut heap, grant);
+        heap.check();
+    }
+    assert_eq!(heap.stats().all().allocation.current, 0);
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+/// What was queued after a wait for the device began is not done when the wait is, also if its stream has ended since.
+#[test]
+fn a_wait_tells_nothing_of_what_came_after_it_began() {
+    for ends in [false, true] {
+        let (sim, mut heap) = heap(Timeline::Manual);
+        heap.set_budget(Some(32 << 20)).unwrap();
+        let [first, second] = [11, 12].map(Stream);
+        let busy = heap.allocate(20 << 20, first, Tag(0)).unwrap();
+        let mut attempt = heap.attempt(COMMON, 24 << 20, second, Tag(0));
+        let mut waited = false;
+        while let Attempt::Suspended(suspended) = attempt {
+            let made = suspended.run();
+            if !std::mem::replace(&mut waited, true) {
+                sim.enqueue(first, busy.addr, busy.size);
+                heap.free(busy.block);
+                if ends {
+                    heap.retire_stream(first).unwrap();
+                    sim.destroy_stream(first);
+                }
+            }
+            attempt = heap.resume(made);
+        }
+        assert!(matches!(attempt, Attempt::Done(Err(Error::OutOfMemory(_)))));
+        // The next wait is for that, too.
+        let grant = heap.allocate(24 << 20, second, Tag(0)).unwrap();
+        assert!(!sim.busy_for(second, grant.addr, grant.size));
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn only_streams_that_allocate_have_a_table_of_sizes() {
+    let (_, mut heap) = heap(Timeline::Immediate);
+    let grant = heap.allocate(4096, Stream(11), Tag(0)).unwrap();
+    heap.record_use(grant.block, Stream(12)).unwrap();
+    heap.free(grant.block);
+    let learns = |heap: &Heap, stream| {
+        let at = heap.streams.named(Stream(stream)).next().unwrap();
+        heap.streams.line(at).again.iter().any(|again| again.has_table())
+    };
+    assert!(learns(&heap, 11) && !learns(&heap, 12));
+}

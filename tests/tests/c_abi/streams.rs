@@ -1,0 +1,57 @@
+//! Streams that end before what was allocated on them.
+
+use std::ptr::null_mut;
+
+use crate::abi::stream;
+use crate::{library, passes};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_retired_stream_is_never_called_again() {
+    let late = [("FAKE_CUDA_EVENT_QUERIES", "40")];
+    assert_eq!(passes("streams::inner_streams_come_and_go", &late), "");
+    passes("streams::inner_what_cannot_be_retired_is_refused", &[]);
+}
+
+#[test]
+fn inner_streams_come_and_go() {
+    let Some(abi) = library() else { return };
+    let kept = abi.alloc(4 * MIB, 0, null_mut());
+    for _ in 0..200 {
+        let stream = crate::driver_stream();
+        let [mine, freed_later] = [(); 2].map(|()| abi.alloc(2 * MIB, 0, stream));
+        assert!(!mine.is_null() && !freed_later.is_null());
+        abi.record_stream(kept, stream);
+        abi.free(mine, 2 * MIB, 0, stream);
+        assert_eq!(abi.retire_stream(stream), 0);
+        crate::destroy_driver_stream(stream);
+        // As PyTorch does it, with the stream that it was taken for.
+        abi.free(freed_later, 2 * MIB, 0, stream);
+    }
+    abi.free(kept, 4 * MIB, 0, null_mut());
+    let figures = abi.figures(0);
+    assert_eq!(figures["all.allocation.current"], 0);
+    assert!(figures["all.reserved_bytes.peak"] <= 200 << 20, "{figures:?}");
+    abi.empty_cache(0);
+    let figures = abi.figures(0);
+    assert_eq!(
+        (figures["all.active.current"], figures["all.reserved_bytes.current"]),
+        (0, 0)
+    );
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+}
+
+#[test]
+fn inner_what_cannot_be_retired_is_refused() {
+    let Some(abi) = library() else { return };
+    for (handle, why) in [
+        (null_mut(), "the default stream is never destroyed"),
+        (stream(1), "the default stream is never destroyed"),
+        (stream(2), "per-thread default stream"),
+    ] {
+        assert_eq!(abi.retire_stream(handle), -1);
+        abi.refused(why);
+    }
+    assert_eq!(abi.retire_stream(stream(77)), 0, "nobody knows it");
+}
