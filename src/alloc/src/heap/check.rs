@@ -249,20 +249,25 @@ impl Heap {
         });
         self.ledger.check_granted(&allowed);
         for stream in self.streams.indices() {
-            let line = self.streams.line(stream);
-            let lent = |half| {
-                let blocks = self.segments.iter().flat_map(|(_, segment)| {
-                    std::iter::successors(Some(segment.first).filter(|b| *b != NIL), |b| {
-                        Some(self.blocks[*b].next).filter(|b| *b != NIL)
-                    })
-                });
-                let lent = blocks.filter(|b| {
-                    let block = &self.blocks[*b];
-                    block.record != NIL && block.stream == stream && super::lend::half(block.size) == half
-                });
-                lent.count() as u32
+            let LaneOf::Some(lane) = self.streams.line(stream).lane else {
+                continue;
             };
-            assert_eq!(line.lent, [lent(0), lent(1)]);
+            let lent = self.segments.iter().flat_map(|(_, segment)| {
+                std::iter::successors(Some(segment.first).filter(|b| *b != NIL), |b| {
+                    Some(self.blocks[*b].next).filter(|b| *b != NIL)
+                })
+            });
+            let lent = lent.filter(|b| self.blocks[*b].record != NIL && self.blocks[*b].stream == stream);
+            let (mut held, mut aside) = (0, [0; 2]);
+            for b in lent {
+                match self.record_of(b) {
+                    Some(record) if record.state == State::Aside => aside[super::lend::half(record.size)] += 1,
+                    Some(_) => held += 1,
+                    None => {}
+                }
+            }
+            let known = self.front.with(lane, |lane| (lane.held().len(), lane.count_aside()));
+            assert_eq!(known, Some((held, aside)));
         }
     }
 

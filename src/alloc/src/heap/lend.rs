@@ -165,7 +165,6 @@ impl Heap {
         // That it is no inactive split any more before it is counted as held; that there is a new peak only after it is.
         self.tell_rest(false);
         self.make_room_for(lane, request, size);
-        self.streams.line_mut(request.stream).lent[half(size)] += 1;
         let tag = request.name;
         let bracket = rest.is_some();
         if bracket {
@@ -245,10 +244,7 @@ impl Heap {
     }
 
     fn forget_loan(&mut self, b: u32) {
-        let block = &mut self.blocks[b];
-        block.record = NIL;
-        let (stream, size) = (block.stream, block.size);
-        self.streams.line_mut(stream).lent[half(size)] -= 1;
+        self.blocks[b].record = NIL;
     }
 
     /// Counts a lent block that the program holds here from now on, if it is one.
@@ -414,7 +410,9 @@ mod tests {
             heap.free(grant.block);
             heap.check();
         }
-        heap.streams.real().any(|stream| heap.streams.line(stream).lent[0] > 0)
+        let lends =
+            |stream| matches!(heap.streams.line(stream).lane, LaneOf::Some(lane) if heap.front.has_aside(lane, 0));
+        heap.streams.real().any(lends)
     }
 
     #[test]

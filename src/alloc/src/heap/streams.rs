@@ -28,8 +28,6 @@ pub(crate) struct Line {
     pub(crate) free: [FreeIndex; CLASSES],
     /// Its lane.
     pub(super) lane: LaneOf,
-    /// Blocks that are lent to it, small ones and large ones.
-    pub(super) lent: [u32; 2],
     /// Stitched blocks set aside for the next request of their size, by the block of their first piece: views are worth keeping together.
     pub(super) aside: Vec<(u64, u32)>,
     /// The sizes that are worth it.
@@ -85,7 +83,6 @@ impl Line {
             any,
             free: std::array::from_fn(|_| FreeIndex::new()),
             lane: LaneOf::None,
-            lent: [0; 2],
             aside: Vec::new(),
             again: Default::default(),
             waiting: VecDeque::new(),

@@ -412,6 +412,12 @@ impl Lane {
         frees - std::mem::replace(&mut self.frees, frees)
     }
 
+    /// How many small blocks are set aside, and large ones.
+    #[cfg(test)]
+    pub(crate) fn count_aside(&self) -> [u32; 2] {
+        self.lists.each_ref().map(Lists::count)
+    }
+
     /// Numbers of the blocks that are set aside for a size.
     #[cfg(test)]
     pub(crate) fn aside(&self, size: u64) -> Vec<u32> {

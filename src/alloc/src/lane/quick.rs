@@ -81,6 +81,11 @@ impl Lists {
         self.count.store(0, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// All of one size.
     #[cfg(test)]
     pub(super) fn of_size(&self, size: u64, link: impl Fn(u32) -> u32) -> Vec<u32> {
