@@ -86,6 +86,12 @@ const CHECKS: &[(&str, Check)] = &[
     ("stitched: contents survive recorded programs", |b| {
         recorded(b, SegmentMode::Stitched)
     }),
+    ("plain: streams end before their buffers", |b| {
+        streams_end(b, SegmentMode::Plain)
+    }),
+    ("stitched: streams end before their buffers", |b| {
+        streams_end(b, SegmentMode::Stitched)
+    }),
     ("joined holes: live blocks keep their contents", holes_are_joined),
     ("plain: the driver counts what is reserved", |b| {
         driver_agrees(b, SegmentMode::Plain)
@@ -312,6 +318,47 @@ fn recorded(bench: &Bench, segments: SegmentMode) -> Found {
         "{operations} operations, reserved / requested {}",
         ratios.join(" ")
     ))
+}
+
+/// Streams that are made, retired and destroyed with work still queued, while buffers of theirs live on: these keep their contents, nothing
+/// is asked of a stream that is gone, and others get its memory only when its work is done.
+fn streams_end(bench: &Bench, segments: SegmentMode) -> Found {
+    const STREAMS: u64 = 500;
+    let context = bench.device.cuda_context().ok_or("no CUDA device")?;
+    let before = bench.free()?;
+    let allocator = bench.allocator(segments)?;
+    let mut outlived: Vec<(Buffer<u64>, u64)> = Vec::new();
+    for seed in 0..STREAMS {
+        let stream = context.new_stream()?;
+        let name = Stream::from(&stream);
+        for n in 0..3 {
+            let words = 1 + pattern(7, 4 * seed + n) % (8 * MIB / 8);
+            let mut buffer = allocator.alloc::<u64>(words as usize, name)?;
+            bench.kernels.fill(&mut buffer, u64::MAX, seed)?;
+            bench.kernels.queue_check(&buffer, seed)?;
+            if n == 0 {
+                outlived.push((buffer, seed));
+            }
+        }
+        allocator.retire_stream(name)?;
+        drop(stream);
+        if outlived.len() > 10 {
+            let (buffer, seed) = outlived.remove(0);
+            let mut words = vec![0; buffer.len().min(1000)];
+            buffer.read_at(0, &mut words)?;
+            let intact = (0..).zip(&words).all(|(at, word)| *word == pattern(seed, at));
+            ensure(intact, format!("a buffer of stream {seed}"))?;
+        }
+    }
+    let found = bench.kernels.verdict()?;
+    ensure(found.intact(), format!("{found:?}"))?;
+    let reserved = allocator.stats().all().reserved_bytes.peak;
+    drop(outlived);
+    drop(allocator);
+    // The driver keeps what its streams took.
+    let left = before.saturating_sub(bench.free()?);
+    ensure(left <= 64 * MIB, format!("{left} bytes were not given back"))?;
+    Ok(format!("{STREAMS} streams, up to {} MiB", reserved / MIB))
 }
 
 fn holes_are_joined(bench: &Bench) -> Found {
