@@ -150,3 +150,56 @@ fn what_cannot_be_retired_is_an_error_and_what_is_not_known_is_fine() {
         assert_eq!(sim.calls(Call::Record), 1);
     });
 }
+
+/// Lanes change hands while other threads find theirs.
+#[test]
+fn threads_make_and_end_streams_side_by_side() {
+    for segments in [SegmentMode::Plain, SegmentMode::Stitched] {
+        let sim = Sim::new(SimConfig {
+            timeline: Timeline::After(20),
+            total: 1 << 30,
+            ..SimConfig::default()
+        });
+        let config = Config {
+            publish: Publish::Off,
+            segments,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(sim.device(), config).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..12u64 {
+                let (sim, alloc) = (sim.clone(), alloc.clone());
+                scope.spawn(move || {
+                    let mut left = Vec::new();
+                    for round in 0..60 {
+                        let stream = Stream(100 + thread + 12 * round);
+                        for n in 0..40 {
+                            let bytes = [4096, 70_000, 2 * MIB][n % 3];
+                            let mut buffer = alloc.alloc::<u32>(bytes / 4, stream).unwrap();
+                            let word = (thread * 1000 + round) as u32;
+                            buffer.fill_words(word).unwrap();
+                            sim.enqueue(stream, buffer.device_ptr(), buffer.bytes());
+                            let mut first = [0];
+                            buffer.read_at(0, &mut first).unwrap();
+                            assert_eq!(first, [word], "somebody else has it, too");
+                            if n >= 38 {
+                                left.push((buffer, word));
+                            }
+                        }
+                        end(&sim, &alloc, stream);
+                        for (buffer, word) in left.drain(..left.len().saturating_sub(6)) {
+                            let mut first = [0];
+                            buffer.read_at(0, &mut first).unwrap();
+                            assert_eq!(first, [word], "somebody else has it, too");
+                        }
+                    }
+                });
+            }
+        });
+        let all = alloc.stats().all();
+        assert_eq!((all.allocation.current, all.allocation.allocated), (0, 12 * 60 * 40));
+        drop(alloc);
+        assert_eq!((sim.live().bytes, sim.live().events), (0, 0));
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}

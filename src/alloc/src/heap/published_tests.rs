@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::model_tests::World;
 use super::program_tests::{config, program};
+use super::streams_tests::insist;
 use super::*;
 use crate::config::SegmentMode;
 use crate::device::{Sim, SimConfig, Timeline};
@@ -96,6 +97,31 @@ fn a_place_that_is_taken_again_leaves_figures_that_are_published() {
         );
         assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(heap.stats()));
     }
+}
+
+/// What a stream left in its lane is still its own when the lane is another stream's.
+#[test]
+fn a_block_of_a_stream_that_has_ended_is_shown_as_its_own() {
+    let dir = dir();
+    let config = Config {
+        publish: Publish::On(options(&dir, 64)),
+        ..Config::default()
+    };
+    let driver = Sim::new(SimConfig::default()).device().driver;
+    let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+    let mut reader = Reader::open(heap.outlet().path().unwrap()).unwrap();
+    let held = insist(&mut heap, Stream(11));
+    heap.retire_stream(Stream(11)).unwrap();
+    let other = insist(&mut heap, Stream(12));
+    assert_eq!(
+        held.held.lane().map(|(lane, _)| lane),
+        other.held.lane().map(|(lane, _)| lane)
+    );
+    heap.show(held.block);
+    let snapshot = reader.refresh().unwrap();
+    compare(&heap, &snapshot.devices[0].segments);
+    assert_eq!((snapshot.lanes.len(), snapshot.lanes[0].stream), (1, 12));
+    assert_eq!(snapshot.devices[0].stats, Some(heap.stats()));
 }
 
 proptest! {

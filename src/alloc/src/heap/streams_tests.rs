@@ -96,7 +96,7 @@ fn heap(timeline: Timeline) -> (Sim, Heap) {
 }
 
 /// Allocates as often as it takes for the size to be lent.
-fn insist(heap: &mut Heap, stream: Stream) -> Grant {
+pub(super) fn insist(heap: &mut Heap, stream: Stream) -> Grant {
     for _ in 0..4 {
         let grant = heap.allocate(4096, stream, Tag(0)).unwrap();
         give_back(heap, grant);
