@@ -155,21 +155,18 @@ impl Home {
         })?
     }
 
-    /// A block that was set aside for the size in the stream's lane, or else the best one if the heap finds that at once. `buffer`: it
-    /// becomes one.
+    /// A block that was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
     #[inline(always)]
     pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
         if !self.process.is_current() {
             return None;
         }
-        match self.front.allocate(bytes, stream, tag::current(), buffer) {
-            None => self.lend_short(bytes, stream, buffer),
-            grant => grant,
-        }
+        self.front.allocate(bytes, stream, tag::current(), buffer)
     }
 
+    /// The best block for a request that no lane had one for, if the heap finds it at once.
     #[inline(never)]
-    fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
         if self.is_special() {
             return None;
         }

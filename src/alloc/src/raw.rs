@@ -33,9 +33,12 @@ impl Allocator {
             return self.heap(|_| 0);
         }
         let home = self.0.home;
-        let quick = (arena == COMMON)
-            .then(|| home.lend_quick(bytes, stream, false))
-            .flatten();
+        let quick = match arena {
+            COMMON => home
+                .lend_quick(bytes, stream, false)
+                .or_else(|| home.lend_short(bytes, stream, false)),
+            _ => None,
+        };
         let grant = match quick {
             Some(grant) => grant,
             None => self.told_if_short(home.allocate(arena, bytes, stream, false))?,
