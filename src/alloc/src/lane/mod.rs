@@ -206,7 +206,7 @@ impl Lane {
             return None;
         }
         if record.split {
-            split_gone(&mut self.counts, pool, size);
+            self.counts.subtract(pool, [0, 0, 0, 1, size]);
         }
         lists.take(size, record.link);
         record.state = State::Held;
@@ -423,13 +423,6 @@ impl Lane {
     pub(crate) fn aside(&self, size: u64) -> Vec<u32> {
         self.lists[half(size)].of_size(size, |at| self.records[at as usize].link)
     }
-}
-
-/// A block that was set aside is no inactive split any more.
-#[cold]
-#[inline(never)]
-fn split_gone(counts: &mut Counts, pool: usize, size: u64) {
-    counts.subtract(pool, [0, 0, 0, 1, size]);
 }
 
 /// The block of a record as the channel shows it.
