@@ -122,7 +122,7 @@ impl Allocator {
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.0.home.with_turn(Heap::release_cached)?
+        self.0.home.with_wait(|heap| !heap.capturing(), Heap::release_cached)
     }
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache
@@ -167,7 +167,8 @@ impl Allocator {
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        self.0.home.with_turn(|heap| heap.join(bytes, stream))?
+        let waits = |heap: &mut Heap| heap.joins_holes() && !heap.capturing();
+        self.0.home.with_wait(waits, |heap| heap.join(bytes, stream))
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by
@@ -177,7 +178,8 @@ impl Allocator {
     /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
     /// When the driver refuses something it stays as it was; the error is returned after everything else was tried.
     pub fn compact(&self) -> Result<CompactReport, Error> {
-        self.0.home.with_turn(Heap::compact)?
+        let waits = |heap: &mut Heap| !heap.capturing() && heap.is_busy();
+        self.0.home.with_wait(waits, Heap::compact)
     }
 
     /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs

@@ -240,6 +240,25 @@ impl Home {
         self.with(work)
     }
 
+    /// The same for what first waits for the device, if `waits` says so: the heap is let go of meanwhile.
+    pub(crate) fn with_wait<R>(
+        &self,
+        waits: impl FnOnce(&mut Heap) -> bool,
+        work: impl FnOnce(&mut Heap) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.with(|heap| waits(heap).then(|| heap.begin_wait()))? {
+            Some((driver, frees)) => {
+                driver.synchronize()?;
+                self.with(|heap| heap.after_wait(frees, work))?
+            }
+            None => self.with(work)?,
+        }
+    }
+
     /// [`with`](Home::with) for what gives blocks back.
     #[inline]
     pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {

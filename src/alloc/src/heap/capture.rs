@@ -7,7 +7,7 @@ use crate::error::Error;
 
 impl Heap {
     #[inline]
-    pub(super) fn capturing(&self) -> bool {
+    pub(crate) fn capturing(&self) -> bool {
         self.captures > 0
     }
 

@@ -70,8 +70,17 @@ impl Heap {
         })
     }
 
-    /// Makes all free memory nobody's, and waits for the device if that takes it. Whether it did.
+    /// Makes all free memory nobody's, and waits for the device if that takes it. Whether it was waited for.
     fn quiet(&mut self) -> Result<bool, DeviceError> {
+        let wait = self.was_waited_for() || self.is_busy();
+        if wait {
+            self.settle(None)?;
+        }
+        Ok(wait)
+    }
+
+    /// Makes free memory nobody's as far as no queued work uses it. Whether work may still use some.
+    pub(crate) fn is_busy(&mut self) -> bool {
         self.drain_all();
         for stream in self.streams.real().collect::<Vec<_>>() {
             if self.owns_free(stream) {
@@ -81,11 +90,7 @@ impl Heap {
         }
         let owned = self.streams.real().any(|stream| self.owns_free(stream));
         // A view may still be in use that no block is in.
-        let wait = owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched;
-        if wait {
-            self.settle(None)?;
-        }
-        Ok(wait)
+        owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched
     }
 
     pub(super) fn owns_free(&self, stream: u16) -> bool {

@@ -46,9 +46,14 @@ pub(super) struct Source {
 }
 
 impl Heap {
+    /// Whether there are holes to be joined.
+    pub(crate) fn joins_holes(&self) -> bool {
+        self.sizes.mode == SegmentMode::Virtual
+    }
+
     /// Makes `bytes` contiguous and free on a stream, from the whole chunks of free blocks.
     pub(crate) fn join(&mut self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        if self.sizes.mode != SegmentMode::Virtual {
+        if !self.joins_holes() {
             return Err(Error::NotVirtual);
         }
         self.not_capturing()?;

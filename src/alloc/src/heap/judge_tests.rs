@@ -66,9 +66,20 @@ impl World {
             .filter(move |block| block.state == state)
     }
 
+    /// Does what waits for the device, and every other time waits for it first, without the heap.
+    fn with_wait<R>(&mut self, work: impl FnOnce(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
+        if self.held.len().is_multiple_of(2) || self.heap.capturing() {
+            return work(&mut self.heap);
+        }
+        let (driver, frees) = self.heap.begin_wait();
+        self.heap.check();
+        driver.synchronize()?;
+        self.heap.after_wait(frees, work)
+    }
+
     pub(super) fn release(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let released = self.heap.release_cached();
+        let released = self.with_wait(Heap::release_cached);
         let Some(freed) = unless_capturing(&self.pools, released)? else {
             return Ok(());
         };
@@ -85,7 +96,7 @@ impl World {
     /// What came free the device got, and of what stayed nothing whole lies apart.
     pub(super) fn compact(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let compacted = self.heap.compact();
+        let compacted = self.with_wait(Heap::compact);
         let Some(report) = unless_capturing(&self.pools, compacted)? else {
             return Ok(());
         };
@@ -121,7 +132,7 @@ impl World {
 
     pub(super) fn join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let before = self.common_memory();
-        let joined = self.heap.join(bytes, stream);
+        let joined = self.with_wait(|heap| heap.join(bytes, stream));
         match unless_capturing(&self.pools, joined) {
             Ok(None) => Ok(()),
             Ok(Some(report)) => {

@@ -116,14 +116,19 @@ impl Heap {
     /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
     /// nobody's. A `request` may be suspended meanwhile; then that is so of what was freed before.
     pub(super) fn settle(&mut self, request: Option<&Request>) -> Result<(), DeviceError> {
-        self.drain_all();
-        for stream in self.streams.indices() {
-            self.tick(stream);
-        }
+        self.mark_wait();
         if let Some(frees) = self.wait(request)? {
             self.settled(frees);
         }
         Ok(())
+    }
+
+    /// What is given back from now on is not known to be done after a wait for the device that begins now.
+    pub(super) fn mark_wait(&mut self) {
+        self.drain_all();
+        for stream in self.streams.indices() {
+            self.tick(stream);
+        }
     }
 
     /// The device is done with everything that was freed until the free counter was `frees`.

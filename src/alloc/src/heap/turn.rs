@@ -35,8 +35,10 @@ pub(super) struct Turn {
     resumed: Option<Request>,
     /// Who asked, for the history: the stack that it goes on with is another one.
     caller: Stack,
-    /// The device was just waited for.
+    /// The device was just waited for, and what that tells is known.
     waited: bool,
+    /// It was waited for when the free counter was this, and that is not known yet.
+    waited_at: Option<u64>,
     /// That was done because nothing else helped.
     settled: bool,
     calls: usize,
@@ -353,12 +355,40 @@ impl Heap {
         self.perform(request, Call::Extend { view, addr, chunks }).map(drop)
     }
 
+    /// The device is about to be waited for without the heap's lock: its driver, and what is freed by then.
+    pub(crate) fn begin_wait(&mut self) -> (Arc<dyn Driver>, u64) {
+        self.mark_wait();
+        (Arc::clone(&self.driver), self.frees)
+    }
+
+    /// Does something once that was done: it need not wait again.
+    pub(crate) fn after_wait<R>(&mut self, frees: u64, work: impl FnOnce(&mut Heap) -> R) -> R {
+        self.turn = Some(Box::new(Turn {
+            waited_at: Some(frees),
+            ..Turn::default()
+        }));
+        let result = work(self);
+        self.turn = None;
+        result
+    }
+
+    /// Whether the device was waited for, and what that tells is not known yet.
+    pub(super) fn was_waited_for(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.waited_at.is_some())
+    }
+
     /// Waits for the device. The free counter up to which it is done with everything; `None` if that was just done, and is known.
     pub(super) fn wait(&mut self, request: Option<&Request>) -> Result<Option<u64>, DeviceError> {
         let frees = self.frees;
-        let waited = self.turn.as_mut().is_some_and(|turn| std::mem::take(&mut turn.waited));
+        if let Some(turn) = &mut self.turn {
+            if std::mem::take(&mut turn.waited) {
+                return Ok(None);
+            }
+            if let Some(frees) = turn.waited_at.take() {
+                return Ok(Some(frees));
+            }
+        }
         match request {
-            _ if waited => return Ok(None),
             Some(request) => drop(self.perform(request, Call::Synchronize { frees })?),
             None => self.driver.synchronize()?,
         }
