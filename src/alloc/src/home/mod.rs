@@ -4,6 +4,8 @@
 //! their buffers under the locks they are reached by anyway, and the heap moves out of its home when it has neither handles nor buffers left. The home
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
+mod serve;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
@@ -13,16 +15,14 @@ use gpumem_channel::Process;
 use crate::device::Device;
 use crate::error::Error;
 use crate::export::OnOom;
-use crate::heap::{Attempt, Grant, Heap};
+use crate::heap::{Attempt, Heap};
 use crate::history::{History, Stacks};
-use crate::lane::{Front, Held};
+use crate::lane::Front;
 use crate::lock::Lock;
 use crate::monitor::Monitor;
 use crate::raw::Pointers;
 use crate::route::Routes;
 use crate::stack::{self, Stack};
-use crate::stream::Stream;
-use crate::tag;
 
 /// What the clones of an allocator share.
 pub(crate) struct Handle {
@@ -145,38 +145,6 @@ impl Home {
         self.enter(|tenant| work(&mut tenant.heap))
     }
 
-    /// The same, where success makes a buffer.
-    #[inline]
-    pub(crate) fn lend<R>(&self, work: impl FnOnce(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
-        self.enter(|tenant| {
-            let lent = work(&mut tenant.heap);
-            tenant.buffers += i64::from(lent.is_ok());
-            lent
-        })?
-    }
-
-    /// A block that was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
-    #[inline(always)]
-    pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
-        if !self.process.is_current() {
-            return None;
-        }
-        self.front.allocate(bytes, stream, tag::current(), buffer)
-    }
-
-    /// The best block for a request that no lane had one for, if the heap finds it at once.
-    #[inline(never)]
-    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
-        if self.is_special() {
-            return None;
-        }
-        let mut place = self.tenant.lock();
-        let tenant = place.as_deref_mut()?;
-        let grant = tenant.heap.allocate_short(bytes, stream, tag::current())?;
-        tenant.buffers += i64::from(buffer);
-        Some(grant)
-    }
-
     /// The raw pointers.
     pub(crate) fn pointers(&self) -> Result<&Pointers, Error> {
         // Their locks may be held for ever in a forked child.
@@ -184,50 +152,6 @@ impl Home {
             Ok(&self.pointers)
         } else {
             Err(Error::Forked)
-        }
-    }
-
-    /// The heap's number of a held block.
-    pub(crate) fn block_of(&self, held: Held) -> Result<u32, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        // A block that is held is known.
-        self.front.block_of(held).ok_or(Error::Forked)
-    }
-
-    /// A block, from the heap. Its lock is not held while the driver takes its time. `buffer`: it becomes one.
-    pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
-        let (mut attempt, mut turn) = self.enter(|tenant| {
-            let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
-            tenant.count(&attempt, buffer);
-            let turn = match attempt {
-                // Nobody changes anything before the lock is let go of.
-                Attempt::Suspended(_) => self.turn.try_lock().ok(),
-                Attempt::Done(_) => None,
-            };
-            (attempt, turn)
-        })?;
-        loop {
-            let suspended = match attempt {
-                Attempt::Done(result) => return result,
-                Attempt::Suspended(suspended) => *suspended,
-            };
-            let made = match &turn {
-                Some(_) => Ok(suspended.run()),
-                None => {
-                    turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-                    Err(suspended)
-                }
-            };
-            attempt = self.enter(|tenant| {
-                let attempt = match made {
-                    Ok(made) => tenant.heap.resume(made),
-                    Err(suspended) => tenant.heap.resume_anew(suspended),
-                };
-                tenant.count(&attempt, buffer);
-                attempt
-            })?;
         }
     }
 
@@ -346,55 +270,6 @@ impl Home {
             }
             None => Err(Error::Forked),
         }
-    }
-
-    /// Takes a buffer back, and its block if it has one.
-    #[inline(always)]
-    pub(crate) fn take_back(&'static self, held: Held) {
-        if self.process.is_current() && self.front.free(held, true) {
-            return;
-        }
-        self.take_back_slow(held);
-    }
-
-    #[inline(never)]
-    fn take_back_slow(&'static self, held: Held) {
-        if let Some(block) = held.block()
-            && !self.is_special()
-            && let Some(tenant) = self.tenant.lock().as_deref_mut()
-            && !tenant.orphaned
-        {
-            tenant.buffers -= 1;
-            return tenant.heap.free(block);
-        }
-        self.take_back_at_last(held);
-    }
-
-    /// The same for a buffer that may be the last.
-    #[inline(never)]
-    fn take_back_at_last(&'static self, held: Held) {
-        let ended = self.enter_for(ALL_STACKS, |tenant| {
-            if let Some(block) = self.front.block_of(held) {
-                tenant.heap.free(block);
-            }
-            tenant.buffers -= 1;
-            tenant.is_done(&self.front)
-        });
-        if let Ok(true) = ended {
-            self.clear();
-        }
-    }
-
-    /// Takes a block back that is no buffer.
-    pub(crate) fn give_back(&self, held: Held) -> Result<(), Error> {
-        if self.process.is_current() && self.front.free(held, false) {
-            return Ok(());
-        }
-        self.give(|heap| {
-            if let Some(block) = self.front.block_of(held) {
-                heap.free(block);
-            }
-        })
     }
 
     /// Who lives here now.

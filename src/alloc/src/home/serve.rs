@@ -1,0 +1,137 @@
+//! Blocks out of a home and back.
+
+use std::sync::PoisonError;
+
+use super::{ALL_STACKS, Home};
+use crate::error::Error;
+use crate::heap::{Attempt, Grant, Heap};
+use crate::lane::Held;
+use crate::stream::Stream;
+use crate::tag;
+
+impl Home {
+    /// [`with`](Home::with), where success makes a buffer.
+    #[inline]
+    pub(crate) fn lend<R>(&self, work: impl FnOnce(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
+        self.enter(|tenant| {
+            let lent = work(&mut tenant.heap);
+            tenant.buffers += i64::from(lent.is_ok());
+            lent
+        })?
+    }
+
+    /// A block that was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
+    #[inline(always)]
+    pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+        if !self.process.is_current() {
+            return None;
+        }
+        self.front.allocate(bytes, stream, tag::current(), buffer)
+    }
+
+    /// The best block for a request that no lane had one for, if the heap finds it at once.
+    #[inline(never)]
+    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+        if self.is_special() {
+            return None;
+        }
+        let mut place = self.tenant.lock();
+        let tenant = place.as_deref_mut()?;
+        let grant = tenant.heap.allocate_short(bytes, stream, tag::current())?;
+        tenant.buffers += i64::from(buffer);
+        Some(grant)
+    }
+
+    /// The heap's number of a held block.
+    pub(crate) fn block_of(&self, held: Held) -> Result<u32, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        // A block that is held is known.
+        self.front.block_of(held).ok_or(Error::Forked)
+    }
+
+    /// A block, from the heap. Its lock is not held while the driver takes its time. `buffer`: it becomes one.
+    pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
+        let (mut attempt, mut turn) = self.enter(|tenant| {
+            let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
+            tenant.count(&attempt, buffer);
+            let turn = match attempt {
+                // Nobody changes anything before the lock is let go of.
+                Attempt::Suspended(_) => self.turn.try_lock().ok(),
+                Attempt::Done(_) => None,
+            };
+            (attempt, turn)
+        })?;
+        loop {
+            let suspended = match attempt {
+                Attempt::Done(result) => return result,
+                Attempt::Suspended(suspended) => *suspended,
+            };
+            let made = match &turn {
+                Some(_) => Ok(suspended.run()),
+                None => {
+                    turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+                    Err(suspended)
+                }
+            };
+            attempt = self.enter(|tenant| {
+                let attempt = match made {
+                    Ok(made) => tenant.heap.resume(made),
+                    Err(suspended) => tenant.heap.resume_anew(suspended),
+                };
+                tenant.count(&attempt, buffer);
+                attempt
+            })?;
+        }
+    }
+
+    /// Takes a buffer back, and its block if it has one.
+    #[inline(always)]
+    pub(crate) fn take_back(&'static self, held: Held) {
+        if self.process.is_current() && self.front.free(held, true) {
+            return;
+        }
+        self.take_back_slow(held);
+    }
+
+    #[inline(never)]
+    fn take_back_slow(&'static self, held: Held) {
+        if let Some(block) = held.block()
+            && !self.is_special()
+            && let Some(tenant) = self.tenant.lock().as_deref_mut()
+            && !tenant.orphaned
+        {
+            tenant.buffers -= 1;
+            return tenant.heap.free(block);
+        }
+        self.take_back_at_last(held);
+    }
+
+    /// The same for a buffer that may be the last.
+    #[inline(never)]
+    fn take_back_at_last(&'static self, held: Held) {
+        let ended = self.enter_for(ALL_STACKS, |tenant| {
+            if let Some(block) = self.front.block_of(held) {
+                tenant.heap.free(block);
+            }
+            tenant.buffers -= 1;
+            tenant.is_done(&self.front)
+        });
+        if let Ok(true) = ended {
+            self.clear();
+        }
+    }
+
+    /// Takes a block back that is no buffer.
+    pub(crate) fn give_back(&self, held: Held) -> Result<(), Error> {
+        if self.process.is_current() && self.front.free(held, false) {
+            return Ok(());
+        }
+        self.give(|heap| {
+            if let Some(block) = self.front.block_of(held) {
+                heap.free(block);
+            }
+        })
+    }
+}
