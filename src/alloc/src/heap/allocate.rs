@@ -58,10 +58,7 @@ impl Heap {
     /// Hands out a block of at least `requested` bytes (not 0) for use on a stream.
     pub(crate) fn allocate(&mut self, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
         let (size, class) = self.sizes.round(requested)?;
-        let stream = match self.streams.index(stream) {
-            Ok(stream) => stream,
-            Err(_) => self.line_for(COMMON, stream)?,
-        };
+        let stream = self.line_of(COMMON, stream)?;
         let tag = (tag, self.string_of(tag));
         let request = Request::common(requested, (size, class), stream, tag);
         if self.layouts.remembers(size) {
@@ -141,10 +138,7 @@ impl Heap {
             size,
             class,
             pool: pool_of(size),
-            stream: match self.streams.index_in(arena, stream) {
-                Ok(stream) => stream,
-                Err(_) => self.line_for(arena, stream)?,
-            },
+            stream: self.line_of(arena, stream)?,
             arena,
             tag: self.string_of(tag),
             name: tag,

@@ -21,10 +21,7 @@ impl Heap {
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
         let its = self.blocks[b].stream;
         let same = self.streams.name(its) == stream && !self.streams.line(its).is_retired();
-        let stream = match self.streams.index(stream) {
-            Ok(stream) => stream,
-            Err(_) => self.line_for(COMMON, stream)?,
-        };
+        let stream = self.line_of(COMMON, stream)?;
         if !same {
             self.recall(b);
             let block = &mut self.blocks[b];

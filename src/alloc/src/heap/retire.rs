@@ -90,9 +90,19 @@ impl Heap {
     }
 
     /// The line of a stream in an arena, new if need be.
+    #[inline]
+    pub(super) fn line_of(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
+        let known = match arena {
+            COMMON => self.streams.index(stream),
+            pool => self.streams.index_in(pool, stream),
+        };
+        known.or_else(|_| self.line_once_there_is_room(arena, stream))
+    }
+
+    /// The same when there was no room for another.
     #[cold]
     #[inline(never)]
-    pub(super) fn line_for(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
+    fn line_once_there_is_room(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
         self.forget_retired();
         self.streams.index_in(arena, stream)
     }

@@ -1,5 +1,5 @@
-//! The short way: a request that the best of its stream's own free blocks serves, and a block that goes back where it came from.
-//! Everything that needs more than that takes the long way, from the start: nothing was changed then.
+//! The short way: a request that the best of its stream's own free blocks serves. Everything that needs more than that takes the long
+//! way, from the start: nothing was changed then.
 
 use super::allocate::Request;
 use super::arena::COMMON;
