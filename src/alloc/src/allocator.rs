@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::export::{self, ExportError, OnOom};
 use crate::free::FreeBlocks;
-use crate::heap::{COMMON, CompactReport, Grant, Heap, JoinReport};
+use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::monitor::{Monitor, MonitorConfig};
@@ -122,7 +122,7 @@ impl Allocator {
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.0.home.with_wait(|heap| !heap.capturing(), Heap::release_cached)
+        heap::release_cached(&mut self.0.home.turn()?)
     }
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache
@@ -132,7 +132,7 @@ impl Allocator {
     /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
     /// the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
-        self.0.home.with_turn(|heap| heap.set_budget(budget))?
+        heap::set_budget(&mut self.0.home.turn()?, budget)
     }
 
     /// [`set_budget`](Allocator::set_budget) by a fraction of the device's memory, above 0 and at most 1: PyTorch's
@@ -167,8 +167,7 @@ impl Allocator {
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        let waits = |heap: &mut Heap| heap.joins_holes() && !heap.capturing();
-        self.0.home.with_wait(waits, |heap| heap.join(bytes, stream))
+        heap::join(&mut self.0.home.turn()?, bytes, stream)
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by
@@ -178,8 +177,7 @@ impl Allocator {
     /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
     /// When the driver refuses something it stays as it was; the error is returned after everything else was tried.
     pub fn compact(&self) -> Result<CompactReport, Error> {
-        let waits = |heap: &mut Heap| !heap.capturing() && heap.is_busy();
-        self.0.home.with_wait(waits, Heap::compact)
+        heap::compact(&mut self.0.home.turn()?)
     }
 
     /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs

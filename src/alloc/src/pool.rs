@@ -9,7 +9,7 @@ use gpumem_channel::Stat;
 use crate::allocator::Allocator;
 use crate::buffer::{Buffer, Element};
 use crate::error::Error;
-use crate::heap::NewPool;
+use crate::heap::{self, Access, NewPool};
 use crate::home::Handle;
 use crate::route::Route;
 use crate::size::bytes_of;
@@ -134,7 +134,8 @@ impl Allocator {
         self.of_this(pool)?;
         self.0.routes.begin(&self.0, pool.0.arena, route);
         match pool.0.private {
-            true => self.heap(|heap| heap.begin_capture()),
+            // Nobody who has the turn gives memory back when the capture begins.
+            true => self.0.home.turn()?.heap(|heap| heap.begin_capture()),
             false => Ok(()),
         }
     }
@@ -144,7 +145,7 @@ impl Allocator {
         self.of_this(pool)?;
         let ended = self.0.routes.end(&self.0, pool.0.arena);
         if ended && pool.0.private {
-            self.heap(|heap| heap.end_capture())?;
+            self.0.home.give(|heap| heap.end_capture())?;
         }
         Ok(ended)
     }
@@ -197,7 +198,7 @@ impl Pool {
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.0.handle.home.with_turn(|heap| heap.release_pool(self.0.arena))?
+        heap::release_pool(&mut self.0.handle.home.turn()?, self.0.arena)
     }
 }
 
@@ -207,7 +208,7 @@ impl Drop for Inner {
         while handle.routes.end(handle, self.arena) {
             if self.private {
                 // In a forked child nothing is captured.
-                let _ = handle.home.with(|heap| heap.end_capture());
+                let _ = handle.home.give(|heap| heap.end_capture());
             }
         }
         // In a forked child the pool is the parent's.

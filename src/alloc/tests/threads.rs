@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Options, Publish, SegmentMode, Stream};
+use gpumem_alloc::device::{Sim, SimConfig, Timeline};
+use gpumem_alloc::{Allocator, Buffer, Config, History, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::{BlockState, Reader};
 
 const THREADS: u64 = 4;
@@ -236,118 +236,4 @@ fn the_last_buffer_ends_the_heap() {
         }
     });
     assert_eq!(sim.live(), Default::default());
-}
-
-/// While one thread waits for the driver others allocate and free, from lanes and from the heap.
-#[test]
-fn nobody_waits_for_a_driver_call() {
-    const MIB: usize = 1 << 20;
-    for (segments, call) in [
-        (SegmentMode::Plain, Call::Alloc),
-        (SegmentMode::Virtual, Call::Create),
-        (SegmentMode::Stitched, Call::Map),
-        (SegmentMode::Plain, Call::Synchronize),
-        (SegmentMode::Stitched, Call::Synchronize),
-    ] {
-        let sim = Sim::new(SimConfig {
-            total: 256 << 20,
-            ..SimConfig::default()
-        });
-        let config = Config {
-            publish: Publish::Off,
-            segments,
-            ..Config::default()
-        };
-        let alloc = Allocator::new(sim.device(), config).unwrap();
-        let (mine, other) = (Stream(1), Stream(2));
-        // Free memory to cut from, and a size that the lane has.
-        alloc.reserve(32 * MIB as u64, mine).unwrap();
-        let kept = alloc.alloc::<u8>(MIB / 2, mine).unwrap();
-        for _ in 0..2_000 {
-            drop(alloc.alloc::<u8>(4096, mine).unwrap());
-        }
-        let big = if call == Call::Synchronize { 300 } else { 100 };
-        let pause = sim.pause(call);
-        let (told, hears) = mpsc::channel();
-        std::thread::scope(|scope| {
-            let slow = scope.spawn(|| alloc.alloc::<u8>(big * MIB, other));
-            pause.wait();
-            let quick = scope.spawn(|| {
-                for n in 0..100 {
-                    drop(alloc.alloc::<u8>(4096, mine).unwrap());
-                    drop(alloc.alloc::<u8>(2 * MIB + n * 5000, mine).unwrap());
-                }
-                let held = alloc.stats().all().allocation.current;
-                told.send(held).unwrap();
-            });
-            let heard = hears.recv_timeout(std::time::Duration::from_secs(20));
-            drop(pause);
-            assert_eq!(heard, Ok(1), "{segments:?}, {call:?}");
-            quick.join().unwrap();
-            assert_eq!(slow.join().unwrap().is_ok(), call != Call::Synchronize);
-        });
-        drop((kept, alloc));
-        assert_eq!((sim.live(), sim.violations()), Default::default());
-    }
-}
-
-#[test]
-fn nobody_waits_for_who_gives_memory_back_and_waits_for_the_device() {
-    const MIB: usize = 1 << 20;
-    type Work = fn(&Allocator) -> Result<bool, Error>;
-    // What was given back meanwhile is not: it may be all there is.
-    let release: Work = |alloc| alloc.release_cached().map(|_| true);
-    let compact: Work = |alloc| alloc.compact().map(|report| report.waited);
-    let join: Work = |alloc| {
-        alloc
-            .join_holes(8 * MIB as u64, Stream(2))
-            .map(|report| report.contiguous > 0)
-    };
-    for (segments, work) in [
-        (SegmentMode::Plain, release),
-        (SegmentMode::Virtual, release),
-        (SegmentMode::Stitched, release),
-        (SegmentMode::Plain, compact),
-        (SegmentMode::Stitched, compact),
-        (SegmentMode::Virtual, join),
-    ] {
-        let sim = Sim::new(SimConfig {
-            total: 256 << 20,
-            timeline: Timeline::Manual,
-            ..SimConfig::default()
-        });
-        let config = Config {
-            publish: Publish::Off,
-            segments,
-            ..Config::default()
-        };
-        let alloc = Allocator::new(sim.device(), config).unwrap();
-        let mine = Stream(1);
-        let kept = alloc.alloc::<u8>(MIB / 2, mine).unwrap();
-        let busy = alloc.alloc::<u8>(64 * MIB, mine).unwrap();
-        sim.enqueue(mine, busy.device_ptr(), busy.bytes());
-        drop(busy);
-        drop(alloc.alloc::<u8>(32 * MIB, Stream(3)).unwrap());
-        let pause = sim.pause(Call::Synchronize);
-        let (told, hears) = mpsc::channel();
-        std::thread::scope(|scope| {
-            let slow = scope.spawn(|| work(&alloc));
-            pause.wait();
-            let quick = scope.spawn(|| {
-                // Out of the cache, and given back while the device is waited for, with work queued on it.
-                for n in 0..20 {
-                    let buffer = alloc.alloc::<u8>(2 * MIB + n * 5000, mine).unwrap();
-                    sim.enqueue(mine, buffer.device_ptr(), buffer.bytes());
-                }
-                told.send(alloc.stats().all().allocation.current).unwrap();
-            });
-            let heard = hears.recv_timeout(std::time::Duration::from_secs(20));
-            drop(pause);
-            assert_eq!(heard, Ok(1), "{segments:?}");
-            quick.join().unwrap();
-            assert!(slow.join().unwrap().unwrap(), "{segments:?}");
-        });
-        drop((kept, alloc));
-        assert_eq!((sim.live(), sim.violations()), Default::default());
-    }
 }

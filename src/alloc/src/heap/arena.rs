@@ -11,6 +11,8 @@ use gpumem_channel::StringId;
 
 mod shrink;
 
+pub(crate) use shrink::{release_pool, shrink_closing};
+
 use super::Heap;
 use crate::error::Error;
 use crate::pool::{MempoolId, Overflow, PoolConfig, PoolFigures};

@@ -1,5 +1,7 @@
 //! How much may be taken from the driver: a limit that can change while the program runs.
 
+use super::access::Access;
+use super::release::release_cached;
 use super::{Heap, collect, narrate};
 use crate::error::Error;
 
@@ -8,22 +10,27 @@ impl Heap {
         self.budget
     }
 
-    /// Sets the budget. What is reserved beyond it goes back as far as nothing uses it; the rest keeps the heap from growing until it
-    /// is freed and given back. Errors when the driver fails on the way back; the budget holds all the same.
-    pub(crate) fn set_budget(&mut self, budget: Option<u64>) -> Result<(), Error> {
-        if budget == Some(0) {
-            return Err(Error::Config {
-                setting: "budget",
-                reason: "0 bytes leave no room for anything; use None for no budget".to_owned(),
-            });
-        }
+    /// Sets the budget. Whether more is reserved and may go back.
+    fn set_budget_only(&mut self, budget: Option<u64>) -> bool {
         self.budget = budget;
         self.collect_above = collect::threshold(self.collect_at, budget);
         let device = narrate::describe(self.driver.info(), budget);
         self.outlet.device(narrate::DEVICE, &device);
-        if !self.capturing() && budget.is_some_and(|budget| self.ledger.reserved() > budget) {
-            self.release_cached()?;
-        }
-        Ok(())
+        !self.capturing() && budget.is_some_and(|budget| self.ledger.reserved() > budget)
     }
+}
+
+/// Sets the budget. What is reserved beyond it goes back as far as nothing uses it; the rest keeps the heap from growing until it is freed
+/// and given back. Errors when the driver fails on the way back; the budget holds all the same.
+pub(crate) fn set_budget(on: &mut impl Access, budget: Option<u64>) -> Result<(), Error> {
+    if budget == Some(0) {
+        return Err(Error::Config {
+            setting: "budget",
+            reason: "0 bytes leave no room for anything; use None for no budget".to_owned(),
+        });
+    }
+    if on.heap(|heap| heap.set_budget_only(budget))? {
+        release_cached(on)?;
+    }
+    Ok(())
 }

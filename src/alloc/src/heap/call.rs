@@ -1,5 +1,6 @@
 //! The driver calls that take long, and what they give.
 
+use super::going::{Going, Went, give_back};
 use super::map::{map_at, places};
 use super::segment::Chunk;
 use super::view::Stale;
@@ -30,26 +31,33 @@ pub(super) enum Call {
     },
     /// A wait for all that was freed until the heap's free counter was this.
     Synchronize { frees: u64 },
+    /// Memory goes back.
+    GiveBack(Vec<Going>),
+    /// None: who asks for it waits for the turn.
+    Nothing,
 }
 
 /// What a call gave, or what is left of one that failed.
 #[derive(Debug)]
 pub(super) enum Gave {
     Addr(u64),
-    /// Chunks with their addresses; and those that came to be mapped nowhere.
+    /// Chunks with their addresses; those that came to be mapped nowhere; ranges that something is mapped in which is nobody's.
     Chunks {
         mapped: Vec<(u64, Chunk)>,
         loose: Vec<Chunk>,
+        stale: Vec<(u64, u64)>,
     },
     /// A range of so many bytes, and how many of them are mapped; none: it could not be reserved.
     Range(Option<Stale>),
     /// Bytes that are mapped.
     Mapped(u64),
     Frees(u64),
+    Went(Went),
+    Nothing,
 }
 
 impl Call {
-    /// What it gives: all, or what is left to be undone.
+    /// What it gives: all, or, if it fails, what of it could not be undone.
     pub(super) fn run(&mut self, driver: &dyn Driver) -> (Gave, Result<(), DeviceError>) {
         match self {
             Call::Alloc { bytes } => addr(driver.alloc(*bytes)),
@@ -58,9 +66,12 @@ impl Call {
             Call::View { chunks, room } => view(driver, chunks, *room),
             Call::Extend { addr, chunks, .. } => {
                 let (mapped, result) = map_at(driver, *addr, chunks);
-                (Gave::Mapped(mapped), result)
+                let undone = result.is_err() && mapped > 0 && driver.unmap(*addr, mapped).is_ok();
+                (Gave::Mapped(if undone { 0 } else { mapped }), result)
             }
             Call::Synchronize { frees } => (Gave::Frees(*frees), driver.synchronize()),
+            Call::GiveBack(going) => (Gave::Went(give_back(std::mem::take(going), driver)), Ok(())),
+            Call::Nothing => (Gave::Nothing, Ok(())),
         }
     }
 
@@ -118,7 +129,17 @@ fn map(driver: &dyn Driver, from: u64, sizes: &[u64], mut spare: Vec<Chunk>) -> 
     });
     let result = result.and_then(|()| driver.set_access(from, at - from));
     loose.extend(spare);
-    (Gave::Chunks { mapped, loose }, result)
+    let mut stale = Vec::new();
+    if result.is_err() {
+        for (at, chunk) in std::mem::take(&mut mapped) {
+            if driver.unmap(at, chunk.size).is_err() {
+                stale.push((at, chunk.size));
+            }
+            loose.push(chunk);
+        }
+        loose.retain(|chunk| driver.release(chunk.handle).is_err());
+    }
+    (Gave::Chunks { mapped, loose, stale }, result)
 }
 
 fn view(driver: &dyn Driver, chunks: &[(u64, Chunk)], room: u64) -> (Gave, Result<(), DeviceError>) {
@@ -126,7 +147,9 @@ fn view(driver: &dyn Driver, chunks: &[(u64, Chunk)], room: u64) -> (Gave, Resul
         Ok(range) => {
             let (mapped, result) = map_at(driver, range, chunks);
             let bytes = room;
-            (Gave::Range(Some(Stale { range, bytes, mapped })), result)
+            let mut view = Stale { range, bytes, mapped };
+            let undone = result.is_err() && view.go(driver) == Ok(true);
+            (Gave::Range((!undone).then_some(view)), result)
         }
         Err(error) => (Gave::Range(None), Err(error)),
     }

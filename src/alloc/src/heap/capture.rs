@@ -30,7 +30,7 @@ impl Heap {
         self.captures = self.captures.saturating_sub(1);
         self.driver.capturing(self.captures > 0);
         if self.captures == 0 {
-            self.shrink_all_closing();
+            self.look_at_all_closing();
         }
     }
 }

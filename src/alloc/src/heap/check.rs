@@ -52,7 +52,7 @@ impl Heap {
     pub(crate) fn check(&self) {
         let mut small = PoolStats::default();
         let mut large = PoolStats::default();
-        let (mut blocks, mut pending) = (0, 0);
+        let (mut blocks, mut pending, mut apart) = (0, 0, 0);
         for (slot, segment) in self.segments.iter() {
             let of = |id: PoolId| usize::from(id != PoolId::SMALL);
             let mut pools = [&mut small, &mut large];
@@ -82,6 +82,7 @@ impl Heap {
                 match block.state {
                     _ if record.is_some() => self.check_lent(b, &record.unwrap(), pool),
                     BlockState::Free => self.check_free(b, pool),
+                    BlockState::Quick if block.stitched == NIL => apart += 1,
                     BlockState::Quick => self.check_aside(b),
                     BlockState::Allocated => {
                         pool.allocation.current += 1;
@@ -143,7 +144,7 @@ impl Heap {
         );
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
         assert!(self.users.keys().all(|b| self.blocks[*b].used));
-        assert_eq!(pending, self.streams.pending);
+        assert_eq!((pending, apart), (self.streams.pending, self.apart));
         let mut stats = *self.ledger.clone().stats();
         self.add_lanes(&mut stats);
         self.check_granted();

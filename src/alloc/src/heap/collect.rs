@@ -5,10 +5,11 @@
 //! PyTorch's rules (`garbage_collect_cached_blocks`, `release_available_cached_blocks` in `c10/cuda/CUDACachingAllocator.cpp`),
 //! but that age is counted in frees, not in requests.
 
-use gpumem_channel::{BlockState, SegmentKind};
+use gpumem_channel::SegmentKind;
 
 use super::Heap;
 use super::allocate::Request;
+use super::going::Going;
 use crate::error::DeviceError;
 use crate::size::Class;
 
@@ -16,9 +17,17 @@ use crate::size::Class;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Idle {
     slot: u32,
+    block: u32,
+    addr: u64,
     bytes: u64,
     /// Frees since it was used.
     age: u64,
+}
+
+impl From<Idle> for Going {
+    fn from(Idle { slot, addr, .. }: Idle) -> Going {
+        Going::Plain { slot, addr }
+    }
 }
 
 /// The bytes that may be reserved before idle segments are looked for.
@@ -34,71 +43,54 @@ impl Heap {
     /// was one: then the device was waited for, and blocks may have become free. What the driver does not take stays in the cache.
     pub(super) fn collect_idle(&mut self, request: &Request) -> Result<bool, DeviceError> {
         let arena = request.arena;
-        if self.ledger.reserved() <= self.collect_above || self.capturing() || self.idle(arena).is_empty() {
+        let over = self.ledger.reserved() > self.collect_above;
+        if !over || self.has_made_room() || self.capturing() || self.idle(arena).next().is_none() {
             return Ok(false);
         }
-        self.settle(Some(request))?;
-        let idle = self.idle(arena);
-        let chosen = oldest(&idle, self.ledger.reserved() - self.collect_above);
-        self.give_back_idle(chosen.into_iter().map(|at| idle[at]));
+        self.settle(request)?;
+        let idle: Vec<Idle> = self.idle(arena).filter(|idle| self.is_unused(idle.block)).collect();
+        let chosen = oldest(&idle, self.ledger.reserved().saturating_sub(self.collect_above));
+        let going = chosen.into_iter().map(|at| Going::from(idle[at]));
+        self.give_back_for(request, going.collect())?;
         Ok(true)
     }
 
-    /// Gives segments back that are too large to be split, so that a request that found no memory may. To be called after the
-    /// device was waited for. Whether it makes room enough.
-    pub(super) fn release_oversize(&mut self, request: &Request) -> bool {
-        let mut oversize = self.idle(request.arena);
+    /// Segments that are too large to be split, so that they go before everything else does: one that is large enough for a request that
+    /// found no memory, or the largest until they are.
+    pub(super) fn spare_oversize(&self, request: &Request) -> Vec<Going> {
+        let spare = self.idle(request.arena).filter(|idle| self.is_unused(idle.block));
+        let mut oversize: Vec<Idle> = spare.filter(|segment| !self.sizes.takes(0, segment.bytes)).collect();
         let request = request.size;
-        oversize.retain(|segment| !self.sizes.takes(0, segment.bytes));
         oversize.sort_by_key(|segment| (segment.bytes, segment.slot));
-        // One that is large enough, or the largest until they are.
         let enough = oversize.partition_point(|segment| segment.bytes < request);
-        if enough < oversize.len() {
-            return self.give_back_idle([oversize[enough]].into_iter()) > 0;
+        if let Some(segment) = oversize.get(enough) {
+            return vec![Going::from(*segment)];
         }
         let mut room = 0;
-        let mut largest_first = oversize.into_iter().rev();
-        while room < request {
-            let Some(segment) = largest_first.next() else {
-                return false;
-            };
-            room += self.give_back_idle([segment].into_iter());
-        }
-        true
+        let largest_first = oversize.into_iter().rev().take_while(|segment| {
+            let goes = room < request;
+            room += segment.bytes;
+            goes
+        });
+        largest_first.map(Going::from).collect()
     }
 
-    /// The bytes that the driver took.
-    fn give_back_idle(&mut self, segments: impl Iterator<Item = Idle>) -> u64 {
-        let before = self.ledger.reserved();
-        for segment in segments {
-            let _ = self.release_plain(segment.slot);
-        }
-        let freed = before - self.ledger.reserved();
-        if freed > 0 {
-            self.tell_release(freed);
-            self.tell_figures();
-        }
-        freed
-    }
-
-    /// Those of an arena that may be given back.
-    fn idle(&self, arena: u16) -> Vec<Idle> {
-        if !self.arenas.may_shrink(arena) {
-            return Vec::new();
-        }
-        let idle = |(slot, segment): (u32, &super::segment::Segment)| {
+    /// Those of an arena that may be given back, once no queued work uses them.
+    fn idle(&self, arena: u16) -> impl Iterator<Item = Idle> {
+        let may = self.arenas.may_shrink(arena);
+        let segments = self.segments.iter().filter(move |(_, segment)| {
             let plain = segment.kind == SegmentKind::Plain && segment.class == Class::Large;
-            if segment.arena != arena || !plain || segment.first != segment.last {
-                return None;
-            }
-            let block = &self.blocks[segment.first];
-            (block.state == BlockState::Free).then(|| Idle {
+            may && plain && segment.arena == arena
+        });
+        segments
+            .filter(|(_, segment)| self.is_free(segment))
+            .map(|(slot, segment)| Idle {
                 slot,
+                block: segment.first,
+                addr: segment.addr,
                 bytes: segment.size,
-                age: self.frees - segment.used_at.max(block.freed_at),
+                age: self.frees - segment.used_at.max(self.blocks[segment.first].freed_at),
             })
-        };
-        self.segments.iter().filter_map(idle).collect()
     }
 }
 

@@ -101,11 +101,11 @@ fn a_segment_that_became_nobodys_keeps_its_age() {
     pass(&mut heap);
     let (old, young) = (take(&mut heap, 100), take(&mut heap, 110));
     heap.free(old);
-    heap.settle(None).unwrap();
+    heap.wait_for_device().unwrap();
     pass(&mut heap);
     heap.free(young);
-    heap.settle(None).unwrap();
-    let ages: Vec<u64> = heap.idle(COMMON).iter().map(|segment| segment.age).collect();
+    heap.wait_for_device().unwrap();
+    let ages: Vec<u64> = heap.idle(COMMON).map(|segment| segment.age).collect();
     assert_eq!(ages, [51, 0]);
 }
 
@@ -223,7 +223,7 @@ proptest! {
         segments in prop::collection::vec((1u64..100, 0u64..1000), 0..20),
         target in 0u64..1500,
     ) {
-        let idle: Vec<Idle> = (0..).zip(segments).map(|(slot, (bytes, age))| Idle { slot, bytes, age }).collect();
+        let idle: Vec<Idle> = (0..).zip(segments).map(|(slot, (bytes, age))| Idle { slot, block: 0, addr: 0, bytes, age }).collect();
         prop_assert_eq!(oldest(&idle, target), naive(&idle, target));
     }
 }

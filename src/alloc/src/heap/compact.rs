@@ -2,18 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{PoolId, SegmentKind, StringId};
+use gpumem_channel::SegmentKind;
 
 use super::Heap;
+use super::access::{Access, give_back, settle};
 use super::allocate::Request;
-use super::arena::COMMON;
 use super::block::NIL;
-use super::join::JoinReport;
-use super::streams::ANY;
+use super::join::{JoinReport, move_chunks};
 use crate::config::SegmentMode;
-use crate::error::{DeviceError, Error};
+use crate::error::Error;
 use crate::free::FreeBlocks;
-use crate::size::Class;
 
 /// What a compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,51 +34,67 @@ pub struct CompactReport {
     pub duration: Duration,
 }
 
+/// What is known of a compaction when it begins.
+struct Begun {
+    before: FreeBlocks,
+    reserved: u64,
+    freed: u64,
+    busy: bool,
+    mode: SegmentMode,
+}
+
+/// Gives wholly free plain segments back; joins the free chunks of virtual segments; gives those of stitched memory back, which is as good as
+/// joined.
+pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
+    let started = Instant::now();
+    let begun = on.heap(Heap::begin_compaction)??;
+    if begun.busy {
+        settle(on)?;
+    }
+    let released = give_back(on, |heap| match begun.mode {
+        SegmentMode::Stitched => heap.spare(),
+        _ => heap.spare_in(|segment| segment.kind != SegmentKind::Virtual && heap.arenas.may_shrink(segment.arena)),
+    });
+    let mut moved = JoinReport::default();
+    let joined = match begun.mode {
+        SegmentMode::Virtual => move_chunks(on, Heap::scattered, &mut moved),
+        _ => Ok(()),
+    };
+    let report = on.heap(|heap| heap.end_compaction(&begun, &moved, started))?;
+    released?;
+    joined?;
+    Ok(report)
+}
+
 impl Heap {
-    /// Gives wholly free plain segments back; joins the free chunks of virtual segments; gives those of stitched memory back, which is
-    /// as good as joined.
-    pub(crate) fn compact(&mut self) -> Result<CompactReport, Error> {
+    fn begin_compaction(&mut self) -> Result<Begun, Error> {
         self.not_capturing()?;
-        let started = Instant::now();
-        let (reserved, freed) = (self.ledger.reserved(), self.ledger.stats().num_device_free);
         self.poll_pending();
-        let before = self.free_blocks();
-        let waited = self.quiet()?;
-        let mut moved = JoinReport::default();
-        let released = match self.sizes.mode {
-            SegmentMode::Stitched => self.release_free().map(drop),
-            _ => self.release_whole(),
-        };
-        let joined = match self.sizes.mode {
-            SegmentMode::Virtual => self.join_all(&mut moved),
-            _ => Ok(()),
-        };
-        self.tell_figures();
-        released?;
-        joined?;
-        Ok(CompactReport {
-            released: reserved - self.ledger.reserved(),
-            bytes_moved: moved.bytes_moved,
-            chunks_moved: moved.chunks_moved,
-            driver_calls: moved.driver_calls + self.ledger.stats().num_device_free - freed,
-            waited,
-            before,
-            after: self.free_blocks(),
-            duration: started.elapsed(),
+        Ok(Begun {
+            before: self.free_blocks(),
+            reserved: self.ledger.reserved(),
+            freed: self.ledger.stats().num_device_free,
+            busy: self.is_busy(),
+            mode: self.sizes.mode,
         })
     }
 
-    /// Makes all free memory nobody's, and waits for the device if that takes it. Whether it was waited for.
-    fn quiet(&mut self) -> Result<bool, DeviceError> {
-        let wait = self.was_waited_for() || self.is_busy();
-        if wait {
-            self.settle(None)?;
+    fn end_compaction(&mut self, begun: &Begun, moved: &JoinReport, started: Instant) -> CompactReport {
+        self.tell_figures();
+        CompactReport {
+            released: begun.reserved - self.ledger.reserved(),
+            bytes_moved: moved.bytes_moved,
+            chunks_moved: moved.chunks_moved,
+            driver_calls: moved.driver_calls + self.ledger.stats().num_device_free - begun.freed,
+            waited: begun.busy,
+            before: begun.before,
+            after: self.free_blocks(),
+            duration: started.elapsed(),
         }
-        Ok(wait)
     }
 
     /// Makes free memory nobody's as far as no queued work uses it. Whether work may still use some.
-    pub(crate) fn is_busy(&mut self) -> bool {
+    fn is_busy(&mut self) -> bool {
         self.drain_all();
         for stream in self.streams.real().collect::<Vec<_>>() {
             if self.owns_free(stream) {
@@ -97,41 +111,11 @@ impl Heap {
         self.streams.line(stream).free.iter().any(|index| !index.is_empty())
     }
 
-    /// Gives every wholly free plain segment back. The first failure is returned after everything else was tried.
-    fn release_whole(&mut self) -> Result<(), DeviceError> {
-        let before = self.ledger.reserved();
-        let plain = |(slot, segment): (u32, &super::segment::Segment)| {
-            (segment.kind != SegmentKind::Virtual && self.arenas.may_shrink(segment.arena)).then_some(slot)
-        };
-        let slots: Vec<u32> = self.segments.iter().filter_map(plain).collect();
-        let mut outcome = Ok(());
-        for slot in slots {
-            outcome = outcome.and(self.release_plain(slot));
-        }
-        if self.ledger.reserved() < before {
-            self.tell_release(before - self.ledger.reserved());
-        }
-        self.forget_empty_arenas();
-        outcome
-    }
-
-    /// Maps all free chunks side by side, unless they lie so.
-    fn join_all(&mut self, report: &mut JoinReport) -> Result<(), Error> {
+    /// All free chunks, unless they lie side by side.
+    fn scattered(&mut self) -> Option<Request> {
         let whole: u64 = self.sources(NIL).iter().map(|source| source.chunk.size).sum();
-        let request = Request {
-            requested: whole,
-            size: whole,
-            class: Class::Chunked,
-            pool: PoolId::LARGE,
-            stream: ANY,
-            arena: COMMON,
-            tag: StringId(0),
-            name: crate::tag::Tag(0),
-        };
-        if whole == 0 || self.fit(&request).is_some() {
-            return Ok(());
-        }
-        self.move_chunks(&request, report)
+        let request = Heap::nobodys(whole, whole);
+        (whole > 0 && self.fit(&request).is_none()).then_some(request)
     }
 }
 

@@ -41,7 +41,7 @@ fn whole_segments_go_back() {
     let (sim, mut heap) = start(SegmentMode::Plain);
     let held = holes(&mut heap);
     // Somebody found out meanwhile that the stream is done.
-    heap.settle(None).unwrap();
+    heap.wait_for_device().unwrap();
     let waits = sim.calls(Call::Synchronize);
     let report = heap.compact().unwrap();
     heap.check();

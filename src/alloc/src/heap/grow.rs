@@ -113,7 +113,6 @@ impl Heap {
                 break;
             }
         }
-        self.drop_if_empty(place.segment);
         outcome
     }
 
@@ -165,15 +164,6 @@ impl Heap {
     pub(super) fn discard(&mut self, chunk: Chunk) {
         if self.driver.release(chunk.handle).is_err() {
             self.orphans.push(chunk);
-        }
-    }
-
-    /// Unmaps a range, or remembers never to use it again.
-    pub(super) fn unmap_or_remember(&mut self, segment: u32, addr: u64, bytes: u64) {
-        if self.driver.unmap(addr, bytes).is_err()
-            && let Some(segment) = self.segments.get_mut(segment)
-        {
-            segment.stale.push((addr, bytes));
         }
     }
 

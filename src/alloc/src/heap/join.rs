@@ -1,22 +1,26 @@
 //! Joining holes: the physical chunks of scattered free blocks, mapped side by side. Nothing is copied; live blocks keep
 //! their addresses and contents.
 //!
-//! A chunk is first mapped at its new address as well (one chunk may be mapped twice) and unmapped from the old one only
-//! when the new range is complete, so that a failure on the way changes nothing.
+//! What moves is set apart first, and so is the free block that it is to lie beside, so that the driver can be called without the heap's lock
+//! (`shift`).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{BlockState, EventKind, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState, PoolId, SegmentKind, StringId};
 
 use super::Heap;
+use super::access::{Access, give_back, settle};
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::NIL;
+use super::going::Going;
 use super::place::Place;
 use super::segment::Chunk;
+use super::shift::Shift;
+use super::streams::ANY;
 use crate::config::SegmentMode;
-use crate::error::{DeviceError, Error};
+use crate::error::Error;
 use crate::size::Class;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -45,53 +49,120 @@ pub(super) struct Source {
     pub(super) chunk: Chunk,
 }
 
+/// What is to be done first so that chunks lie side by side.
+enum Step {
+    /// They do.
+    Nothing,
+    /// Address space is missing: so many bytes.
+    Reserve(u64),
+    Shift(Shift),
+}
+
+/// Makes `bytes` contiguous and free on a stream, from the whole chunks of free blocks.
+pub(crate) fn join(on: &mut impl Access, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
+    let started = Instant::now();
+    on.heap(|heap| heap.wanted(bytes, stream))??;
+    settle(on)?;
+    let mut report = JoinReport {
+        driver_calls: 1,
+        ..JoinReport::default()
+    };
+    let missing = |heap: &mut Heap| {
+        let request = heap.wanted(bytes, stream).ok()?;
+        heap.fit(&request).is_none().then(|| Heap::nobodys(bytes, request.size))
+    };
+    move_chunks(on, missing, &mut report)?;
+    on.heap(|heap| {
+        let request = heap.wanted(bytes, stream)?;
+        report.contiguous = heap.fit(&request).map_or(0, |key| key.size);
+        report.duration = started.elapsed();
+        heap.tell_figures();
+        Ok(report)
+    })?
+}
+
+/// Moves free chunks so that what is missing is there, if something is.
+pub(super) fn move_chunks(
+    on: &mut impl Access,
+    missing: impl Fn(&mut Heap) -> Option<Request>,
+    report: &mut JoinReport,
+) -> Result<(), Error> {
+    let moved = shift_chunks(on, missing, report);
+    // Address space that the driver does not take is of use to the next growth.
+    give_back(on, |heap| heap.spare_ranges())?;
+    moved
+}
+
+fn shift_chunks(
+    on: &mut impl Access,
+    missing: impl Fn(&mut Heap) -> Option<Request>,
+    report: &mut JoinReport,
+) -> Result<(), Error> {
+    let (driver, step) = on.heap(|heap| (Arc::clone(&heap.driver), heap.begin_shift(&missing)))?;
+    let mut step = step?;
+    if let Step::Reserve(bytes) = step {
+        report.driver_calls += 1;
+        let addr = driver.reserve(bytes)?;
+        step = on.heap(|heap| {
+            heap.add_range(&Heap::nobodys(bytes, bytes), addr, bytes);
+            heap.begin_shift(&missing)
+        })??;
+    }
+    let Step::Shift(mut shift) = step else { return Ok(()) };
+    let outcome = shift.run(&*driver);
+    report.driver_calls += shift.calls;
+    if outcome.is_ok() {
+        report.chunks_moved = shift.chunks().count() as u64;
+        report.bytes_moved = shift.bytes();
+    }
+    on.heap(|heap| heap.end_shift(shift, outcome.is_ok()))?;
+    Ok(outcome?)
+}
+
 impl Heap {
     /// Whether there are holes to be joined.
-    pub(crate) fn joins_holes(&self) -> bool {
+    fn joins_holes(&self) -> bool {
         self.sizes.mode == SegmentMode::Virtual
     }
 
-    /// Makes `bytes` contiguous and free on a stream, from the whole chunks of free blocks.
-    pub(crate) fn join(&mut self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
+    /// What a request for these bytes would be.
+    fn wanted(&mut self, bytes: u64, stream: Stream) -> Result<Request, Error> {
         if !self.joins_holes() {
             return Err(Error::NotVirtual);
         }
         self.not_capturing()?;
-        let started = Instant::now();
         let (size, _) = self.sizes.round(bytes.max(self.sizes.granularity))?;
-        let stream = self.streams.index(stream)?;
-        let request = Request {
-            requested: bytes,
+        Ok(Request {
+            stream: self.line_of(COMMON, stream)?,
+            ..Heap::nobodys(bytes, size)
+        })
+    }
+
+    /// A request for chunks that is of no stream.
+    pub(super) fn nobodys(requested: u64, size: u64) -> Request {
+        Request {
+            requested,
             size,
             class: Class::Chunked,
             pool: PoolId::LARGE,
-            stream,
+            stream: ANY,
             arena: COMMON,
             tag: StringId(0),
             name: Tag(0),
-        };
-        self.settle(None)?;
-        let mut report = JoinReport {
-            driver_calls: 1,
-            ..JoinReport::default()
-        };
-        if self.fit(&request).is_none() {
-            self.move_chunks(&request, &mut report)?;
         }
-        let largest = self.fit(&request);
-        report.contiguous = largest.map_or(0, |key| key.size);
-        report.duration = started.elapsed();
-        self.tell_figures();
-        Ok(report)
     }
 
-    pub(super) fn move_chunks(&mut self, request: &Request, report: &mut JoinReport) -> Result<(), Error> {
-        let end = self.widest_end(request);
-        let keep = end
+    /// Chooses chunks for what is missing, and sets them apart.
+    fn begin_shift(&mut self, missing: impl Fn(&mut Heap) -> Option<Request>) -> Result<Step, Error> {
+        let Some(request) = missing(self) else {
+            return Ok(Step::Nothing);
+        };
+        let end = self.widest_end(&request);
+        let beside = end
             .and_then(|place| self.segments.get(place.segment))
             .map_or(NIL, |segment| segment.last);
         let missing = end.map_or(request.size, |place| place.missing);
-        let sources = self.sources(keep);
+        let sources = self.sources(beside);
         let total: u64 = sources.iter().map(|source| source.chunk.size).sum();
         if total < missing {
             let available = total + (request.size - missing);
@@ -100,36 +171,24 @@ impl Heap {
                 available,
             });
         }
-        let moving = choose(sources, missing);
-        let place = match end {
-            Some(place) => place,
-            None => {
-                report.driver_calls += 1;
-                self.reserve(request)?
-            }
+        let Some(place) = end else {
+            return Ok(Step::Reserve(self.range_for(request.size)));
         };
-        let mapped = self.map_again(place, &moving, report);
-        let chunks = match mapped {
-            Ok(chunks) => chunks,
-            Err(error) => {
-                self.drop_if_empty(place.segment);
-                return Err(error.into());
-            }
-        };
-        let bytes: u64 = moving.iter().map(|source| source.chunk.size).sum();
-        report.chunks_moved = moving.len() as u64;
-        report.bytes_moved = bytes;
-        self.tell_segment(EventKind::Remap, place.segment, place.addr, bytes);
-        self.hollow_out(&moving, report);
-        self.attach(request, place, bytes, chunks);
-        Ok(())
+        let mut moving = runs(choose(sources, missing));
+        self.set_apart(&mut moving);
+        let beside = (place.missing < request.size).then_some(beside);
+        if let Some(b) = beside {
+            self.unshelve(b);
+            self.hold_apart(b);
+        }
+        Ok(Step::Shift(Shift::new(place, moving, beside)))
     }
 
     /// The end of the virtual segment that already has most free memory there.
     fn widest_end(&self, request: &Request) -> Option<Place> {
         let ends = self.segments.iter().filter_map(|(slot, segment)| {
             let fits = segment.kind == SegmentKind::Virtual;
-            let missing = request.size - self.free_bytes_of(segment.last, request.stream).min(request.size);
+            let missing = request.size - self.free_bytes_of(segment.last, ANY).min(request.size);
             let room = segment.reservation - segment.size;
             // One chunk more than is missing may be mapped there.
             let enough = missing + self.sizes.max_chunk <= room && !segment.is_stale(segment.end(), room);
@@ -164,77 +223,23 @@ impl Heap {
         }
         sources
     }
+}
 
-    /// Maps the chunks side by side at their new place. All or nothing.
-    fn map_again(
-        &mut self,
-        place: Place,
-        moving: &[Source],
-        report: &mut JoinReport,
-    ) -> Result<Vec<(u64, Chunk)>, DeviceError> {
-        let mut at = place.addr;
-        let mut mapped = Vec::with_capacity(moving.len());
-        let mut result = Ok(());
-        for source in moving {
-            report.driver_calls += 1;
-            result = self.driver.map(at, source.chunk.size, source.chunk.handle);
-            if result.is_err() {
-                break;
-            }
-            mapped.push((at, source.chunk));
-            at += source.chunk.size;
-        }
-        report.driver_calls += 1;
-        match result.and_then(|()| self.driver.set_access(place.addr, at - place.addr)) {
-            Ok(()) => Ok(mapped),
-            Err(error) => {
-                for (at, chunk) in mapped {
-                    self.unmap_or_remember(place.segment, at, chunk.size);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Unmaps the chunks from where they were and takes the memory out of those blocks.
-    fn hollow_out(&mut self, moving: &[Source], report: &mut JoinReport) {
-        let mut by_block: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
-        for source in moving {
-            let (from, to) = (source.addr, source.addr + source.chunk.size);
-            by_block
-                .entry((source.segment, source.block))
-                .or_default()
-                .push((from, to));
-            if let Some(segment) = self.segments.get_mut(source.segment) {
-                segment.chunks.remove(&from);
-                segment.mapped -= source.chunk.size;
-            }
-        }
-        for ((slot, block), mut parts) in by_block {
-            parts.sort_unstable();
-            self.outlet.segment_begin(slot);
-            let mut b = Some(block);
-            for run in parts.chunk_by(|left, right| left.1 == right.0) {
-                let (Some(block), Some(first), Some(last)) = (b, run.first(), run.last()) else {
-                    break;
-                };
-                report.driver_calls += 1;
-                self.unmap_run(slot, run);
-                b = self.hollow(slot, block, first.0, last.1);
-            }
-            self.show_segment(slot);
-            self.trim(slot);
-            self.drop_if_empty(slot);
-        }
-    }
-
-    fn unmap_run(&mut self, slot: u32, run: &[(u64, u64)]) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            return;
-        };
-        self.unmap_or_remember(slot, first.0, last.1 - first.0);
-        self.record_moved(first.0, last.1 - first.0);
-    }
+/// Chunks of a block that lie side by side.
+fn runs(mut chunks: Vec<Source>) -> Vec<Going> {
+    chunks.sort_unstable_by_key(|source| (source.segment, source.addr));
+    let beside = |left: &Source, right: &Source| {
+        left.segment == right.segment && left.block == right.block && left.addr + left.chunk.size == right.addr
+    };
+    let runs = chunks.chunk_by(beside).filter_map(|run| {
+        let Source { segment, block, .. } = *run.first()?;
+        Some(Going::Chunks {
+            slot: segment,
+            block,
+            run: run.iter().map(|source| (source.addr, source.chunk)).collect(),
+        })
+    });
+    runs.collect()
 }
 
 /// The fewest chunks that hold `missing` bytes: the largest that still fit, then the smallest that fills the rest.

@@ -4,6 +4,7 @@
 use gpumem_channel::BlockState;
 
 use super::check::Seen;
+use super::meanwhile_tests::Among;
 use super::model_tests::World;
 use super::pools_tests::unless_capturing;
 use super::*;
@@ -66,24 +67,24 @@ impl World {
             .filter(move |block| block.state == state)
     }
 
-    /// Does what waits for the device, and every other time waits for it first, without the heap.
-    fn with_wait<R>(&mut self, work: impl FnOnce(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
-        if self.held.len().is_multiple_of(2) || self.heap.capturing() {
-            return work(&mut self.heap);
-        }
-        let (driver, frees) = self.heap.begin_wait();
-        self.heap.check();
-        driver.synchronize()?;
-        self.heap.after_wait(frees, work)
+    /// Whether others are at work while memory goes back to the driver.
+    fn has_company(&self) -> bool {
+        self.held.len().is_multiple_of(2)
     }
 
     pub(super) fn release(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let released = self.with_wait(Heap::release_cached);
+        let company = self.has_company();
+        let released = match company {
+            true => super::release_cached(&mut Among(self)),
+            false => self.heap.release_cached(),
+        };
         let Some(freed) = unless_capturing(&self.pools, released)? else {
             return Ok(());
         };
-        self.pools.judge_gone(&self.heap);
+        if !company {
+            self.pools.judge_gone(&self.heap);
+        }
         let back = before - self.sim.live().bytes;
         // What an earlier failure left behind comes back too; it was no longer counted as reserved.
         assert!(
@@ -96,13 +97,21 @@ impl World {
     /// What came free the device got, and of what stayed nothing whole lies apart.
     pub(super) fn compact(&mut self) -> Result<(), Error> {
         let before = self.sim.live().bytes;
-        let compacted = self.with_wait(Heap::compact);
+        let company = self.has_company();
+        let compacted = match company {
+            true => super::compact(&mut Among(self)),
+            false => self.heap.compact(),
+        };
         let Some(report) = unless_capturing(&self.pools, compacted)? else {
             return Ok(());
         };
         let back = before - self.sim.live().bytes;
         assert!(back == report.released || self.faulty && back > report.released);
         self.judge_free();
+        if company {
+            // What they gave back meanwhile may be anywhere.
+            return Ok(());
+        }
         let mut whole = 0;
         for (_, segment) in self.heap.segments.iter() {
             let free = |block: &Seen| {
@@ -132,11 +141,19 @@ impl World {
 
     pub(super) fn join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let before = self.common_memory();
-        let joined = self.with_wait(|heap| heap.join(bytes, stream));
+        let company = self.has_company();
+        let joined = match company {
+            true => super::join(&mut Among(self), bytes, stream),
+            false => self.heap.join(bytes, stream),
+        };
         match unless_capturing(&self.pools, joined) {
             Ok(None) => Ok(()),
             Ok(Some(report)) => {
                 assert_eq!(self.common_memory(), before, "no new memory");
+                if company {
+                    // They may have taken it.
+                    return Ok(());
+                }
                 assert!(report.contiguous >= bytes);
                 let grant = self.heap.allocate(bytes, stream, Tag(0)).unwrap();
                 assert_eq!(self.common_memory(), before, "the request fits without new memory");

@@ -27,7 +27,7 @@ impl Heap {
             .map_or(0, |(at, _)| first - at);
         let chunks = chunks_of(home, pieces);
         let bytes: u64 = chunks.iter().map(|(_, chunk)| chunk.size).sum();
-        self.limit_views(chunks.len());
+        self.give_back_for(request, self.views_beyond(chunks.len()))?;
         let room = match self.views.room + bytes <= MOST_ROOM * self.driver.info().total {
             true => bytes * (1 + ROOM),
             false => bytes,
@@ -58,8 +58,8 @@ impl Heap {
         let end = run.range + run.offset + run.bytes;
         // So that the view stays.
         let stitched = self.views.add_block(run.view, run.offset, request.size);
-        self.limit_views(chunks.len());
-        let outcome = self.take_end(request, (run.view, end), &chunks);
+        let outcome = self.give_back_for(request, self.views_beyond(chunks.len()));
+        let outcome = outcome.and_then(|_| self.take_end(request, (run.view, end), &chunks));
         let Err(error) = outcome else {
             self.layouts.mapped(chunks.len());
             self.views.extend(run.view, places(&chunks));

@@ -13,9 +13,10 @@
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
-//! | `place`, `grow`, `fineness`, `release`, `collect`, `join`, `compact` | memory from and to the driver, remapping |
-//! | `plan`, `stitch`, `view`, `views`, `runs`, `map`, `unmap`, `cover` | one block from pieces that lie apart |
-//! | `turn`, `call` | long driver calls without the heap's lock |
+//! | `place`, `grow`, `fineness` | memory from the driver |
+//! | `spare`, `going`, `release`, `collect`, `join`, `shift`, `compact` | memory to the driver, remapping |
+//! | `plan`, `stitch`, `view`, `views`, `runs`, `map`, `cover` | one block from pieces that lie apart |
+//! | `turn`, `call`, `perform`, `access` | long driver calls without the heap's lock |
 //! | `layout`, `recall` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
@@ -27,6 +28,7 @@
 //! index of its stream and class; one that is lent is held, to the heap; a block without memory is in its segment's `holes`; every
 //! figure of the ledger is what counting the blocks would give that are not lent.
 
+mod access;
 mod again;
 mod allocate;
 mod arena;
@@ -41,6 +43,7 @@ mod explain;
 mod fineness;
 mod foreign;
 mod give_back;
+mod going;
 mod grow;
 mod join;
 mod layout;
@@ -50,6 +53,7 @@ mod map;
 mod narrate;
 mod obtain;
 mod pending;
+mod perform;
 mod picture;
 mod place;
 mod plan;
@@ -60,21 +64,26 @@ mod remember;
 mod retire;
 mod runs;
 mod segment;
+mod shift;
 mod short;
+mod spare;
 mod stitch;
 mod streams;
 mod tally;
 mod turn;
-mod unmap;
 mod view;
 mod views;
 
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod direct_tests;
+#[cfg(test)]
 mod faults_tests;
 #[cfg(test)]
 mod judge_tests;
+#[cfg(test)]
+mod meanwhile_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
@@ -110,12 +119,17 @@ use streams::Streams;
 use turn::Turn;
 use views::Views;
 
-pub(crate) use arena::{COMMON, NewPool};
+pub(crate) use access::Access;
+pub(crate) use arena::{COMMON, NewPool, release_pool, shrink_closing};
 pub(crate) use block::NIL;
+pub(crate) use budget::set_budget;
 pub use compact::CompactReport;
+pub(crate) use compact::compact;
 pub use join::JoinReport;
+pub(crate) use join::join;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
+pub(crate) use release::release_cached;
 pub(crate) use turn::Attempt;
 
 /// A block handed out.
@@ -182,6 +196,10 @@ pub(crate) struct Heap {
     fineness: Fineness,
     /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
+    /// Free blocks that are on their way back to the driver, or to another address.
+    apart: usize,
+    /// Something of pools that are gone is to go back.
+    due: bool,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
     /// Whether the request that is being served may be suspended for a driver call; and what was done for it so far.
@@ -233,6 +251,8 @@ impl Heap {
             layouts: Layouts::new(config.segments == SegmentMode::Stitched),
             fineness: Fineness::default(),
             orphans: Vec::new(),
+            apart: 0,
+            due: false,
             gone: Vec::new(),
             suspends: false,
             turn: None,

@@ -65,8 +65,18 @@ impl World {
         (!self.held.is_empty()).then(|| index.index(self.held.len()))
     }
 
-    /// Runs one step. Driver errors are the caller's business; everything else must be as the model says.
+    /// Runs one step, and gives back what is left of pools that went by it. Driver errors are the caller's business; everything else must be
+    /// as the model says.
     pub(super) fn step(&mut self, op: &Op) -> Result<(), Error> {
+        let result = self.do_step(op);
+        if self.heap.is_due() {
+            let shrunk = shrink_closing(&mut self.heap);
+            assert!(self.faulty || shrunk.is_ok());
+        }
+        result
+    }
+
+    fn do_step(&mut self, op: &Op) -> Result<(), Error> {
         match op {
             Op::Alloc { bytes, stream } => self.alloc(COMMON, *bytes, *stream),
             Op::Pool { config, private } => {
@@ -178,6 +188,18 @@ impl World {
             }
             Err(error) => return Err(error),
         };
+        self.hold(arena, grant, bytes, (place, caller))
+    }
+
+    /// A block that was handed out for so many bytes.
+    pub(super) fn hold(
+        &mut self,
+        arena: u16,
+        grant: Grant,
+        bytes: u64,
+        (place, caller): (u64, (Tag, Stack)),
+    ) -> Result<(), Error> {
+        let stream = self.lives.stream(place);
         self.naive.allocated(grant, caller);
         self.pools.granted(&self.heap, arena, grant);
         assert!(grant.size >= bytes);
@@ -239,57 +261,7 @@ impl World {
         Ok(())
     }
 
-    /// The heap is let go of while the driver is called: others give blocks back and retire streams before and after the call, or had the
-    /// turn first.
-    fn allocate(&mut self, arena: u16, bytes: u64, place: u64, tag: Tag) -> Result<Grant, Error> {
-        let stream = self.lives.stream(place);
-        if bytes.is_multiple_of(5) {
-            return self.heap.allocate_in(arena, bytes, stream, tag);
-        }
-        if arena == COMMON
-            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag)
-        {
-            return Ok(grant);
-        }
-        let mut attempt = self.heap.attempt(arena, bytes, stream, tag);
-        for calls in 0.. {
-            let suspended = match attempt {
-                Attempt::Done(result) => return result,
-                Attempt::Suspended(suspended) => *suspended,
-            };
-            assert!(calls < 100, "it goes on for ever");
-            self.heap.check();
-            if bytes.is_multiple_of(2) {
-                self.meanwhile(place);
-            }
-            if calls == 0 && bytes.is_multiple_of(7) {
-                attempt = self.heap.resume_anew(suspended);
-                continue;
-            }
-            let made = suspended.run();
-            if bytes.is_multiple_of(3) {
-                self.meanwhile(place);
-            }
-            attempt = self.heap.resume(made);
-        }
-        unreachable!("a request is served or refused")
-    }
-
-    /// What others do for whom a stream is not there of which memory is asked for.
-    fn meanwhile(&mut self, but: u64) {
-        if let Some(held) = self.held.pop() {
-            self.give_back(held.grant);
-            let place = held.stream.place as u64;
-            if place != but && held.stamp.is_multiple_of(3) {
-                let again = held.stamp.is_multiple_of(2);
-                self.lives
-                    .retire(&mut self.heap, &self.sim, &self.pools, (place, again));
-            }
-        }
-        self.heap.check();
-    }
-
-    fn give_back(&mut self, grant: Grant) {
+    pub(super) fn give_back(&mut self, grant: Grant) {
         if !self.heap.front.free(grant.held, true) {
             self.heap.free(self.heap.front.block_of(grant.held).unwrap());
         }

@@ -40,7 +40,7 @@ impl Heap {
             if !self.release_on_oom || self.capturing() {
                 return self.fail(request);
             }
-            self.settle(Some(request))?;
+            self.settle(request)?;
             self.note_settled();
         }
         for request in [Some(request), shared.as_ref()].into_iter().flatten() {
@@ -94,32 +94,29 @@ impl Heap {
         self.sizes.mode == SegmentMode::Stitched && request.arena == COMMON
     }
 
-    /// The same once the device was waited for: others give their caches back first, as far as they are less important.
+    /// The same once the device was waited for: what matters less goes back to the driver until the request fits.
     fn obtain_after_making_room(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
-        let found = match self.stitches(request) {
-            true => self.obtain_stitched(request)?,
+        let found = match self.stitches(request) || self.has_made_room() {
+            true => self.obtain(request)?,
             false => self.fit_anywhere(request).map(|key| self.hand_out(key, request)),
         };
         if found.is_some() {
             return Ok(found);
         }
-        if let Some(grant) = self.obtain_at_others_expense(request)? {
-            return Ok(Some(grant));
+        loop {
+            let more = self.free_up(request)?;
+            if let Some(grant) = self.obtain(request)? {
+                return Ok(Some(grant));
+            }
+            if !more {
+                return Ok(None);
+            }
         }
-        // A segment that cannot be freed stays in the cache; whether the others make enough room shows at once.
-        if self.release_oversize(request) && self.grow(request)? {
-            return Ok(self.find(request));
-        }
-        let _ = match request.arena {
-            COMMON => self.release_common(),
-            pool if self.arenas.may_shrink(pool) => self.release_arena(pool),
-            _ => Ok(0),
-        };
-        self.obtain(request)
     }
 
     /// Nothing helped.
     fn fail(&mut self, request: &Request) -> Result<Grant, Error> {
+        self.let_others_finish(request)?;
         self.ledger.ran_out();
         self.pool_ran_out(request.arena);
         let report = self.explain(request);

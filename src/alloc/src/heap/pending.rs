@@ -110,9 +110,9 @@ impl Heap {
         }
     }
 
-    /// Waits for the device: afterwards no queued work uses any free block, pending ones are free, and free blocks are
-    /// nobody's. A `request` may be suspended meanwhile; then that is so of what was freed before.
-    pub(super) fn settle(&mut self, request: Option<&Request>) -> Result<(), DeviceError> {
+    /// Waits for the device, for a request that may be suspended meanwhile: afterwards no queued work uses what was freed before, pending
+    /// blocks of that are free, and free ones are nobody's.
+    pub(super) fn settle(&mut self, request: &Request) -> Result<(), DeviceError> {
         self.mark_wait();
         if let Some(frees) = self.wait(request)? {
             self.settled(frees);

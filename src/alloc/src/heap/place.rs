@@ -67,16 +67,16 @@ impl Heap {
         best
     }
 
-    /// Reserves address space for a new virtual segment: twice the device, so that holes rarely run out of room.
+    /// Address space of a new virtual segment: twice the device, so that holes rarely run out of room.
+    pub(super) fn range_for(&self, size: u64) -> u64 {
+        let twice = self.driver.info().total.saturating_mul(2).max(size * 2);
+        twice.next_multiple_of(self.sizes.granularity)
+    }
+
+    /// Reserves address space for a new virtual segment.
     pub(super) fn reserve(&mut self, request: &Request) -> Result<Place, DeviceError> {
         let unit = self.sizes.granularity;
-        let bytes = self
-            .driver
-            .info()
-            .total
-            .saturating_mul(2)
-            .max(request.size * 2)
-            .next_multiple_of(unit);
+        let bytes = self.range_for(request.size);
         let addr = self.take_range(request, bytes)?;
         Ok(Place {
             segment: self.add_range(request, addr, bytes),

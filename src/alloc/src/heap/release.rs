@@ -1,78 +1,148 @@
 //! Memory back to the driver.
 
-use std::collections::HashSet;
-
 use gpumem_channel::{BlockState, EventKind, SegmentKind};
 
 use super::Heap;
-use super::arena::COMMON;
+use super::access::{Access, give_back, settle};
 use super::block::NIL;
+use super::going::{Going, Went, give_back as give_back_to, span};
 use super::segment::Chunk;
-use crate::error::{DeviceError, Error};
+use super::spare::going_view;
+use crate::error::Error;
+
+/// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back. Returns the bytes that
+/// came free. What the driver does not take stays in the cache; the first such failure is returned after everything else was tried.
+pub(crate) fn release_cached(on: &mut impl Access) -> Result<u64, Error> {
+    on.heap(|heap| heap.not_capturing())??;
+    settle(on)?;
+    give_back(on, |heap| heap.spare())
+}
 
 impl Heap {
-    /// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back.
-    /// Returns the bytes that came free.
-    pub(crate) fn release_cached(&mut self) -> Result<u64, Error> {
-        self.not_capturing()?;
-        // Waiting gives back what is left of pools that are gone.
-        let before = self.ledger.reserved();
-        self.settle(None)?;
-        self.release_free()?;
-        Ok(before - self.ledger.reserved())
-    }
-
-    /// The same after the device was waited for. What the driver does not take back stays in the cache; the first such
-    /// failure is returned after everything else was tried.
-    pub(super) fn release_free(&mut self) -> Result<u64, DeviceError> {
-        self.release_where(|heap, arena| heap.arenas.may_shrink(arena))
-    }
-
-    /// The same for everything but pools.
-    pub(super) fn release_common(&mut self) -> Result<u64, DeviceError> {
-        self.release_where(|_, arena| arena == COMMON)
-    }
-
-    fn release_where(&mut self, may: impl Fn(&Heap, u16) -> bool) -> Result<u64, DeviceError> {
-        let before = self.ledger.reserved();
-        let mut outcome = self.drop_idle_views();
-        let mapped_twice = outcome.is_err();
-        let may = self.segments.iter().filter(|(_, segment)| may(self, segment.arena));
-        let slots: Vec<(u32, SegmentKind)> = may.map(|(slot, s)| (slot, s.kind)).collect();
-        for (slot, kind) in slots {
-            let result = match kind {
-                SegmentKind::Virtual if mapped_twice => Ok(()),
-                SegmentKind::Virtual => self.release_chunks(slot),
-                _ => self.release_plain(slot),
-            };
-            outcome = outcome.and(result);
+    /// Takes what is to go out of every index. To be called by who has the turn.
+    pub(super) fn set_apart(&mut self, going: &mut [Going]) {
+        // From the end: the part of a block in front of what is cut off keeps its number.
+        for going in going.iter_mut().rev() {
+            match going {
+                Going::View { view: Some(view), .. } => drop(self.views.remove(*view)),
+                Going::View { view: None, left } => self.views.stale.retain(|other| other.range != left.range),
+                Going::Plain { slot, .. } => self.set_apart_segment(*slot),
+                Going::Chunks { slot, block, run } => *block = self.set_apart_part(*slot, *block, span(run)),
+                Going::Orphan(chunk) => self.orphans.retain(|other| other.handle != chunk.handle),
+                Going::Stale { .. } | Going::Range { .. } => {}
+            }
         }
-        for orphan in std::mem::take(&mut self.orphans) {
-            self.discard(orphan);
+        self.tell_figures();
+    }
+
+    fn set_apart_segment(&mut self, slot: u32) {
+        let Some(b) = self.segments.get(slot).map(|segment| segment.first) else {
+            return;
+        };
+        self.outlet.segment_begin(slot);
+        self.unshelve(b);
+        self.hold_apart(b);
+        self.outlet.segment_close(slot);
+    }
+
+    /// Cuts a part out of a free block. What is before it keeps the number.
+    fn set_apart_part(&mut self, slot: u32, b: u32, (from, to): (u64, u64)) -> u32 {
+        let (addr, end) = (self.blocks[b].addr, self.blocks[b].addr + self.blocks[b].size);
+        self.outlet.segment_begin(slot);
+        self.unshelve(b);
+        let mut part = b;
+        if from > addr {
+            part = self.cut(b, from - addr);
+            self.shelve(b);
+            self.show(b);
+        }
+        if to < end {
+            let rest = self.cut(part, to - from);
+            self.shelve(rest);
+            self.show(rest);
+        }
+        self.hold_apart(part);
+        self.outlet.segment_close(slot);
+        part
+    }
+
+    /// A free block is in no index any more, and so nobody's to have.
+    pub(super) fn hold_apart(&mut self, b: u32) {
+        self.blocks[b].state = BlockState::Quick;
+        self.apart += 1;
+        self.show(b);
+    }
+
+    /// A block that was held apart is free again.
+    pub(super) fn put_back(&mut self, b: u32) {
+        self.apart -= 1;
+        self.join_in(b, self.blocks[b].segment);
+    }
+
+    /// Forgets what the driver took; what it did not take is free again. The bytes that the device got.
+    pub(super) fn account_for(&mut self, went: Went) -> u64 {
+        let before = self.ledger.reserved();
+        self.orphans.extend(went.orphans);
+        let slots: Vec<u32> = went.taken.iter().chain(&went.refused).filter_map(Going::slot).collect();
+        for going in went.taken {
+            self.forget(going);
+        }
+        for going in went.refused {
+            self.keep_after_all(going);
+        }
+        for slot in slots {
+            self.trim(slot);
         }
         self.forget_empty_arenas();
         let freed = before - self.ledger.reserved();
         if freed > 0 {
+            self.forget_failures();
             self.tell_release(freed);
         }
         self.tell_figures();
-        outcome.map(|()| freed)
+        freed
     }
 
-    pub(super) fn release_plain(&mut self, slot: u32) -> Result<(), DeviceError> {
-        let Some(segment) = self.segments.get(slot) else {
-            return Ok(());
-        };
-        let (b, addr, bytes, class) = (segment.first, segment.addr, segment.size, segment.class);
-        let arena = segment.arena;
-        if segment.first != segment.last || self.blocks[b].state != BlockState::Free {
-            return Ok(());
+    fn forget(&mut self, going: Going) {
+        match going {
+            Going::Stale { slot, addr, .. } => {
+                if let Some(segment) = self.segments.get_mut(slot) {
+                    segment.stale.retain(|(at, _)| *at != addr);
+                }
+            }
+            Going::Plain { slot, addr } => self.forget_plain(slot, addr),
+            Going::Chunks { slot, block, run } => self.forget_chunks(slot, block, &run),
+            Going::Range { slot, .. } => {
+                self.trim(slot);
+                self.segments.remove(slot);
+                if self.home == Some(slot) {
+                    self.home = None;
+                }
+            }
+            Going::View { .. } | Going::Orphan(_) => {}
         }
-        self.driver.free(addr)?;
-        self.forget_failures();
+    }
+
+    fn keep_after_all(&mut self, going: Going) {
+        match going {
+            Going::View { left, .. } => self.views.stale.push(left),
+            Going::Plain { slot, .. } => {
+                if let Some(b) = self.segments.get(slot).map(|segment| segment.first) {
+                    self.put_back(b);
+                }
+            }
+            Going::Chunks { block, .. } => self.put_back(block),
+            Going::Orphan(chunk) => self.orphans.push(chunk),
+            Going::Stale { .. } | Going::Range { .. } => {}
+        }
+    }
+
+    fn forget_plain(&mut self, slot: u32, addr: u64) {
+        let Some(segment) = self.segments.get(slot) else { return };
+        let (b, bytes, class, arena) = (segment.first, segment.size, segment.class, segment.arena);
         self.tell_segment(EventKind::SegmentFree, slot, addr, bytes);
         self.outlet.segment_begin(slot);
-        self.unshelve(b);
+        self.apart -= 1;
         self.blocks.remove(b);
         self.outlet.clear_block(b);
         self.segments.remove(slot);
@@ -80,109 +150,38 @@ impl Heap {
         self.ledger.segment_removed(class.pool());
         self.ledger.reserved_removed(class.pool(), bytes, 1);
         self.pool_released(arena, bytes);
-        Ok(())
     }
 
-    /// Unmaps the whole free chunks of a virtual segment.
-    fn release_chunks(&mut self, slot: u32) -> Result<(), DeviceError> {
-        self.retry_stale(slot);
-        let mut outcome = Ok(());
-        let kept = self.views.mapped();
-        for b in self.free_blocks_in(slot) {
-            outcome = outcome.and(self.release_within(slot, b, &kept));
-        }
-        self.trim(slot);
-        self.drop_if_empty(slot);
-        outcome
-    }
-
-    fn free_blocks_in(&self, slot: u32) -> Vec<u32> {
-        let mut found = Vec::new();
-        let mut b = self.segments.get(slot).map_or(NIL, |segment| segment.first);
-        while b != NIL {
-            if self.blocks[b].state == BlockState::Free && self.is_unused(b) {
-                found.push(b);
-            }
-            b = self.blocks[b].next;
-        }
-        found
-    }
-
-    /// Whether no queued work uses a free block. Others may have given it back while the device was waited for.
-    pub(super) fn is_unused(&self, b: u32) -> bool {
-        let block = &self.blocks[b];
-        self.streams.is_any(block.stream) || block.freed_at <= self.streams.line(block.stream).safe
-    }
-
-    /// Unmaps the whole chunks in a free block, but for those that a view in use maps, too. One call does for those that lie side by
-    /// side.
-    fn release_within(&mut self, slot: u32, b: u32, kept: &HashSet<u64>) -> Result<(), DeviceError> {
-        let Some(segment) = self.segments.get(slot) else {
-            return Ok(());
-        };
-        let block = &self.blocks[b];
-        let within = segment.chunks_within(block.addr, block.addr + block.size);
-        let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
-        let mut left = Some(b);
-        for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
-            let Some(b) = left else { break };
-            left = self.release_run(slot, b, run)?;
-        }
-        Ok(())
-    }
-
-    /// Unmaps chunks that lie side by side in a free block. What is left of the block after them.
-    fn release_run(&mut self, slot: u32, b: u32, run: &[(u64, Chunk)]) -> Result<Option<u32>, DeviceError> {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            return Ok(Some(b));
-        };
-        let (from, to) = (first.0, last.0 + last.1.size);
-        self.driver.unmap(from, to - from)?;
-        self.forget_failures();
-        let Some(segment) = self.segments.get_mut(slot) else {
-            return Ok(None);
-        };
-        segment.mapped -= to - from;
-        for (addr, _) in run {
-            segment.chunks.remove(addr);
-        }
-        let class = segment.class;
-        self.ledger.reserved_removed(class.pool(), to - from, run.len() as u64);
-        for (_, chunk) in run {
-            self.discard(*chunk);
-        }
+    fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)]) {
+        let (from, to) = span(run);
         self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from);
-        self.outlet.segment_begin(slot);
-        let left = self.hollow(slot, b, from, to);
+        let Some(segment) = self.segments.get(slot) else { return };
+        self.ledger
+            .reserved_removed(segment.class.pool(), to - from, run.len() as u64);
+        self.hollow_out(slot, block, run);
         self.show_segment(slot);
-        Ok(left)
     }
 
-    /// Takes the memory out of a part of a free block. Returns what is left of the block after that part.
-    pub(super) fn hollow(&mut self, slot: u32, b: u32, from: u64, to: u64) -> Option<u32> {
-        self.unshelve(b);
-        let (addr, end) = (self.blocks[b].addr, self.blocks[b].addr + self.blocks[b].size);
-        let mut hole = b;
-        if from > addr {
-            hole = self.cut(b, from - addr);
-            self.shelve(b);
-            self.show(b);
+    /// Takes the memory out of a block that was held apart. Begins a bracket around the changes of its segment.
+    pub(super) fn hollow_out(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)]) {
+        let Some(segment) = self.segments.get_mut(slot) else {
+            return;
+        };
+        for (addr, chunk) in run {
+            segment.chunks.remove(addr);
+            segment.mapped -= chunk.size;
         }
-        let rest = (to < end).then(|| self.cut(hole, to - from));
+        self.outlet.segment_begin(slot);
+        self.apart -= 1;
         // Addresses alone are nobody's.
-        let any = self.streams.line(self.blocks[hole].stream).any;
-        let block = &mut self.blocks[hole];
-        (block.state, block.stream) = (BlockState::Unmapped, any);
-        let hole = self.merge_hole(slot, hole);
+        let any = self.streams.line(self.blocks[block].stream).any;
+        let hole = &mut self.blocks[block];
+        (hole.state, hole.stream) = (BlockState::Unmapped, any);
+        let hole = self.merge_hole(slot, block);
         if let Some(segment) = self.segments.get_mut(slot) {
             segment.holes.insert(self.blocks[hole].addr, hole);
         }
         self.show(hole);
-        if let Some(rest) = rest {
-            self.shelve(rest);
-            self.show(rest);
-        }
-        rest
     }
 
     /// Merges a hole with the holes beside it.
@@ -228,31 +227,6 @@ impl Heap {
         self.outlet.clear_block(b);
         self.show_segment(slot);
     }
-
-    /// Gives the reservation of a virtual segment without memory back. If the driver does not take it, the segment
-    /// stays, empty, for the next growth.
-    pub(super) fn drop_if_empty(&mut self, slot: u32) {
-        let Some(segment) = self.segments.get(slot) else { return };
-        if segment.kind == SegmentKind::Virtual
-            && segment.size == 0
-            && segment.stale.is_empty()
-            && self.driver.unreserve(segment.addr, segment.reservation).is_ok()
-        {
-            self.segments.remove(slot);
-            if self.home == Some(slot) {
-                self.home = None;
-            }
-        }
-    }
-
-    fn retry_stale(&mut self, slot: u32) {
-        let Some(segment) = self.segments.get_mut(slot) else {
-            return;
-        };
-        for (addr, bytes) in std::mem::take(&mut segment.stale) {
-            self.unmap_or_remember(slot, addr, bytes);
-        }
-    }
 }
 
 /// Nothing is left on the device: blocks that are still allocated have no owner any more.
@@ -262,16 +236,21 @@ impl Drop for Heap {
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
         self.drop_events();
-        self.drop_all_views();
+        let stale = std::mem::take(&mut self.views.stale).into_iter();
+        let stale = stale.map(|left| Going::View { view: None, left });
+        let views = self.views.iter().map(|(number, view)| going_view(number, view));
+        give_back_to(stale.chain(views).collect(), &*self.driver);
         let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            self.retry_stale(slot);
             let Some(segment) = self.segments.remove(slot) else {
                 continue;
             };
             if segment.kind != SegmentKind::Virtual {
                 let _ = self.driver.free(segment.addr);
                 continue;
+            }
+            for (addr, bytes) in &segment.stale {
+                let _ = self.driver.unmap(*addr, *bytes);
             }
             for (addr, chunk) in &segment.chunks {
                 let _ = self.driver.unmap(*addr, chunk.size);

@@ -53,7 +53,7 @@ impl Heap {
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.live -= 1;
         }
-        self.shrink_closing(arena);
+        self.look_at_closing(arena);
     }
 
     pub(super) fn pool_overflowed(&mut self, arena: u16) {

@@ -6,6 +6,9 @@
 //! any others, and the view stays mapped: any later request that finds enough free memory side by side in one of the views has it
 //! without a driver call. So a program that goes on doing the like maps less and less.
 
+use crate::device::Driver;
+use crate::error::DeviceError;
+
 /// Chunks mapped side by side.
 #[derive(Debug)]
 pub(super) struct View {
@@ -51,6 +54,17 @@ pub(super) struct Stale {
     pub(super) bytes: u64,
     /// Bytes from its beginning that are mapped.
     pub(super) mapped: u64,
+}
+
+impl Stale {
+    /// Unmaps what is mapped and gives the range back. Whether that went, too; an error is only what is still mapped.
+    pub(super) fn go(&mut self, driver: &dyn Driver) -> Result<bool, DeviceError> {
+        if self.mapped > 0 {
+            driver.unmap(self.range, self.mapped)?;
+            self.mapped = 0;
+        }
+        Ok(driver.unreserve(self.range, self.bytes).is_ok())
+    }
 }
 
 impl View {

@@ -165,12 +165,6 @@ impl Views {
         all.filter_map(|(i, view)| view.as_ref().map(|view| (i as u32, view)))
     }
 
-    /// Where the chunks are at home that any view maps.
-    pub(super) fn mapped(&self) -> HashSet<u64> {
-        let chunks = self.iter().flat_map(|(_, view)| &view.chunks);
-        chunks.map(|(addr, _)| *addr).collect()
-    }
-
     /// The pieces at home of a part of a view.
     pub(super) fn pieces(&self, view: u32, offset: u64, size: u64) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();

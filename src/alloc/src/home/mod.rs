@@ -5,6 +5,7 @@
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
 mod serve;
+mod turn;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -155,38 +156,14 @@ impl Home {
         }
     }
 
-    /// [`with`](Home::with) for what gives memory back to the driver or moves it.
-    pub(crate) fn with_turn<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.with(work)
-    }
-
-    /// The same for what first waits for the device, if `waits` says so: the heap is let go of meanwhile.
-    pub(crate) fn with_wait<R>(
-        &self,
-        waits: impl FnOnce(&mut Heap) -> bool,
-        work: impl FnOnce(&mut Heap) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.with(|heap| waits(heap).then(|| heap.begin_wait()))? {
-            Some((driver, frees)) => {
-                driver.synchronize()?;
-                self.with(|heap| heap.after_wait(frees, work))?
-            }
-            None => self.with(work)?,
-        }
-    }
-
-    /// [`with`](Home::with) for what gives blocks back.
+    /// [`with`](Home::with) for what gives blocks back. What is left of a pool that is gone may have come free by it.
     #[inline]
     pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
-        self.enter_for(ALL_STACKS, |tenant| work(&mut tenant.heap))
+        let (result, due) = self.enter_for(ALL_STACKS, |tenant| (work(&mut tenant.heap), tenant.heap.is_due()))?;
+        if due {
+            self.shrink_closing();
+        }
+        Ok(result)
     }
 
     /// Switches the heap's history on or off.
@@ -277,12 +254,11 @@ impl Home {
         self.enter(|tenant| tenant.id)
     }
 
-    /// Does something with the heap if it is still that of the tenant, memory given back or moved included. Unlike a handle, knowing who lives here keeps nobody.
+    /// Does something with the heap if it is still that of the tenant. Unlike a handle, knowing who lives here keeps nobody.
     pub(crate) fn visit<R>(&self, tenant: u64, work: impl FnOnce(&mut Heap) -> R) -> Option<R> {
         if !self.process.is_current() {
             return None;
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = self.tenant.lock();
         let there = place.as_deref_mut().filter(|there| there.id == tenant)?;
         Some(work(&mut there.heap))
@@ -315,6 +291,8 @@ impl Home {
     /// Ends the heap if nothing refers to it any more.
     #[cold]
     fn clear(&'static self) {
+        // Not while somebody who keeps nobody has memory of it set apart.
+        let _turn = self.wait_for_turn();
         let mut place = self.tenant.lock();
         let unused = |tenant: &Tenant| tenant.has_no_buffers(&self.front) && tenant.handle.strong_count() == 0;
         if place.as_deref().is_some_and(unused) {

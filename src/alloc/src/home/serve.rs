@@ -1,7 +1,5 @@
 //! Blocks out of a home and back.
 
-use std::sync::PoisonError;
-
 use super::{ALL_STACKS, Home};
 use crate::error::Error;
 use crate::heap::{Attempt, Grant, Heap};
@@ -54,11 +52,13 @@ impl Home {
     /// A block, from the heap. Its lock is not held while the driver takes its time. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
         let (mut attempt, mut turn) = self.enter(|tenant| {
-            let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
+            let mut attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
             tenant.count(&attempt, buffer);
-            let turn = match attempt {
+            let turn = match &mut attempt {
                 // Nobody changes anything before the lock is let go of.
-                Attempt::Suspended(_) => self.turn.try_lock().ok(),
+                Attempt::Suspended(suspended) => {
+                    self.turn.try_lock().ok().inspect(|_| tenant.heap.begin_call(suspended))
+                }
                 Attempt::Done(_) => None,
             };
             (attempt, turn)
@@ -71,16 +71,19 @@ impl Home {
             let made = match &turn {
                 Some(_) => Ok(suspended.run()),
                 None => {
-                    turn = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+                    turn = Some(self.wait_for_turn());
                     Err(suspended)
                 }
             };
             attempt = self.enter(|tenant| {
-                let attempt = match made {
+                let mut attempt = match made {
                     Ok(made) => tenant.heap.resume(made),
                     Err(suspended) => tenant.heap.resume_anew(suspended),
                 };
                 tenant.count(&attempt, buffer);
+                if let Attempt::Suspended(suspended) = &mut attempt {
+                    tenant.heap.begin_call(suspended);
+                }
                 attempt
             })?;
         }
@@ -99,13 +102,24 @@ impl Home {
     fn take_back_slow(&'static self, held: Held) {
         if let Some(block) = held.block()
             && !self.is_special()
-            && let Some(tenant) = self.tenant.lock().as_deref_mut()
-            && !tenant.orphaned
+            && let Some(due) = self.take_back_early(block)
         {
-            tenant.buffers -= 1;
-            return tenant.heap.free(block);
+            if due {
+                self.shrink_closing();
+            }
+            return;
         }
         self.take_back_at_last(held);
+    }
+
+    /// Takes a buffer back that is not the last, if there is a handle. Whether memory of a pool that is gone is to go back.
+    #[inline(always)]
+    fn take_back_early(&self, block: u32) -> Option<bool> {
+        let mut place = self.tenant.lock();
+        let tenant = place.as_deref_mut().filter(|tenant| !tenant.orphaned)?;
+        tenant.buffers -= 1;
+        tenant.heap.free(block);
+        Some(tenant.heap.is_due())
     }
 
     /// The same for a buffer that may be the last.
@@ -116,10 +130,12 @@ impl Home {
                 tenant.heap.free(block);
             }
             tenant.buffers -= 1;
-            tenant.is_done(&self.front)
+            (tenant.is_done(&self.front), tenant.heap.is_due())
         });
-        if let Ok(true) = ended {
-            self.clear();
+        match ended {
+            Ok((true, _)) => self.clear(),
+            Ok((false, true)) => self.shrink_closing(),
+            _ => {}
         }
     }
 

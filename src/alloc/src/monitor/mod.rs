@@ -19,7 +19,7 @@ use gpumem_channel::Process;
 pub use alert::{Alert, Done, Measure};
 
 use crate::error::Error;
-use crate::heap::Heap;
+use crate::heap::{self, Access};
 use crate::home::Home;
 use alert::Reading;
 use watch::Watch;
@@ -196,9 +196,7 @@ impl Eye {
 
     /// Looks, `now` after some beginning. Whether there still is something to look at.
     fn look(&mut self, now: Duration) -> bool {
-        let Eye {
-            config, watch, device, ..
-        } = self;
+        let Eye { config, watch, .. } = self;
         let found = self.home.visit(self.tenant, |heap| {
             let mut reading = Reading::of(heap, false);
             if config.ratio(&reading).is_some_and(|ratio| ratio > config.above) {
@@ -206,23 +204,30 @@ impl Eye {
             }
             let ratio = config.ratio(&reading);
             let lasted = watch.look(now, ratio)?;
-            let done = config.action.take(heap);
-            watch.acted(done.helped());
-            Some(Alert {
-                device: *device,
-                measure: config.measure,
-                ratio: ratio.unwrap_or(0.0),
-                lasted,
-                reserved: reading.reserved,
-                allocated: reading.allocated,
-                free: reading.free,
-                done,
-            })
+            Some((reading, ratio.unwrap_or(0.0), lasted))
         });
-        if let Some(Some(alert)) = &found {
-            self.tell(alert);
-        }
-        found.is_some()
+        let Some(found) = found else { return false };
+        let Some((reading, ratio, lasted)) = found else {
+            return true;
+        };
+        // Not under the lock that it looked under: what it does may take long.
+        let Some(mut turn) = self.home.turn_of(self.tenant) else {
+            return false;
+        };
+        let done = self.config.action.take(&mut turn);
+        drop(turn);
+        self.watch.acted(done.helped());
+        self.tell(&Alert {
+            device: self.device,
+            measure: self.config.measure,
+            ratio,
+            lasted,
+            reserved: reading.reserved,
+            allocated: reading.allocated,
+            free: reading.free,
+            done,
+        });
+        true
     }
 
     fn tell(&self, alert: &Alert) {
@@ -249,15 +254,18 @@ impl MonitorConfig {
 }
 
 impl Action {
-    fn take(self, heap: &mut Heap) -> Done {
+    fn take(self, on: &mut impl Access) -> Done {
         // One name each, and not one for each alert: a channel keeps a thousand.
-        heap.mark("monitor: fragmented");
-        let done = match self {
-            Action::Warn => return Done::Warned,
-            Action::Release => heap.release_cached().map(Done::Released),
-            Action::Compact => heap.compact().map(Done::Compacted),
-        };
-        heap.mark("monitor: tidied up");
+        let begun = on.heap(|heap| heap.mark("monitor: fragmented"));
+        let done = begun.and_then(|()| match self {
+            Action::Warn => Ok(Done::Warned),
+            Action::Release => heap::release_cached(on).map(Done::Released),
+            Action::Compact => heap::compact(on).map(Done::Compacted),
+        });
+        if self != Action::Warn {
+            // A forked child has no monitor.
+            let _ = on.heap(|heap| heap.mark("monitor: tidied up"));
+        }
         done.unwrap_or_else(|error| Done::Failed(error.to_string()))
     }
 }

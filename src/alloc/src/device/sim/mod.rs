@@ -160,7 +160,8 @@ impl Sim {
         self.state().used_by_others = bytes;
     }
 
-    /// Keeps whoever makes a call of this kind waiting, until what is returned is dropped: a driver that takes its time.
+    /// Keeps whoever makes a call of this kind waiting, until what is returned is dropped: a driver that takes its time. Of calls that are
+    /// over at once (an event, free and total memory) it keeps nobody.
     pub fn pause(&self, call: Call) -> Pause<'_> {
         self.0.gate.close(call)
     }
@@ -228,14 +229,17 @@ impl Driver for Shared {
     }
 
     fn free(&self, addr: u64) -> Result<()> {
+        self.gate.pass(Call::Free);
         self.state().free(addr)
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.gate.pass(Call::Reserve);
         self.state().reserve(bytes)
     }
 
     fn unreserve(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.gate.pass(Call::Unreserve);
         self.state().unreserve(addr, bytes)
     }
 
@@ -245,6 +249,7 @@ impl Driver for Shared {
     }
 
     fn release(&self, handle: Handle) -> Result<()> {
+        self.gate.pass(Call::Release);
         self.state().release(handle.0)
     }
 
@@ -254,10 +259,12 @@ impl Driver for Shared {
     }
 
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.gate.pass(Call::SetAccess);
         self.state().set_access(addr, bytes)
     }
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
+        self.gate.pass(Call::Unmap);
         self.state().unmap(addr, bytes)
     }
 

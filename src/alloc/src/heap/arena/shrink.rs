@@ -1,35 +1,48 @@
 //! Memory of pools goes back to the driver: when a pool is gone, when its program says so, when a request that matters more needs it.
 
+use super::super::Heap;
+use super::super::access::{Access, give_back, settle};
 use super::super::allocate::Request;
-use super::super::{Grant, Heap};
-use super::{Arena, COMMON};
+use super::super::going::Going;
+use super::Arena;
 use crate::error::{DeviceError, Error};
 
+/// Waits for the device and gives a pool's free segments back. Nothing of a private one.
+pub(crate) fn release_pool(on: &mut impl Access, arena: u16) -> Result<u64, Error> {
+    if !on.heap(|heap| heap.arenas.may_shrink(arena))? {
+        return Ok(0);
+    }
+    on.heap(|heap| heap.not_capturing())??;
+    settle(on)?;
+    give_back(on, |heap| heap.spare_of(arena))
+}
+
+/// Gives back what is left of pools that are gone, as far as nothing uses it, and forgets those of which nothing is left. What the driver does
+/// not take stays for the next release.
+pub(crate) fn shrink_closing(on: &mut impl Access) -> Result<u64, Error> {
+    give_back(on, Heap::spare_of_closing)
+}
+
 impl Heap {
-    /// The pool of an arena is gone: what is free goes back, now as far as no queued work uses it, and else with the next release; what
-    /// is held follows when it is freed.
+    /// The pool of an arena is gone: what is free [is to go back](Heap::is_due), now as far as no queued work uses it, and else with the
+    /// next release; what is held follows when it is freed.
     pub(crate) fn close_arena(&mut self, arena: u16) {
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.closing = true;
         }
-        self.shrink_closing(arena);
+        self.look_at_closing(arena);
     }
 
     /// The same for all such arenas.
-    pub(in crate::heap) fn shrink_all_closing(&mut self) {
-        let closing: Vec<u16> = self
-            .arenas
-            .iter()
-            .filter(|(_, arena)| arena.closing)
-            .map(|(n, _)| n)
-            .collect();
-        for arena in closing {
-            self.shrink_closing(arena);
+    pub(in crate::heap) fn look_at_all_closing(&mut self) {
+        let closing = self.arenas.iter().filter(|(_, arena)| arena.closing);
+        for arena in closing.map(|(number, _)| number).collect::<Vec<_>>() {
+            self.look_at_closing(arena);
         }
     }
 
-    /// Gives back what is left of an arena whose pool is gone, unless something uses it, and forgets the arena when it is empty.
-    pub(in crate::heap) fn shrink_closing(&mut self, arena: u16) {
+    /// Looks whether nothing uses any more what is left of an arena whose pool is gone.
+    pub(in crate::heap) fn look_at_closing(&mut self, arena: u16) {
         if !self.arenas.get(arena).is_some_and(Arena::is_gone) || self.capturing() {
             return;
         }
@@ -39,33 +52,20 @@ impl Heap {
                 self.disown(stream);
             }
         }
-        let quiet = self.streams.of(arena).all(|stream| !self.owns_free(stream));
-        if quiet {
-            // What the driver does not take stays for the next release.
-            let _ = self.release_arena(arena);
-        }
+        self.due |= self.streams.of(arena).all(|stream| !self.owns_free(stream));
     }
 
-    /// Gives the free segments of one arena back, after the device was waited for.
-    pub(in crate::heap) fn release_arena(&mut self, arena: u16) -> Result<u64, DeviceError> {
-        let before = self.ledger.reserved();
-        let slots: Vec<u32> = self
-            .segments
-            .iter()
-            .filter(|(_, s)| s.arena == arena)
-            .map(|(slot, _)| slot)
-            .collect();
-        let mut outcome = Ok(());
-        for slot in slots {
-            outcome = outcome.and(self.release_plain(slot));
+    /// Whether [`shrink_closing`] has something to do.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    fn spare_of_closing(&mut self) -> Vec<Going> {
+        self.due = false;
+        match self.capturing() {
+            true => Vec::new(),
+            false => self.spare_in(|segment| self.arenas.get(segment.arena).is_some_and(Arena::is_gone)),
         }
-        let freed = before - self.ledger.reserved();
-        if freed > 0 {
-            self.tell_release(freed);
-            self.tell_figures();
-        }
-        self.forget_empty_arenas();
-        outcome.map(|()| freed)
     }
 
     /// Forgets arenas whose pool is gone and whose memory is, too.
@@ -85,35 +85,23 @@ impl Heap {
         }
     }
 
-    /// Waits for the device and gives a pool's free segments back. Nothing of a private one.
-    pub(crate) fn release_pool(&mut self, arena: u16) -> Result<u64, Error> {
-        if !self.arenas.may_shrink(arena) {
-            return Ok(0);
-        }
-        self.not_capturing()?;
-        self.settle(None)?;
-        Ok(self.release_arena(arena)?)
-    }
-
-    /// Gives back what others cached, the least important first, until the request fits. `None`: that was not enough, or is not what
-    /// is missing.
-    pub(in crate::heap) fn obtain_at_others_expense(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+    /// Gives something back that is less important than a request: what others cached, the least important first; then its own that is too
+    /// large to be split; at last all its own. Whether the device got memory. To be called after the device was waited for.
+    pub(in crate::heap) fn free_up(&mut self, request: &Request) -> Result<bool, DeviceError> {
         let (_, least) = self.sizes.growth(request.class, request.size);
         for victim in self.arenas.victims(request.arena) {
-            if self.pool_left(request.arena) < least {
-                return Ok(None);
-            }
-            let freed = match victim {
-                // What cannot be given back stays in the cache; whether the rest makes enough room shows at once.
-                COMMON => self.release_common().unwrap_or(0),
-                pool => self.release_arena(pool).unwrap_or(0),
-            };
-            if freed > 0
-                && let Some(grant) = self.obtain(request)?
-            {
-                return Ok(Some(grant));
+            // Else that is not what is missing.
+            if self.pool_left(request.arena) >= least && self.give_back_for(request, self.spare_of(victim))? {
+                return Ok(true);
             }
         }
-        Ok(None)
+        if self.give_back_for(request, self.spare_oversize(request))? {
+            return Ok(true);
+        }
+        let own = match self.arenas.may_shrink(request.arena) {
+            true => self.spare_of(request.arena),
+            false => Vec::new(),
+        };
+        self.give_back_for(request, own)
     }
 }

@@ -1,0 +1,38 @@
+//! Operations that call the driver for long and let go of the heap for that.
+//!
+//! Who does one has the *turn*: one thread at a time maps, gives back or moves memory. Everything else goes on meanwhile.
+
+use std::sync::Arc;
+
+use super::Heap;
+use super::going::{self, Going};
+use crate::error::Error;
+
+/// A way to the heap for who has the turn.
+pub(crate) trait Access {
+    /// Does something with the heap, which is locked for so long.
+    fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error>;
+}
+
+/// Waits for the device: afterwards no queued work uses anything that was given back before.
+pub(super) fn settle(on: &mut impl Access) -> Result<(), Error> {
+    let (driver, frees) = on.heap(|heap| {
+        heap.mark_wait();
+        (Arc::clone(&heap.driver), heap.frees)
+    })?;
+    driver.synchronize()?;
+    on.heap(|heap| heap.settled(frees))
+}
+
+/// Gives back to the driver what is chosen. The bytes that came free; the first failure is returned after everything was tried.
+pub(super) fn give_back(on: &mut impl Access, choose: impl FnOnce(&mut Heap) -> Vec<Going>) -> Result<u64, Error> {
+    let (driver, going) = on.heap(|heap| {
+        let mut going = choose(heap);
+        heap.set_apart(&mut going);
+        (Arc::clone(&heap.driver), going)
+    })?;
+    let mut went = going::give_back(going, &*driver);
+    let error = went.error.take();
+    let freed = on.heap(|heap| heap.account_for(went))?;
+    error.map_or(Ok(freed), |error| Err(error.into()))
+}

@@ -1,0 +1,123 @@
+//! Memory on its way back to the driver, in three steps, of which the long one needs no lock.
+//!
+//! What is to go is first [set apart](super::Heap::set_apart): it is in no index, so nobody gets it, and it is counted as reserved, which it
+//! is. Then the driver [takes it](give_back), or does not. At last the heap [forgets](super::Heap::account_for) what the driver took, and what
+//! it did not take is free again. Only who has the turn sets anything apart.
+
+use super::segment::Chunk;
+use super::view::Stale;
+use crate::device::Driver;
+use crate::error::DeviceError;
+
+/// Something that goes.
+#[derive(Clone, Debug)]
+pub(super) enum Going {
+    /// A view, or what is left of one.
+    View { view: Option<u32>, left: Stale },
+    /// What could not be unmapped when its memory moved elsewhere.
+    Stale { slot: u32, addr: u64, bytes: u64 },
+    /// A plain segment.
+    Plain { slot: u32, addr: u64 },
+    /// Chunks side by side in a block, which is set apart with them.
+    Chunks {
+        slot: u32,
+        block: u32,
+        run: Vec<(u64, Chunk)>,
+    },
+    /// The address space of a virtual segment, once it has no memory.
+    Range { slot: u32, addr: u64, bytes: u64 },
+    /// A chunk that is mapped nowhere.
+    Orphan(Chunk),
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(super) struct Went {
+    pub(super) taken: Vec<Going>,
+    pub(super) refused: Vec<Going>,
+    /// Chunks that were unmapped and not taken.
+    pub(super) orphans: Vec<Chunk>,
+    /// The first failure that keeps memory from the device.
+    pub(super) error: Option<DeviceError>,
+}
+
+impl Going {
+    /// What it is known by while it is tried.
+    pub(super) fn key(&self) -> (u8, u64) {
+        match self {
+            Going::View { left, .. } => (0, left.range),
+            Going::Stale { addr, .. } => (1, *addr),
+            Going::Plain { addr, .. } => (2, *addr),
+            Going::Chunks { run, .. } => (3, span(run).0),
+            Going::Range { addr, .. } => (4, *addr),
+            Going::Orphan(chunk) => (5, chunk.handle.0),
+        }
+    }
+
+    /// The virtual segment it is of.
+    pub(super) fn slot(&self) -> Option<u32> {
+        match self {
+            Going::Stale { slot, .. } | Going::Chunks { slot, .. } | Going::Range { slot, .. } => Some(*slot),
+            Going::View { .. } | Going::Plain { .. } | Going::Orphan(_) => None,
+        }
+    }
+
+    /// Whether the driver takes it.
+    fn go(&mut self, driver: &dyn Driver, orphans: &mut Vec<Chunk>) -> Result<bool, DeviceError> {
+        match self {
+            Going::View { left, .. } => left.go(driver),
+            Going::Stale { addr, bytes, .. } => Ok(driver.unmap(*addr, *bytes).is_ok()),
+            Going::Plain { addr, .. } => driver.free(*addr).map(|()| true),
+            Going::Chunks { run, .. } => {
+                let (from, to) = span(run);
+                driver.unmap(from, to - from)?;
+                let kept = |chunk: &Chunk| driver.release(chunk.handle).is_err();
+                orphans.extend(run.iter().map(|(_, chunk)| *chunk).filter(kept));
+                Ok(true)
+            }
+            Going::Range { addr, bytes, .. } => Ok(driver.unreserve(*addr, *bytes).is_ok()),
+            Going::Orphan(chunk) => Ok(driver.release(chunk.handle).is_ok()),
+        }
+    }
+
+    /// Whether it cannot go where this is still there: memory that is mapped anywhere is not free for the device, and a range goes when
+    /// nothing is mapped in it.
+    fn needs(&self, other: &Going) -> bool {
+        match (self, other) {
+            (Going::Chunks { .. }, Going::View { left, .. }) => left.mapped > 0,
+            (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
+                slot == its
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Where chunks that lie side by side begin and end.
+pub(super) fn span(run: &[(u64, Chunk)]) -> (u64, u64) {
+    let from = run.first().map_or(0, |(addr, _)| *addr);
+    let to = run.last().map_or(0, |(addr, chunk)| addr + chunk.size);
+    (from, to)
+}
+
+/// Gives memory back to the driver; what fails does not keep the rest. To be called by who has the turn.
+pub(super) fn give_back(going: Vec<Going>, driver: &dyn Driver) -> Went {
+    let mut went = Went::default();
+    for mut going in going {
+        let taken = match went.refused.iter().any(|other| going.needs(other)) {
+            true => Ok(false),
+            false => going.go(driver, &mut went.orphans),
+        };
+        match taken {
+            Ok(true) => went.taken.push(going),
+            Ok(false) => went.refused.push(going),
+            Err(error) => {
+                went.error.get_or_insert(error);
+                went.refused.push(going);
+            }
+        }
+    }
+    // They are counted as gone: once more.
+    went.orphans.retain(|chunk| driver.release(chunk.handle).is_err());
+    went
+}

@@ -1,0 +1,90 @@
+//! What others do while the driver is called: whoever asks for memory, or gives it back to the driver, has let go of the heap.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::model_tests::World;
+use super::naive_tests;
+use super::*;
+use crate::tag::Tag;
+
+/// A way to the heap of a world in which others are at work in between.
+pub(super) struct Among<'a>(pub(super) &'a mut World);
+
+impl Access for Among<'_> {
+    fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        let result = work(&mut self.0.heap);
+        self.0.heap.check();
+        // They take what is there, give something back, and both at once.
+        for bytes in [3 << 20, 700] {
+            self.0.take_quickly(bytes);
+            self.0.meanwhile(0);
+        }
+        Ok(result)
+    }
+}
+
+impl World {
+    /// Takes a block if there is one for which the driver need not be called.
+    fn take_quickly(&mut self, bytes: u64) {
+        let caller = naive_tests::caller(bytes);
+        self.heap.attribute(caller.1);
+        let grant = self.heap.allocate_short(bytes, self.lives.stream(0), caller.0);
+        self.heap.attribute(crate::stack::Stack::NONE);
+        if let Some(grant) = grant {
+            // A failure that was injected may come while the block is filled.
+            let filled = self.hold(COMMON, grant, bytes, (0, caller));
+            assert!(filled.is_ok() || self.faulty);
+        }
+    }
+
+    /// The heap is let go of while the driver is called: others give blocks back and retire streams before and after the call, or had the
+    /// turn first.
+    pub(super) fn allocate(&mut self, arena: u16, bytes: u64, place: u64, tag: Tag) -> Result<Grant, Error> {
+        let stream = self.lives.stream(place);
+        if bytes.is_multiple_of(5) {
+            return self.heap.allocate_in(arena, bytes, stream, tag);
+        }
+        if arena == COMMON
+            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag)
+        {
+            return Ok(grant);
+        }
+        let mut attempt = self.heap.attempt(arena, bytes, stream, tag);
+        for calls in 0.. {
+            let mut suspended = match attempt {
+                Attempt::Done(result) => return result,
+                Attempt::Suspended(suspended) => *suspended,
+            };
+            assert!(calls < 100, "it goes on for ever");
+            if calls == 0 && bytes.is_multiple_of(7) {
+                self.meanwhile(place);
+                attempt = self.heap.resume_anew(suspended);
+                continue;
+            }
+            self.heap.begin_call(&mut suspended);
+            self.heap.check();
+            if bytes.is_multiple_of(2) {
+                self.meanwhile(place);
+            }
+            let made = suspended.run();
+            if bytes.is_multiple_of(3) {
+                self.meanwhile(place);
+            }
+            attempt = self.heap.resume(made);
+        }
+        unreachable!("a request is served or refused")
+    }
+
+    /// What others do for whom a stream is not there of which memory is asked for.
+    fn meanwhile(&mut self, but: u64) {
+        if let Some(held) = self.held.pop() {
+            self.give_back(held.grant);
+            let place = held.stream.place as u64;
+            if place != but && held.stamp.is_multiple_of(3) {
+                let again = held.stamp.is_multiple_of(2);
+                self.lives
+                    .retire(&mut self.heap, &self.sim, &self.pools, (place, again));
+            }
+        }
+        self.heap.check();
+    }
+}

@@ -1,0 +1,190 @@
+//! The long driver calls of a request: made now, or found made already, or to be made when the request is suspended.
+
+use super::Heap;
+use super::allocate::Request;
+use super::call::{Call, Gave};
+use super::going::Going;
+use super::map::places;
+use super::place::Place;
+use super::segment::Chunk;
+use super::turn::suspended;
+use crate::error::DeviceError;
+
+impl Heap {
+    /// Makes a call, or finds what it gave already, or else suspends the request.
+    fn perform(&mut self, request: &Request, mut call: Call) -> Result<Gave, DeviceError> {
+        let failed = self.turn.iter().flat_map(|turn| &turn.failed);
+        if let Some((_, error)) = failed.into_iter().find(|(made, _)| made.is_like(&call)) {
+            return Err(error.clone());
+        }
+        if self.suspends {
+            self.turn.get_or_insert_default().wanted = Some((call, *request));
+            return Err(suspended());
+        }
+        self.prepare(&mut call);
+        let (gave, result) = call.run(&*self.driver);
+        match result {
+            Ok(()) => Ok(gave),
+            Err(error) => {
+                self.undo(&call, gave);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes out of the heap what a call is about.
+    pub(super) fn prepare(&mut self, call: &mut Call) {
+        match call {
+            Call::Map { sizes, spare, .. } => {
+                for size in sizes {
+                    let known = self.orphans.iter().position(|orphan| orphan.size == *size);
+                    spare.extend(known.map(|known| self.orphans.swap_remove(known)));
+                }
+            }
+            Call::GiveBack(going) => self.set_apart(going),
+            _ => {}
+        }
+    }
+
+    /// Remembers what a call that failed could not undo.
+    pub(super) fn undo(&mut self, call: &Call, gave: Gave) {
+        match (call, gave) {
+            (Call::Map { segment, .. }, Gave::Chunks { loose, stale, .. }) => {
+                self.orphans.extend(loose);
+                if let Some(segment) = self.segments.get_mut(*segment) {
+                    segment.stale.extend(stale);
+                }
+            }
+            (_, Gave::Range(Some(stale))) => self.views.stale.push(stale),
+            (Call::Extend { view, .. }, Gave::Mapped(mapped)) if mapped > 0 => self.views.leave(*view, mapped),
+            _ => {}
+        }
+    }
+
+    /// Makes what a call gave part of the heap.
+    pub(super) fn keep(&mut self, request: &Request, call: &Call, gave: Gave) {
+        match (call, gave) {
+            (Call::Alloc { bytes }, Gave::Addr(addr)) => self.add_plain(request, addr, *bytes),
+            (Call::Reserve { bytes }, Gave::Addr(addr)) => {
+                self.add_range(request, addr, *bytes);
+            }
+            (Call::Map { segment, addr, .. }, Gave::Chunks { mapped, loose, .. }) => {
+                self.orphans.extend(loose);
+                let bytes = mapped.iter().map(|(_, chunk)| chunk.size).sum();
+                let place = Place {
+                    segment: *segment,
+                    addr: *addr,
+                    missing: bytes,
+                    room: bytes,
+                };
+                self.add_chunks(request, place, bytes, mapped);
+            }
+            (Call::Extend { view, chunks, .. }, Gave::Mapped(_)) => {
+                self.layouts.mapped(chunks.len());
+                self.views.extend(*view, places(chunks));
+            }
+            (Call::View { chunks, .. }, Gave::Range(Some(stale))) => {
+                self.layouts.mapped(chunks.len());
+                self.views.insert(stale.range, stale.bytes, places(chunks));
+            }
+            (Call::Synchronize { .. }, Gave::Frees(frees)) => {
+                self.note_waited();
+                self.settled(frees);
+            }
+            (Call::GiveBack(_), Gave::Went(went)) => {
+                self.note_gone(went.refused.iter().map(Going::key));
+                self.account_for(went);
+            }
+            _ => {}
+        }
+    }
+
+    /// Memory for a plain segment.
+    pub(super) fn take_plain(&mut self, request: &Request, bytes: u64) -> Result<u64, DeviceError> {
+        self.perform(request, Call::Alloc { bytes }).map(Gave::addr)
+    }
+
+    /// Address space.
+    pub(super) fn take_range(&mut self, request: &Request, bytes: u64) -> Result<u64, DeviceError> {
+        self.perform(request, Call::Reserve { bytes }).map(Gave::addr)
+    }
+
+    /// New chunks, mapped side by side. All or nothing.
+    pub(super) fn take_chunks(
+        &mut self,
+        request: &Request,
+        (segment, addr): (u32, u64),
+        sizes: Vec<u64>,
+    ) -> Result<Vec<(u64, Chunk)>, DeviceError> {
+        let spare = Vec::new();
+        let call = Call::Map {
+            segment,
+            addr,
+            sizes,
+            spare,
+        };
+        match self.perform(request, call)? {
+            Gave::Chunks { mapped, loose, .. } => {
+                self.orphans.extend(loose);
+                Ok(mapped)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Chunks of the home segment mapped side by side once more, in a range of `room` bytes: where.
+    pub(super) fn take_view(
+        &mut self,
+        request: &Request,
+        chunks: &[(u64, Chunk)],
+        room: u64,
+    ) -> Result<u64, DeviceError> {
+        let chunks = chunks.to_vec();
+        match self.perform(request, Call::View { chunks, room })? {
+            Gave::Range(Some(stale)) => Ok(stale.range),
+            _ => Ok(0),
+        }
+    }
+
+    /// The same at the end of a view.
+    pub(super) fn take_end(
+        &mut self,
+        request: &Request,
+        (view, addr): (u32, u64),
+        chunks: &[(u64, Chunk)],
+    ) -> Result<(), DeviceError> {
+        let chunks = chunks.to_vec();
+        self.perform(request, Call::Extend { view, addr, chunks }).map(drop)
+    }
+
+    /// Gives back to the driver what is chosen for a request, but for what it refused already. Whether the device got memory.
+    pub(super) fn give_back_for(&mut self, request: &Request, mut going: Vec<Going>) -> Result<bool, DeviceError> {
+        going.retain(|going| !self.was_refused(going));
+        if going.is_empty() {
+            return Ok(false);
+        }
+        match self.perform(request, Call::GiveBack(going))? {
+            Gave::Went(went) => Ok(self.account_for(went) > 0),
+            _ => Ok(false),
+        }
+    }
+
+    /// Waits for the turn if memory is on its way that another thread has set apart: it may come back.
+    pub(super) fn let_others_finish(&mut self, request: &Request) -> Result<(), DeviceError> {
+        match self.apart {
+            0 => Ok(()),
+            _ => self.perform(request, Call::Nothing).map(drop),
+        }
+    }
+
+    /// Waits for the device, for a request that may be suspended meanwhile. The free counter up to which it is done with everything; `None`
+    /// if that was just done, and is known.
+    pub(super) fn wait(&mut self, request: &Request) -> Result<Option<u64>, DeviceError> {
+        if self.has_waited() {
+            return Ok(None);
+        }
+        let frees = self.frees;
+        self.perform(request, Call::Synchronize { frees })?;
+        Ok(Some(frees))
+    }
+}

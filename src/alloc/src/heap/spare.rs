@@ -1,0 +1,175 @@
+//! What may go back to the driver: everything that is free and that no queued work uses. Nothing changes by looking for it.
+
+use std::collections::HashSet;
+
+use gpumem_channel::{BlockState, SegmentKind};
+
+use super::Heap;
+use super::arena::COMMON;
+use super::block::NIL;
+use super::going::Going;
+use super::segment::{Chunk, Segment};
+use super::view::{Stale, View};
+
+impl Heap {
+    /// Everything.
+    pub(super) fn spare(&self) -> Vec<Going> {
+        let mut spare = self.spare_mappings();
+        spare.extend(self.spare_in(|segment| self.arenas.may_shrink(segment.arena)));
+        spare
+    }
+
+    /// Everything that is no pool's.
+    pub(super) fn spare_of_common(&self) -> Vec<Going> {
+        let mut spare = self.spare_mappings();
+        spare.extend(self.spare_in(|segment| segment.arena == COMMON));
+        spare
+    }
+
+    /// Everything of an arena.
+    pub(super) fn spare_of(&self, arena: u16) -> Vec<Going> {
+        match arena {
+            COMMON => self.spare_of_common(),
+            pool => self.spare_in(|segment| segment.arena == pool),
+        }
+    }
+
+    /// Of certain segments the free memory: plain ones that are wholly free, whole chunks of virtual ones that no view maps which stays.
+    pub(super) fn spare_in(&self, may: impl Fn(&Segment) -> bool) -> Vec<Going> {
+        let mut spare = Vec::new();
+        let kept = self.kept_by_views();
+        for (slot, segment) in self.segments.iter().filter(|(_, segment)| may(segment)) {
+            match segment.kind {
+                SegmentKind::Virtual => self.spare_chunks(slot, segment, &kept, &mut spare),
+                _ if self.is_free(segment) && self.is_unused(segment.first) => spare.push(Going::Plain {
+                    slot,
+                    addr: segment.addr,
+                }),
+                _ => {}
+            }
+        }
+        spare
+    }
+
+    /// Whether all of a plain segment is free.
+    pub(super) fn is_free(&self, segment: &Segment) -> bool {
+        segment.first == segment.last && self.blocks[segment.first].state == BlockState::Free
+    }
+
+    /// Whether no queued work uses a free block. Others may have given it back while the device was waited for.
+    pub(super) fn is_unused(&self, b: u32) -> bool {
+        let block = &self.blocks[b];
+        self.streams.is_any(block.stream) || block.freed_at <= self.streams.line(block.stream).safe
+    }
+
+    fn spare_chunks(&self, slot: u32, segment: &Segment, kept: &HashSet<u64>, spare: &mut Vec<Going>) {
+        let stale = segment.stale.iter();
+        spare.extend(stale.map(|(addr, bytes)| Going::Stale {
+            slot,
+            addr: *addr,
+            bytes: *bytes,
+        }));
+        let (mut b, mut left) = (segment.first, 0);
+        while b != NIL {
+            let block = &self.blocks[b];
+            if block.state != BlockState::Unmapped {
+                left += block.size;
+            }
+            if block.state == BlockState::Free && self.is_unused(b) {
+                let within = segment.chunks_within(block.addr, block.addr + block.size);
+                let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
+                for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
+                    left -= run.iter().map(|(_, chunk)| chunk.size).sum::<u64>();
+                    spare.push(Going::Chunks {
+                        slot,
+                        block: b,
+                        run: run.to_vec(),
+                    });
+                }
+            }
+            b = block.next;
+        }
+        if left == 0 {
+            spare.push(range(slot, segment));
+        }
+    }
+
+    /// The address space of a virtual segment, if it has no memory.
+    pub(super) fn spare_range(&self, slot: u32) -> Option<Going> {
+        let segment = self.segments.get(slot)?;
+        let empty = segment.kind == SegmentKind::Virtual && segment.size == 0 && segment.stale.is_empty();
+        empty.then(|| range(slot, segment))
+    }
+
+    /// The same of all of them.
+    pub(super) fn spare_ranges(&self) -> Vec<Going> {
+        let slots = self.segments.iter().map(|(slot, _)| slot);
+        slots.filter_map(|slot| self.spare_range(slot)).collect()
+    }
+
+    /// Views, and what is left of some, and chunks that are mapped nowhere.
+    fn spare_mappings(&self) -> Vec<Going> {
+        let stale = self.views.stale.iter();
+        let stale = stale.map(|left| Going::View {
+            view: None,
+            left: *left,
+        });
+        let idle = self.spare_views().map(|(number, view)| going_view(number, view));
+        let orphans = self.orphans.iter().map(|chunk| Going::Orphan(*chunk));
+        stale.chain(idle).chain(orphans).collect()
+    }
+
+    /// Views that no block is in and that are known not to be used by queued work.
+    fn spare_views(&self) -> impl Iterator<Item = (u32, &View)> {
+        let safe = |stream: u16| self.streams.line(stream).safe;
+        self.views.idle().filter(move |(_, view)| view.is_done(safe))
+    }
+
+    /// Views that go so that there is room for another one of so many mappings, the ones not used for longest first.
+    pub(super) fn views_beyond(&self, mappings: usize) -> Vec<Going> {
+        if self.views.mappings + mappings <= self.views.most || self.capturing() {
+            return Vec::new();
+        }
+        let mut idle: Vec<(u32, &View)> = self.spare_views().collect();
+        idle.sort_unstable_by_key(|(number, view)| (view.freed_at(), *number));
+        let mut left = self.views.mappings + mappings;
+        let goes = |(_, view): &(u32, &View)| {
+            let goes = left > self.views.most / 2;
+            left -= if goes { view.chunks.len() } else { 0 };
+            goes
+        };
+        let idle = idle.into_iter().take_while(goes);
+        idle.map(|(number, view)| going_view(number, view)).collect()
+    }
+
+    /// Where the chunks are at home that a view maps which stays.
+    fn kept_by_views(&self) -> HashSet<u64> {
+        let safe = |stream: u16| self.streams.line(stream).safe;
+        let stay = self
+            .views
+            .iter()
+            .filter(|(_, view)| view.users > 0 || !view.is_done(safe));
+        let chunks = stay.flat_map(|(_, view)| &view.chunks);
+        chunks.map(|(addr, _)| *addr).collect()
+    }
+}
+
+fn range(slot: u32, segment: &Segment) -> Going {
+    Going::Range {
+        slot,
+        addr: segment.addr,
+        bytes: segment.reservation,
+    }
+}
+
+/// A view that is there.
+pub(super) fn going_view(number: u32, view: &View) -> Going {
+    Going::View {
+        view: Some(number),
+        left: Stale {
+            range: view.range,
+            bytes: view.room,
+            mapped: view.mapped,
+        },
+    }
+}
