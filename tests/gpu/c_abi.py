@@ -2,175 +2,21 @@
 """The programs and comparisons of c_abi.sh.
 
     c_abi.py compare DIR              runs the others, with each library that can be imported, and compares
-    c_abi.py torch|cupy|rmm [DIR]     the program: with the library's own allocator, or with DIR/libgpumem_alloc.so
+    c_abi.py torch|pool|cupy|rmm [DIR]    the program: with the library's own allocator, or with DIR/libgpumem_alloc.so
 
 A program prints one JSON line: its results, its peak of reserved and requested bytes.
 """
 
 import importlib.util
 import json
-import os
-import pickle
 import random
 import subprocess
 import sys
-import tempfile
-import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
+from figures import dashboard, peaks
+from torch_programs import pool_program, torch_program
+
 MIB = 1 << 20
-STEPS = 60
-
-
-def peaks(library):
-    import gpumem
-
-    figures = gpumem.stats(library)
-    return {"reserved": figures.all.reserved_bytes.peak, "requested": figures.all.requested_bytes.peak}
-
-
-def dashboard(library, folder):
-    """What gpumem-tui says of this very process is what the library says."""
-    import gpumem
-
-    report = json.loads(subprocess.run([f"{folder}/gpumem-tui", "--json"], capture_output=True, check=True).stdout)
-    row = next(row for row in report["processes"] if row["pid"] == os.getpid())
-    figures = gpumem.stats(library).all
-    assert row["state"] == "publishing" and row["allocator"]["allocated"] == figures.allocated_bytes.current, row
-    return row["allocator"]
-
-
-def adds_up(library):
-    """The segments of a snapshot are what is reserved."""
-    import gpumem
-
-    with tempfile.TemporaryDirectory() as folder:
-        gpumem.snapshot(library, f"{folder}/state.pickle")
-        with open(f"{folder}/state.pickle", "rb") as file:
-            segments = pickle.load(file)["segments"]
-    reserved = gpumem.stats(library).all.reserved_bytes.current
-    assert sum(segment["total_size"] for segment in segments) == reserved, (segments, reserved)
-
-
-def torch_program(folder):
-    """A small GPT on batches and sequences of changing size, which is what fragments a cache."""
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    import torch
-    from torch import nn
-
-    library = None
-    if folder:
-        import torch_pluggable
-
-        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
-    torch.use_deterministic_algorithms(True)
-    torch.cuda.set_per_process_memory_fraction(0.9)
-    torch.manual_seed(1)
-    sizes = random.Random(1)
-    width, heads, layers, vocabulary, longest = 768, 12, 8, 16_000, 1024
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-        def forward(self, x):
-            batch, length, _ = x.shape
-            q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            scores = q @ k.transpose(-2, -1) / (width // heads) ** 0.5
-            mask = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
-            scores = scores.masked_fill(~mask, float("-inf")).softmax(-1)
-            x = x + self.out((scores @ v).transpose(1, 2).reshape(batch, length, width))
-            return x + self.mlp(self.norm2(x))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(longest, width)
-            self.blocks, self.head = nn.Sequential(*[Block() for _ in range(layers)]), nn.Linear(width, vocabulary)
-
-        def forward(self, tokens):
-            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
-            return self.head(self.blocks(x))
-
-    model = Gpt().cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    side = torch.cuda.Stream()
-    losses, start = [], None
-    for step in range(STEPS):
-        batch, length = sizes.randint(1, 8), sizes.randint(16, longest)
-        host = torch.randint(vocabulary, (batch, length + 1), generator=torch.Generator().manual_seed(step)).pin_memory()
-        with torch.cuda.stream(side):
-            # The allocation belongs to the side stream; what uses it here must be told.
-            data = host.cuda(non_blocking=True)
-        torch.cuda.current_stream().wait_stream(side)
-        data.record_stream(torch.cuda.current_stream())
-        logits = model(data[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), data[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-        if step == 4:
-            start = time.monotonic()
-    seconds = time.monotonic() - start
-    weights = sum(p.double().sum().item() for p in model.parameters())
-    result = {"losses": [loss.hex() for loss in losses], "weights": weights.hex(), "seconds": seconds}
-    if library:
-        adds_up(library)
-        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
-        result["caught"] = torch_failures(torch)
-    else:
-        figures = torch.cuda.memory_stats()
-        result |= {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
-    return result
-
-
-def graphs(torch):
-    """A graph's memory is its own: what is allocated, filled and freed between two replays changes nothing of what it computes."""
-    x = torch.zeros(1 << 20, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        half = (x + 1) * 3  # freed in the graph, and used by it at every replay
-        y = half.cumsum(0)
-        del half
-    for n in range(5):
-        x.fill_(n)
-        noise = [torch.full((1 << size,), float("nan"), device="cuda") for size in range(10, 24)]
-        del noise
-        torch.cuda.empty_cache()
-        graph.replay()
-        assert y[-1].item() == 3 * (n + 1) * (1 << 20), n
-    del graph, y
-    torch.cuda.empty_cache()
-
-
-def in_mem_pool(torch):
-    with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
-        torch.zeros(1000, device="cuda")
-
-
-def torch_failures(torch):
-    """What fails is an exception that says why, and the program goes on. Their first lines."""
-    caught = []
-
-    def fails(work):
-        try:
-            work()
-        except RuntimeError as error:
-            caught.append(str(error).splitlines()[0])
-
-    fails(lambda: torch.empty(1 << 42, dtype=torch.uint8, device="cuda"))
-
-    assert len(caught) == 1, caught
-    graphs(torch)
-    # PyTorch's own class for pluggable allocators refuses it, up to 2.11 at least; where it does not, it works.
-    fails(lambda: in_mem_pool(torch))
-    torch.cuda.empty_cache()
-    assert torch.ones(1000, device="cuda").sum().item() == 1000
-    return caught
 
 
 def cupy_program(folder):
@@ -228,13 +74,13 @@ def rmm_program(folder):
     return result
 
 
-PROGRAMS = {"torch": torch_program, "cupy": cupy_program, "rmm": rmm_program}
+PROGRAMS = {"torch": torch_program, "pool": pool_program, "cupy": cupy_program, "rmm": rmm_program}
 
 
 def compare(folder):
     failed = False
     for name in PROGRAMS:
-        if importlib.util.find_spec(name) is None:
+        if importlib.util.find_spec({"pool": "torch"}.get(name, name)) is None:
             print(f"SKIPPED {name}: this Python cannot import it")
             continue
         results = {}

@@ -1,0 +1,40 @@
+"""What the programs of c_abi.py ask the library, and what must be true of it."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
+
+
+def peaks(library):
+    import gpumem
+
+    figures = gpumem.stats(library)
+    return {"reserved": figures.all.reserved_bytes.peak, "requested": figures.all.requested_bytes.peak}
+
+
+def dashboard(library, folder):
+    """What gpumem-tui says of this very process is what the library says."""
+    import gpumem
+
+    report = json.loads(subprocess.run([f"{folder}/gpumem-tui", "--json"], capture_output=True, check=True).stdout)
+    row = next(row for row in report["processes"] if row["pid"] == os.getpid())
+    figures = gpumem.stats(library).all
+    assert row["state"] == "publishing" and row["allocator"]["allocated"] == figures.allocated_bytes.current, row
+    return row["allocator"]
+
+
+def adds_up(library):
+    """The segments of a snapshot are what is reserved."""
+    import gpumem
+
+    with tempfile.TemporaryDirectory() as folder:
+        gpumem.snapshot(library, f"{folder}/state.pickle")
+        with open(f"{folder}/state.pickle", "rb") as file:
+            segments = pickle.load(file)["segments"]
+    reserved = gpumem.stats(library).all.reserved_bytes.current
+    assert sum(segment["total_size"] for segment in segments) == reserved, (segments, reserved)
