@@ -22,6 +22,9 @@ pub(crate) struct Key {
     pub(crate) block: u32,
 }
 
+/// Bins that the lowest of "little larger" blocks is looked for in: half an octave where all of them have some.
+const LOW_BINS: usize = 8;
+
 /// Drivers align what they give to 2 to the power of this at least.
 const ALIGNMENT: u32 = 8;
 
@@ -40,6 +43,14 @@ impl Key {
             addr: ((rank >> 32) as u64) << ALIGNMENT,
             block: rank as u32,
         }
+    }
+}
+
+impl Key {
+    /// What [`low_fit`](FreeIndex::low_fit) takes the least of, for `size` bytes.
+    #[inline(always)]
+    pub(crate) fn low(self, size: u64) -> (bool, u64) {
+        (self.size != size, self.addr)
     }
 }
 
@@ -120,6 +131,15 @@ impl FreeIndex {
         let next = self.bins[self.next_bin(at + 1)].first();
         let best = self.bins[at].first_from(least(size)).min(next);
         (!is_none(best)).then(|| Key::of(best))
+    }
+
+    /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
+    #[inline(never)]
+    pub(crate) fn low_fit(&self, size: u64) -> Option<Key> {
+        let least = least(size);
+        let bins = self.occupied_bins(bin_of(size)).take(LOW_BINS);
+        let some = bins.map(|bin| bin.first_from(least)).filter(|rank| !is_none(*rank));
+        some.map(Key::of).min_by_key(|key| key.low(size))
     }
 
     /// The first bin from `from` on that has something, or else the one behind the last.

@@ -87,6 +87,14 @@ proptest! {
                 Op::Fit(size) => {
                     let low = Key { size, addr: 0, block: 0 };
                     prop_assert_eq!(index.best_fit(size), set.range(low..).next().copied());
+                    let found = index.low_fit(size);
+                    let nearest = set.range(low..).next();
+                    prop_assert_eq!(found.is_some(), nearest.is_some());
+                    if let (Some(found), Some(nearest)) = (found, nearest) {
+                        prop_assert!(set.contains(&found) && found.size >= size);
+                        prop_assert_eq!(found.size == size, nearest.size == size);
+                        prop_assert!(found.addr <= nearest.addr || nearest.size == size);
+                    }
                     prop_assert!(index.at_least(size).eq(set.range(low..).copied()));
                 }
             }

@@ -34,6 +34,9 @@ pub(crate) const STEP: u64 = 25;
 pub(crate) const MAPPING: u64 = 8000;
 /// New memory of up to so many units is one chunk where memory is stitched.
 const WHOLE: u64 = 2;
+/// Requests of up to so many units go to low addresses where memory is stitched. They are hardly ever stitched themselves, and what lies
+/// between them serves no larger request: so they lie close together, out of the way of those.
+const LOW: u64 = 2;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
@@ -87,6 +90,8 @@ pub(crate) struct Sizes {
     max_split: u64,
     /// What such a block may be larger than its request.
     max_rounding: u64,
+    /// Large requests up to this go to low addresses: 0 where none do.
+    low_max: u64,
     /// Requests above this go the long way: all of them where sizes are rounded to more than 512 B.
     quick_max: u64,
     /// What is less than that is left with the block whose rest it is: by class.
@@ -106,6 +111,10 @@ impl Sizes {
                 limit.checked_next_multiple_of(LARGE_ROUND).unwrap_or(u64::MAX)
             }),
             max_rounding: config.max_non_split_rounding,
+            low_max: match (config.segments, config.max_split_size) {
+                (SegmentMode::Stitched, None) => LOW * granularity,
+                _ => 0,
+            },
             quick_max: if config.roundup_power2_divisions.is_on() {
                 0
             } else {
@@ -210,6 +219,12 @@ impl Sizes {
         rest >= self.least_rest[class as usize] && (class != Class::Large || size <= self.max_split)
     }
 
+    /// Whether a request goes to a low address rather than where it fits best.
+    #[inline(always)]
+    pub(crate) fn goes_low(&self, class: Class, size: u64) -> bool {
+        class == Class::Chunked && size <= self.low_max
+    }
+
     /// Bytes to take from the driver for a block of `size`: the amount that serves later requests too, then the least
     /// that serves this one.
     pub(crate) fn growth(&self, class: Class, size: u64) -> (u64, u64) {
@@ -231,9 +246,9 @@ impl Sizes {
     }
 
     /// The same where memory is stitched and `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no
-    /// less than 1/32 of all, divided by `fineness`, and no request is of more than two dozens of them.
+    /// less than 1/32 of all, divided by `fineness`, and no request is of more than two dozens of them, or four times that where they are finer.
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        self.clamp_chunk(power(bytes / 24).max(power(reserved / 32) / fineness))
+        self.clamp_chunk((power(bytes / 16) / fineness.min(4)).max(power(reserved / 32) / fineness))
     }
 
     fn clamp_chunk(&self, bytes: u64) -> u64 {

@@ -107,12 +107,17 @@ impl Heap {
     pub(super) fn fit(&self, request: &Request) -> Option<Key> {
         let class = request.class as usize;
         let line = self.streams.line(request.stream);
-        let own = line.free[class].best_fit(request.size);
         let any = &self.streams.line(line.any).free[class];
-        let best = if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
-            own
+        let best = if self.sizes.goes_low(request.class, request.size) {
+            let both = [&line.free[class], any].map(|index| index.low_fit(request.size));
+            both.into_iter().flatten().min_by_key(|key| key.low(request.size))
         } else {
-            own.into_iter().chain(any.best_fit(request.size)).min()
+            let own = line.free[class].best_fit(request.size);
+            if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
+                own
+            } else {
+                own.into_iter().chain(any.best_fit(request.size)).min()
+            }
         };
         match best {
             // Where the best is too large, all are.

@@ -26,7 +26,10 @@ impl Heap {
             &line.free[class as usize],
             &self.streams.line(line.any).free[class as usize],
         );
-        let key = own.best_fit(size)?;
+        let key = match self.sizes.goes_low(class, size) {
+            true => own.low_fit(size)?,
+            false => own.best_fit(size)?,
+        };
         // A better one may be nobody's, or in pieces that are set aside.
         let exact = key.size == size;
         if !exact && (self.has_aside(line.lane, half) || !any.is_empty()) || !self.sizes.takes(size, key.size) {

@@ -1,0 +1,48 @@
+//! Where requests go among free memory, on the simulated device.
+#![allow(clippy::unwrap_used)]
+
+use gpumem_alloc::device::{self, SimConfig};
+use gpumem_alloc::{Allocator, Config, Publish, SegmentMode, Stream};
+
+const MIB: u64 = 1 << 20;
+
+/// An allocator with free blocks of these sizes, in the order of their addresses, and those.
+fn with_free(segments: SegmentMode, free: &[u64]) -> (Allocator, Vec<u64>) {
+    let config = Config {
+        publish: Publish::Off,
+        segments,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    let whole = free.iter().sum::<u64>() + 2 * MIB * (1 + free.len() as u64);
+    let take = |bytes: u64| alloc.alloc_raw(bytes, Stream::DEFAULT).unwrap();
+    alloc.free_raw(take(whole)).unwrap();
+    let mut places = Vec::new();
+    for size in free {
+        places.push(take(*size));
+        take(2 * MIB);
+    }
+    for place in &places {
+        alloc.free_raw(*place).unwrap();
+    }
+    assert!(places.is_sorted());
+    (alloc, places)
+}
+
+/// Small ones among the large requests lie together at low addresses, so that what is free stays in one piece for those that need it.
+/// Larger ones go where they fit best, and so does everything where memory is not stitched.
+#[test]
+fn small_blocks_of_stitched_memory_lie_low_and_larger_ones_where_they_fit_best() {
+    let free = [4 * MIB, 13 * MIB / 4, 40 * MIB, 30 * MIB];
+    let cases = [
+        (SegmentMode::Stitched, 3 * MIB, 0),
+        (SegmentMode::Stitched, 13 * MIB / 4, 1),
+        (SegmentMode::Stitched, 25 * MIB, 3),
+        (SegmentMode::Plain, 25 * MIB, 3),
+    ];
+    for (segments, request, expected) in cases {
+        let (alloc, places) = with_free(segments, &free);
+        let at = alloc.alloc_raw(request, Stream::DEFAULT).unwrap();
+        assert_eq!(at, places[expected], "{segments:?}: {request} bytes");
+    }
+}
