@@ -18,6 +18,9 @@ mod front;
 mod quick;
 mod succession;
 
+#[cfg(test)]
+mod front_tests;
+
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId};
 
