@@ -1,13 +1,13 @@
 //! The way out: what the heap does, told to the channel and to the history.
 //!
-//! Without them every call is one branch.
+//! Without them every call is a branch or two.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
 use gpumem_channel::{
-    Block, Device, DeviceStats, Event, Lane, Operation, Options, Publisher, Segment, StringId, Structure, Touched,
+    BlockState, Device, DeviceStats, Event, Facts, Lane, Operation, Options, Publisher, Segment, StringId, Touched,
 };
 
 use crate::history::{Deed, Recorder};
@@ -46,20 +46,12 @@ impl fmt::Display for WhyNot {
     }
 }
 
-/// The channel, or the reason there is none.
-type Channel = Result<Box<Publisher>, WhyNot>;
-
-/// Where everything goes. One look tells all three apart, so that a history that is off costs nothing.
-enum Sink {
-    Channel(Box<Publisher>),
-    /// Into the history, and the channel if there is one.
-    Recorded(Box<(Recorder, Channel)>),
-    Nowhere(WhyNot),
-}
-
 /// The channel and the history, as far as there are any.
 pub(crate) struct Outlet {
-    sink: Sink,
+    channel: Option<Box<Publisher>>,
+    history: Option<Box<Recorder>>,
+    /// Where there is no channel.
+    why_not: WhyNot,
     /// Bytes of the blocks the channel has no slot for, by slot.
     refused: HashMap<u32, u64>,
     refused_bytes: u64,
@@ -84,8 +76,14 @@ impl Outlet {
                 })
                 .map_err(|error| WhyNot::Failed(error.to_string())),
         };
+        let (channel, why_not) = match channel {
+            Ok(publisher) => (Some(publisher), WhyNot::Off),
+            Err(why_not) => (None, why_not),
+        };
         Outlet {
-            sink: Sink::of(channel),
+            channel,
+            history: None,
+            why_not,
             refused: HashMap::new(),
             refused_bytes: 0,
         }
@@ -100,68 +98,51 @@ impl Outlet {
 
     /// Ends the channel, if there is one.
     pub(crate) fn close(&mut self) {
-        match &mut self.sink {
-            Sink::Channel(_) => self.sink = Sink::Nowhere(WhyNot::Off),
-            Sink::Recorded(both) if both.1.is_ok() => both.1 = Err(WhyNot::Off),
-            _ => {}
-        }
+        self.channel = None;
     }
 
     /// Begins a history, or ends it.
     pub(crate) fn record(&mut self, recorder: Option<Recorder>) {
-        let channel = match std::mem::replace(&mut self.sink, Sink::Nowhere(WhyNot::Off)) {
-            Sink::Channel(publisher) => Ok(publisher),
-            Sink::Recorded(both) => both.1,
-            Sink::Nowhere(why) => Err(why),
-        };
-        self.sink = match recorder {
-            Some(recorder) => Sink::Recorded(Box::new((recorder, channel))),
-            None => Sink::of(channel),
-        };
+        self.history = recorder.map(Box::new);
     }
 
     /// The history, if it is on.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        match &self.sink {
-            Sink::Recorded(both) => Some(&both.0),
-            _ => None,
-        }
+        self.history.as_deref()
     }
 
+    #[inline(always)]
     pub(crate) fn recorder_mut(&mut self) -> Option<&mut Recorder> {
-        match &mut self.sink {
-            Sink::Recorded(both) => Some(&mut both.0),
-            _ => None,
-        }
+        self.history.as_deref_mut()
     }
 
     /// The channel's file, or why there is none.
     pub(crate) fn path(&self) -> Result<&Path, &WhyNot> {
-        match &self.sink {
-            Sink::Channel(publisher) => Ok(publisher.path()),
-            Sink::Recorded(both) => both.1.as_ref().map(|publisher| publisher.path()),
-            Sink::Nowhere(why) => Err(why),
-        }
+        let channel = self.channel.as_ref();
+        channel.map(|publisher| publisher.path()).ok_or(&self.why_not)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
-        !matches!(self.sink, Sink::Nowhere(_))
+        self.channel.is_some() || self.history.is_some()
     }
 
     /// Whether there is a channel, and no history.
     #[inline(always)]
     pub(crate) fn only_publishes(&self) -> bool {
-        matches!(self.sink, Sink::Channel(_))
+        self.channel.is_some() && self.history.is_none()
     }
 
+    /// Whether there is a history.
     #[inline(always)]
-    fn publisher(&mut self) -> Option<&mut Publisher> {
-        match &mut self.sink {
-            Sink::Channel(publisher) => Some(publisher),
-            Sink::Recorded(both) => both.1.as_mut().ok().map(|publisher| &mut **publisher),
-            Sink::Nowhere(_) => None,
-        }
+    pub(crate) fn records(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// The channel, if there is one. Who asks it for a slot that it does not have says so to [`Outlet::refuse_if`].
+    #[inline(always)]
+    pub(crate) fn publisher(&mut self) -> Option<&mut Publisher> {
+        self.channel.as_deref_mut()
     }
 
     /// What a lane publishes through, if there is a channel; `None` if that has no more room for lanes.
@@ -191,8 +172,8 @@ impl Outlet {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        if let Sink::Recorded(both) = &mut self.sink {
-            both.0.event(event);
+        if let Some(recorder) = self.recorder_mut() {
+            recorder.event(event);
         }
         self.publish(event);
     }
@@ -206,8 +187,8 @@ impl Outlet {
 
     /// A free whose block waits for queued work.
     pub(crate) fn waiting(&mut self, event: &Event) {
-        if let Sink::Recorded(both) = &mut self.sink {
-            both.0.record(Deed::FreeRequested, event);
+        if let Some(recorder) = self.recorder_mut() {
+            recorder.record(Deed::FreeRequested, event);
         }
         self.publish(event);
     }
@@ -215,16 +196,16 @@ impl Outlet {
     /// An event whose effect on the figures follows from it. Whether they have to follow all the same.
     #[inline]
     pub(crate) fn change(&mut self, event: &Event) -> bool {
-        if let Sink::Recorded(both) = &mut self.sink {
-            both.0.event(event);
+        if let Some(recorder) = self.recorder_mut() {
+            recorder.event(event);
         }
         self.publish_change(event)
     }
 
     /// The same for the channel only.
-    #[inline]
     pub(crate) fn publish_change(&mut self, event: &Event) -> bool {
-        self.publisher().is_some_and(|publisher| publisher.change(event))
+        self.publisher()
+            .is_some_and(|publisher| publisher.change(event.kind, event))
     }
 
     #[inline]
@@ -236,49 +217,31 @@ impl Outlet {
 
     /// An event for the channel and the one block it is about. Whether the figures have to follow.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, operation: &Operation<'_>) -> bool {
+    pub(crate) fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> bool {
         let Some(publisher) = self.publisher() else {
             return false;
         };
         let told = publisher.operation(operation);
         if !told.stored {
-            self.refuse(operation.slot, operation.block.size);
+            self.refuse(operation.slot, operation.block.size());
         }
         told.figures_due
     }
 
-    /// An event and the blocks of a segment that a split or a join changed, for the channel only. Whether the figures have to follow.
-    #[inline(always)]
-    pub(crate) fn structure(&mut self, event: &Event, change: &Structure<'_>) -> bool {
-        let Some(publisher) = self.publisher() else {
-            return false;
-        };
-        let told = publisher.structure(event, change);
-        if !told.stored {
-            // Number and size, no more: what is passed by reference would be in memory every time.
-            change.gone.iter().for_each(|slot| self.refuse_if(*slot, 0));
-            self.refuse_if(change.block.0, change.block.1.size);
-            if let Some((slot, block, _)) = change.rest {
-                self.refuse_if(slot, block.size);
-            }
-        }
-        told.figures_due
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refuse_if(&mut self, slot: u32, size: u64) {
+    /// Notes a block that the channel has no slot for, if that is so.
+    pub(crate) fn refuse_if(&mut self, slot: u32, size: u64) {
         if self.publisher().is_some_and(|publisher| !publisher.has_slot(slot)) {
             self.refuse(slot, size);
         }
     }
 
-    #[inline]
-    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) {
+    /// A block as it is now.
+    #[inline(always)]
+    pub(crate) fn block(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) {
         if let Some(publisher) = self.publisher()
-            && !publisher.block(slot, block, next)
+            && !publisher.block_of(slot, state, block, next)
         {
-            self.refuse(slot, block.size);
+            self.refuse(slot, block.size());
         }
     }
 
@@ -324,15 +287,6 @@ impl Outlet {
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
         if let Some(publisher) = self.publisher() {
             publisher.stats(device, stats, touched);
-        }
-    }
-}
-
-impl Sink {
-    fn of(channel: Channel) -> Sink {
-        match channel {
-            Ok(publisher) => Sink::Channel(publisher),
-            Err(why) => Sink::Nowhere(why),
         }
     }
 }

@@ -109,6 +109,7 @@ fn publishing(c: &mut Criterion) {
                 let operation = Operation {
                     kind,
                     slot: slot(7),
+                    state,
                     block: &block,
                     next: Some(slot(8)),
                     split: None,
@@ -132,6 +133,7 @@ fn publishing(c: &mut Criterion) {
                 let operation = Operation {
                     kind,
                     slot: slot(7),
+                    state,
                     block: &block,
                     next: Some(slot(8)),
                     split: None,

@@ -116,6 +116,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let operation = Operation {
                 kind,
                 slot: i,
+                state,
                 block: &Block {
                     requested: REQUESTED,
                     ..block(i, state)

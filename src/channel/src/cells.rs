@@ -76,9 +76,8 @@ const LEFT_TO_EVENTS: u32 = 15;
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Operations that may still be left to their events, unless there was another event since `others`.
+    /// Operations that may still be left to their events.
     left: u32,
-    others: u64,
 }
 
 impl Default for CellWriter {
@@ -87,32 +86,30 @@ impl Default for CellWriter {
             ticket: 0,
             lacks: [Touched::ALL; 2],
             left: 0,
-            others: 0,
         }
     }
 }
 
 impl CellWriter {
     /// Whether the figures that an operation changes may be left to its event: a reader adds it to the newest cell's figures by
-    /// itself. `others` counts the events of which that is not so.
+    /// itself.
     #[inline(always)]
-    pub(crate) fn leaves(&mut self, others: u64) -> bool {
-        if self.left == 0 || self.others != others {
+    pub(crate) fn leaves(&mut self) -> bool {
+        if self.left == 0 {
             return false;
         }
         self.left -= 1;
         true
     }
 
-    /// Publishes `stats` into one of the two `cells` of a device, as they are after so many `events` and `others`.
+    /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
+    pub(crate) fn leave_nothing(&mut self) {
+        self.left = 0;
+    }
+
+    /// Publishes `stats` into one of the two `cells` of a device, as they are after so many `events`.
     #[inline(always)]
-    pub(crate) fn write<W: Word>(
-        &mut self,
-        cells: &[W; STATS],
-        stats: &DeviceStats,
-        touched: Touched,
-        (events, others): (u64, u64),
-    ) {
+    pub(crate) fn write<W: Word>(&mut self, cells: &[W; STATS], stats: &DeviceStats, touched: Touched, events: u64) {
         let turn = (self.ticket & 1) as usize;
         self.lacks[turn ^ 1] = self.lacks[turn ^ 1].and(touched);
         let touched = std::mem::take(&mut self.lacks[turn]).and(touched);
@@ -136,7 +133,7 @@ impl CellWriter {
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
-        (self.left, self.others) = (LEFT_TO_EVENTS, others);
+        self.left = LEFT_TO_EVENTS;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
 
+use crate::facts::Facts;
 use crate::layout::words;
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::text;
+use crate::word::Word;
 
 /// "No slot": the end of a segment's list of blocks, or a block that found no room in the table.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -60,18 +62,21 @@ fn high(word: u64) -> u32 {
 /// Which of a block's words tells its state; 0 there is an empty slot, whatever the other words are.
 pub(crate) const BLOCK_KIND: usize = 4;
 
-/// Words 1.. of a block record; `next` is the slot of the block after it in its segment.
+/// Stores words 1.. of a block record; `next` is the slot of the block after it in its segment.
 #[inline(always)]
-pub(crate) fn block(b: &Block, next: u32) -> [u64; words::BLOCK - 1] {
-    [
-        b.addr,
-        b.size,
-        b.requested,
-        b.stream,
-        pack(b.state.number(), b.device, b.pool.0, b.segment),
-        u64::from(b.tag.0) | u64::from(next) << 32,
-        b.time,
-    ]
+pub(crate) fn put_block<W: Word>(
+    record: &[W; words::BLOCK],
+    (time, state, next): (u64, BlockState, u32),
+    block: &impl Facts,
+) {
+    record[1].put(block.addr());
+    record[2].put(block.size());
+    record[3].put(block.requested());
+    record[4].put(block.stream());
+    let packed = pack(state.number(), block.device(), block.pool().0, block.segment());
+    record[1 + BLOCK_KIND].put(packed);
+    record[6].put(u64::from(block.tag().0) | u64::from(next) << 32);
+    record[7].put(time);
 }
 
 /// The block of words 1.., and the slot of the next. `None` for an empty slot.
@@ -141,25 +146,35 @@ const SPLIT: u64 = 1 << 24;
 const FOLLOWS: u64 = 2 << 24;
 const SPLIT_IN_LARGE: u64 = 4 << 24;
 
-/// Words 1.. of an event record. `follows`: what it does to the device's figures follows from it. `order`: the number of its
-/// writer's last meeting with another.
+/// What an event says beside the facts.
+#[derive(Clone, Copy)]
+pub(crate) struct What {
+    pub(crate) time: u64,
+    pub(crate) kind: EventKind,
+    pub(crate) split: Option<PoolId>,
+    /// What it does to the figures follows from it.
+    pub(crate) follows: bool,
+    /// The number of its writer's last meeting with another.
+    pub(crate) order: u32,
+}
+
+/// Stores words 1.. of an event record.
 #[inline(always)]
-pub(crate) fn event(e: &Event, follows: bool, order: u32) -> [u64; words::EVENT - 1] {
-    let split = match e.split {
+pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: &impl Facts) {
+    let split = match what.split {
         None => 0,
         Some(PoolId::SMALL) => SPLIT,
         Some(_) => SPLIT | SPLIT_IN_LARGE,
     };
-    let flags = split | if follows { FOLLOWS } else { 0 };
-    [
-        e.time,
-        pack(e.kind.number(), e.device, e.pool.0, e.segment) | flags,
-        e.addr,
-        e.size,
-        e.requested,
-        e.stream,
-        u64::from(e.tag.0) | u64::from(order) << 32,
-    ]
+    let flags = split | if what.follows { FOLLOWS } else { 0 };
+    record[1].put(what.time);
+    let packed = pack(what.kind.number(), about.device(), about.pool().0, about.segment());
+    record[2].put(packed | flags);
+    record[3].put(about.addr());
+    record[4].put(about.size());
+    record[5].put(about.requested());
+    record[6].put(about.stream());
+    record[7].put(u64::from(about.tag().0) | u64::from(what.order) << 32);
 }
 
 /// Whether what an event does to the figures follows from it.

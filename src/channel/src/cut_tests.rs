@@ -12,10 +12,13 @@ use crate::layout::{Capacity, Layout};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment};
 use crate::snapshot::Snapshot;
 use crate::stats::DeviceStats;
-use crate::writer::{Structure, Writer};
+use crate::writer::Writer;
 use crate::{Life, Reader};
 
 mod lanes;
+mod operations;
+
+use operations::{LAST, OPERATIONS};
 
 thread_local! {
     /// Stores until the kill.
@@ -45,8 +48,8 @@ type Memory = Rc<Vec<Mortal>>;
 
 impl Words for Memory {
     type W = Mortal;
-    fn words(&self) -> &[Mortal] {
-        self
+    fn here(&self) -> Option<&[Mortal]> {
+        Some(self)
     }
 }
 
@@ -84,6 +87,10 @@ fn block(offset: u64, size: u64, state: BlockState) -> Block {
     }
 }
 
+fn show(writer: &mut Writer<Memory>, slot: u32, block: Block, next: Option<u32>) {
+    assert!(writer.block(slot, 0, block.state, &block, next));
+}
+
 fn figures(blocks: u64) -> DeviceStats {
     let mut stats = DeviceStats::default();
     stats.small.allocation.add(blocks);
@@ -100,95 +107,6 @@ fn small(kind: EventKind) -> Event {
         ..Event::default()
     }
 }
-
-/// The operation that ends the segment.
-const LAST: usize = 6;
-
-/// The operations that are cut, each with the event that announces it.
-const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
-    |w| {
-        // A segment appears.
-        w.event(&Event {
-            kind: EventKind::SegmentAlloc,
-            ..Event::default()
-        });
-        w.segment_begin(0);
-        w.block(0, &block(0, 4096, BlockState::Free), None);
-        w.segment_end(0, Some((&SEGMENT, Some(0))));
-    },
-    |w| {
-        // A request splits a block.
-        w.event(&Event {
-            kind: EventKind::Alloc,
-            ..Event::default()
-        });
-        w.segment_begin(0);
-        w.block(0, &block(0, 512, BlockState::Allocated), Some(1));
-        w.block(1, &block(512, 3584, BlockState::Free), None);
-        w.segment_end(0, Some((&SEGMENT, Some(0))));
-        w.stats(0, &figures(1), Touched::ALL);
-    },
-    |w| {
-        // A request takes a block as it is.
-        w.event(&Event {
-            kind: EventKind::Alloc,
-            ..Event::default()
-        });
-        w.block(1, &block(512, 3584, BlockState::Allocated), None);
-        w.stats(0, &figures(2), Touched::SMALL);
-    },
-    |w| {
-        // A free joins two blocks.
-        w.event(&Event {
-            kind: EventKind::Free,
-            ..Event::default()
-        });
-        w.segment_begin(0);
-        w.block(0, &block(0, 4096, BlockState::Free), None);
-        w.clear_block(1);
-        w.segment_end(0, Some((&SEGMENT, Some(0))));
-        w.stats(0, &figures(0), Touched::ALL);
-    },
-    |w| {
-        // A request splits a block, told in one go.
-        let split = Structure {
-            segment: 0,
-            gone: &[],
-            block: (0, block(0, 512, BlockState::Allocated), Some(1)),
-            rest: Some((1, block(512, 3584, BlockState::Free), None)),
-            follows: true,
-        };
-        let told = w.structure(0, &small(EventKind::Alloc), &split);
-        assert!(told.stored);
-        if told.figures_due {
-            w.stats(0, &figures(1), Touched::ALL);
-        }
-    },
-    |w| {
-        // A free joins two blocks, told in one go.
-        let join = Structure {
-            segment: 0,
-            gone: &[1],
-            block: (0, block(0, 4096, BlockState::Free), None),
-            rest: None,
-            follows: false,
-        };
-        let told = w.structure(0, &small(EventKind::Free), &join);
-        assert!(told.stored && told.figures_due);
-        w.stats(0, &figures(0), Touched::ALL);
-    },
-    |w| {
-        // A segment is given back.
-        w.event(&Event {
-            kind: EventKind::SegmentFree,
-            ..Event::default()
-        });
-        w.segment_begin(0);
-        w.clear_block(0);
-        w.segment_end(0, None);
-        w.stats(0, &figures(0), Touched::ALL);
-    },
-];
 
 fn fresh() -> Writer<Memory> {
     let layout = Layout::new(CAPACITY);

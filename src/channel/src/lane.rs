@@ -5,13 +5,14 @@
 //! that readers are not misled by the same number twice. Between lanes nothing is ordered.
 
 use crate::cells::LaneCells;
-use crate::codec::{self, NO_SLOT};
+use crate::codec::What;
+use crate::facts::{Facts, Unheld};
 use crate::layout::words::LANE_CELL;
 use crate::layout::{Layout, lane};
 use crate::map::Map;
 use crate::publisher::Operation;
 use crate::put::{self, Ring, Slots, WRITERS};
-use crate::record::{Block, Event};
+use crate::record::{BlockState, Event};
 use crate::stamp::Stamp;
 use crate::stats::LaneFigures;
 use crate::word::{Word, Words};
@@ -68,10 +69,8 @@ impl<M: Words> LaneWriter<M> {
         }
     }
 
-    /// The memory: none once the lane is closed, or in a forked child.
-    #[inline(always)]
     fn words(&self) -> &[M::W] {
-        if self.open { self.memory.words() } else { &[] }
+        here(&self.memory, self.open).unwrap_or_default()
     }
 
     /// The publisher's order from now on.
@@ -81,23 +80,35 @@ impl<M: Words> LaneWriter<M> {
 
     /// As [`Writer::operation`](crate::writer::Writer::operation).
     #[inline(always)]
-    pub(crate) fn operation(&mut self, event: &Event, slot: u32, block: &Block, next: Option<u32>) -> Told {
-        let words = self.words();
-        if words.is_empty() {
+    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+        let Operation {
+            kind,
+            slot,
+            state,
+            block,
+            next,
+            split,
+        } = *operation;
+        let Some(words) = here(&self.memory, self.open) else {
             return Told {
                 stored: true,
                 figures_due: false,
             };
-        }
-        let data = codec::event(event, true, self.order);
-        let events = put::event(words, &self.ring, self.events, data);
-        let stored = (slot as usize) < self.slots.count;
-        if stored {
-            let data = codec::block(block, next.unwrap_or(NO_SLOT));
-            put::block(words, &self.slots, self.ticket + WRITERS, slot as usize, data);
-        }
-        self.events += events;
+        };
+        let what = What {
+            time,
+            kind,
+            split,
+            follows: true,
+            order: self.order,
+        };
+        put::event(words, &self.ring, &mut self.events, what, block);
         self.ticket += WRITERS;
+        let record = (slot as usize, time, state, next);
+        let stored = match state {
+            BlockState::Free | BlockState::Quick => put::block(words, &self.slots, self.ticket, record, &Unheld(block)),
+            _ => put::block(words, &self.slots, self.ticket, record, block),
+        };
         Told {
             stored,
             figures_due: !self.cells.leaves(),
@@ -105,20 +116,34 @@ impl<M: Words> LaneWriter<M> {
     }
 
     /// Rewrites a block slot. Returns false if there is no such slot.
-    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
-        let stored = (slot as usize) < self.slots.count;
-        if stored {
-            self.ticket += WRITERS;
-            let data = codec::block(block, next.unwrap_or(NO_SLOT));
-            put::block(self.words(), &self.slots, self.ticket, slot as usize, data);
-        }
-        stored
+    #[inline(always)]
+    pub(crate) fn block(
+        &mut self,
+        slot: u32,
+        time: u64,
+        state: BlockState,
+        block: &impl Facts,
+        next: Option<u32>,
+    ) -> bool {
+        self.ticket += WRITERS;
+        here(&self.memory, self.open).is_none_or(|words| {
+            let slot = slot as usize;
+            put::block(words, &self.slots, self.ticket, (slot, time, state, next), block)
+        })
     }
 
     /// Appends an event whose figures do not follow from it.
     pub(crate) fn event(&mut self, event: &Event) {
-        let data = codec::event(event, false, self.order);
-        self.events += put::event(self.words(), &self.ring, self.events, data);
+        if let Some(words) = here(&self.memory, self.open) {
+            let what = What {
+                time: event.time,
+                kind: event.kind,
+                split: event.split,
+                follows: false,
+                order: self.order,
+            };
+            put::event(words, &self.ring, &mut self.events, what, event);
+        }
         self.cells.leave_nothing();
     }
 
@@ -137,6 +162,12 @@ impl<M: Words> LaneWriter<M> {
         self.state(lane::CLOSED);
         self.open = false;
     }
+}
+
+/// A lane's memory; `None` once it is closed, or in a forked child.
+#[inline(always)]
+fn here<M: Words>(memory: &M, open: bool) -> Option<&[M::W]> {
+    if open { memory.here() } else { None }
 }
 
 /// The events, figures and block states of one stream, published beside the [`Publisher`](crate::Publisher) by whoever holds this,
@@ -161,17 +192,16 @@ impl Lane {
 
     /// [`Publisher::operation`](crate::Publisher::operation), of a block that this lane was lent. The figures due are the lane's.
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_>) -> Told {
-        let (event, block) = operation.at(self.stamp.operation(operation.block.size));
-        self.writer.operation(&event, operation.slot, &block, operation.next)
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+        let time = self.stamp.operation(operation.block.size());
+        self.writer.operation(time, operation)
     }
 
     /// Rewrites a slot without an event, because that of its neighbour changed. Only between
     /// [`Publisher::segment_begin`](crate::Publisher::segment_begin) and the end of that change. Returns false if the table has no such
     /// slot.
-    pub fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
-        let time = self.stamp.now();
-        self.writer.block(slot, &Block { time, ..*block }, next)
+    pub fn block(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) -> bool {
+        self.writer.block(slot, self.stamp.now(), state, block, next)
     }
 
     /// Appends an event whose figures do not follow from it: [`Lane::figures`] has to.

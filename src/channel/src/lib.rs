@@ -75,6 +75,7 @@ mod codec;
 mod cut_tests;
 mod discover;
 mod error;
+mod facts;
 #[cfg(test)]
 mod golden_tests;
 mod identity;
@@ -103,6 +104,7 @@ mod writer;
 pub use cells::Touched;
 pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
+pub use facts::{Facts, Unheld};
 pub use lane::Lane;
 pub use map::Process;
 pub use place::own_directories;
@@ -114,4 +116,4 @@ pub use record::{
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use text::clean;
-pub use writer::{Placed, Structure, Told};
+pub use writer::{Structure, Told};

@@ -92,28 +92,30 @@ impl Map {
 impl Words for Map {
     type W = AtomicU64;
 
-    /// The words; none in a forked child.
     #[inline(always)]
-    fn words(&self) -> &[AtomicU64] {
-        let words = if self.inherited() { 0 } else { self.words };
+    fn here(&self) -> Option<&[AtomicU64]> {
+        if self.inherited() {
+            return None;
+        }
         // SAFETY: mapped for as long as `self` and with it the mapping lives, page-aligned, and `words` long. The file was that long when it was mapped and
         // its publisher never cuts it. All access, here and in other processes, is to aligned atomic 64-bit words; on read-only
         // mappings this crate only loads.
-        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), words) }
+        Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.words) })
     }
 }
 
-/// Has the memory of a value that is wanted soon brought near. Does nothing where there is no safe name for that.
+/// Has the memory of a value that is wanted soon brought near: of the one that lies so many `further` on, if there is one. Does nothing
+/// where there is no safe name for that.
 #[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T, further: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint to the cache; it neither reads nor writes as far as the program can tell, and faults for no address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).wrapping_add(further).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    let _ = (value, further);
 }
 
 impl Drop for Mapping {

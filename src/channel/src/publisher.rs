@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::cells::Touched;
+use crate::facts::Facts;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
-use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::record::{Block, BlockState, Device, Event, EventKind, PoolId, Segment, StringId};
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
@@ -83,31 +84,34 @@ impl Publisher {
         }
     }
 
-    /// [`Publisher::event`] where what it does to the device's figures is what PyTorch's definitions say that such an event does, and
-    /// nothing else. Returns whether [`Publisher::stats`] has to follow all the same, once the blocks are told.
-    #[inline]
-    pub fn change(&mut self, event: &Event) -> bool {
-        if self.gone() {
-            return false;
-        }
-        let time = self.stamp.operation(event.size);
-        self.writer.change(&Event { time, ..*event })
+    /// [`Publisher::event`] about a block, where what it does to the device's figures is what PyTorch's definitions say that such an
+    /// event does, and nothing else. Returns whether [`Publisher::stats`] has to follow, once the blocks are told. Like
+    /// [`Publisher::operation`] it need not look at the clock.
+    #[inline(always)]
+    pub fn change(&mut self, kind: EventKind, about: &impl Facts) -> bool {
+        self.change_with(kind, about, None, true)
+    }
+
+    /// The same of a block that this pool counts as an inactive split while it is free, or (not `follows`) where more becomes of the
+    /// figures, which then are due.
+    #[inline(always)]
+    pub fn change_with(&mut self, kind: EventKind, about: &impl Facts, split: Option<PoolId>, follows: bool) -> bool {
+        let time = self.stamp.operation(about.size());
+        self.writer.change(time, (kind, split), follows, about)
     }
 
     /// Publishes a block in `slot`, stable for as long as the block lives; `next` is the slot of the block behind it in its segment.
     /// `time` is filled in: that of the last event. Any change other than of a block's state, owner or times belongs between [`Publisher::segment_begin`] and
     /// [`Publisher::segment_end`]. Returns false, and stores nothing, if the table has no such slot: see [`Publisher::untracked`].
-    #[inline]
+    #[inline(always)]
     pub fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
-        !self.gone()
-            && self.writer.block(
-                slot,
-                &Block {
-                    time: self.stamp.now(),
-                    ..*block
-                },
-                next,
-            )
+        self.block_of(slot, block.state, block, next)
+    }
+
+    /// [`Publisher::block`] as its owner keeps it.
+    #[inline(always)]
+    pub fn block_of(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) -> bool {
+        self.writer.block(slot, self.stamp.now(), state, block, next)
     }
 
     /// What a request that hits the cache publishes, in one go. The same as [`Publisher::event`] and [`Publisher::block`] one after the
@@ -115,18 +119,16 @@ impl Publisher {
     /// events: nothing may have changed of them but what PyTorch's definitions say that the operation changes, or
     /// [`Publisher::stats`] has to follow.
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_>) -> Told {
-        let (event, block) = operation.at(self.stamp.operation(operation.block.size));
-        self.writer.operation(&event, operation.slot, &block, operation.next)
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+        let time = self.stamp.operation(operation.block.size());
+        self.writer.operation(time, operation)
     }
 
-    /// What a request that splits a block publishes, or a free that joins some, in one go: as [`Publisher::event`] or
-    /// [`Publisher::change`], and then the blocks between [`Publisher::segment_begin`] and [`Publisher::segment_close`]. Like
-    /// [`Publisher::operation`] it need not look at the clock.
+    /// What a request that splits a block, or a free that joins some, changes in a segment, after its event: until the end of what this
+    /// returns, as between [`Publisher::segment_begin`] and [`Publisher::segment_close`]. `None` in a forked child.
     #[inline(always)]
-    pub fn structure(&mut self, event: &Event, change: &Structure<'_>) -> Told {
-        let time = self.stamp.operation(event.size);
-        self.writer.structure(time, event, change)
+    pub fn structure(&mut self, segment: u32) -> Option<Structure<'_>> {
+        self.writer.structure(segment, self.stamp.now())
     }
 
     /// Whether the table has a slot.

@@ -1,8 +1,10 @@
 //! The stores that every writer makes: an event into a ring, a block into its slot.
 
-use crate::codec::BLOCK_KIND;
-use crate::layout::words::{BLOCK, EVENT};
+use crate::codec::{self, BLOCK_KIND, NO_SLOT, What};
+use crate::facts::Facts;
+use crate::layout::words::{BLOCK, EVENT, SEGMENT};
 use crate::layout::{GROUP, Layout, Section, lane, live};
+use crate::record::BlockState;
 use crate::seqlock;
 use crate::word::Word;
 
@@ -39,22 +41,26 @@ impl Ring {
     }
 }
 
-/// The block table, and where one writer says which groups of it changed.
+/// The block table, where one writer says which groups of it changed, and the segments that have the blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     /// The line it begins with.
     line: usize,
     pub(crate) count: usize,
     generations: usize,
+    /// The line that the segments begin with.
+    segments: usize,
 }
 
 impl Slots {
     /// As the publisher writes them.
     pub(crate) fn of_publisher(layout: &Layout) -> Slots {
+        debug_assert_eq!(layout.blocks.record(layout.blocks.count).start, layout.len);
         Slots {
             line: layout.blocks.start / LINE,
             count: layout.blocks.count,
             generations: layout.generations.start,
+            segments: layout.segments.start / LINE,
         }
     }
 
@@ -74,8 +80,8 @@ pub(crate) fn record<W, const N: usize>(words: &[W], start: usize) -> Option<&[W
 }
 
 /// Words of an event, and of a block: a line of the cache.
-const LINE: usize = 8;
-const _: () = assert!(EVENT == LINE && BLOCK == LINE);
+pub(crate) const LINE: usize = 8;
+const _: () = assert!(EVENT == LINE && BLOCK == LINE && SEGMENT.is_multiple_of(LINE));
 
 /// A line of words, if it is there. Sections begin with one.
 #[inline(always)]
@@ -83,62 +89,63 @@ fn line<W>(words: &[W], at: usize) -> Option<&[W; LINE]> {
     words.as_chunks().0.get(at)
 }
 
-#[inline(always)]
-fn event_of<'a, W>(words: &'a [W], ring: &Ring, index: u64) -> Option<&'a [W; EVENT]> {
-    line(words, ring.line + (index as usize & ring.mask))
-}
-
 /// Events that a publisher has their place in the ring brought near before it needs it.
-const AHEAD: u64 = 4;
+const AHEAD: usize = 4;
 
-/// Stores event number `index`. Returns how many were stored: none if the memory is gone.
+/// Stores the event that comes after so many `events`, and counts it.
 #[inline(always)]
-pub(crate) fn event<W: Word>(words: &[W], ring: &Ring, index: u64, data: [u64; EVENT - 1]) -> u64 {
-    let Some(record) = event_of(words, ring, index) else {
-        return 0;
+pub(crate) fn event<W: Word>(words: &[W], ring: &Ring, events: &mut u64, what: What, about: &impl Facts) {
+    let index = *events;
+    let Some(record) = line(words, ring.line + (index as usize & ring.mask)) else {
+        return;
     };
+    *events += 1;
     // The index is the ticket: a reader knows which sequence number event `i` must carry.
     seqlock::begin(record, index);
-    for (word, value) in record[1..].iter().zip(data) {
-        word.put(value);
-    }
+    codec::put_event(record, what, about);
     seqlock::end(record, index);
     // Everything that the count counts is seen by whoever sees the count.
     W::release_fence();
     words[ring.count].put(index + 1);
     // A ring is always written where it was not touched for longest, and the next lock waits until these stores are done.
-    if let Some(record) = event_of(words, ring, index + AHEAD) {
-        record[0].prefetch();
-    }
-    1
+    record[0].prefetch(AHEAD * LINE);
 }
 
-/// Stores a block slot that the table has, and its group's generation.
+/// Stores a block slot, and its group's generation. False if the table has no such slot: behind it the file ends.
 #[inline(always)]
-pub(crate) fn block<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot: usize, data: [u64; BLOCK - 1]) {
+pub(crate) fn block<W: Word>(
+    words: &[W],
+    slots: &Slots,
+    ticket: u64,
+    (slot, time, state, next): (usize, u64, BlockState, Option<u32>),
+    block: &impl Facts,
+) -> bool {
     let Some(record) = line(words, slots.line + slot) else {
-        return;
+        return false;
     };
     seqlock::begin(record, ticket);
-    for (word, value) in record[1..].iter().zip(data) {
-        word.put(value);
-    }
+    codec::put_block(record, (time, state, next.unwrap_or(NO_SLOT)), block);
     seqlock::end(record, ticket);
     // After the record: who sees this generation also sees the record, or at least that it is being written.
     words[slots.generations + slot / GROUP].put(ticket);
+    true
+}
+
+/// The line with the sequence word of a segment that the table has.
+#[inline(always)]
+pub(crate) fn bracket<'a, W>(words: &'a [W], slots: &Slots, segment: usize) -> Option<&'a [W; LINE]> {
+    line(words, slots.segments + segment * (SEGMENT / LINE))
 }
 
 /// Empties a block slot, of which a reader asks its kind before anything else. False if the table has no such slot.
 #[inline(always)]
 pub(crate) fn empty_block<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot: usize) -> bool {
-    if slot >= slots.count {
+    let Some(record) = line(words, slots.line + slot) else {
         return false;
-    }
-    if let Some(record) = line(words, slots.line + slot) {
-        seqlock::begin(record, ticket);
-        record[1 + BLOCK_KIND].put(0);
-        seqlock::end(record, ticket);
-        words[slots.generations + slot / GROUP].put(ticket);
-    }
+    };
+    seqlock::begin(record, ticket);
+    record[1 + BLOCK_KIND].put(0);
+    seqlock::end(record, ticket);
+    words[slots.generations + slot / GROUP].put(ticket);
     true
 }

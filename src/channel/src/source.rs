@@ -66,7 +66,7 @@ impl Table<'_> {
     /// Has slot `i`, which is in use, brought near.
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
-        crate::map::prefetch(&self.blocks[i * self.stride]);
+        crate::map::prefetch(&self.blocks[i * self.stride], 0);
     }
 
     /// The sequence word of segment `i`, no older than any block that was read before: that read ended with a fence.

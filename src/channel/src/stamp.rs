@@ -19,8 +19,10 @@ const LARGE: u64 = 256 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Stamp {
     now: u64,
-    /// Operations that may go without a look before the next.
+    /// Operations that may go without a look before the next, if any.
     allowed: u32,
+    /// Bytes of a block from which on its operation looks: 0 when none may go without.
+    looks_from: u64,
 }
 
 impl Stamp {
@@ -28,6 +30,7 @@ impl Stamp {
         Stamp {
             now: tick(),
             allowed: 0,
+            looks_from: 0,
         }
     }
 
@@ -39,10 +42,13 @@ impl Stamp {
     /// The time for an operation on a block of `size` bytes, by a look of its own or not.
     #[inline(always)]
     pub(crate) fn operation(&mut self, size: u64) -> u64 {
-        if self.allowed == 0 || size >= LARGE {
+        if size >= self.looks_from {
             return self.look();
         }
         self.allowed -= 1;
+        if self.allowed == 0 {
+            self.looks_from = 0;
+        }
         self.now
     }
 
@@ -53,10 +59,12 @@ impl Stamp {
     }
 
     /// Looks at the clock.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn look(&mut self) -> u64 {
         let now = tick().max(self.now);
         let soon = now - self.now <= SOON;
-        self.allowed = if soon { BLIND } else { 0 };
+        (self.allowed, self.looks_from) = if soon { (BLIND, LARGE) } else { (0, 0) };
         self.now = now;
         now
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::map;
 
 /// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
-pub(crate) trait Word {
+pub trait Word {
     /// Relaxed load. The only load allowed on a read-only mapping.
     fn get(&self) -> u64;
     /// Relaxed store.
@@ -17,8 +17,10 @@ pub(crate) trait Word {
     fn release_fence();
     /// The other half.
     fn acquire_fence();
-    /// Has the word brought near: it will be stored to soon.
-    fn prefetch(&self) {}
+    /// Has the word that lies so many `words` further on brought near, if there is one: it will be stored to soon.
+    fn prefetch(&self, words: usize) {
+        let _ = words;
+    }
 }
 
 impl Word for AtomicU64 {
@@ -39,8 +41,8 @@ impl Word for AtomicU64 {
         fence(Ordering::Acquire);
     }
     #[inline(always)]
-    fn prefetch(&self) {
-        map::prefetch(self);
+    fn prefetch(&self, words: usize) {
+        map::prefetch(self, words);
     }
 }
 
@@ -48,13 +50,18 @@ impl Word for AtomicU64 {
 pub(crate) trait Words {
     /// The word type.
     type W: Word;
-    /// All of them.
-    fn words(&self) -> &[Self::W];
+    /// All of them; `None` in a forked child, where there is nothing to store to.
+    fn here(&self) -> Option<&[Self::W]>;
+    /// The same, none in a forked child.
+    #[inline(always)]
+    fn words(&self) -> &[Self::W] {
+        self.here().unwrap_or_default()
+    }
 }
 
 impl<W: Word> Words for Vec<W> {
     type W = W;
-    fn words(&self) -> &[W] {
-        self
+    fn here(&self) -> Option<&[W]> {
+        Some(self)
     }
 }

@@ -6,11 +6,13 @@
 //! Every number the writer needs is its own: it never reads shared memory, so nobody can steer it through its channel.
 
 use crate::cells::{CellWriter, Touched};
-use crate::codec::{self, NO_SLOT};
+use crate::codec::{self, What};
+use crate::facts::{Facts, Unheld};
 use crate::lane::LaneWriter;
 use crate::layout::{Layout, live, words};
+use crate::publisher::Operation;
 use crate::put::{self, Ring, Slots, WRITERS};
-use crate::record::{Block, Device, Event, Segment};
+use crate::record::{BlockState, Device, Event, EventKind, PoolId};
 use crate::seqlock;
 use crate::stats::DeviceStats;
 use crate::text;
@@ -18,7 +20,7 @@ use crate::word::{Word, Words};
 
 mod structure;
 
-pub use structure::{Placed, Structure};
+pub use structure::Structure;
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +43,6 @@ pub(crate) struct Writer<M> {
     events: u64,
     /// Meetings with lanes so far.
     order: u32,
-    /// Events whose effect on the figures does not follow from them, and changes of segments: after one the figures are written
-    /// before any are left to their events.
-    others: u64,
     lanes: usize,
     strings: usize,
     devices: usize,
@@ -68,7 +67,6 @@ impl<M: Words> Writer<M> {
             events: 0,
             order: 0,
             lanes: 0,
-            others: 0,
             strings: 0,
             devices: 0,
             used_blocks: 0,
@@ -91,70 +89,91 @@ impl<M: Words> Writer<M> {
         self.memory.words()[self.layout.live.start + which].put(value);
     }
 
-    #[inline(always)]
-    fn append(&mut self, event: &Event, follows: bool) {
-        let data = codec::event(event, follows, self.order);
-        self.events += put::event(self.memory.words(), &self.ring, self.events, data);
+    /// Nothing more is left to events before the figures are written.
+    fn leave_nothing(&mut self) {
+        self.cells.iter_mut().for_each(CellWriter::leave_nothing);
     }
 
     /// Appends to the event ring. The event's own index is ignored.
-    #[inline(always)]
     pub(crate) fn event(&mut self, event: &Event) {
-        self.append(event, false);
-        self.others += 1;
+        self.change(event.time, (event.kind, event.split), false, event);
     }
 
-    /// [`Writer::event`] where what it does to the device's figures follows from it. Whether they are due all the same.
+    /// [`Writer::event`], where `follows` says whether what it does to the device's figures follows from it. Whether they are due.
     #[inline(always)]
-    pub(crate) fn change(&mut self, event: &Event) -> bool {
-        self.append(event, true);
-        let cell = self.cells.get_mut(event.device as usize);
-        cell.is_some_and(|cell| !cell.leaves(self.others))
+    pub(crate) fn change(
+        &mut self,
+        time: u64,
+        (kind, split): (EventKind, Option<PoolId>),
+        follows: bool,
+        about: &impl Facts,
+    ) -> bool {
+        let Some(words) = self.memory.here() else {
+            return false;
+        };
+        let what = What {
+            time,
+            kind,
+            split,
+            follows,
+            order: self.order,
+        };
+        put::event(words, &self.ring, &mut self.events, what, about);
+        if !follows {
+            self.leave_nothing();
+        }
+        let cell = self.cells.get_mut(about.device() as usize);
+        cell.is_some_and(|cell| !cell.leaves())
     }
 
-    /// [`Writer::event`] and [`Writer::block`] in one go, with one look at whether the memory is there. In a forked child it is not,
-    /// and nothing is stored. What the event does to the figures follows from it, so that they need not be written every time.
+    /// [`Writer::change`], which follows, and [`Writer::block`] in one go. A block that is free has what it was asked for and by whom in
+    /// its event only.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, event: &Event, slot: u32, block: &Block, next: Option<u32>) -> Told {
-        let words = self.memory.words();
-        if words.is_empty() {
-            return Told {
-                stored: true,
-                figures_due: false,
-            };
-        }
-        self.events += put::event(words, &self.ring, self.events, codec::event(event, true, self.order));
-        let stored = (slot as usize) < self.slots.count;
-        if stored {
-            self.ticket += WRITERS;
-            let data = codec::block(block, next.unwrap_or(NO_SLOT));
-            put::block(words, &self.slots, self.ticket, slot as usize, data);
-            self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot as usize);
-        }
-        let cell = self.cells.get_mut(event.device as usize);
-        let figures_due = cell.is_some_and(|cell| !cell.leaves(self.others));
+    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+        let Operation {
+            kind,
+            slot,
+            state,
+            block,
+            next,
+            split,
+        } = *operation;
+        let figures_due = self.change(time, (kind, split), true, block);
+        let stored = match state {
+            BlockState::Free | BlockState::Quick => self.block(slot, time, state, &Unheld(block), next),
+            _ => self.block(slot, time, state, block, next),
+        };
         Told { stored, figures_due }
     }
 
     /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
     #[inline(always)]
-    pub(crate) fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
+    pub(crate) fn block(
+        &mut self,
+        slot: u32,
+        time: u64,
+        state: BlockState,
+        block: &impl Facts,
+        next: Option<u32>,
+    ) -> bool {
+        let Some(words) = self.memory.here() else {
+            return true;
+        };
         let slot = slot as usize;
-        if slot >= self.layout.blocks.count {
-            return false;
-        }
         self.ticket += WRITERS;
-        let words = self.memory.words();
-        let data = codec::block(block, next.unwrap_or(NO_SLOT));
-        put::block(words, &self.slots, self.ticket, slot, data);
-        self.used_blocks = use_block(words, &self.layout, self.used_blocks, slot);
-        true
+        let stored = put::block(words, &self.slots, self.ticket, (slot, time, state, next), block);
+        if stored && slot >= self.used_blocks {
+            self.used_blocks = slot + 1;
+            use_block(words, &self.layout, slot);
+        }
+        stored
     }
 
     /// Empties a block slot.
     pub(crate) fn clear_block(&mut self, slot: u32) -> bool {
         self.ticket += WRITERS;
-        put::empty_block(self.memory.words(), &self.slots, self.ticket, slot as usize)
+        let words = self.memory.here();
+        words.is_none_or(|words| put::empty_block(words, &self.slots, self.ticket, slot as usize))
     }
 
     /// Says how many live blocks have no slot, and their bytes.
@@ -166,50 +185,6 @@ impl<M: Words> Writer<M> {
         }
     }
 
-    /// Opens a segment for a change of structure: until [`Writer::segment_end`] no reader believes its blocks.
-    #[inline]
-    pub(crate) fn segment_begin(&mut self, slot: u32) {
-        let index = slot as usize;
-        if index >= self.layout.segments.count || self.open_segments.iter().any(|open| open.0 == slot) {
-            return;
-        }
-        self.ticket += WRITERS;
-        if index >= self.used_segments {
-            self.used_segments = index + 1;
-            self.publish_live(live::SEGMENTS, self.used_segments as u64);
-        }
-        seqlock::begin(&self.memory.words()[self.layout.segments.record(index)], self.ticket);
-        self.open_segments.push((slot, self.ticket));
-    }
-
-    /// Closes it again with its new record and the slot of its first block; `None` empties the slot.
-    #[inline]
-    pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
-        let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) else {
-            return;
-        };
-        let (_, ticket) = self.open_segments.swap_remove(at);
-        // What changes a segment changes figures, too.
-        self.others += 1;
-        let record = &self.memory.words()[self.layout.segments.record(slot as usize)];
-        let data = segment.map_or([0; codec::SEGMENT_DATA], |(s, first)| {
-            codec::segment(s, first.unwrap_or(NO_SLOT))
-        });
-        for (word, value) in record[1..].iter().zip(data) {
-            word.put(value);
-        }
-        seqlock::end(record, ticket);
-    }
-
-    /// Closes it again with the record it had.
-    #[inline]
-    pub(crate) fn segment_close(&mut self, slot: u32) {
-        if let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) {
-            let (_, ticket) = self.open_segments.swap_remove(at);
-            seqlock::end(&self.memory.words()[self.layout.segments.record(slot as usize)], ticket);
-        }
-    }
-
     /// Publishes a device's figures.
     #[inline(always)]
     pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
@@ -217,7 +192,7 @@ impl<M: Words> Writer<M> {
         let words = self.memory.words();
         let cells = put::record(words, self.layout.stats.start + device * words::STATS);
         if let (Some(cell), Some(cells)) = (self.cells.get_mut(device), cells) {
-            cell.write(cells, stats, touched, (self.events, self.others));
+            cell.write(cells, stats, touched, self.events);
         }
     }
 
@@ -283,13 +258,9 @@ impl<M: Words> Writer<M> {
     }
 }
 
-/// Counts `slot` as used; how many are.
-#[inline(always)]
-fn use_block<W: Word>(words: &[W], layout: &Layout, used: usize, slot: usize) -> usize {
-    if slot < used {
-        return used;
-    }
+/// Counts the slots up to this one as used.
+#[cold]
+fn use_block<W: Word>(words: &[W], layout: &Layout, slot: usize) {
     W::release_fence();
     words[layout.live.start + live::BLOCKS].put(slot as u64 + 1);
-    slot + 1
 }

@@ -56,6 +56,7 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
         let told = lane.operation(&Operation {
             kind,
             slot,
+            state: block.state,
             block,
             next,
             split,

@@ -79,6 +79,7 @@ impl Counted {
         let told = self.lane.operation(&Operation {
             kind,
             slot,
+            state,
             block: &block(slot, state),
             next: next(slot),
             split: None,
@@ -265,6 +266,7 @@ fn operation_due(lane: &mut Lane) -> bool {
     let operation = Operation {
         kind: EventKind::Alloc,
         slot: 0,
+        state: BlockState::Allocated,
         block: &block(0, BlockState::Allocated),
         next: None,
         split: Some(PoolId::SMALL),
@@ -319,8 +321,16 @@ fn a_block_goes_from_the_publisher_to_a_lane_and_back() {
     };
     assert!(publisher.block(4, &half(SIZE / 2, BlockState::Free), next(4)));
     assert!(publisher.block(BLOCKS, &half(0, BlockState::Free), Some(4)));
-    assert!(lanes[0].lane.block(3, &block(3, BlockState::Allocated), Some(BLOCKS)));
-    assert!(!lanes[0].lane.block(1 << 20, &block(3, BlockState::Allocated), None));
+    assert!(
+        lanes[0]
+            .lane
+            .block(3, BlockState::Allocated, &block(3, BlockState::Allocated), Some(BLOCKS))
+    );
+    assert!(
+        !lanes[0]
+            .lane
+            .block(1 << 20, BlockState::Allocated, &block(3, BlockState::Allocated), None)
+    );
     publisher.segment_close(0);
     let snapshot = reader.refresh().unwrap();
     let map = &snapshot.devices[0].segments[0];

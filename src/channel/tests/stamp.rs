@@ -55,6 +55,7 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
     let operation = Operation {
         kind: EventKind::Alloc,
         slot: slot as u32,
+        state: block.state,
         block: &block,
         next: next(slot),
         split: None,

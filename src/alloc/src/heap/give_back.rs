@@ -71,16 +71,12 @@ impl Heap {
 
     #[inline(always)]
     fn join_and_tell(&mut self, b: u32, why: EventKind) -> u32 {
-        let freed = self.outlet.is_on().then(|| self.freed(why, b));
+        let due = self.tell_freed(why, b);
         self.forget_owner(b);
         self.blocks[b].state = BlockState::Free;
-        let mut gone = std::mem::take(&mut self.gone);
-        let b = self.coalesce_quietly(b, &mut gone);
-        if let Some(freed) = freed {
-            self.tell_joined(&freed, b, &gone);
-        }
-        gone.clear();
-        self.gone = gone;
+        let b = self.coalesce_quietly(b);
+        self.tell_joined(b, due);
+        self.gone.clear();
         b
     }
 
@@ -112,29 +108,35 @@ impl Heap {
     /// Merges a free block that is in no index with its free neighbours and puts the result into the index. What was nobody's may
     /// have stood between it and more of its own.
     pub(super) fn coalesce(&mut self, b: u32) -> u32 {
-        let mut gone = std::mem::take(&mut self.gone);
-        let b = self.coalesce_quietly(b, &mut gone);
-        for slot in gone.drain(..) {
+        let b = self.coalesce_quietly(b);
+        for slot in self.gone.drain(..) {
             self.outlet.clear_block(slot);
         }
-        self.gone = gone;
         b
     }
 
-    /// The same without a word to the channel about those that are `gone`.
+    /// The same without a word to the channel about those that are in `gone` then.
     #[inline]
-    fn coalesce_quietly(&mut self, mut b: u32, gone: &mut Vec<u32>) -> u32 {
+    fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
         while self.joins_next(b) {
             self.unshelve(self.blocks[b].next);
-            gone.push(self.merge_next(b));
+            let gone = self.merge_next(b);
+            self.gone.push(gone);
         }
         while self.joins_prev(b) {
             b = self.blocks[b].prev;
             self.unshelve(b);
-            gone.push(self.merge_next(b));
+            let gone = self.merge_next(b);
+            self.gone.push(gone);
         }
         self.shelve(b);
         b
+    }
+
+    /// Whether a block that becomes free joins one of its neighbours.
+    #[inline(always)]
+    pub(super) fn joins_any(&self, b: u32) -> bool {
+        self.joins_next(b) || self.joins_prev(b)
     }
 
     fn joins_next(&self, b: u32) -> bool {

@@ -6,6 +6,7 @@
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, StringId};
 
+mod seen;
 mod structure;
 
 use super::Heap;
@@ -16,6 +17,7 @@ use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
 use crate::size::Class;
 use crate::tag::{self, Tag};
+use seen::Seen;
 
 /// Tags of programs that do not publish.
 const UNPUBLISHED: u32 = 1 << 31;
@@ -113,13 +115,13 @@ impl Heap {
     #[inline(always)]
     pub(super) fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
         debug_assert_eq!(self.blocks[b].state, state);
-        let (block, next) = self.seen(b);
-        let block = channel::Block { state, ..block };
+        let block = &self.blocks[b];
         let operation = Operation {
             kind,
             slot: b,
-            block: &block,
-            next,
+            state,
+            block: &Seen::of(block, &self.streams),
+            next: some(block.next),
             split,
         };
         let due = self.outlet.operation(&operation);
@@ -167,8 +169,7 @@ impl Heap {
 
     /// A block was stitched for a request, at an address in a view. Whether the figures have to follow.
     pub(super) fn tell_stitched(&mut self, request: &Request, addr: u64, size: u64, home: u32) -> bool {
-        // The history is told when the pieces are known.
-        self.outlet.publish_change(&Event {
+        let event = Event {
             kind: EventKind::Alloc,
             device: DEVICE,
             pool: request.pool,
@@ -179,7 +180,9 @@ impl Heap {
             tag: request.tag,
             segment: home,
             ..Event::default()
-        })
+        };
+        // The history is told when the pieces are known.
+        self.outlet.publish_change(&event)
     }
 
     /// Publishes the figures after a change if they are `due`, or if more changed than its event says.
@@ -235,25 +238,6 @@ impl Heap {
         self.outlet.event(&event);
     }
 
-    /// A block as the channel shows it, and the one behind it.
-    #[inline(always)]
-    fn seen(&self, b: u32) -> (channel::Block, Option<u32>) {
-        let block = &self.blocks[b];
-        let seen = channel::Block {
-            addr: block.addr,
-            size: block.size,
-            requested: block.requested,
-            stream: self.streams.name(block.stream).0,
-            state: block.state,
-            device: DEVICE,
-            pool: block.pool,
-            segment: block.segment,
-            tag: block.tag,
-            time: 0,
-        };
-        (seen, some(block.next))
-    }
-
     /// Publishes a block as it is now.
     #[inline]
     pub(super) fn show(&mut self, b: u32) {
@@ -262,8 +246,9 @@ impl Heap {
             let next = self.blocks[b].next;
             self.front.with(lane, |lane| lane.set_next(at, next));
         } else if self.outlet.is_on() {
-            let (block, next) = self.seen(b);
-            self.outlet.block(b, &block, next);
+            let block = &self.blocks[b];
+            let seen = Seen::of(block, &self.streams);
+            self.outlet.block(b, block.state, &seen, some(block.next));
         }
     }
 

@@ -16,16 +16,17 @@
 
 mod front;
 mod quick;
+mod seen;
 mod succession;
 
 #[cfg(test)]
 mod front_tests;
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId};
+use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId, Unheld};
 
 use crate::counts::Counts;
-use crate::heap::{DEVICE, Grant, NIL};
+use crate::heap::{Grant, NIL};
 use crate::size::{SMALL_MAX, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -33,6 +34,7 @@ use crate::tag::Tag;
 pub(crate) use front::{Front, LANES};
 pub(crate) use quick::list_of;
 use quick::{Lists, Noted};
+use seen::Seen;
 
 /// Where a held block is known by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,23 +334,15 @@ impl Lane {
             return;
         };
         record.next = next;
-        let record = *record;
-        let block = self.as_published(&record);
-        if let Some(outlet) = &mut self.outlet {
-            outlet.block(record.block, &block, some(next));
-        }
-    }
-
-    /// The block of a record as the channel shows it now.
-    fn as_published(&self, record: &Record) -> channel::Block {
+        let Some(outlet) = &mut self.outlet else {
+            return;
+        };
+        let (slot, next, stream) = (record.block, some(next), self.stream);
+        let block = Seen { record, stream };
         match record.state {
-            State::Aside => channel::Block {
-                requested: 0,
-                tag: StringId(0),
-                ..seen(self.stream, BlockState::Quick, record)
-            },
-            _ => seen(self.stream, BlockState::Allocated, record),
-        }
+            State::Aside => outlet.block(slot, BlockState::Quick, &Unheld(&block), next),
+            _ => outlet.block(slot, BlockState::Allocated, &block, next),
+        };
     }
 
     pub(crate) fn record(&self, at: u32) -> Option<&Record> {
@@ -428,23 +422,6 @@ impl Lane {
     }
 }
 
-/// The block of a record as the channel shows it.
-#[inline(always)]
-fn seen(stream: Stream, state: BlockState, record: &Record) -> channel::Block {
-    channel::Block {
-        addr: record.addr,
-        size: record.size,
-        requested: record.requested,
-        stream: stream.0,
-        state,
-        device: DEVICE,
-        pool: pool_of(record.size),
-        segment: record.segment,
-        tag: record.tag,
-        time: 0,
-    }
-}
-
 /// Publishes that a block was handed out, or set aside. Whether the figures are due.
 #[inline(always)]
 fn publish<const HELD: bool>(outlet: &mut channel::Lane, stream: Stream, record: &Record) -> bool {
@@ -477,13 +454,14 @@ fn tell(
     record: &Record,
     split: bool,
 ) -> bool {
-    let block = seen(stream, state, record);
+    let block = Seen { record, stream };
     let told = outlet.operation(&Operation {
         kind,
         slot: record.block,
+        state,
         block: &block,
         next: some(record.next),
-        split: split.then_some(block.pool),
+        split: split.then_some(pool_of(record.size)),
     });
     told.figures_due
 }

@@ -1,6 +1,7 @@
 //! The same with a lane beside the publisher: its operations, and a change of structure that touches its block.
 
 use super::*;
+use crate::Operation;
 use crate::lane::LaneWriter;
 use crate::stats::LaneFigures;
 
@@ -13,8 +14,8 @@ struct Pair {
 fn pair() -> Pair {
     let mut writer = fresh();
     writer.segment_begin(0);
-    writer.block(0, &block(0, 512, BlockState::Free), Some(1));
-    writer.block(1, &block(512, 3584, BlockState::Free), None);
+    show(&mut writer, 0, block(0, 512, BlockState::Free), Some(1));
+    show(&mut writer, 1, block(512, 3584, BlockState::Free), None);
     writer.segment_end(0, Some((&SEGMENT, Some(0))));
     writer.stats(0, &figures(0), Touched::ALL);
     let memory = writer.memory().clone();
@@ -23,7 +24,18 @@ fn pair() -> Pair {
 }
 
 fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
-    let told = pair.lane.operation(&small(kind), 0, &block(0, 512, state), Some(next));
+    let operation = Operation {
+        kind,
+        slot: 0,
+        state,
+        block: &Block {
+            requested: 504,
+            ..block(0, 512, state)
+        },
+        next: Some(next),
+        split: None,
+    };
+    let told = pair.lane.operation(0, &operation);
     assert!(told.stored);
     if told.figures_due {
         let mut figures = LaneFigures::default();
@@ -43,9 +55,10 @@ const OPERATIONS: [fn(&mut Pair); 3] = [
         pair.writer.event(&small(EventKind::Alloc));
         pair.writer.meet(&mut pair.lane);
         pair.writer.segment_begin(0);
-        pair.writer.block(2, &block(512, 512, BlockState::Free), Some(1));
-        pair.writer.block(1, &block(1024, 3072, BlockState::Free), None);
-        pair.lane.block(0, &block(0, 512, BlockState::Allocated), Some(2));
+        show(&mut pair.writer, 2, block(512, 512, BlockState::Free), Some(1));
+        show(&mut pair.writer, 1, block(1024, 3072, BlockState::Free), None);
+        let state = BlockState::Allocated;
+        pair.lane.block(0, 0, state, &block(0, 512, state), Some(2));
         pair.writer.segment_close(0);
         pair.writer.stats(0, &figures(0), Touched::ALL);
     },

@@ -1,115 +1,155 @@
-//! A split or a join in one go: the event that tells of it, then the blocks, bracketed by their segment's sequence word.
+//! Changes of structure: what is stored of a segment and its blocks, bracketed by the segment's sequence word.
 
-use super::{Told, Writer, use_block};
+use std::sync::atomic::AtomicU64;
+
+use super::{Writer, use_block};
 use crate::codec::{self, NO_SLOT};
-use crate::layout::Layout;
-use crate::put::{self, Slots, WRITERS};
-use crate::record::{Block, Event};
+use crate::facts::Facts;
+use crate::layout::{Layout, live};
+use crate::put::{self, LINE, Slots, WRITERS};
+use crate::record::{BlockState, Segment};
 use crate::seqlock;
 use crate::word::{Word, Words};
 
-/// A block with its slot and that of the block behind it.
-pub type Placed = (u32, Block, Option<u32>);
+/// The blocks of a segment while its structure changes: no reader believes them before this is dropped.
+///
+/// What becomes of a block is stored as soon as it is told. So who looks it up just before has nothing of it in memory in between.
+#[derive(Debug)]
+pub struct Structure<'a, W: Word = AtomicU64> {
+    words: &'a [W],
+    layout: &'a Layout,
+    slots: &'a Slots,
+    /// The segment's record, if its word brackets this, and the number of this change.
+    bracket: Option<(&'a [W; LINE], u64)>,
+    ticket: u64,
+    /// The writer's, for when this ends.
+    writer_ticket: &'a mut u64,
+    used: &'a mut usize,
+    time: u64,
+    /// The table had slots for all blocks so far.
+    whole: bool,
+}
 
-/// The blocks of a segment after a request split one of them, or after a free joined some.
-#[derive(Clone, Copy, Debug)]
-pub struct Structure<'a> {
-    /// The segment's slot.
-    pub segment: u32,
-    /// The slots of the blocks that others took in.
-    pub gone: &'a [u32],
-    /// The one that changed.
-    pub block: Placed,
-    /// The one that came.
-    pub rest: Option<Placed>,
-    /// Whether what the event does to the device's figures follows from it, as it does not where inactive splits are counted.
-    pub follows: bool,
+impl<W: Word> Structure<'_, W> {
+    /// A block that changed or came. `next` is the slot of the block behind it in the segment.
+    #[inline(always)]
+    pub fn block(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) {
+        self.ticket += WRITERS;
+        let slot = slot as usize;
+        let record = (slot, self.time, state, next);
+        if !put::block(self.words, self.slots, self.ticket, record, block) {
+            self.whole = false;
+        } else if slot >= *self.used {
+            *self.used = slot + 1;
+            use_block(self.words, self.layout, slot);
+        }
+    }
+
+    /// A block that another one took in.
+    #[inline(always)]
+    pub fn gone(&mut self, slot: u32) {
+        self.ticket += WRITERS;
+        if !put::empty_block(self.words, self.slots, self.ticket, slot as usize) {
+            self.whole = false;
+        }
+    }
+
+    /// Whether the table has slots for all of them.
+    #[inline(always)]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+}
+
+impl<W: Word> Drop for Structure<'_, W> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.writer_ticket = self.ticket;
+        if let Some((record, ticket)) = self.bracket {
+            seqlock::end(record, ticket);
+        }
+    }
 }
 
 impl<M: Words> Writer<M> {
+    #[inline(always)]
+    fn is_open(&self, segment: u32) -> bool {
+        !self.open_segments.is_empty() && self.open_segments.iter().any(|open| open.0 == segment)
+    }
+
+    /// Opens a segment for a change of structure: until [`Writer::segment_end`] no reader believes its blocks.
+    #[inline]
+    pub(crate) fn segment_begin(&mut self, slot: u32) {
+        let index = slot as usize;
+        if index >= self.layout.segments.count || self.is_open(slot) {
+            return;
+        }
+        self.ticket += WRITERS;
+        if index >= self.used_segments {
+            self.used_segments = index + 1;
+            self.publish_live(live::SEGMENTS, self.used_segments as u64);
+        }
+        seqlock::begin(&self.memory.words()[self.layout.segments.record(index)], self.ticket);
+        self.open_segments.push((slot, self.ticket));
+    }
+
+    /// Closes it again with its new record and the slot of its first block; `None` empties the slot.
+    #[inline]
+    pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
+        let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) else {
+            return;
+        };
+        let (_, ticket) = self.open_segments.swap_remove(at);
+        // What changes a segment changes figures, too.
+        self.leave_nothing();
+        let record = &self.memory.words()[self.layout.segments.record(slot as usize)];
+        let data = segment.map_or([0; codec::SEGMENT_DATA], |(s, first)| {
+            codec::segment(s, first.unwrap_or(NO_SLOT))
+        });
+        for (word, value) in record[1..].iter().zip(data) {
+            word.put(value);
+        }
+        seqlock::end(record, ticket);
+    }
+
+    /// Closes it again with the record it had.
+    #[inline]
+    pub(crate) fn segment_close(&mut self, slot: u32) {
+        if let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) {
+            let (_, ticket) = self.open_segments.swap_remove(at);
+            seqlock::end(&self.memory.words()[self.layout.segments.record(slot as usize)], ticket);
+        }
+    }
+
     /// Whether the table of blocks has a slot.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
         (slot as usize) < self.slots.count
     }
 
-    /// [`Writer::event`], [`Writer::segment_begin`], [`Writer::clear_block`], [`Writer::block`] and [`Writer::segment_close`] in one go. `time` is
-    /// that of the event and the blocks. What is `stored` is true if the table has slots for all of the blocks.
+    /// [`Writer::segment_begin`] for blocks of this `time`, and [`Writer::segment_close`] at its end. `None` in a forked child.
     #[inline(always)]
-    pub(crate) fn structure(&mut self, time: u64, event: &Event, change: &Structure<'_>) -> Told {
-        let words = self.memory.words();
-        if words.is_empty() {
-            return Told {
-                stored: true,
-                figures_due: false,
-            };
-        }
-        let event = Event { time, ..*event };
-        let data = codec::event(&event, change.follows, self.order);
-        self.events += put::event(words, &self.ring, self.events, data);
-        self.others += u64::from(!change.follows);
+    pub(crate) fn structure(&mut self, segment: u32, time: u64) -> Option<Structure<'_, M::W>> {
+        let words = self.memory.here()?;
         // A segment that somebody has open already stays so; one that was never shown has no list to be read.
-        let segment = change.segment as usize;
-        let shown = segment < self.used_segments && !self.open_segments.iter().any(|open| open.0 == change.segment);
-        let bracket = if shown {
-            words.get(self.layout.segments.record(segment))
+        let bracket = if (segment as usize) < self.used_segments && !self.is_open(segment) {
+            put::bracket(words, &self.slots, segment as usize)
         } else {
             None
         };
-        self.ticket += WRITERS;
-        let ticket = self.ticket;
-        if let Some(bracket) = bracket {
-            seqlock::begin(bracket, ticket);
-        }
-        let mut stored = true;
-        for slot in change.gone {
-            self.ticket += WRITERS;
-            stored &= put::empty_block(words, &self.slots, self.ticket, *slot as usize);
-        }
-        let mut place = Place {
-            slots: self.slots,
-            ticket: self.ticket,
-            used: self.used_blocks,
+        let ticket = self.ticket + WRITERS;
+        Some(Structure {
+            words,
+            layout: &self.layout,
+            slots: &self.slots,
+            bracket: bracket.map(|record| {
+                seqlock::begin(record, ticket);
+                (record, ticket)
+            }),
+            ticket,
+            writer_ticket: &mut self.ticket,
+            used: &mut self.used_blocks,
             time,
-        };
-        stored &= place.put(words, &self.layout, change.block);
-        // No loop: what is in no array is in no memory.
-        if let Some(rest) = change.rest {
-            stored &= place.put(words, &self.layout, rest);
-        }
-        (self.ticket, self.used_blocks) = (place.ticket, place.used);
-        if let Some(bracket) = bracket {
-            seqlock::end(bracket, ticket);
-        }
-        let cell = self.cells.get_mut(event.device as usize);
-        let figures_due = cell.is_some_and(|cell| !change.follows || !cell.leaves(self.others));
-        Told { stored, figures_due }
-    }
-}
-
-/// What it takes to store a block.
-struct Place {
-    slots: Slots,
-    ticket: u64,
-    used: usize,
-    time: u64,
-}
-
-impl Place {
-    /// Stores a block. False if the table has no such slot.
-    #[inline(always)]
-    fn put<W: Word>(&mut self, words: &[W], layout: &Layout, (slot, block, next): Placed) -> bool {
-        let slot = slot as usize;
-        if slot >= self.slots.count {
-            return false;
-        }
-        self.ticket += WRITERS;
-        let block = Block {
-            time: self.time,
-            ..block
-        };
-        let data = codec::block(&block, next.unwrap_or(NO_SLOT));
-        put::block(words, &self.slots, self.ticket, slot, data);
-        self.used = use_block(words, layout, self.used, slot);
-        true
+            whole: true,
+        })
     }
 }

@@ -87,6 +87,7 @@ impl Front {
         let told = self.lane.operation(&Operation {
             kind,
             slot: slots(held.pair)[0],
+            state: block.state,
             block: &block,
             next: Some(held.next),
             split: None,
@@ -184,7 +185,11 @@ impl Heap {
         self.publisher.segment_begin(0);
         self.tell_own(held.pair);
         let block = lent(held.pair, held.requested, epoch);
-        assert!(front.lane.block(slots(held.pair)[0], &block, Some(held.next)));
+        assert!(
+            front
+                .lane
+                .block(slots(held.pair)[0], block.state, &block, Some(held.next))
+        );
         self.publisher.segment_close(0);
         self.publisher.stats(0, &DeviceStats::default(), Touched::COLD);
     }

@@ -1,47 +1,12 @@
-//! Splits and joins: their event and all the blocks that they change, told in one go.
+//! Splits and joins: their event, and then all the blocks that they change.
 //!
 //! A history takes its event by reference, from memory. Without one nothing of all this is ever stored but in the channel; so the two
 //! go separate ways.
 
-use gpumem_channel::{Block, BlockState, Event, EventKind, Operation, Structure};
+use gpumem_channel::{BlockState, EventKind, Unheld};
 
-use super::{DEVICE, Heap};
+use super::{Heap, Seen, some};
 use crate::size::Class;
-
-/// A block that was given back, as it was before it joined its neighbours.
-#[derive(Clone, Copy)]
-pub(in crate::heap) struct Freed {
-    kind: EventKind,
-    block: Block,
-}
-
-impl Freed {
-    #[inline(always)]
-    fn event(&self) -> Event {
-        let Block {
-            addr,
-            size,
-            requested,
-            stream,
-            pool,
-            segment,
-            tag,
-            ..
-        } = self.block;
-        Event {
-            kind: self.kind,
-            device: DEVICE,
-            pool,
-            addr,
-            size,
-            requested,
-            stream,
-            tag,
-            segment,
-            ..Event::default()
-        }
-    }
-}
 
 impl Heap {
     /// Whether what an event about a block of this class does to the figures follows from the event. What becomes an inactive split, or
@@ -54,124 +19,106 @@ impl Heap {
     /// A block was handed out, and `rest` was cut off it.
     #[inline(always)]
     pub(in crate::heap) fn tell_cut(&mut self, b: u32, rest: u32) {
-        if self.outlet.only_publishes() {
-            self.publish_cut(b, rest);
-        } else if self.outlet.is_on() {
-            self.record_cut(b, rest);
+        if self.outlet.records() {
+            self.record(EventKind::Alloc, b);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn record_cut(&mut self, b: u32, rest: u32) {
-        let event = self.event_of(EventKind::Alloc, b);
-        if let Some(recorder) = self.outlet.recorder_mut() {
-            recorder.event(&event);
-        }
-        self.publish_cut(b, rest);
-    }
-
-    #[inline(always)]
-    fn publish_cut(&mut self, b: u32, rest: u32) {
-        let ((block, next), (left, behind)) = (self.seen(b), self.seen(rest));
-        let event = Freed {
-            kind: EventKind::Alloc,
-            block,
-        }
-        .event();
-        // Constants here save a table there.
-        let block = Block {
-            state: BlockState::Allocated,
-            ..block
+        let Some(publisher) = self.outlet.publisher() else {
+            return;
         };
-        let left = Block {
-            requested: 0,
-            state: BlockState::Free,
-            tag: gpumem_channel::StringId(0),
-            segment: block.segment,
-            ..left
+        let block = &self.blocks[b];
+        let seen = Seen::of(block, &self.streams);
+        let due = match Heap::follows(block.class) {
+            true => publisher.change(EventKind::Alloc, &seen),
+            false => publisher.change_with(EventKind::Alloc, &seen, None, false),
         };
-        let due = self.outlet.structure(
-            &event,
-            &Structure {
-                segment: block.segment,
-                gone: &[],
-                block: (b, block, next),
-                rest: Some((rest, left, behind)),
-                follows: Heap::follows(self.blocks[b].class),
-            },
-        );
+        let mut stored = true;
+        if let Some(mut told) = publisher.structure(block.segment) {
+            told.block(b, BlockState::Allocated, &seen, some(block.next));
+            let left = &self.blocks[rest];
+            let seen = Seen::of(left, &self.streams);
+            told.block(rest, BlockState::Free, &Unheld(&seen), some(left.next));
+            stored = told.is_whole();
+        }
+        if !stored {
+            self.refuse(&[b, rest]);
+        }
         self.tell_rest(due);
     }
 
-    /// What is to be told of a block that is given back, before it joins its neighbours.
-    #[inline(always)]
-    pub(in crate::heap) fn freed(&self, kind: EventKind, b: u32) -> Freed {
-        Freed {
-            kind,
-            block: self.seen(b).0,
-        }
-    }
-
-    /// A block was given back, and is part of `b` now, with those that are `gone`.
-    #[inline(always)]
-    pub(in crate::heap) fn tell_joined(&mut self, freed: &Freed, b: u32, gone: &[u32]) {
-        if self.outlet.only_publishes() {
-            self.publish_joined(freed, b, gone);
-        } else {
-            self.record_joined(*freed, b, gone);
-        }
-    }
-
+    /// The history's part.
     #[cold]
     #[inline(never)]
-    fn record_joined(&mut self, freed: Freed, b: u32, gone: &[u32]) {
+    fn record(&mut self, kind: EventKind, b: u32) {
+        let event = self.event_of(kind, b);
         if let Some(recorder) = self.outlet.recorder_mut() {
-            recorder.event(&freed.event());
+            recorder.event(&event);
         }
-        self.publish_joined(&freed, b, gone);
     }
 
+    /// A block is given back, and will join its neighbours. Whether the figures have to follow.
     #[inline(always)]
-    fn publish_joined(&mut self, freed: &Freed, b: u32, gone: &[u32]) {
-        let (block, next) = self.seen(b);
-        let class = self.blocks[b].class;
-        // What another pool counted than its segment's is that one's again: an operation tells of one pool only.
-        let due = if gone.is_empty() && freed.block.pool == class.pool() {
-            // It joined nothing: no more than its state changed.
-            let block = Block {
-                state: BlockState::Free,
-                ..freed.block
-            };
-            let operation = Operation {
-                kind: freed.kind,
-                slot: b,
-                block: &block,
-                next,
-                split: self.blocks[b].split_counted.then_some(class.pool()),
-            };
-            self.outlet.operation(&operation) | self.ledger.rose()
-        } else {
-            let block = Block {
-                requested: 0,
-                state: BlockState::Free,
-                tag: gpumem_channel::StringId(0),
-                ..block
-            };
-            let due = self.outlet.structure(
-                &freed.event(),
-                &Structure {
-                    segment: block.segment,
-                    gone,
-                    block: (b, block, next),
-                    rest: None,
-                    follows: Heap::follows(class),
-                },
-            );
-            due | self.ledger.more_changed()
+    pub(in crate::heap) fn tell_freed(&mut self, kind: EventKind, b: u32) -> bool {
+        if self.outlet.records() {
+            self.record(kind, b);
+        }
+        let Some(publisher) = self.outlet.publisher() else {
+            return false;
         };
-        if due {
+        let block = &self.blocks[b];
+        if Heap::follows(block.class) {
+            return publisher.change(kind, &Seen::of(block, &self.streams));
+        }
+        self.tell_freed_plain(kind, b)
+    }
+
+    /// The same where inactive splits are counted.
+    #[inline(never)]
+    fn tell_freed_plain(&mut self, kind: EventKind, b: u32) -> bool {
+        let block = &self.blocks[b];
+        let pool = block.class.pool();
+        // It tells of one that stays what it is, of one pool.
+        let follows = block.pool == pool && !self.joins_any(b);
+        let split = (follows && Heap::is_split(block)).then_some(pool);
+        let seen = Seen::of(block, &self.streams);
+        let publisher = self.outlet.publisher();
+        publisher.is_some_and(|publisher| publisher.change_with(kind, &seen, split, follows))
+    }
+
+    /// A block that was given back is part of `b` now, with those that are in `gone`. `due`: the figures have to follow.
+    #[inline(always)]
+    pub(in crate::heap) fn tell_joined(&mut self, b: u32, due: bool) {
+        let Some(publisher) = self.outlet.publisher() else {
+            return;
+        };
+        let block = &self.blocks[b];
+        let (seen, next) = (Seen::of(block, &self.streams), some(block.next));
+        let (stored, changed) = if self.gone.is_empty() {
+            let stored = publisher.block_of(b, BlockState::Free, &Unheld(&seen), next);
+            (stored, self.ledger.rose())
+        } else {
+            let mut stored = true;
+            if let Some(mut told) = publisher.structure(block.segment) {
+                self.gone.iter().for_each(|slot| told.gone(*slot));
+                told.block(b, BlockState::Free, &Unheld(&seen), next);
+                stored = told.is_whole();
+            }
+            (stored, self.ledger.more_changed())
+        };
+        if !stored {
+            self.refuse(&[b]);
+        }
+        if due || changed {
             self.tell_figures();
+        }
+    }
+
+    /// The channel has no slots for some of these blocks, or of those in `gone`.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, shown: &[u32]) {
+        self.gone.iter().for_each(|slot| self.outlet.refuse_if(*slot, 0));
+        for slot in shown {
+            self.outlet.refuse_if(*slot, self.blocks[*slot].size);
         }
     }
 }
