@@ -154,6 +154,10 @@ impl Heap {
 
     /// Chooses chunks for what is missing, and sets them apart.
     fn begin_shift(&mut self, missing: impl Fn(&mut Heap) -> Option<Request>) -> Result<Step, Error> {
+        // What others gave back since the device was waited for, and that no queued work uses all the same.
+        for stream in self.streams.real().collect::<Vec<_>>() {
+            self.disown(stream);
+        }
         let Some(request) = missing(self) else {
             return Ok(Step::Nothing);
         };
