@@ -87,28 +87,32 @@ impl Counts {
         }
     }
 
-    /// Whether there is room for so much more.
-    pub(crate) fn may(&self, pool: usize, by: [u64; FIGURES]) -> bool {
-        left(&self.room[pool], by).1 | left(&self.room[BOTH], by).1 >= 0
+    /// What room for so much more lacks, in the pool and in [`BOTH`].
+    pub(crate) fn lacks(&self, pool: usize, by: [u64; FIGURES]) -> [[u64; FIGURES]; 2] {
+        [pool, BOTH].map(|row| {
+            let lack = |i: usize| u64::try_from(by[i] as i64 - self.room[row][i]).unwrap_or(0);
+            std::array::from_fn(lack)
+        })
     }
 
-    /// Allows more.
-    pub(crate) fn allow(&mut self, more: &Figures) {
-        let rows = self.room.iter_mut().flatten().zip(self.allowed.iter_mut().flatten());
-        for ((room, allowed), more) in rows.zip(more.iter().flatten()) {
-            *room += *more as i64;
-            *allowed += more;
+    /// Allows more, in the pool and in [`BOTH`].
+    pub(crate) fn allow(&mut self, pool: usize, more: [[u64; FIGURES]; 2]) {
+        for (row, more) in [pool, BOTH].into_iter().zip(more) {
+            for (i, more) in more.into_iter().enumerate() {
+                self.room[row][i] += more as i64;
+                self.allowed[row][i] += more;
+            }
         }
     }
 
-    /// Takes back what was allowed and is not used.
-    pub(crate) fn tighten(&mut self) -> Figures {
-        let room = std::mem::take(&mut self.room);
-        let unused = room.map(|pool| pool.map(|room| room as u64));
-        for (allowed, unused) in self.allowed.iter_mut().flatten().zip(unused.iter().flatten()) {
-            *allowed -= unused;
-        }
-        unused
+    /// Gives up some of what may be counted of a figure and is not: what another one lacks or half of it, whichever is more, as far as
+    /// there is any.
+    pub(crate) fn give_up(&mut self, row: usize, figure: usize, lack: u64) -> u64 {
+        let room = self.room[row][figure];
+        let less = lack.max(room as u64 / 2).min(room as u64);
+        self.room[row][figure] -= less as i64;
+        self.allowed[row][figure] -= less;
+        less
     }
 
     /// What is counted from now on, with the leave for it, is another's. It stays in what ever came here.

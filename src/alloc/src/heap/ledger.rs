@@ -2,7 +2,7 @@
 
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
-use crate::counts::{BOTH, Counts, FIGURES, Figures, PLACES, pool_number};
+use crate::counts::{BOTH, Counts, Figures, PLACES, pool_number};
 
 /// The figures of one device but for what lanes count, with the peaks of all of it; and which of them changed since they were last
 /// published.
@@ -10,7 +10,7 @@ use crate::counts::{BOTH, Counts, FIGURES, Figures, PLACES, pool_number};
 pub(crate) struct Ledger {
     /// Of what `own` counts no more than the peaks is kept here, of what is `active` neither: it is what is allocated and what waits.
     stats: DeviceStats,
-    own: Counts,
+    pub(super) own: Counts,
     /// What the heap and all lanes are allowed to count. With what waits it passes no peak.
     granted: Figures,
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
@@ -51,16 +51,6 @@ fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
         Figure::Segment => &mut pool.segment,
         Figure::Reserved => &mut pool.reserved_bytes,
     }
-}
-
-/// What is allowed of a figure of the channel's, with what waits: of the small pool, the large one, and both.
-fn counted(allowed: &Figures, waiting: &[Waiting; 2], at: usize, figure: usize) -> [u64; 3] {
-    let waits = waiting.map(|waiting| waiting.of(at));
-    [
-        allowed[0][figure] + waits[0],
-        allowed[1][figure] + waits[1],
-        allowed[BOTH][figure] + waits[0] + waits[1],
-    ]
 }
 
 impl Ledger {
@@ -116,7 +106,7 @@ impl Ledger {
         &self.stats
     }
 
-    /// Counts a block that is handed out. If it cannot, more has to be [allowed](Ledger::allow) first.
+    /// Counts a block that is handed out. If it cannot, more has to be allowed first.
     #[inline(always)]
     #[must_use]
     pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) -> bool {
@@ -124,71 +114,50 @@ impl Ledger {
         self.own.allocate(pool_number(pool), requested, size)
     }
 
-    /// Raises every peak that is below what is allowed, which is what is counted: what nobody needs was taken back before.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn raise_peaks(&mut self) {
-        let (granted, waiting) = (self.granted, self.waiting);
-        let DeviceStats {
-            small,
-            large,
-            all_peaks,
-            ..
-        } = &mut self.stats;
-        let mut rose = false;
-        let mut raise = |peak: &mut u64, current: u64| {
-            rose |= current > *peak;
-            *peak = current.max(*peak);
-        };
-        let (small, large) = (small.figures_mut(), large.figures_mut());
-        for (at, figure) in PLACES {
-            let [of_small, of_large, of_both] = counted(&granted, &waiting, at, figure);
-            raise(&mut small[at].peak, of_small);
-            raise(&mut large[at].peak, of_large);
-            raise(&mut all_peaks[at], of_both);
-        }
-        if rose {
-            self.touch_cold();
-        }
+    /// How much more of a figure may be counted before a peak is passed, of a pool or of both.
+    pub(crate) fn slack(&self, row: usize, figure: usize) -> u64 {
+        let places = PLACES.iter().filter(|(_, its)| *its == figure);
+        let slack = places.map(|(at, _)| self.peak(row, *at).saturating_sub(self.counted(row, *at, figure)));
+        slack.min().unwrap_or(0)
     }
 
-    /// How much more may be counted before a peak is passed.
-    pub(crate) fn slack(&self) -> Figures {
-        let mut slack = [[u64::MAX; FIGURES]; 3];
-        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
-        for (at, figure) in PLACES {
-            let peaks = [small[at].peak, large[at].peak, self.stats.all_peaks[at]];
-            let counted = counted(&self.granted, &self.waiting, at, figure);
-            for (slack, (peak, counted)) in slack.iter_mut().zip(peaks.into_iter().zip(counted)) {
-                slack[figure] = slack[figure].min(peak.saturating_sub(counted));
+    /// Raises the peaks of a figure that are below what is allowed, which is what is counted: what others may count and do not was
+    /// taken from them before.
+    #[cold]
+    pub(crate) fn raise_peaks(&mut self, row: usize, figure: usize) {
+        for (at, its) in PLACES {
+            let counted = self.counted(row, at, figure);
+            if its == figure && counted > self.peak(row, at) {
+                match row {
+                    0 => self.stats.small.figures_mut()[at].peak = counted,
+                    1 => self.stats.large.figures_mut()[at].peak = counted,
+                    _ => self.stats.all_peaks[at] = counted,
+                }
+                self.touch_cold();
             }
         }
-        slack
     }
 
-    /// Somebody is allowed so much more.
-    pub(crate) fn grant(&mut self, more: &Figures) {
-        for (granted, more) in self.granted.iter_mut().flatten().zip(more.iter().flatten()) {
-            *granted += more;
+    fn peak(&self, row: usize, at: usize) -> u64 {
+        match row {
+            0 => self.stats.small.figures()[at].peak,
+            1 => self.stats.large.figures()[at].peak,
+            _ => self.stats.all_peaks[at],
         }
     }
 
-    /// So much less.
-    pub(crate) fn withdraw(&mut self, less: &Figures) {
-        for (granted, less) in self.granted.iter_mut().flatten().zip(less.iter().flatten()) {
-            *granted -= less;
-        }
+    /// What is allowed of a figure of the channel's, with what waits.
+    fn counted(&self, row: usize, at: usize, figure: usize) -> u64 {
+        let waits = match row {
+            BOTH => self.waiting[0].of(at) + self.waiting[1].of(at),
+            pool => self.waiting[pool].of(at),
+        };
+        self.granted[row][figure] + waits
     }
 
-    /// What was [granted](Ledger::grant) is to be counted here.
-    pub(crate) fn allow(&mut self, more: &Figures) {
-        self.own.allow(more);
-    }
-
-    /// Takes back what may be counted here and is not.
-    pub(crate) fn tighten(&mut self) {
-        let unused = self.own.tighten();
-        self.withdraw(&unused);
+    /// Somebody is allowed so much more of a figure.
+    pub(crate) fn grant(&mut self, row: usize, figure: usize, more: u64) {
+        self.granted[row][figure] += more;
     }
 
     /// Panics unless lanes are allowed this, and nobody anything that passes a peak.
@@ -197,12 +166,10 @@ impl Ledger {
         let own = self.own.allowed();
         let all: Figures = std::array::from_fn(|row| std::array::from_fn(|i| lanes[row][i] + own[row][i]));
         assert_eq!(self.granted, all);
-        let (small, large) = (self.stats.small.figures(), self.stats.large.figures());
         for (at, figure) in PLACES {
-            let [of_small, of_large, of_both] = counted(&all, &self.waiting, at, figure);
-            assert!(of_small <= small[at].peak);
-            assert!(of_large <= large[at].peak);
-            assert!(of_both <= self.stats.all_peaks[at]);
+            for row in 0..=BOTH {
+                assert!(self.counted(row, at, figure) <= self.peak(row, at));
+            }
         }
     }
 
@@ -244,7 +211,7 @@ impl Ledger {
         self.own.subtract(number, [0, requested, 0, 0, 0]);
     }
 
-    /// Counts an inactive split. If it cannot, more has to be [allowed](Ledger::allow) first.
+    /// Counts an inactive split. If it cannot, more has to be allowed first.
     #[inline(always)]
     #[must_use]
     pub(crate) fn split_added(&mut self, pool: PoolId, size: u64) -> bool {

@@ -3,21 +3,15 @@
 //! A lent block is a held one to the heap, which counts it nowhere and knows neither what was asked for nor whether the program has it
 //! now. What is free in a lane comes back as soon as a request needs to look at all there is.
 
-use gpumem_channel::{DeviceStats, PoolId};
+use gpumem_channel::DeviceStats;
 
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::NIL;
-use super::ledger::Ledger;
 use super::streams::LaneOf;
 use super::{DEVICE, Grant, Heap};
-use crate::counts::{BOTH, FIGURES, Figures, pool_number};
 use crate::lane::{Record, State};
 use crate::size::SMALL_MAX;
-
-/// The part of what is left below a peak that is left to others when somebody gets the rest at once: who comes near a peak asks seldom,
-/// and others, too.
-const OTHERS: u64 = 8;
 
 /// Whether a size is among the small ones, or among the large ones, of those that come again.
 #[inline(always)]
@@ -81,76 +75,6 @@ impl Heap {
         });
         self.tell_rest(false);
         grant?
-    }
-
-    /// Lets a lane hand out a block of `size` bytes for a request.
-    fn make_room_for(&mut self, lane: u8, request: &Request, size: u64) {
-        self.make_room(lane, pool_number(request.pool), [1, request.requested, size, 0, 0]);
-    }
-
-    /// Lets a lane count so much more in a pool, and some more at the same price.
-    fn make_room(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
-        if self.front.with(lane, |lane| lane.counts.may(pool, by)) != Some(true) {
-            let front = self.front;
-            self.allow(pool, by, |_, more| {
-                front.with(lane, |lane| lane.counts.allow(more));
-            });
-        }
-    }
-
-    /// The same for the heap.
-    #[cold]
-    #[inline(never)]
-    fn make_own_room(&mut self, pool: PoolId, by: [u64; FIGURES]) {
-        self.allow(pool_number(pool), by, Ledger::allow);
-    }
-
-    /// Allows somebody to count so much more, and some more at the same price. Raises peaks if they have to be, which the caller tells.
-    fn allow(&mut self, pool: usize, by: [u64; FIGURES], whom: impl FnOnce(&mut Ledger, &Figures)) {
-        let mut need = Figures::default();
-        (need[pool], need[BOTH]) = (by, by);
-        let lacks = |slack: &Figures| {
-            let figures = slack.iter().flatten().zip(need.iter().flatten());
-            figures.into_iter().any(|(slack, need)| slack < need)
-        };
-        let mut more = self.ledger.slack();
-        if lacks(&more) {
-            self.tighten();
-            more = self.ledger.slack();
-        }
-        let short = lacks(&more);
-        for (more, need) in more.iter_mut().flatten().zip(need.iter().flatten()) {
-            let spare = more.saturating_sub(*need);
-            *more = need + (spare - spare / OTHERS);
-        }
-        self.ledger.grant(&more);
-        whom(&mut self.ledger, &more);
-        if short {
-            self.ledger.raise_peaks();
-        }
-    }
-
-    /// Counts a block that is handed out.
-    #[inline(always)]
-    pub(super) fn count_allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
-        while !self.ledger.allocated(pool, size, requested) {
-            self.make_own_room(pool, [1, requested, size, 0, 0]);
-        }
-    }
-
-    /// Counts a free block that is an inactive split.
-    #[inline(always)]
-    pub(super) fn count_split(&mut self, pool: PoolId, size: u64) {
-        while !self.ledger.split_added(pool, size) {
-            self.make_own_room(pool, [0, 0, 0, 1, size]);
-        }
-    }
-
-    /// Takes back from everybody what they may count and do not.
-    fn tighten(&mut self) {
-        let ledger = &mut self.ledger;
-        ledger.tighten();
-        self.front.each(|lane| ledger.withdraw(&lane.counts.tighten()));
     }
 
     /// Lends a block that a request takes, cut to size, to its stream's lane. `rest` is what was cut off.

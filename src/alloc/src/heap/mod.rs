@@ -8,6 +8,7 @@
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again` | blocks lent to lanes, and which are worth it |
+//! | `room` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `foreign` | reuse across streams |
@@ -62,6 +63,7 @@ mod recall;
 mod release;
 mod remember;
 mod retire;
+mod room;
 mod runs;
 mod segment;
 mod shift;
