@@ -87,22 +87,17 @@ impl Counts {
         }
     }
 
-    /// What room for so much more lacks, in the pool and in [`BOTH`].
-    pub(crate) fn lacks(&self, pool: usize, by: [u64; FIGURES]) -> [[u64; FIGURES]; 2] {
-        [pool, BOTH].map(|row| {
-            let lack = |i: usize| u64::try_from(by[i] as i64 - self.room[row][i]).unwrap_or(0);
-            std::array::from_fn(lack)
-        })
+    /// What room for so much more of a figure lacks.
+    #[inline(always)]
+    pub(crate) fn lacks(&self, row: usize, figure: usize, by: u64) -> u64 {
+        (by as i64 - self.room[row][figure]).max(0) as u64
     }
 
-    /// Allows more, in the pool and in [`BOTH`].
-    pub(crate) fn allow(&mut self, pool: usize, more: [[u64; FIGURES]; 2]) {
-        for (row, more) in [pool, BOTH].into_iter().zip(more) {
-            for (i, more) in more.into_iter().enumerate() {
-                self.room[row][i] += more as i64;
-                self.allowed[row][i] += more;
-            }
-        }
+    /// Allows more of a figure.
+    #[inline(always)]
+    pub(crate) fn allow(&mut self, row: usize, figure: usize, more: u64) {
+        self.room[row][figure] += more as i64;
+        self.allowed[row][figure] += more;
     }
 
     /// Gives up some of what may be counted of a figure and is not: what another one lacks or half of it, whichever is more, as far as

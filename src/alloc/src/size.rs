@@ -25,9 +25,8 @@ pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
 pub(crate) const SLACK: u64 = 60;
-/// The part of what a program ever held that small requests have memory of their own for in any case, and that while it repeats itself.
-pub(crate) const FINE: u64 = 128;
-pub(crate) const FINE_REPEATED: u64 = 64;
+/// The part of what a program ever held that small requests have memory of their own for in any case.
+pub(crate) const FINE: u64 = 64;
 /// And the part of what is reserved that is taken at a time, within that.
 pub(crate) const STEP: u64 = 25;
 /// The part of what a program ever held that it may take more so that one chunk less has to be mapped.

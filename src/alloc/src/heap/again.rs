@@ -1,12 +1,17 @@
-//! Which sizes come again: of which a block is asked for soon after one was given back, before a request of another size needs to look
-//! at all free memory. Only blocks of such sizes are worth lending to a lane.
+//! Which sizes come again: of which a block is asked for after one was given back, before a request of another size needs to look at all
+//! free memory. Only blocks of such sizes are worth lending to a lane.
+//!
+//! A small request needs to when nothing fits otherwise: small blocks are a small part of all memory, and a worse fit among them costs
+//! little. A large one does whenever there is no block of exactly its size: what is set aside may be part of a better fit.
 
-use crate::lane::list_of;
+use crate::lane::{SORTS, list_of, sort_of, sorts_between};
 
 /// Sizes told apart.
-const SIZES: usize = 256;
-/// How often a size came again, more often than not, when it is worth lending.
+const SIZES: usize = 1024;
+/// How often a size came again, more often than not, when it is worth lending. Of large ones one has to be surer: what is set aside of
+/// them comes back soon.
 const WORTH: i8 = 2;
+const WORTH_LARGE: i8 = 6;
 /// How sure one can be of a size, and how sure of the contrary.
 const SURE: i8 = 8;
 const NEVER: i8 = -8;
@@ -19,7 +24,7 @@ struct Entry {
     block: u32,
     /// When that was.
     round: u32,
-    /// From [`WORTH`] on: it comes again.
+    /// How often it came again, more often than not.
     score: i8,
 }
 
@@ -30,16 +35,24 @@ pub(super) struct Again {
     sizes: Vec<Entry>,
     /// Requests that looked at all free memory.
     round: u32,
-    /// Not where nothing is lent.
-    learns: bool,
+    /// The score from which on a size comes again; none where nothing is lent.
+    worth: Option<i8>,
+    /// The sorts of sizes of which a block was given back in this round.
+    waits: [u64; SORTS],
 }
 
 impl Again {
-    pub(super) fn new() -> Again {
+    /// That of small sizes, and that of large ones.
+    pub(super) fn both() -> [Again; 2] {
+        [WORTH, WORTH_LARGE].map(Again::new)
+    }
+
+    fn new(worth: i8) -> Again {
         Again {
             sizes: Vec::new(),
             round: 1,
-            learns: true,
+            worth: Some(worth),
+            waits: [0; SORTS],
         }
     }
 
@@ -52,14 +65,7 @@ impl Again {
     #[inline(always)]
     pub(super) fn comes(&self, size: u64) -> bool {
         let entry = self.sizes.get(list_of(size));
-        entry.is_some_and(|entry| entry.size == size && entry.score >= WORTH)
-    }
-
-    /// Whether a block of this size is worth lending, or one was given back just now.
-    #[inline(always)]
-    pub(super) fn expects(&self, size: u64) -> bool {
-        let entry = self.sizes.get(list_of(size));
-        entry.is_some_and(|entry| entry.size == size && (entry.score >= WORTH || entry.round == self.round))
+        entry.is_some_and(|entry| entry.size == size && self.worth.is_some_and(|worth| entry.score >= worth))
     }
 
     /// A block is asked for. If one was given back just before: where that was, and the free block that it joined.
@@ -92,12 +98,20 @@ impl Again {
             entry.score = (entry.score - 1).max(NEVER);
         }
         (entry.addr, entry.block, entry.round) = (addr, block, round);
+        let (word, bit) = sort_of(size);
+        self.waits[word] |= bit;
+    }
+
+    /// Whether a block of a size in between was given back in this round.
+    #[inline(always)]
+    pub(super) fn waits_between(&self, from: u64, to: u64) -> bool {
+        sorts_between(from, to, |word| self.waits[word])
     }
 
     #[cold]
     #[inline(never)]
     fn first_given_back(&mut self, size: u64, addr: u64, block: u32) {
-        if self.learns {
+        if self.worth.is_some() {
             self.sizes = vec![Entry::default(); SIZES];
             self.given_back(size, addr, block);
         }
@@ -120,6 +134,7 @@ impl Again {
     pub(super) fn next_round(&mut self) {
         // 0 is no round.
         self.round = self.round.wrapping_add(1).max(1);
+        self.waits = [0; SORTS];
     }
 }
 
@@ -136,23 +151,33 @@ mod tests {
     }
 
     #[test]
-    fn a_size_comes_again_once_it_was_asked_for_right_after_it_was_given_back_often_enough() {
-        let mut again = Again::new();
+    fn a_size_comes_again_once_it_was_asked_for_after_it_was_given_back_often_enough() {
+        let mut again = Again::new(WORTH);
         again.given_back(512, 7, 1);
-        assert_eq!((again.expects(512), again.expects(1024)), (true, false));
         assert_eq!((again.comes(512), again.asked(1024)), (false, None));
         assert_eq!(again.asked(512), Some((7, 1)));
         assert_eq!(again.asked(512), None, "one block serves one request");
-        assert!(!again.comes(512) && !again.expects(512));
-        come_again(&mut again, 512, WORTH - 1);
-        assert!(again.comes(512) && again.expects(512));
+        assert!(!again.comes(512));
+        come_again(&mut again, 512, 1);
+        assert!(again.comes(512));
         again.did_not_come(512);
         assert!(!again.comes(512));
     }
 
     #[test]
+    fn sizes_between_two_are_those_given_back_since_all_memory_was_looked_at() {
+        const MIB: u64 = 1 << 20;
+        let mut again = Again::new(WORTH);
+        again.given_back(40 * MIB, 7, 1);
+        assert!(again.waits_between(2 * MIB, 64 * MIB) && again.waits_between(40 * MIB, 64 * MIB));
+        assert!(!again.waits_between(2 * MIB, 30 * MIB) && !again.waits_between(64 * MIB, 1 << 40));
+        again.next_round();
+        assert!(!again.waits_between(2 * MIB, 64 * MIB));
+    }
+
+    #[test]
     fn what_was_given_back_before_all_memory_was_looked_at_does_not_count() {
-        let mut again = Again::new();
+        let mut again = Again::new(WORTH);
         come_again(&mut again, 512, WORTH);
         again.given_back(512, 7, 1);
         again.next_round();
@@ -163,7 +188,7 @@ mod tests {
 
     #[test]
     fn another_size_takes_a_place_only_when_nobody_is_sure_of_it() {
-        let mut again = Again::new();
+        let mut again = Again::new(WORTH);
         let other = (1..)
             .map(|n| 512 + n * 512)
             .find(|size| list_of(*size) == list_of(512))

@@ -4,6 +4,7 @@ use gpumem_channel::{BlockState, PoolId, StringId};
 
 use super::arena::COMMON;
 use super::lend::half;
+use super::streams::LaneOf;
 use super::{Grant, Heap};
 use crate::error::Error;
 use crate::free::Key;
@@ -75,12 +76,12 @@ impl Heap {
         }
     }
 
-    /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours, unless there is
-    /// one of exactly this size or was a moment ago.
+    /// No block of this size is set aside: best fit, after the blocks that are set aside have joined their neighbours if nothing fits, or
+    /// a large request no better than that, of whose size none was given back a moment ago either.
     fn allocate_other(&mut self, request: &Request) -> Result<Grant, Error> {
         let half = half(request.size);
         let line = self.streams.line_mut(request.stream);
-        let again = line.again[half].asked(request.size);
+        let again = line.again[half].asked(request.size).filter(|_| half == 1);
         if let Some(b) = line.take_aside_of(request.size) {
             return Ok(self.hand_out_set_aside(b, request));
         }
@@ -90,16 +91,32 @@ impl Heap {
             return Ok(grant);
         }
         let mut best = self.fit(request);
-        if again.is_none() && best.is_none_or(|key| key.size != request.size) {
-            self.streams.line_mut(request.stream).again[half].next_round();
-            if self.drain(request.stream, half) {
-                best = self.fit(request);
-            }
+        if best.is_none_or(|key| again.is_none() && self.may_fit_better(request, key.size)) {
+            best = self.best_of_all(request);
         }
         match best {
             Some(key) => Ok(self.hand_out(key, request)),
             None => self.allocate_slow(request),
         }
+    }
+
+    /// The best block once what is set aside has joined its neighbours.
+    #[inline(never)]
+    pub(super) fn best_of_all(&mut self, request: &Request) -> Option<Key> {
+        let half = half(request.size);
+        self.streams.line_mut(request.stream).again[half].next_round();
+        self.drain(request.stream, half);
+        self.fit(request)
+    }
+
+    /// Whether what is set aside may be a better fit for a large request than a block of `size` bytes, or would be if it were.
+    #[inline(always)]
+    pub(super) fn may_fit_better(&self, request: &Request, size: u64) -> bool {
+        let line = self.streams.line(request.stream);
+        half(request.size) == 1
+            && !self.sizes.goes_low(request.class, request.size)
+            && (line.again[1].waits_between(request.size, size)
+                || matches!(line.lane, LaneOf::Some(lane) if self.front.may_have_between(lane, request.size, size)))
     }
 
     /// The best block that the request's stream may have at once: of its own, or nobody's.
@@ -191,7 +208,7 @@ impl Heap {
     }
 
     /// Turns a free block into an allocated one, leaving what is worth it in the cache.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_out(&mut self, key: Key, request: &Request) -> Grant {
         let taken = self.take_out(key, request);
         match self.lane_for(taken.block, request, taken.size) {

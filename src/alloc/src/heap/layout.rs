@@ -186,6 +186,7 @@ impl Layouts {
     }
 
     /// Whether the program seems to do what it did before.
+    #[cfg(test)]
     pub(super) fn repeats(&self) -> bool {
         self.left > 0 && self.sequences.iter().any(|sequence| sequence.run >= RUN)
     }

@@ -114,17 +114,46 @@ impl Ledger {
         self.own.allocate(pool_number(pool), requested, size)
     }
 
-    /// How much more of a figure may be counted before a peak is passed, of a pool or of both.
-    pub(crate) fn slack(&self, row: usize, figure: usize) -> u64 {
-        let places = PLACES.iter().filter(|(_, its)| *its == figure);
-        let slack = places.map(|(at, _)| self.peak(row, *at).saturating_sub(self.counted(row, *at, figure)));
-        slack.min().unwrap_or(0)
+    /// Allows one who counts so much of a figure, as far as it is below the peak or what the heap may count and does not; some more at the
+    /// same price. What it lacks then.
+    pub(crate) fn allow(&mut self, counts: &mut Counts, row: usize, figure: usize, by: u64) -> u64 {
+        let lack = counts.lacks(row, figure, by);
+        if lack == 0 {
+            return 0;
+        }
+        let mut found = self.take_below_peak(row, figure, lack);
+        if found < lack {
+            found += self.own.give_up(row, figure, lack - found);
+        }
+        counts.allow(row, figure, found);
+        lack.saturating_sub(found)
     }
 
-    /// Raises the peaks of a figure that are below what is allowed, which is what is counted: what others may count and do not was
-    /// taken from them before.
+    /// The same for the heap.
+    pub(crate) fn allow_own(&mut self, row: usize, figure: usize, by: u64) -> u64 {
+        let lack = self.own.lacks(row, figure, by);
+        if lack == 0 {
+            return 0;
+        }
+        let below = self.take_below_peak(row, figure, lack);
+        self.own.allow(row, figure, below);
+        lack.saturating_sub(below)
+    }
+
+    /// Grants somebody what it lacks of a figure, and half of what is left then, as far as that is below the peak.
+    fn take_below_peak(&mut self, row: usize, figure: usize, lack: u64) -> u64 {
+        let places = PLACES.iter().filter(|(_, its)| *its == figure);
+        let slack = places.map(|(at, _)| self.peak(row, *at).saturating_sub(self.counted(row, *at, figure)));
+        let slack = slack.min().unwrap_or(0);
+        let more = slack.min(lack + slack.saturating_sub(lack) / 2);
+        self.granted[row][figure] += more;
+        more
+    }
+
+    /// Grants somebody so much more of a figure where nobody may count more than is counted: raises the peaks that this passes.
     #[cold]
-    pub(crate) fn raise_peaks(&mut self, row: usize, figure: usize) {
+    pub(crate) fn raise_peaks(&mut self, row: usize, figure: usize, more: u64) {
+        self.granted[row][figure] += more;
         for (at, its) in PLACES {
             let counted = self.counted(row, at, figure);
             if its == figure && counted > self.peak(row, at) {
@@ -153,11 +182,6 @@ impl Ledger {
             pool => self.waiting[pool].of(at),
         };
         self.granted[row][figure] + waits
-    }
-
-    /// Somebody is allowed so much more of a figure.
-    pub(crate) fn grant(&mut self, row: usize, figure: usize, more: u64) {
-        self.granted[row][figure] += more;
     }
 
     /// Panics unless lanes are allowed this, and nobody anything that passes a peak.

@@ -58,13 +58,11 @@ impl Heap {
     }
 
     /// A block that is set aside in the stream's lane, which did not hand it out by itself: it did not know the tag, or a peak rises.
+    #[inline(never)]
     pub(super) fn allocate_from_lane(&mut self, request: &Request) -> Option<Grant> {
         let line = self.streams.line(request.stream);
         let LaneOf::Some(lane) = line.lane else { return None };
-        if !self.lends || !self.front.has_aside(lane, half(request.size)) {
-            return None;
-        }
-        if self.front.with(lane, |lane| lane.has(request.size)) != Some(true) {
+        if !self.lends || !self.front.has(lane, request.size) {
             return None;
         }
         self.make_room_for(lane, request, request.size);
@@ -78,6 +76,7 @@ impl Heap {
     }
 
     /// Lends a block that a request takes, cut to size, to its stream's lane. `rest` is what was cut off.
+    #[inline(never)]
     pub(super) fn lend(&mut self, b: u32, rest: Option<u32>, lane: u8, request: &Request) -> Grant {
         let block = &self.blocks[b];
         let (size, segment) = (block.size, block.segment);

@@ -8,7 +8,7 @@ use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::{Class, FINE, FINE_REPEATED, SLACK, pool_of};
+use crate::size::{Class, FINE, SLACK, pool_of};
 
 impl Heap {
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
@@ -187,8 +187,7 @@ impl Heap {
     /// there before: so they may have some memory of their own, whatever else is reserved.
     fn target_of_fine(&self, request: &Request) -> u64 {
         let peak = self.requested_peak(request.requested);
-        let share = if self.layouts.repeats() { FINE_REPEATED } else { FINE };
-        if self.ledger.reserved_small() + self.sizes.granularity <= peak / share {
+        if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE {
             return u64::MAX;
         }
         peak + peak / SLACK

@@ -53,45 +53,29 @@ impl Heap {
 
     /// Allows somebody to count so much more. Raises peaks if they have to be, which the caller tells.
     fn allow(&mut self, who: Who, pool: usize, by: [u64; FIGURES]) {
-        let lacks = match who {
-            Who::Heap => self.ledger.own.lacks(pool, by),
-            Who::Lane(lane) => match self.front.with(lane, |lane| lane.counts.lacks(pool, by)) {
-                Some(lacks) => lacks,
-                None => return,
-            },
-        };
-        let mut more = [[0; FIGURES]; 2];
-        let mut any = false;
-        for (row, (more, lacks)) in [pool, BOTH].into_iter().zip(more.iter_mut().zip(lacks)) {
-            for (figure, (more, lack)) in more.iter_mut().zip(lacks).enumerate() {
+        for row in [pool, BOTH] {
+            for (figure, by) in by.into_iter().enumerate().filter(|(_, by)| *by != 0) {
+                let ledger = &mut self.ledger;
+                let lack = match who {
+                    Who::Heap => ledger.allow_own(row, figure, by),
+                    Who::Lane(lane) => {
+                        let lack = self
+                            .front
+                            .with(lane, |lane| ledger.allow(&mut lane.counts, row, figure, by));
+                        lack.unwrap_or(0)
+                    }
+                };
                 if lack != 0 {
-                    *more = self.find_room(who, row, figure, lack);
-                    any = true;
+                    self.allow_at_others_expense(who, (row, figure), lack);
                 }
-            }
-        }
-        match who {
-            _ if !any => {}
-            Who::Heap => self.ledger.own.allow(pool, more),
-            Who::Lane(lane) => {
-                self.front.with(lane, |lane| lane.counts.allow(pool, more));
             }
         }
     }
 
-    /// Finds room for so much more of a figure, and some more at the same price.
-    fn find_room(&mut self, who: Who, row: usize, figure: usize, lack: u64) -> u64 {
-        let slack = self.ledger.slack(row, figure);
-        if slack >= lack {
-            let more = lack + (slack - lack) / 2;
-            self.ledger.grant(row, figure, more);
-            return more;
-        }
-        self.ledger.grant(row, figure, slack);
-        let mut found = slack;
-        if who != Who::Heap {
-            found += self.ledger.own.give_up(row, figure, lack - found);
-        }
+    /// The same where neither what is left below the peak is enough nor what the heap may count.
+    #[inline(never)]
+    fn allow_at_others_expense(&mut self, who: Who, (row, figure): (usize, usize), lack: u64) {
+        let mut found = 0;
         for lane in 0..LANES as u8 {
             if found < lack && who != Who::Lane(lane) {
                 let given = self
@@ -101,10 +85,14 @@ impl Heap {
             }
         }
         if found < lack {
-            self.ledger.grant(row, figure, lack - found);
-            self.ledger.raise_peaks(row, figure);
+            self.ledger.raise_peaks(row, figure, lack - found);
             found = lack;
         }
-        found
+        match who {
+            Who::Heap => self.ledger.own.allow(row, figure, found),
+            Who::Lane(lane) => {
+                self.front.with(lane, |lane| lane.counts.allow(row, figure, found));
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::lend::half;
+use super::streams::LaneOf;
 use super::{Grant, Heap};
 use crate::size::pool_of;
 use crate::stream::Stream;
@@ -16,28 +17,6 @@ impl Heap {
         let (size, class) = self.sizes.round_quick(requested)?;
         let index = self.streams.known(stream)?;
         let string = self.known_string(tag)?;
-        // What is remembered goes where it was, if it can; what comes again is lent.
-        let half = half(size);
-        let line = self.streams.line(index);
-        if self.layouts.remembers(size) || line.again[half].expects(size) || half == 1 && !line.aside.is_empty() {
-            return None;
-        }
-        let (own, any) = (
-            &line.free[class as usize],
-            &self.streams.line(line.any).free[class as usize],
-        );
-        let key = match self.sizes.goes_low(class, size) {
-            true => own.low_fit(size)?,
-            false => own.best_fit(size)?,
-        };
-        // A better one may be nobody's, or in pieces that are set aside.
-        let exact = key.size == size;
-        if !exact && (self.has_aside(line.lane, half) || !any.is_empty()) || !self.sizes.takes(size, key.size) {
-            return None;
-        }
-        if !exact {
-            self.streams.line_mut(index).again[half].next_round();
-        }
         let request = Request {
             requested,
             size,
@@ -48,7 +27,41 @@ impl Heap {
             tag: string,
             name: tag,
         };
-        let taken = self.take_out(key, &request);
-        Some(self.hand_out_taken(taken, &request))
+        // What is remembered goes where it was, if it can.
+        let half = half(size);
+        let line = self.streams.line_mut(index);
+        if self.layouts.remembers(size) || half == 1 && !line.aside.is_empty() {
+            return None;
+        }
+        if let LaneOf::Some(lane) = line.lane
+            && self.front.has(lane, size)
+        {
+            return self.allocate_from_lane(&request);
+        }
+        let again = line.again[half].asked(size).filter(|_| half == 1);
+        if let Some((addr, b)) = again
+            && let Some(grant) = self.hand_out_there(addr, b, &request)
+        {
+            return Some(grant);
+        }
+        let line = self.streams.line(index);
+        let own = &line.free[class as usize];
+        let mut key = match self.sizes.goes_low(class, size) {
+            true => own.low_fit(size)?,
+            false => own.best_fit(size)?,
+        };
+        // A better one may be nobody's, or set aside.
+        if key.size != size {
+            if !self.streams.line(line.any).free[class as usize].is_empty() {
+                return None;
+            }
+            if again.is_none() && self.may_fit_better(&request, key.size) {
+                key = self.best_of_all(&request)?;
+            }
+        }
+        if !self.sizes.takes(size, key.size) {
+            return None;
+        }
+        Some(self.hand_out(key, &request))
     }
 }

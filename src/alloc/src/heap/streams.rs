@@ -99,7 +99,7 @@ impl Line {
         (self.arena, self.any) = (arena, any);
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
-            self.again = [Again::new(), Again::new()];
+            self.again = Again::both();
         } else {
             self.lane = LaneOf::None;
         }

@@ -144,6 +144,19 @@ impl Front {
         !self.lanes[usize::from(number)].lists[half].is_empty()
     }
 
+    /// Whether a lane has a block of this size set aside.
+    #[inline(always)]
+    pub(crate) fn has(&self, number: u8, size: u64) -> bool {
+        self.lanes[usize::from(number)].lists[half(size)].first(size).is_some()
+    }
+
+    /// Whether a lane may have a large block of a size in between set aside.
+    #[inline(always)]
+    pub(crate) fn may_have_between(&self, number: u8, from: u64, to: u64) -> bool {
+        self.lanes[usize::from(number)].lists[1].may_have_between(from, to)
+            && self.with(number, |lane| lane.look_between(from, to)) == Some(true)
+    }
+
     /// Does something with a lane that is there.
     pub(crate) fn with<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
         self.lock(number).as_mut().map(work)

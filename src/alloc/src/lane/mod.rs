@@ -32,7 +32,7 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 pub(crate) use front::{Front, LANES};
-pub(crate) use quick::list_of;
+pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 use quick::{Lists, Noted};
 use seen::Seen;
 
@@ -305,9 +305,9 @@ impl Lane {
         self.free(self.lists, at)
     }
 
-    /// Whether a block is set aside for a size.
-    pub(crate) fn has(&self, size: u64) -> bool {
-        self.lists[half(size)].first(size).is_some()
+    /// Whether a large block of a size in between may be set aside.
+    pub(crate) fn look_between(&self, from: u64, to: u64) -> bool {
+        self.noted[1].look_between(&self.lists[1], from, to)
     }
 
     /// Takes a block that the program was just handed. The caller sees to it that there is room to count it.

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::size::SMALL_MAX;
+
 /// Sizes told apart.
-const LISTS: usize = 256;
+const LISTS: usize = 1024;
 /// The end of a list.
 const END: u32 = u32::MAX;
 
@@ -16,6 +18,8 @@ pub(super) struct Lists {
     firsts: [AtomicU32; LISTS],
     /// Blocks in all of them.
     count: AtomicU32,
+    /// The sorts of their sizes, and perhaps of some that were taken.
+    sorts: [AtomicU64; SORTS],
 }
 
 impl Lists {
@@ -24,6 +28,7 @@ impl Lists {
             sizes: std::array::from_fn(|_| AtomicU64::new(0)),
             firsts: std::array::from_fn(|_| AtomicU32::new(END)),
             count: AtomicU32::new(0),
+            sorts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
@@ -69,6 +74,23 @@ impl Lists {
         self.count.store(count.wrapping_add(more), Ordering::Relaxed);
     }
 
+    /// Whether there may be a block of a size in between, by the sorts of sizes.
+    #[inline(always)]
+    pub(super) fn may_have_between(&self, from: u64, to: u64) -> bool {
+        sorts_between(from, to, |word| self.sorts[word].load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn add_sort(&self, size: u64) {
+        let (word, bit) = sort_of(size);
+        let sorts = &self.sorts[word];
+        sorts.store(sorts.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+    }
+
+    fn clear_sorts(&self) {
+        self.sorts.iter().for_each(|sorts| sorts.store(0, Ordering::Relaxed));
+    }
+
     /// Whether a block of this size may be set aside: its list is not taken by another size.
     #[inline(always)]
     pub(super) fn takes(&self, size: u64) -> bool {
@@ -79,6 +101,7 @@ impl Lists {
     pub(super) fn clear(&self) {
         self.firsts.iter().for_each(|first| first.store(END, Ordering::Relaxed));
         self.count.store(0, Ordering::Relaxed);
+        self.clear_sorts();
     }
 
     #[cfg(test)]
@@ -93,10 +116,43 @@ impl Lists {
     }
 }
 
+/// Words of the sorts of sizes: eight to each power of two, from 1 MiB on.
+pub(crate) const SORTS: usize = 4;
+
+/// The sort of a size: a word, and a bit of it. All small ones are one.
+#[inline(always)]
+pub(crate) fn sort_of(size: u64) -> (usize, u64) {
+    let sort = number_of_sort(size);
+    (sort / 64, 1 << (sort % 64))
+}
+
+#[inline(always)]
+fn number_of_sort(size: u64) -> usize {
+    let power = (size | SMALL_MAX).ilog2();
+    let sort = (power - SMALL_MAX.ilog2()) << 3 | (size >> (power - 3)) as u32 & 7;
+    (sort as usize).min(64 * SORTS - 1)
+}
+
+/// Whether a size between two, or of the sort of one of them, is among some, by their words.
+#[inline(always)]
+pub(crate) fn sorts_between(from: u64, to: u64, words: impl Fn(usize) -> u64) -> bool {
+    let (first, end) = (number_of_sort(from), number_of_sort(to) + 1);
+    let mut at = first;
+    while at < end {
+        let (word, bit) = (at / 64, at % 64);
+        let bits = (end - at).min(64 - bit);
+        if words(word) >> bit & (u64::MAX >> (64 - bits)) != 0 {
+            return true;
+        }
+        at += bits;
+    }
+    false
+}
+
 /// Which lists are not empty, and some that are.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
-    lists: Vec<u8>,
+    lists: Vec<u16>,
     among: [u64; LISTS / 64],
 }
 
@@ -104,7 +160,7 @@ pub(super) struct Noted {
 #[inline(always)]
 pub(crate) fn list_of(size: u64) -> usize {
     // Sizes are multiples of 512, and often of much more.
-    ((size >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+    ((size >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
 }
 
 impl Noted {
@@ -115,11 +171,12 @@ impl Noted {
         let link = lists.get(list);
         lists.set(list, at);
         lists.counted(1);
+        lists.add_sort(size);
         lists.sizes[list].store(size, Ordering::Relaxed);
         let (word, bit) = (&mut self.among[list / 64], 1 << (list % 64));
         if *word & bit == 0 {
             *word |= bit;
-            self.lists.push(list as u8);
+            self.lists.push(list as u16);
         }
         link
     }
@@ -136,6 +193,57 @@ impl Noted {
             self.among[list / 64] &= !(1 << (list % 64));
             self.lists.pop();
         }
+        lists.clear_sorts();
         None
+    }
+
+    /// Notes the sorts of the sizes that are there, and no others. Whether there still may be a block of a size in between.
+    pub(super) fn look_between(&self, lists: &Lists, from: u64, to: u64) -> bool {
+        lists.clear_sorts();
+        for list in self.lists.iter().copied().map(usize::from) {
+            if lists.get(list) != END {
+                lists.add_sort(lists.size(list));
+            }
+        }
+        lists.may_have_between(from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn sorts_of_sizes_are_in_their_order_whatever_the_word() {
+        let sizes: Vec<u64> = (20..47)
+            .flat_map(|power| (8..16).map(move |part| part << (power - 3)))
+            .collect();
+        for (at, size) in sizes.iter().enumerate() {
+            let mut words = [0; SORTS];
+            let (word, bit) = sort_of(size + 512);
+            words[word] = bit;
+            let among = |from: usize, to: usize| sorts_between(sizes[from], sizes[to], |word| words[word]);
+            assert_eq!(number_of_sort(*size), at, "{size}");
+            assert!(among(0, sizes.len() - 1) && among(at, at) && among(at.saturating_sub(1), at));
+            assert!(at == 0 || !among(0, at - 1));
+            assert!(at + 1 == sizes.len() || !among(at + 1, sizes.len() - 1));
+        }
+        assert_eq!((number_of_sort(512), number_of_sort(MIB)), (0, 0));
+    }
+
+    #[test]
+    fn what_was_taken_is_forgotten_once_it_is_looked_for() {
+        let (lists, mut noted) = (Lists::new(), Noted::default());
+        noted.put(&lists, 8 * MIB, 0);
+        noted.put(&lists, 24 * MIB, 1);
+        assert!(lists.may_have_between(2 * MIB, 12 * MIB) && noted.look_between(&lists, 2 * MIB, 12 * MIB));
+        lists.take(8 * MIB, END);
+        assert!(lists.may_have_between(2 * MIB, 12 * MIB));
+        assert!(!noted.look_between(&lists, 2 * MIB, 12 * MIB) && !lists.may_have_between(2 * MIB, 12 * MIB));
+        assert!(noted.look_between(&lists, 2 * MIB, 32 * MIB));
+        assert_eq!(noted.take_any(&lists, |_| END), Some(1));
+        assert!(noted.take_any(&lists, |_| END).is_none() && !lists.may_have_between(2 * MIB, 32 * MIB));
     }
 }
