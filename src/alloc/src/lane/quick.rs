@@ -171,7 +171,9 @@ impl Noted {
         let link = lists.get(list);
         lists.set(list, at);
         lists.counted(1);
-        lists.add_sort(size);
+        if size > SMALL_MAX {
+            lists.add_sort(size);
+        }
         lists.sizes[list].store(size, Ordering::Relaxed);
         let (word, bit) = (&mut self.among[list / 64], 1 << (list % 64));
         if *word & bit == 0 {
