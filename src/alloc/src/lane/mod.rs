@@ -32,8 +32,8 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 pub(crate) use front::{Front, LANES};
-pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 use quick::{Lists, Noted};
+pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 use seen::Seen;
 
 /// Where a held block is known by a number.
