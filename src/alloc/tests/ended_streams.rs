@@ -1,26 +1,18 @@
 //! Streams that are retired, destroyed, and made anew with the same handle.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{MIB, of, start};
 use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Error, Publish, Route, SegmentMode, Stream};
 
-const MIB: usize = 1 << 20;
 const A: Stream = Stream(10);
 const B: Stream = Stream(20);
 
 fn all(test: impl Fn(Sim, Allocator)) {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
-        let sim = Sim::new(SimConfig {
-            timeline: Timeline::Manual,
-            total: 1 << 30,
-            ..SimConfig::default()
-        });
-        let config = Config {
-            publish: Publish::Off,
-            segments,
-            ..Config::default()
-        };
-        let alloc = Allocator::new(sim.device(), config).unwrap();
+        let (sim, alloc) = start(1 << 30, Timeline::Manual, of(segments));
         test(sim.clone(), alloc);
         assert_eq!((sim.live().bytes, sim.live().events), (0, 0));
         assert_eq!(sim.violations(), Vec::<String>::new());

@@ -1,28 +1,13 @@
 //! The way to an out-of-memory error, and what it says.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{MIB, start};
 use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, SegmentMode, Stream};
 
-const MIB: usize = 1 << 20;
 const S: Stream = Stream::DEFAULT;
-
-fn start(total_mib: usize, config: Config) -> (Sim, Allocator) {
-    let sim = Sim::new(SimConfig {
-        total: (total_mib * MIB) as u64,
-        timeline: Timeline::Manual,
-        ..SimConfig::default()
-    });
-    let alloc = Allocator::new(
-        sim.device(),
-        Config {
-            publish: Publish::Off,
-            ..config
-        },
-    )
-    .unwrap();
-    (sim, alloc)
-}
 
 fn fails(alloc: &Allocator, mib: usize) -> OomReport {
     match alloc.alloc::<u8>(mib * MIB, S) {
@@ -39,7 +24,8 @@ fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
 fn the_cache_is_given_back_before_a_request_fails() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
         let (sim, alloc) = start(
-            100,
+            100 * MIB,
+            Timeline::Manual,
             Config {
                 segments,
                 ..Config::default()
@@ -59,7 +45,7 @@ fn the_cache_is_given_back_before_a_request_fails() {
 
 #[test]
 fn pending_blocks_are_waited_for_before_a_request_fails() {
-    let (sim, alloc) = start(100, Config::default());
+    let (sim, alloc) = start(100 * MIB, Timeline::Manual, Config::default());
     let block = get(&alloc, 80);
     block.record_stream(Stream(9)).unwrap();
     sim.enqueue(Stream(9), block.device_ptr(), 80 << 20);
@@ -77,7 +63,8 @@ fn pending_blocks_are_waited_for_before_a_request_fails() {
 fn a_small_growth_is_tried_when_the_usual_one_does_not_fit() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
         let (_, alloc) = start(
-            100,
+            100 * MIB,
+            Timeline::Manual,
             Config {
                 segments,
                 budget: Some(6 << 20),
@@ -96,7 +83,8 @@ fn a_small_growth_is_tried_when_the_usual_one_does_not_fit() {
 #[test]
 fn the_budget_holds_and_is_named() {
     let (_, alloc) = start(
-        1000,
+        1000 * MIB,
+        Timeline::Manual,
         Config {
             budget: Some(100 << 20),
             ..Config::default()
@@ -125,7 +113,7 @@ fn the_report_names_what_would_have_helped() {
         segments: SegmentMode::Plain,
         ..Config::default()
     };
-    let (sim, alloc) = start(100, manual.clone());
+    let (sim, alloc) = start(100 * MIB, Timeline::Manual, manual.clone());
     let (a, _b) = (get(&alloc, 40), get(&alloc, 40));
     drop(a);
     let report = fails(&alloc, 50);
@@ -147,7 +135,8 @@ fn the_report_names_what_would_have_helped() {
     assert_eq!(fails(&alloc, 2).helps, [Help::Exhausted], "full to the last page");
 
     let (_, alloc) = start(
-        100,
+        100 * MIB,
+        Timeline::Manual,
         Config {
             segments: SegmentMode::Virtual,
             ..manual
@@ -168,7 +157,8 @@ fn the_report_names_what_would_have_helped() {
 #[test]
 fn holes_that_are_too_small_stay_as_they_were() {
     let (sim, alloc) = start(
-        100,
+        100 * MIB,
+        Timeline::Manual,
         Config {
             segments: SegmentMode::Virtual,
             ..Config::default()
@@ -182,7 +172,7 @@ fn holes_that_are_too_small_stay_as_they_were() {
     ));
     assert_eq!(sim.total_calls(), calls + 1, "only the wait for the device");
     drop(blocks);
-    let (_, plain) = start(100, Config::default());
+    let (_, plain) = start(100 * MIB, Timeline::Manual, Config::default());
     assert!(matches!(plain.join_holes(1, S), Err(Error::NotVirtual)));
 }
 
@@ -190,7 +180,8 @@ fn holes_that_are_too_small_stay_as_they_were() {
 fn a_reserved_workspace_serves_everything_cut_from_it() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
         let (sim, alloc) = start(
-            100,
+            100 * MIB,
+            Timeline::Manual,
             Config {
                 segments,
                 ..Config::default()
@@ -209,7 +200,8 @@ fn a_reserved_workspace_serves_everything_cut_from_it() {
 fn the_smaller_of_both_budgets_holds() {
     for (budget, expected) in [(None, 50), (Some(40 << 20), 40), (Some(60 << 20), 50)] {
         let (_, alloc) = start(
-            100,
+            100 * MIB,
+            Timeline::Manual,
             Config {
                 budget,
                 budget_fraction: Some(0.5),

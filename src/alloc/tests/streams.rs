@@ -1,31 +1,18 @@
 //! Reuse across streams, on a device whose streams finish when told.
 #![allow(clippy::unwrap_used)]
 
-use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Publish, SegmentMode, Stream};
+mod common;
 
-const MIB: usize = 1 << 20;
+use common::{MIB, of, start};
+use gpumem_alloc::device::{Call, Sim, Timeline};
+use gpumem_alloc::{Allocator, SegmentMode, Stream};
+
 const A: Stream = Stream(10);
 const B: Stream = Stream(20);
 
-fn start(segments: SegmentMode, timeline: Timeline) -> (Sim, Allocator) {
-    let sim = Sim::new(SimConfig {
-        timeline,
-        total: 1 << 30,
-        ..SimConfig::default()
-    });
-    let config = Config {
-        publish: Publish::Off,
-        segments,
-        ..Config::default()
-    };
-    let alloc = Allocator::new(sim.device(), config).unwrap();
-    (sim, alloc)
-}
-
 fn both(test: impl Fn(Sim, Allocator)) {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
-        let (sim, alloc) = start(segments, Timeline::Manual);
+        let (sim, alloc) = start(1 << 30, Timeline::Manual, of(segments));
         test(sim, alloc);
     }
 }
@@ -125,7 +112,7 @@ fn a_free_that_names_another_stream_waits_for_it() {
 
 #[test]
 fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
-    let (sim, alloc) = start(SegmentMode::Plain, Timeline::After(5));
+    let (sim, alloc) = start(1 << 30, Timeline::After(5), of(SegmentMode::Plain));
     drop(alloc.alloc::<u8>(64 * MIB, A).unwrap());
     let parts: Vec<_> = (0..4).map(|_| alloc.alloc::<u8>(16 * MIB, B).unwrap()).collect();
     assert_eq!(sim.calls(Call::Alloc), 1, "B cuts what A left");
@@ -138,7 +125,7 @@ fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
 
 #[test]
 fn threads_share_an_allocator() {
-    let (sim, alloc) = start(SegmentMode::Virtual, Timeline::Manual);
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Virtual));
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let alloc = alloc.clone();

@@ -91,7 +91,7 @@ fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     for block in held {
         heap.free(block);
     }
-    result
+    result.and(shrink_closing(heap).map(drop))
 }
 
 fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {

@@ -4,6 +4,7 @@
 //! their buffers under the locks they are reached by anyway, and the heap moves out of its home when it has neither handles nor buffers left. The home
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
+mod enter;
 mod serve;
 mod turn;
 
@@ -17,13 +18,12 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::export::OnOom;
 use crate::heap::{Attempt, Heap};
-use crate::history::{History, Stacks};
 use crate::lane::Front;
 use crate::lock::Lock;
 use crate::monitor::Monitor;
 use crate::raw::Pointers;
 use crate::route::Routes;
-use crate::stack::{self, Stack};
+use enter::OFF;
 
 /// What the clones of an allocator share.
 pub(crate) struct Handle {
@@ -38,7 +38,7 @@ pub(crate) struct Handle {
 /// A place for a heap.
 pub(crate) struct Home {
     process: Process,
-    /// Whether the heap has a history, and for what it wants call stacks: one of the numbers below. And [`ROUTED`].
+    /// Whether the heap has a history, and for what it wants call stacks: one of the numbers of `enter`. And [`ROUTED`](enter::ROUTED).
     recording: AtomicU8,
     /// The lanes of the tenant's heap.
     front: Front,
@@ -62,14 +62,6 @@ struct Tenant {
     /// No handle is left: the last buffer ends it.
     orphaned: bool,
 }
-
-/// Values of [`Home::recording`].
-const OFF: u8 = 0;
-const NO_STACKS: u8 = 1;
-const STACKS_OF_ALLOCATIONS: u8 = 2;
-const ALL_STACKS: u8 = 3;
-/// Set while requests may go to pools without saying so.
-const ROUTED: u8 = 0x80;
 
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
@@ -139,13 +131,6 @@ impl Home {
             })
     }
 
-    /// Does something with the heap, unless this is a forked child: there its lock may be held for ever by a thread that does
-    /// not exist.
-    #[inline]
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
-        self.enter(|tenant| work(&mut tenant.heap))
-    }
-
     /// The raw pointers.
     pub(crate) fn pointers(&self) -> Result<&Pointers, Error> {
         // Their locks may be held for ever in a forked child.
@@ -156,112 +141,9 @@ impl Home {
         }
     }
 
-    /// [`with`](Home::with) for what gives blocks back. What is left of a pool that is gone may have come free by it.
-    #[inline]
-    pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
-        let (result, due) = self.enter_for(ALL_STACKS, |tenant| (work(&mut tenant.heap), tenant.heap.is_due()))?;
-        if due {
-            self.shrink_closing();
-        }
-        Ok(result)
-    }
-
-    /// Switches the heap's history on or off.
-    pub(crate) fn record_history(&self, history: History) -> Result<(), Error> {
-        self.with(|heap| {
-            heap.record_history(history)?;
-            let recording = match history {
-                History::Off => OFF,
-                History::On { stacks, .. } => match stacks {
-                    Stacks::None => NO_STACKS,
-                    Stacks::Alloc => STACKS_OF_ALLOCATIONS,
-                    Stacks::All => ALL_STACKS,
-                },
-            };
-            let routed = self.recording.load(Ordering::Relaxed) & ROUTED;
-            self.recording.store(recording | routed, Ordering::Relaxed);
-            heap.set_lending(recording | routed == OFF);
-            Ok(())
-        })?
-    }
-
-    /// Whether requests may go to pools without saying so.
-    #[inline]
-    pub(crate) fn is_routed(&self) -> bool {
-        self.recording.load(Ordering::Relaxed) & ROUTED != 0 && self.process.is_current()
-    }
-
-    /// Says so, or not any more.
-    pub(crate) fn set_routed(&self, routed: bool) {
-        // Under the lock, like every change of it.
-        let _ = self.with(|heap| {
-            let recording = self.recording.load(Ordering::Relaxed) & !ROUTED;
-            let routed = if routed { ROUTED } else { 0 };
-            self.recording.store(recording | routed, Ordering::Relaxed);
-            heap.set_lending(recording | routed == OFF);
-        });
-    }
-
-    /// Whether this is a forked child, or the heap has a history, or there are routes: none is in a hurry.
-    #[inline(always)]
-    fn is_special(&self) -> bool {
-        !self.process.is_current() | (self.recording.load(Ordering::Relaxed) != OFF)
-    }
-
-    #[inline]
-    fn enter<R>(&self, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
-        self.enter_for(STACKS_OF_ALLOCATIONS, work)
-    }
-
-    /// `stacks`: from which value of [`recording`](Home::recording) on the call stack is taken.
-    #[inline]
-    fn enter_for<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
-        if self.is_special() {
-            return self.enter_recorded(stacks, work);
-        }
-        match &mut *self.tenant.lock() {
-            Some(tenant) => Ok(work(tenant)),
-            // A handle or a buffer keeps its tenant: this is never reached.
-            None => Err(Error::Forked),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enter_recorded<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
-        let caller = if self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks {
-            stack::capture()
-        } else {
-            Stack::NONE
-        };
-        match &mut *self.tenant.lock() {
-            Some(tenant) => {
-                tenant.heap.attribute(caller);
-                let result = work(tenant);
-                tenant.heap.attribute(Stack::NONE);
-                Ok(result)
-            }
-            None => Err(Error::Forked),
-        }
-    }
-
     /// Who lives here now.
     pub(crate) fn tenant(&self) -> Result<u64, Error> {
         self.enter(|tenant| tenant.id)
-    }
-
-    /// Does something with the heap if it is still that of the tenant. Unlike a handle, knowing who lives here keeps nobody.
-    pub(crate) fn visit<R>(&self, tenant: u64, work: impl FnOnce(&mut Heap) -> R) -> Option<R> {
-        if !self.process.is_current() {
-            return None;
-        }
-        let mut place = self.tenant.lock();
-        let there = place.as_deref_mut().filter(|there| there.id == tenant)?;
-        Some(work(&mut there.heap))
     }
 
     /// The device of the heap that lives here.

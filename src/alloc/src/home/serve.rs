@@ -1,6 +1,7 @@
 //! Blocks out of a home and back.
 
-use super::{ALL_STACKS, Home};
+use super::Home;
+use super::enter::ALL_STACKS;
 use crate::error::Error;
 use crate::heap::{Attempt, Grant, Heap};
 use crate::lane::Held;

@@ -3,10 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Pool, PoolConfig, Publish, SegmentMode, Stream};
+use gpumem_alloc::device::{Call, Sim, Timeline};
+use gpumem_alloc::{Allocator, Buffer, Config, Pool, PoolConfig, SegmentMode, Stream};
 
-pub(crate) const MIB: usize = 1 << 20;
+pub(crate) use crate::common::MIB;
+use crate::common::{of, start};
 pub(crate) const MINE: Stream = Stream(1);
 pub(crate) const OTHER: Stream = Stream(2);
 
@@ -21,16 +22,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(config: Config, timeline: Timeline) -> Bench {
-        let sim = Sim::new(SimConfig {
-            total: 256 << 20,
-            timeline,
-            ..SimConfig::default()
-        });
-        let config = Config {
-            publish: Publish::Off,
-            ..config
-        };
-        let alloc = Allocator::new(sim.device(), config).unwrap();
+        let (sim, alloc) = start(256 * MIB, timeline, config);
         let _kept = alloc.alloc(MIB / 2, MINE).unwrap();
         // A size that the lane has.
         for _ in 0..2_000 {
@@ -52,11 +44,7 @@ impl Bench {
     }
 
     pub(crate) fn of(segments: SegmentMode) -> Bench {
-        let config = Config {
-            segments,
-            ..Config::default()
-        };
-        Bench::new(config, Timeline::After(3))
+        Bench::new(of(segments), Timeline::After(3))
     }
 
     pub(crate) fn get(&self, mib: usize, stream: Stream) -> Buffer<u8> {

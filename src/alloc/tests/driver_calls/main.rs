@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bench;
+#[path = "../common/mod.rs"]
+mod common;
 mod operations;
 mod requests;

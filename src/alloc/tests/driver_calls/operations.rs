@@ -4,9 +4,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use gpumem_alloc::device::{Call, Timeline};
-use gpumem_alloc::{Action, Allocator, Config, Done, Listener, MonitorConfig, SegmentMode};
+use gpumem_alloc::{Action, Allocator, Done, Listener, MonitorConfig, SegmentMode};
 
 use crate::bench::{Bench, MIB, MINE, OTHER, pool};
+use crate::common::of;
 
 #[test]
 fn releasing_the_cache() {
@@ -133,11 +134,7 @@ fn pools_that_give_back_and_that_go() {
 #[test]
 fn what_is_used_again_does_not_go() {
     for segments in SegmentMode::ALL {
-        let config = Config {
-            segments,
-            ..Config::default()
-        };
-        let bench = Bench::new(config, Timeline::Manual);
+        let bench = Bench::new(of(segments), Timeline::Manual);
         let between = bench.cache([40]);
         let busy = bench.get(30, MINE);
         bench.sim.enqueue(MINE, busy.device_ptr(), busy.bytes());

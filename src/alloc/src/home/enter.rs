@@ -1,0 +1,129 @@
+//! Ways to the heap of a home, and what they look at first: whether this is a forked child, and whether the heap wants call stacks.
+
+use std::sync::atomic::Ordering;
+
+use super::{Home, Tenant};
+use crate::error::Error;
+use crate::heap::Heap;
+use crate::history::{History, Stacks};
+use crate::stack::{self, Stack};
+
+/// Values of [`Home::recording`].
+pub(super) const OFF: u8 = 0;
+const NO_STACKS: u8 = 1;
+const STACKS_OF_ALLOCATIONS: u8 = 2;
+pub(super) const ALL_STACKS: u8 = 3;
+/// Set while requests may go to pools without saying so.
+pub(super) const ROUTED: u8 = 0x80;
+
+impl Home {
+    /// Does something with the heap, unless this is a forked child: there its lock may be held for ever by a thread that does
+    /// not exist.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        self.enter(|tenant| work(&mut tenant.heap))
+    }
+
+    /// [`with`](Home::with) for what gives blocks back. What is left of a pool that is gone may have come free by it.
+    #[inline]
+    pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        let (result, due) = self.enter_for(ALL_STACKS, |tenant| (work(&mut tenant.heap), tenant.heap.is_due()))?;
+        if due {
+            self.shrink_closing();
+        }
+        Ok(result)
+    }
+
+    /// Does something with the heap if it is still that of the tenant. Unlike a handle, knowing who lives here keeps nobody.
+    pub(crate) fn visit<R>(&self, tenant: u64, work: impl FnOnce(&mut Heap) -> R) -> Option<R> {
+        if !self.process.is_current() {
+            return None;
+        }
+        let mut place = self.tenant.lock();
+        let there = place.as_deref_mut().filter(|there| there.id == tenant)?;
+        Some(work(&mut there.heap))
+    }
+
+    /// Switches the heap's history on or off.
+    pub(crate) fn record_history(&self, history: History) -> Result<(), Error> {
+        self.with(|heap| {
+            heap.record_history(history)?;
+            let recording = match history {
+                History::Off => OFF,
+                History::On { stacks, .. } => match stacks {
+                    Stacks::None => NO_STACKS,
+                    Stacks::Alloc => STACKS_OF_ALLOCATIONS,
+                    Stacks::All => ALL_STACKS,
+                },
+            };
+            let routed = self.recording.load(Ordering::Relaxed) & ROUTED;
+            self.recording.store(recording | routed, Ordering::Relaxed);
+            heap.set_lending(recording | routed == OFF);
+            Ok(())
+        })?
+    }
+
+    /// Whether requests may go to pools without saying so.
+    #[inline]
+    pub(crate) fn is_routed(&self) -> bool {
+        self.recording.load(Ordering::Relaxed) & ROUTED != 0 && self.process.is_current()
+    }
+
+    /// Says so, or not any more.
+    pub(crate) fn set_routed(&self, routed: bool) {
+        // Under the lock, like every change of it.
+        let _ = self.with(|heap| {
+            let recording = self.recording.load(Ordering::Relaxed) & !ROUTED;
+            let routed = if routed { ROUTED } else { 0 };
+            self.recording.store(recording | routed, Ordering::Relaxed);
+            heap.set_lending(recording | routed == OFF);
+        });
+    }
+
+    /// Whether this is a forked child, or the heap has a history, or there are routes: none is in a hurry.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        !self.process.is_current() | (self.recording.load(Ordering::Relaxed) != OFF)
+    }
+
+    #[inline]
+    pub(super) fn enter<R>(&self, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
+        self.enter_for(STACKS_OF_ALLOCATIONS, work)
+    }
+
+    /// `stacks`: from which value of [`recording`](Home::recording) on the call stack is taken.
+    #[inline]
+    pub(super) fn enter_for<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
+        if self.is_special() {
+            return self.enter_recorded(stacks, work);
+        }
+        match &mut *self.tenant.lock() {
+            Some(tenant) => Ok(work(tenant)),
+            // A handle or a buffer keeps its tenant: this is never reached.
+            None => Err(Error::Forked),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_recorded<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
+        let caller = if self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks {
+            stack::capture()
+        } else {
+            Stack::NONE
+        };
+        match &mut *self.tenant.lock() {
+            Some(tenant) => {
+                tenant.heap.attribute(caller);
+                let result = work(tenant);
+                tenant.heap.attribute(Stack::NONE);
+                Ok(result)
+            }
+            None => Err(Error::Forked),
+        }
+    }
+}
