@@ -2,6 +2,8 @@
 //!
 //! The constants are PyTorch's (`c10/cuda/CUDACachingAllocator.h`), so that figures can be compared.
 
+mod stitched;
+
 use gpumem_channel::PoolId;
 
 use crate::config::{Config, SegmentMode};
@@ -26,16 +28,11 @@ pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
 pub(crate) const SLACK: u64 = 60;
 /// The part of what a program ever held that small requests have memory of their own for in any case.
-pub(crate) const FINE: u64 = 64;
+pub(crate) const FINE: u64 = 100;
 /// And the part of what is reserved that is taken at a time, within that.
 pub(crate) const STEP: u64 = 25;
 /// The part of what a program ever held that it may take more so that one chunk less has to be mapped.
 pub(crate) const MAPPING: u64 = 8000;
-/// New memory of up to so many units is one chunk where memory is stitched.
-const WHOLE: u64 = 2;
-/// Requests of up to so many units go to low addresses where memory is stitched. They are hardly ever stitched themselves, and what lies
-/// between them serves no larger request: so they lie close together, out of the way of those.
-const LOW: u64 = 2;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
@@ -111,7 +108,7 @@ impl Sizes {
             }),
             max_rounding: config.max_non_split_rounding,
             low_max: match (config.segments, config.max_split_size) {
-                (SegmentMode::Stitched, None) => LOW * granularity,
+                (SegmentMode::Stitched, None) => stitched::LOW * granularity,
                 _ => 0,
             },
             quick_max: if config.roundup_power2_divisions.is_on() {
@@ -218,12 +215,6 @@ impl Sizes {
         rest >= self.least_rest[class as usize] && (class != Class::Large || size <= self.max_split)
     }
 
-    /// Whether a request goes to a low address rather than where it fits best.
-    #[inline(always)]
-    pub(crate) fn goes_low(&self, class: Class, size: u64) -> bool {
-        class == Class::Chunked && size <= self.low_max
-    }
-
     /// Bytes to take from the driver for a block of `size`: the amount that serves later requests too, then the least
     /// that serves this one.
     pub(crate) fn growth(&self, class: Class, size: u64) -> (u64, u64) {
@@ -244,25 +235,8 @@ impl Sizes {
         self.clamp_chunk(power(bytes / 8))
     }
 
-    /// The same where memory is stitched and `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no
-    /// less than 1/32 of all, divided by `fineness`, and no request is of more than two dozens of them, or four times that where they are finer.
-    pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        self.clamp_chunk((power(bytes / 16) / fineness.min(4)).max(power(reserved / 32) / fineness))
-    }
-
     fn clamp_chunk(&self, bytes: u64) -> u64 {
         bytes.clamp(self.granularity, self.max_chunk.max(self.granularity))
-    }
-
-    /// Splits `bytes` (a multiple of the granularity) into chunks of about `chunk` bytes: one that is up to half as large again costs
-    /// less than two.
-    pub(crate) fn stitched_chunks(&self, bytes: u64, chunk: u64) -> impl Iterator<Item = u64> {
-        let granules = bytes / self.granularity;
-        let most = (self.max_chunk / self.granularity).max(1);
-        let chunk = if granules <= WHOLE { chunk.max(bytes) } else { chunk };
-        let count = ((bytes + chunk / 2) / chunk).max(granules.div_ceil(most)).min(granules);
-        let ends = move |i: u64| granules * i / count * self.granularity;
-        (0..count).map(move |i| ends(i + 1) - ends(i)).filter(|size| *size > 0)
     }
 
     /// Splits `bytes` (a multiple of the granularity) into chunks of at most `chunk` bytes, largest first.

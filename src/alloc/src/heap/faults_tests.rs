@@ -224,8 +224,8 @@ fn what_could_not_be_undone_begins_no_second_home() {
     };
     let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
     let first = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
-    // Three chunks of 2 MiB are created and mapped, a fourth does not fit. What follows is the first unmap.
-    sim.fail_after(7, false);
+    // One chunk of 4 MiB is created and mapped, a second does not fit. What follows is the first unmap.
+    sim.fail_after(3, false);
     let short = |heap: &mut Heap, mib: u64| {
         let refused = heap.allocate(mib * MIB, Stream::DEFAULT, Tag(0));
         assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");

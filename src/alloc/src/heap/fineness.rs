@@ -7,7 +7,7 @@
 use crate::size::SLACK;
 
 /// What is reserved beyond what the program ever held, as a part of that: above it new chunks are half as large.
-const EXCESS: u64 = 24;
+const EXCESS: u64 = 28;
 
 /// Up to so many bytes reserved a part of them says nothing.
 const FEW: u64 = 64 << 20;
