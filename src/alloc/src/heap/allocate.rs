@@ -120,20 +120,26 @@ impl Heap {
     }
 
     /// The best block that the request's stream may have at once: of its own, or nobody's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fit(&self, request: &Request) -> Option<Key> {
         let class = request.class as usize;
         let line = self.streams.line(request.stream);
         let any = &self.streams.line(line.any).free[class];
-        let best = if self.sizes.goes_low(request.class, request.size) {
-            let both = [&line.free[class], any].map(|index| index.low_fit(request.size));
-            both.into_iter().flatten().min_by_key(|key| key.low(request.size))
-        } else {
-            let own = line.free[class].best_fit(request.size);
-            if any.is_empty() || own.is_some_and(|key| key.size == request.size) {
-                own
-            } else {
-                own.into_iter().chain(any.best_fit(request.size)).min()
+        let own = &line.free[class];
+        let best = match (self.sizes.goes_low(request.class, request.size), any.is_empty()) {
+            (true, true) => own.low_fit(request.size),
+            (true, false) => {
+                let both = [own, any].map(|index| index.low_fit(request.size));
+                both.into_iter().flatten().min_by_key(|key| key.low(request.size))
+            }
+            (false, true) => own.best_fit(request.size),
+            (false, false) => {
+                let own = own.best_fit(request.size);
+                if own.is_some_and(|key| key.size == request.size) {
+                    own
+                } else {
+                    own.into_iter().chain(any.best_fit(request.size)).min()
+                }
             }
         };
         match best {

@@ -25,8 +25,12 @@ impl Heap {
     pub(super) fn lane_for(&mut self, b: u32, request: &Request, size: u64) -> Option<u8> {
         let exact = request.arena == COMMON && size == request.size && request.class.pool() == request.pool;
         // What goes where it went before has to come here.
-        let lends =
-            exact && !self.layouts.remembers(size) && self.streams.line(request.stream).again[half(size)].comes(size);
+        let line = self.streams.line(request.stream);
+        let half = half(size);
+        let lends = exact
+            && !self.layouts.remembers(size)
+            && line.again[half].comes(size)
+            && line.trials[half].is_open(self.frees);
         if lends && self.outlet.shows(b) {
             self.lane_of(request.stream)
         } else {
@@ -72,7 +76,19 @@ impl Heap {
             lane.allocate_known(request.requested, request.size, tag)
         });
         self.tell_rest(false);
+        self.lending_cost(request.stream, half(request.size));
         grant?
+    }
+
+    /// Blocks of a stream's lane took the heap once more, which lending them should save.
+    fn lending_cost(&mut self, stream: u16, half: usize) {
+        let LaneOf::Some(lane) = self.streams.line(stream).lane else {
+            return;
+        };
+        let handed_out = self.front.with(lane, |lane| lane.counts.came(half)[0]).unwrap_or(0);
+        if self.streams.line_mut(stream).trials[half].cost(handed_out, self.frees) {
+            self.drain(stream, half);
+        }
     }
 
     /// Lends a block that a request takes, cut to size, to its stream's lane. `rest` is what was cut off.
@@ -111,6 +127,7 @@ impl Heap {
             self.outlet.segment_close(segment);
         }
         self.tell_rest(false);
+        self.lending_cost(request.stream, half(size));
         grant
     }
 

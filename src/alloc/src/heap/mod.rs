@@ -7,7 +7,7 @@
 //! | `short` | the same for most requests |
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
-//! | `lend`, `again` | blocks lent to lanes, and which are worth it |
+//! | `lend`, `again`, `trial` | blocks lent to lanes, and which are worth it |
 //! | `room` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
@@ -72,6 +72,7 @@ mod spare;
 mod stitch;
 mod streams;
 mod tally;
+mod trial;
 mod turn;
 mod view;
 mod views;

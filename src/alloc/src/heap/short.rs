@@ -1,5 +1,5 @@
-//! The short way: a request that the best of its stream's own free blocks serves. Everything that needs more than that takes the long
-//! way, from the start: nothing was changed then.
+//! The short way: a request that the best of the free blocks serves that its stream may have at once. Everything that needs more than
+//! that takes the long way, from the start.
 
 use super::allocate::Request;
 use super::arena::COMMON;
@@ -30,7 +30,7 @@ impl Heap {
         // What is remembered goes where it was, if it can.
         let half = half(size);
         let line = self.streams.line_mut(index);
-        if self.layouts.remembers(size) || half == 1 && !line.aside.is_empty() {
+        if self.layouts.remembers(size) || !line.aside.is_empty() && half == 1 {
             return None;
         }
         if let LaneOf::Some(lane) = line.lane
@@ -44,23 +44,9 @@ impl Heap {
         {
             return Some(grant);
         }
-        let line = self.streams.line(index);
-        let own = &line.free[class as usize];
-        let mut key = match self.sizes.goes_low(class, size) {
-            true => own.low_fit(size)?,
-            false => own.best_fit(size)?,
-        };
-        // A better one may be nobody's, or set aside.
-        if key.size != size {
-            if !self.streams.line(line.any).free[class as usize].is_empty() {
-                return None;
-            }
-            if again.is_none() && self.may_fit_better(&request, key.size) {
-                key = self.best_of_all(&request)?;
-            }
-        }
-        if !self.sizes.takes(size, key.size) {
-            return None;
+        let mut key = self.fit(&request)?;
+        if key.size != size && again.is_none() && self.may_fit_better(&request, key.size) {
+            key = self.best_of_all(&request)?;
         }
         Some(self.hand_out(key, &request))
     }

@@ -9,6 +9,7 @@ use gpumem_channel::NO_STREAM;
 
 use super::again::Again;
 use super::arena::COMMON;
+use super::trial::Trial;
 use crate::device::EventHandle;
 use crate::error::Error;
 use crate::free::FreeIndex;
@@ -32,6 +33,7 @@ pub(crate) struct Line {
     pub(super) aside: Vec<(u64, u32)>,
     /// The sizes that are worth it.
     pub(super) again: [Again; 2],
+    pub(super) trials: [Trial; 2],
     /// Blocks that wait for an event on this stream, oldest first.
     pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
@@ -85,6 +87,7 @@ impl Line {
             lane: LaneOf::None,
             aside: Vec::new(),
             again: Default::default(),
+            trials: Default::default(),
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
@@ -99,7 +102,7 @@ impl Line {
         (self.arena, self.any) = (arena, any);
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
-            self.again = Again::both();
+            (self.again, self.trials) = (Again::both(), Default::default());
         } else {
             self.lane = LaneOf::None;
         }
