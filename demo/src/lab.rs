@@ -21,7 +21,7 @@ use crate::stamp;
 pub(crate) enum Kind {
     /// Virtual segments, room for exactly the eight blocks, and no release of the cache by itself.
     Full,
-    /// What a training program has: plain segments within the whole budget.
+    /// What a training program has: plain segments within the whole budget, unless its user says otherwise.
     Training,
     /// What a recorded program has: the whole device, unless its user says less.
     Replay,
@@ -101,7 +101,12 @@ impl Lab {
                 monitor: told.monitor,
                 ..Config::default()
             },
+            // Stitched memory would hardly fragment.
             Kind::Training => Config {
+                segments: match told.segments {
+                    SegmentMode::Auto => SegmentMode::Plain,
+                    segments => segments,
+                },
                 budget: told.budget.into_iter().chain([budget]).min(),
                 ..told
             },
