@@ -8,6 +8,7 @@ use gpumem_channel::BlockState;
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
+use crate::free::Key;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
@@ -56,33 +57,33 @@ impl Heap {
         !done.is_empty()
     }
 
-    /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough. Whether one did.
+    /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough: the smallest that does.
+    /// Whether one did.
     pub(super) fn absorb(&mut self, request: &Request) -> bool {
-        let class = request.class as usize;
         let any = self.streams.line(request.stream).any;
-        let own: Vec<u32> = self.streams.line(request.stream).free[class]
-            .at_least(1)
-            .map(|key| key.block)
-            .collect();
-        for b in own {
-            let block = &self.blocks[b];
-            let beside: u64 = [block.prev, block.next]
-                .map(|n| self.free_bytes_of(n, any))
-                .iter()
-                .sum();
-            if beside == 0 || block.size + beside < request.size {
-                continue;
-            }
-            let segment = block.segment;
-            self.outlet.segment_begin(segment);
-            self.unshelve(b);
-            let b = self.coalesce_with_all(b);
-            self.show(b);
-            self.outlet.segment_close(segment);
-            self.tell_rest(false);
-            return true;
-        }
-        false
+        let size_of = |b: u32| self.free_bytes_of(b, any);
+        // By what is nobody's: there is little of it where a stream has much of its own, and often none.
+        let nobodys = self.streams.line(any).free[request.class as usize].at_least(1);
+        let beside = nobodys.flat_map(|key| [self.blocks[key.block].prev, self.blocks[key.block].next]);
+        let own = beside.filter(|b| *b != NIL && self.is_free_of(*b, request.stream));
+        let grown = own.map(|b| (self.blocks[b].key(b), self.blocks[b].prev, self.blocks[b].next));
+        let enough = grown.filter(|(key, prev, next)| key.size + size_of(*prev) + size_of(*next) >= request.size);
+        let Some((Key { block, .. }, ..)) = enough.min() else {
+            return false;
+        };
+        let segment = self.blocks[block].segment;
+        self.outlet.segment_begin(segment);
+        self.unshelve(block);
+        let b = self.coalesce_with_all(block);
+        self.show(b);
+        self.outlet.segment_close(segment);
+        self.tell_rest(false);
+        true
+    }
+
+    fn is_free_of(&self, b: u32, stream: u16) -> bool {
+        let block = &self.blocks[b];
+        block.state == BlockState::Free && block.stream == stream
     }
 
     /// Bytes of a block if a stream may have it at once.
