@@ -29,13 +29,13 @@ pub(super) struct Request {
 /// A part of a free block that is about to be handed out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
-    block: u32,
-    addr: u64,
-    size: u64,
+    pub(super) block: u32,
+    pub(super) addr: u64,
+    pub(super) size: u64,
     /// The pool that counted the whole as an inactive split.
     split: Option<PoolId>,
     /// What was cut off it.
-    rest: Option<u32>,
+    pub(super) rest: Option<u32>,
 }
 
 impl Request {
@@ -182,37 +182,6 @@ impl Heap {
         Some(self.hand_out(key, request))
     }
 
-    /// Hands out a certain place, if it is part of the free block `b`, and that the stream's own. Of a block that was given back a moment
-    /// ago: what was whole before is as good as set aside, and nothing is cut up that a larger request may want.
-    #[inline(never)]
-    pub(super) fn hand_out_there(&mut self, addr: u64, b: u32, request: &Request) -> Option<Grant> {
-        let block = &self.blocks[b];
-        let own = block.stream == request.stream && block.class == request.class;
-        let there = block.addr <= addr && addr + request.size <= block.addr + block.size;
-        if block.state != BlockState::Free || !own || !there {
-            return None;
-        }
-        let key = block.key(b);
-        let before = addr - key.addr;
-        if before == 0 {
-            return Some(self.hand_out(key, request));
-        }
-        let segment = block.segment;
-        self.outlet.segment_begin(segment);
-        self.unshelve(b);
-        let there = self.cut(b, before);
-        self.shelve(b);
-        self.shelve(there);
-        self.show(b);
-        // A lane writes only slots that the channel has counted.
-        self.show(there);
-        // What the two are, before an event that tells only what becomes of one.
-        self.tell_rest(false);
-        let grant = self.hand_out(self.blocks[there].key(there), request);
-        self.outlet.segment_close(segment);
-        Some(grant)
-    }
-
     /// Turns a free block into an allocated one, leaving what is worth it in the cache.
     #[inline(always)]
     pub(super) fn hand_out(&mut self, key: Key, request: &Request) -> Grant {
@@ -226,9 +195,14 @@ impl Heap {
     /// The part of a free block that a request gets, allocated, in no index and not yet counted or told of.
     #[inline(always)]
     pub(super) fn take_out(&mut self, key: Key, request: &Request) -> Taken {
-        let b = key.block;
-        let split = self.unshelve(b);
-        let rest = key.size - request.size;
+        let split = self.unshelve(key.block);
+        self.take(key.block, split, request)
+    }
+
+    /// The same of a free block that is in no index any more; `split`: the pool that counted it as an inactive split.
+    #[inline(always)]
+    pub(super) fn take(&mut self, b: u32, split: Option<PoolId>, request: &Request) -> Taken {
+        let rest = self.blocks[b].size - request.size;
         let rest = self
             .sizes
             .splits(request.class, request.size, rest)

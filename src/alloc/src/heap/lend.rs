@@ -23,19 +23,24 @@ impl Heap {
     /// The lane that a block is to be lent to when a request takes it: if the request's size is one that comes again.
     #[inline(always)]
     pub(super) fn lane_for(&mut self, b: u32, request: &Request, size: u64) -> Option<u8> {
-        let exact = request.arena == COMMON && size == request.size && request.class.pool() == request.pool;
-        // What goes where it went before has to come here.
-        let line = self.streams.line(request.stream);
-        let half = half(size);
-        let lends = exact
-            && !self.layouts.remembers(size)
-            && line.again[half].comes(size)
-            && line.trials[half].is_open(self.frees);
-        if lends && self.outlet.shows(b) {
+        if size == request.size && self.is_worth_lending(request) && self.outlet.shows(b) {
             self.lane_of(request.stream)
         } else {
             None
         }
+    }
+
+    /// Whether a block of exactly the size of a request is lent when that takes it, if there is a lane.
+    #[inline(always)]
+    pub(super) fn is_worth_lending(&self, request: &Request) -> bool {
+        let line = self.streams.line(request.stream);
+        let half = half(request.size);
+        let common = request.arena == COMMON && request.class.pool() == request.pool;
+        // What goes where it went before has to come here.
+        common
+            && !self.layouts.remembers(request.size)
+            && line.again[half].comes(request.size)
+            && line.trials[half].is_open(self.frees)
     }
 
     /// The lane of a stream, opened if there is one to be had.

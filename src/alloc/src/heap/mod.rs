@@ -5,6 +5,7 @@
 //! | `block`, `segment`, `streams`, `ledger` | the state |
 //! | `allocate` | best fit, split |
 //! | `short` | the same for most requests |
+//! | `inside` | a certain place inside a free block |
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again`, `trial` | blocks lent to lanes, and which are worth it |
@@ -46,6 +47,7 @@ mod foreign;
 mod give_back;
 mod going;
 mod grow;
+mod inside;
 mod join;
 mod layout;
 mod ledger;

@@ -40,20 +40,40 @@ impl Heap {
 
     /// The request at that place, if all of it is free for the request's stream.
     fn place(&mut self, placement: Placement, request: &Request) -> Option<Grant> {
-        let size = request.size;
-        if let Placement::Home(addr) = placement
-            && let Some(b) = self.block_at(addr)
-            && let Some(grant) = self.hand_out_there(addr, b, request)
-        {
+        match placement {
+            Placement::Home(addr) => self.place_at_home(addr, request),
+            Placement::View { view, serial, offset } if self.views.is(view, serial) => {
+                self.place_in_view(placement, (view, offset), request)
+            }
+            Placement::View { .. } => None,
+        }
+    }
+
+    fn place_at_home(&mut self, addr: u64, request: &Request) -> Option<Grant> {
+        if let Some(grant) = self.hand_out_if_free(addr, request) {
             return Some(grant);
         }
-        let pieces = match placement {
-            Placement::Home(addr) => vec![Piece { addr, size }],
-            Placement::View { view, serial, offset } if self.views.is(view, serial) => {
-                self.views.pieces(view, offset, size)
-            }
-            Placement::View { .. } => return None,
-        };
+        let size = request.size;
+        if !self.make_free(Piece { addr, size }, request.stream) {
+            return None;
+        }
+        let grant = self.hand_out_if_free(addr, request);
+        Some(grant.unwrap_or_else(|| self.hand_out_at(addr, request)))
+    }
+
+    /// The request at that place, if it is part of one block that its stream may have at once.
+    fn hand_out_if_free(&mut self, addr: u64, request: &Request) -> Option<Grant> {
+        let b = self.block_at(addr)?;
+        let owner = self.blocks[b].stream;
+        if owner != request.stream && owner != self.streams.line(request.stream).any {
+            return None;
+        }
+        self.hand_out_inside(addr, b, request)
+    }
+
+    fn place_in_view(&mut self, placement: Placement, (view, offset): (u32, u64), request: &Request) -> Option<Grant> {
+        let size = request.size;
+        let pieces = self.views.pieces(view, offset, size);
         if let Some(b) = self.set_aside_at(pieces.first()?.addr, placement, request) {
             return Some(self.hand_out_set_aside(b, request));
         }
@@ -65,13 +85,8 @@ impl Heap {
         if !pieces.iter().all(|piece| self.make_free(*piece, request.stream)) || !free(self) {
             return None;
         }
-        Some(match placement {
-            Placement::Home(addr) => self.hand_out_at(addr, request),
-            Placement::View { view, offset, .. } => {
-                let stitched = self.views.add_block(view, offset, size);
-                self.hand_out_stitched(stitched, &pieces, request)
-            }
-        })
+        let stitched = self.views.add_block(view, offset, size);
+        Some(self.hand_out_stitched(stitched, &pieces, request))
     }
 
     /// The block that is set aside there, if it is what the request wants.

@@ -45,6 +45,38 @@ impl Heap {
         self.tell_rest(due);
     }
 
+    /// A block was handed out of the middle of a free one: `before` is what that begins with now, `rest` what was cut off behind.
+    #[inline(never)]
+    pub(in crate::heap) fn tell_cut_out(&mut self, before: u32, b: u32, rest: Option<u32>) {
+        if self.outlet.records() {
+            self.record(EventKind::Alloc, b);
+        }
+        let Some(publisher) = self.outlet.publisher() else {
+            return;
+        };
+        let block = &self.blocks[b];
+        let seen = Seen::of(block, &self.streams);
+        let due = match Heap::follows(block.class) {
+            true => publisher.change(EventKind::Alloc, &seen),
+            false => publisher.change_with(EventKind::Alloc, &seen, None, false),
+        };
+        let mut stored = true;
+        if let Some(mut told) = publisher.structure(block.segment) {
+            told.block(b, BlockState::Allocated, &seen, some(block.next));
+            for free in [Some(before), rest].into_iter().flatten() {
+                let left = &self.blocks[free];
+                let seen = Seen::of(left, &self.streams);
+                told.block(free, BlockState::Free, &Unheld(&seen), some(left.next));
+            }
+            stored = told.is_whole();
+        }
+        if !stored {
+            self.refuse(&[before, b]);
+            self.refuse(rest.as_slice());
+        }
+        self.tell_rest(due);
+    }
+
     /// The history's part.
     #[cold]
     #[inline(never)]
