@@ -30,6 +30,18 @@ fn the_same_stream_reuses_at_once() {
 }
 
 #[test]
+fn an_idle_stream_needs_no_event() {
+    both(|sim, alloc| {
+        let first = alloc.alloc::<u8>(16 * MIB, A).unwrap();
+        let addr = first.device_ptr();
+        drop(first);
+        assert_eq!(alloc.alloc::<u8>(16 * MIB, B).unwrap().device_ptr(), addr);
+        let calls = [Call::QueryStream, Call::Record, Call::Query].map(|call| sim.calls(call));
+        assert_eq!(calls, [1, 0, 0]);
+    });
+}
+
+#[test]
 fn another_stream_reuses_after_the_event_and_before_new_memory_is_taken() {
     both(|sim, alloc| {
         let first = alloc.alloc::<u8>(16 * MIB, A).unwrap();

@@ -36,6 +36,12 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
     })
 }
 
+/// `cuStreamQuery`
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamQuery(stream: u64) -> c_int {
+    call("cuStreamQuery", |state| state.query_stream(stream))
+}
+
 /// `cuThreadExchangeStreamCaptureMode`
 ///
 /// # Safety

@@ -80,6 +80,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()>;
     /// Unmaps whole mappings. Does not wait for queued work.
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
+    /// Whether all work that was queued on a stream is done.
+    fn is_idle(&self, stream: Stream) -> Result<bool>;
     /// Records a new event on a stream.
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.

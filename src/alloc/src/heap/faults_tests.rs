@@ -21,6 +21,8 @@ fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     let result = (|| {
         for mib in [1, 30, 6, 40, 8, 16, 40, 4] {
             let grant = heap.allocate(mib * MIB, Stream(mib % 2), Tag(0))?;
+            // A stream that is busy is asked for an event.
+            sim.enqueue(Stream(mib % 2), grant.addr, grant.size);
             heap.record_use(grant.block, Stream(7))?;
             held.push(grant.block);
         }

@@ -12,10 +12,6 @@ use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
 
-/// Queries of an event that was recorded just now: even an idle stream takes some microseconds to pass it, and new memory
-/// costs ten times that.
-const PATIENCE: usize = 16;
-
 impl Heap {
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
@@ -157,7 +153,7 @@ impl Heap {
         self.tell_figures();
     }
 
-    /// Learns how far a stream is done, by an event that it leaves there if the stream is busy.
+    /// Learns how far a stream is done, later by an event that it leaves there if the stream is busy.
     pub(super) fn probe(&mut self, stream: u16) {
         if self.capturing() || self.check_marker(stream) {
             return;
@@ -167,14 +163,16 @@ impl Heap {
             return;
         }
         self.tick(stream);
-        // A stream that takes no event keeps its blocks until the device is synchronised.
-        if let Ok(event) = self.driver.record(self.streams.name(stream)) {
-            self.streams.line_mut(stream).marker = Some((event, self.frees));
-            for _ in 0..PATIENCE {
-                if !self.check_marker(stream) {
-                    break;
-                }
+        let name = self.streams.name(stream);
+        // An event takes even an idle stream some microseconds; that it is idle it says at once.
+        match self.driver.is_idle(name) {
+            Ok(true) => self.streams.line_mut(stream).safe = self.frees,
+            Ok(false) => {
+                let event = self.driver.record(name).ok();
+                self.streams.line_mut(stream).marker = event.map(|event| (event, self.frees));
             }
+            // A stream that takes no event keeps its blocks until the device is synchronised.
+            Err(_) => {}
         }
     }
 

@@ -135,8 +135,8 @@ fn pools_that_give_back_and_that_go() {
 fn what_is_used_again_does_not_go() {
     for segments in SegmentMode::ALL {
         let bench = Bench::new(of(segments), Timeline::Manual);
-        let between = bench.cache([40]);
         let busy = bench.get(30, MINE);
+        let between = bench.cache([40]);
         bench.sim.enqueue(MINE, busy.device_ptr(), busy.bytes());
         let pause = bench.sim.pause(Call::Synchronize);
         std::thread::scope(|scope| {

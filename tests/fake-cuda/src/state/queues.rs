@@ -23,6 +23,15 @@ impl State {
         self.streams.remove(&stream).ok_or(result::INVALID_HANDLE)
     }
 
+    /// Where events are done late streams are always busy.
+    pub(crate) fn query_stream(&self, stream: u64) -> Result<(), i32> {
+        self.stream(stream)?;
+        match self.settings.event_queries {
+            0 => Ok(()),
+            _ => Err(result::NOT_READY),
+        }
+    }
+
     pub(crate) fn new_event(&mut self) -> u64 {
         let id = self.id();
         self.events.insert(id, 0);

@@ -3,28 +3,24 @@
 mod api;
 mod bound;
 mod launch;
+mod open;
 
 use std::ffi::c_int;
-use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::{CudaContext, DriverError, sys};
-use gpumem_channel::DeviceKind;
+use cudarc::driver::CudaContext;
 
-use super::{Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
-use crate::error::Error;
-use crate::size::LARGE_ROUND;
+use super::{DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
-use api::{AccessDesc, AllocationProp, Api, Location, Opaque};
+use api::{AccessDesc, AllocationProp, Api, Opaque};
 use bound::Bound;
+pub use open::driver_message;
+pub(super) use open::open;
 
 const NOT_READY: c_int = 600;
 const EVENT_DISABLE_TIMING: u32 = 2;
-const LOCATION_DEVICE: c_int = 1;
-const ALLOCATION_PINNED: c_int = 1;
 const ACCESS_READ_WRITE: c_int = 3;
-const GRANULARITY_MINIMUM: c_int = 0;
 /// Spare events kept for reuse; creating one costs more than recording it.
 const SPARE_EVENTS: usize = 256;
 
@@ -48,94 +44,7 @@ unsafe impl Send for Prop {}
 // SAFETY: as above; it is never changed.
 unsafe impl Sync for Prop {}
 
-/// Opens a device.
-pub(super) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
-    let fail = |reason: String| Error::NoDevice { ordinal, reason };
-    // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(fail(
-            "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver, or use the simulated device".into(),
-        ));
-    }
-    let api = Api::load().map_err(|name| {
-        fail(format!(
-            "the CUDA driver has no {name}: it is too old, CUDA 11.2 or newer is needed"
-        ))
-    })?;
-    // Opening makes the device's context current.
-    let _as_before = Bound::as_it_is(&api);
-    // cudarc panics when a function it wants is missing from an old driver.
-    let context = catch_unwind(|| CudaContext::new(ordinal as usize))
-        .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
-        .map_err(|error| {
-            fail(format!(
-                "{}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES",
-                driver_message(error)
-            ))
-        })?;
-    let cuda = Cuda::new(api, ordinal, &context).map_err(|error| fail(error.to_string()))?;
-    Ok(Device {
-        driver: Arc::new(cuda),
-        sim: None,
-        context: Some(context),
-    })
-}
-
-/// An error of cudarc's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected". Its own text is that of
-/// a debugger.
-pub fn driver_message(error: DriverError) -> String {
-    let name = format!("{:?}", error.0);
-    match error.error_string().map(|text| text.to_string_lossy().into_owned()) {
-        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
-        _ => name,
-    }
-}
-
 impl Cuda {
-    fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> std::result::Result<Cuda, Error> {
-        let ask = |error: DriverError| Error::NoDevice {
-            ordinal,
-            reason: driver_message(error),
-        };
-        let location = Location {
-            kind: LOCATION_DEVICE,
-            id: context.cu_device(),
-        };
-        let prop = AllocationProp {
-            kind: ALLOCATION_PINNED,
-            handle_types: 0,
-            location,
-            win32_handle_meta_data: std::ptr::null_mut(),
-            flags: [0; 8],
-        };
-        let can_map = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        let virtual_memory = context.attribute(can_map).map_err(ask)? != 0;
-        let mut info = DeviceInfo {
-            kind: DeviceKind::Cuda,
-            ordinal,
-            uuid: context.uuid().map_err(ask)?.bytes.map(|byte| byte as u8),
-            name: context.name().map_err(ask)?,
-            total: context.total_mem().map_err(ask)? as u64,
-            granularity: LARGE_ROUND,
-            virtual_memory,
-        };
-        if virtual_memory {
-            let mut unit = 0usize;
-            // SAFETY: the call reads one AllocationProp and writes one size.
-            let code = unsafe { (api.granularity)(&mut unit, &prop, GRANULARITY_MINIMUM) };
-            api.check("cuMemGetAllocationGranularity", code)?;
-            info.granularity = unit as u64;
-        }
-        Ok(Cuda {
-            api,
-            info,
-            context: Arc::clone(context),
-            prop: Prop(prop),
-            spare: Mutex::new(Vec::new()),
-            capturing: AtomicBool::new(false),
-        })
-    }
-
     /// Makes our context current on this thread until the guard is dropped.
     fn bind(&self) -> Result<Bound<'_>> {
         let bound = Bound::to(&self.api, self.context.cu_ctx().cast())?;
@@ -240,6 +149,15 @@ impl Driver for Cuda {
         // SAFETY: the caller knows that no queued work uses the range.
         self.api
             .check("cuMemUnmap", unsafe { (self.api.unmap)(addr, bytes as usize) })
+    }
+
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        let _bound = self.bind()?;
+        // SAFETY: the driver checks stream handles of its context.
+        match unsafe { (self.api.stream_query)(stream.0 as Opaque) } {
+            NOT_READY => Ok(false),
+            code => self.api.check("cuStreamQuery", code).map(|()| true),
+        }
     }
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {

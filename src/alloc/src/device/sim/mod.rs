@@ -268,6 +268,10 @@ impl Driver for Shared {
         self.state().unmap(addr, bytes)
     }
 
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.state().is_idle(stream)
+    }
+
     fn record(&self, stream: Stream) -> Result<EventHandle> {
         self.state().record(stream).map(EventHandle)
     }

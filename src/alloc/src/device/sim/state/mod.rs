@@ -125,7 +125,10 @@ impl State {
         self.clock += 1;
         self.modelled_ns += call.nanoseconds(bytes, chunks);
         self.settle();
-        let ends_capture = matches!(call, Call::Free | Call::Record | Call::Query | Call::Synchronize);
+        let ends_capture = matches!(
+            call,
+            Call::Free | Call::QueryStream | Call::Record | Call::Query | Call::Synchronize
+        );
         if self.capturing && ends_capture {
             self.violations
                 .push(format!("{} while a graph is captured", call.name()));

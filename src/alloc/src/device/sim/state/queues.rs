@@ -148,6 +148,12 @@ impl State {
         used.any(|used| places.iter().any(|place| place.overlaps(used)))
     }
 
+    pub(in crate::device::sim) fn is_idle(&mut self, stream: Stream) -> Result<bool> {
+        self.begin(Call::QueryStream, 0, 0)?;
+        let name = self.named(Call::QueryStream, stream)?;
+        Ok(self.queues.get(&name).is_none_or(Queue::is_done))
+    }
+
     pub(in crate::device::sim) fn record(&mut self, stream: Stream) -> Result<u64> {
         self.begin(Call::Record, 0, 0)?;
         let name = self.named(Call::Record, stream)?;

@@ -1,0 +1,109 @@
+//! Opening a device.
+
+use std::ffi::c_int;
+use std::panic::catch_unwind;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{CudaContext, DriverError, sys};
+use gpumem_channel::DeviceKind;
+
+use super::api::{AllocationProp, Api, Location};
+use super::bound::Bound;
+use super::{Cuda, Prop};
+use crate::device::{Device, DeviceInfo};
+use crate::error::Error;
+use crate::size::LARGE_ROUND;
+
+const LOCATION_DEVICE: c_int = 1;
+const ALLOCATION_PINNED: c_int = 1;
+const GRANULARITY_MINIMUM: c_int = 0;
+
+/// Opens a device.
+pub(in crate::device) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
+    let fail = |reason: String| Error::NoDevice { ordinal, reason };
+    // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(fail(
+            "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver, or use the simulated device".into(),
+        ));
+    }
+    let api = Api::load().map_err(|name| {
+        fail(format!(
+            "the CUDA driver has no {name}: it is too old, CUDA 11.2 or newer is needed"
+        ))
+    })?;
+    // Opening makes the device's context current.
+    let _as_before = Bound::as_it_is(&api);
+    // cudarc panics when a function it wants is missing from an old driver.
+    let context = catch_unwind(|| CudaContext::new(ordinal as usize))
+        .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
+        .map_err(|error| {
+            fail(format!(
+                "{}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES",
+                driver_message(error)
+            ))
+        })?;
+    let cuda = Cuda::new(api, ordinal, &context).map_err(|error| fail(error.to_string()))?;
+    Ok(Device {
+        driver: Arc::new(cuda),
+        sim: None,
+        context: Some(context),
+    })
+}
+
+/// An error of cudarc's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected". Its own text is that of
+/// a debugger.
+pub fn driver_message(error: DriverError) -> String {
+    let name = format!("{:?}", error.0);
+    match error.error_string().map(|text| text.to_string_lossy().into_owned()) {
+        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
+        _ => name,
+    }
+}
+
+impl Cuda {
+    fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> std::result::Result<Cuda, Error> {
+        let ask = |error: DriverError| Error::NoDevice {
+            ordinal,
+            reason: driver_message(error),
+        };
+        let location = Location {
+            kind: LOCATION_DEVICE,
+            id: context.cu_device(),
+        };
+        let prop = AllocationProp {
+            kind: ALLOCATION_PINNED,
+            handle_types: 0,
+            location,
+            win32_handle_meta_data: std::ptr::null_mut(),
+            flags: [0; 8],
+        };
+        let can_map = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let virtual_memory = context.attribute(can_map).map_err(ask)? != 0;
+        let mut info = DeviceInfo {
+            kind: DeviceKind::Cuda,
+            ordinal,
+            uuid: context.uuid().map_err(ask)?.bytes.map(|byte| byte as u8),
+            name: context.name().map_err(ask)?,
+            total: context.total_mem().map_err(ask)? as u64,
+            granularity: LARGE_ROUND,
+            virtual_memory,
+        };
+        if virtual_memory {
+            let mut unit = 0usize;
+            // SAFETY: the call reads one AllocationProp and writes one size.
+            let code = unsafe { (api.granularity)(&mut unit, &prop, GRANULARITY_MINIMUM) };
+            api.check("cuMemGetAllocationGranularity", code)?;
+            info.granularity = unit as u64;
+        }
+        Ok(Cuda {
+            api,
+            info,
+            context: Arc::clone(context),
+            prop: Prop(prop),
+            spare: Mutex::new(Vec::new()),
+            capturing: AtomicBool::new(false),
+        })
+    }
+}
