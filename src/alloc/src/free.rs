@@ -40,7 +40,7 @@ impl Key {
     fn of(rank: u128) -> Key {
         Key {
             size: (rank >> 88) as u64 * MIN_BLOCK,
-            addr: ((rank >> 32) as u64) << ALIGNMENT,
+            addr: addr_of(rank),
             block: rank as u32,
         }
     }
@@ -52,6 +52,12 @@ impl Key {
     pub(crate) fn low(self, size: u64) -> (bool, u64) {
         (self.size != size, self.addr)
     }
+}
+
+/// The address of a rank; that of none is behind all.
+#[inline(always)]
+fn addr_of(rank: u128) -> u64 {
+    ((rank >> 32) as u64) << ALIGNMENT
 }
 
 /// The smallest rank of a block of at least `size` bytes.
@@ -83,7 +89,7 @@ impl FreeBlocks {
 pub(crate) struct FreeIndex {
     len: usize,
     occupied: [u64; WORDS],
-    bins: Box<[Bin]>,
+    bins: Box<[Bin; BINS + 1]>,
 }
 
 /// 16 to the octave, from 32 units on; before that one for every unit.
@@ -101,7 +107,7 @@ impl FreeIndex {
         FreeIndex {
             len: 0,
             occupied,
-            bins: std::iter::repeat_with(Bin::default).take(BINS + 1).collect(),
+            bins: Box::new(std::array::from_fn(|_| Bin::default())),
         }
     }
 
@@ -136,10 +142,20 @@ impl FreeIndex {
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
     #[inline(never)]
     pub(crate) fn low_fit(&self, size: u64) -> Option<Key> {
-        let least = least(size);
-        let bins = self.occupied_bins(bin_of(size)).take(LOW_BINS);
-        let some = bins.map(|bin| bin.first_from(least)).filter(|rank| !is_none(*rank));
-        some.map(Key::of).min_by_key(|key| key.low(size))
+        let mut at = self.next_bin(bin_of(size));
+        let mut lowest = self.bins[at].first_from(least(size));
+        if !is_none(lowest) && Key::of(lowest).size == size {
+            return Some(Key::of(lowest));
+        }
+        for _ in 1..LOW_BINS {
+            // Behind the last one none has any.
+            at = self.next_bin((at + 1).min(BINS));
+            let rank = self.bins[at].first();
+            if addr_of(rank) < addr_of(lowest) {
+                lowest = rank;
+            }
+        }
+        (!is_none(lowest)).then(|| Key::of(lowest))
     }
 
     /// The first bin from `from` on that has something, or else the one behind the last.

@@ -208,12 +208,23 @@ impl Layouts {
     /// Where a request is to go, if a whole round came as it came before: a request that is placed by memory between others that
     /// are not is in their way. So the first round that repeats another is still placed by best fit.
     pub(super) fn expect(&mut self, stream: u16, size: u64) -> Option<Placement> {
+        let may_repeat = self.may_repeat(stream);
         let sequence = self.sequences.get_mut(usize::from(stream))?;
         let placement = sequence.find(size, self.rounds)?;
         if sequence.settled {
             self.rounds = 1;
         }
+        debug_assert!(may_repeat || !sequence.in_round);
         sequence.in_round.then_some(placement)
+    }
+
+    /// Whether the next request of a stream may have a place where it [is to go](Layouts::expect): no round is shorter than [`RUN`].
+    #[inline(always)]
+    pub(super) fn may_repeat(&self, stream: u16) -> bool {
+        // As in `Sequence::find`, where `ago` cannot be more than what came as before and a 31st of it.
+        let come = |sequence: &Sequence| sequence.run.max(CONTEXT) + 1 + CONTEXT;
+        let sequence = self.sequences.get(usize::from(stream));
+        sequence.is_some_and(|sequence| come(sequence) * 32 >= RUN * 31)
     }
 
     /// Forgets the requests of a stream that has ended.

@@ -22,6 +22,13 @@ impl Heap {
         Ok(grant)
     }
 
+    /// [`allocate_as_before`](Heap::allocate_as_before) for a request that [could not](super::layout::Layouts::may_repeat) go where it
+    /// went before, after it went elsewhere.
+    pub(super) fn note_as_new(&mut self, grant: &Grant, request: &Request) {
+        self.layouts.expect(request.stream, request.size);
+        self.note_placement(grant, request);
+    }
+
     /// Notes where a request went, if it is to be remembered.
     pub(super) fn note_placement(&mut self, grant: &Grant, request: &Request) {
         if let Some(placement) = self.placement_of(&self.blocks[grant.block])

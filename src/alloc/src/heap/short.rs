@@ -27,27 +27,40 @@ impl Heap {
             tag: string,
             name: tag,
         };
-        // What is remembered goes where it was, if it can.
         let half = half(size);
+        let remembers = self.layouts.remembers(size);
         let line = self.streams.line_mut(index);
-        if self.layouts.remembers(size) || !line.aside.is_empty() && half == 1 {
+        // What is remembered goes where it was, if it can.
+        if !line.aside.is_empty() && half == 1 || remembers && self.layouts.may_repeat(index) {
             return None;
         }
+        let grant = self.allocate_at_once(&request, remembers)?;
+        if remembers {
+            self.note_as_new(&grant, &request);
+        }
+        Some(grant)
+    }
+
+    /// `thorough`: a block of just its size is no better than another one that was given back a moment ago.
+    #[inline(always)]
+    fn allocate_at_once(&mut self, request: &Request, thorough: bool) -> Option<Grant> {
+        let (size, half) = (request.size, half(request.size));
+        let line = self.streams.line_mut(request.stream);
         if let LaneOf::Some(lane) = line.lane
             && self.front.has(lane, size)
         {
-            return self.allocate_from_lane(&request);
+            return self.allocate_from_lane(request);
         }
         let again = line.again[half].asked(size).filter(|_| half == 1);
         if let Some((addr, b)) = again
-            && let Some(grant) = self.hand_out_there(addr, b, &request)
+            && let Some(grant) = self.hand_out_there(addr, b, request)
         {
             return Some(grant);
         }
-        let mut key = self.fit(&request)?;
-        if key.size != size && again.is_none() && self.may_fit_better(&request, key.size) {
-            key = self.best_of_all(&request)?;
+        let mut key = self.fit(request)?;
+        if (thorough || key.size != size) && again.is_none() && self.may_fit_better(request, key.size) {
+            key = self.best_of_all(request)?;
         }
-        Some(self.hand_out(key, &request))
+        Some(self.hand_out(key, request))
     }
 }
