@@ -4,7 +4,7 @@
 //! before (which went to the other cell). What changes is tracked in groups, so that a request that hits the cache stores a dozen
 //! words, and not all seventy.
 //!
-//! Most requests change nothing but counts that their events tell anyway. So only every sixteenth of them writes a cell, and a
+//! Most requests change nothing but counts that their events tell anyway. So only one in many of them writes a cell, and a
 //! reader adds to the newest cell's figures what the events since say ([`follow`]). An event that says so is marked; the first
 //! one that is not ends it, and is followed by a cell.
 
@@ -67,30 +67,33 @@ const SPLIT_WORDS: usize = 4;
 const COLD_WORDS: usize = 2 * (HOT_STATS + 2 + 2 * 3) + POOL_STATS + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
-/// Operations whose figures may be left to their events before a cell is written again. The smallest ring holds them, and what a
-/// reader has to read for it is one kilobyte.
-const LEFT_TO_EVENTS: u32 = 15;
+/// Operations whose figures may be left to their events before a cell is written again: the ring has them, and what a reader has to
+/// read for it is four kilobytes at most.
+fn left_to_events(ring: usize) -> u32 {
+    ring.min(64) as u32 - 1
+}
 
 /// The writer's private half: which cell is next, and what each cell still lacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Operations that may still be left to their events.
+    /// Operations that may still be left to their events, and how many that are after a cell was written.
     left: u32,
+    most: u32,
 }
 
-impl Default for CellWriter {
-    fn default() -> Self {
+impl CellWriter {
+    /// That of a device of a publisher with a ring of so many events.
+    pub(crate) fn new(ring: usize) -> CellWriter {
         CellWriter {
             ticket: 0,
             lacks: [Touched::ALL; 2],
             left: 0,
+            most: left_to_events(ring),
         }
     }
-}
 
-impl CellWriter {
     /// Whether the figures that an operation changes may be left to its event: a reader adds it to the newest cell's figures by
     /// itself.
     #[inline(always)]
@@ -133,7 +136,7 @@ impl CellWriter {
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
-        self.left = LEFT_TO_EVENTS;
+        self.left = self.most;
     }
 }
 

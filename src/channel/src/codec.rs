@@ -45,17 +45,17 @@ numbers!(EventKind {
 });
 
 #[inline(always)]
-fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
+pub(crate) fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
     u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
 }
 
 #[inline(always)]
-fn byte(word: u64, n: u32) -> u8 {
+pub(crate) fn byte(word: u64, n: u32) -> u8 {
     (word >> (8 * n)) as u8
 }
 
 #[inline(always)]
-fn high(word: u64) -> u32 {
+pub(crate) fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
@@ -71,10 +71,19 @@ pub(crate) fn put_block<W: Word>(
 ) {
     record[1].put(block.addr());
     record[2].put(block.size());
-    record[3].put(block.requested());
     record[4].put(block.stream());
-    let packed = pack(state.number(), block.device(), block.pool().0, block.segment());
-    record[1 + BLOCK_KIND].put(packed);
+    put_holder(record, (time, state, next), block);
+}
+
+/// Stores those of them that change when a block is handed out or given back.
+#[inline(always)]
+pub(crate) fn put_holder<W: Word>(
+    record: &[W; words::BLOCK],
+    (time, state, next): (u64, BlockState, u32),
+    block: &impl Facts,
+) {
+    record[3].put(block.requested());
+    record[1 + BLOCK_KIND].put(block.place().0 | u64::from(state.number()));
     record[6].put(u64::from(block.tag().0) | u64::from(next) << 32);
     record[7].put(time);
 }
@@ -168,8 +177,7 @@ pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: 
     };
     let flags = split | if what.follows { FOLLOWS } else { 0 };
     record[1].put(what.time);
-    let packed = pack(what.kind.number(), about.device(), about.pool().0, about.segment());
-    record[2].put(packed | flags);
+    record[2].put(about.place().0 | u64::from(what.kind.number()) | flags);
     record[3].put(about.addr());
     record[4].put(about.size());
     record[5].put(about.requested());

@@ -1,5 +1,6 @@
 //! What an event and a block's slot have in common.
 
+use crate::codec;
 use crate::record::{Block, Event, PoolId, StringId};
 
 /// What is published of a block, as its owner keeps it.
@@ -23,6 +24,33 @@ pub trait Facts {
     fn segment(&self) -> u32;
     /// Who.
     fn tag(&self) -> StringId;
+    /// Its device, pool and segment. Who publishes often of one block keeps it instead.
+    #[inline(always)]
+    fn place(&self) -> Place {
+        Place::new(self.device(), self.pool(), self.segment())
+    }
+}
+
+/// What of a block is stored in one word, beside its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub(crate) u64);
+
+impl Place {
+    /// Of its device, pool and segment.
+    #[inline(always)]
+    pub fn new(device: u8, pool: PoolId, segment: u32) -> Place {
+        Place(codec::pack(0, device, pool.0, segment))
+    }
+
+    /// The device, pool and segment.
+    #[inline(always)]
+    pub fn parts(self) -> (u8, PoolId, u32) {
+        (
+            codec::byte(self.0, 1),
+            PoolId(codec::byte(self.0, 2)),
+            codec::high(self.0),
+        )
+    }
 }
 
 /// Both records keep them under the same names.
@@ -78,5 +106,9 @@ impl<F: Facts> Facts for Unheld<'_, F> {
     #[inline(always)]
     fn tag(&self) -> StringId {
         StringId(0)
+    }
+    #[inline(always)]
+    fn place(&self) -> Place {
+        self.0.place()
     }
 }

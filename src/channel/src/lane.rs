@@ -48,7 +48,7 @@ impl<M: Words> LaneWriter<M> {
             ticket: 1 + index as u64,
             events: 0,
             order: 0,
-            cells: LaneCells::default(),
+            cells: LaneCells::new(layout.lane_ring(index).count),
             open: true,
         };
         lane.of_stream(stream);
@@ -78,9 +78,10 @@ impl<M: Words> LaneWriter<M> {
         self.order = order;
     }
 
-    /// As [`Writer::operation`](crate::writer::Writer::operation).
+    /// As [`Writer::operation`](crate::writer::Writer::operation). `KNOWN`: the block is in its slot already, and not all of that is
+    /// stored again.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+    pub(crate) fn operation<const KNOWN: bool>(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
         let Operation {
             kind,
             slot,
@@ -105,9 +106,12 @@ impl<M: Words> LaneWriter<M> {
         put::event(words, &self.ring, &mut self.events, what, block);
         self.ticket += WRITERS;
         let record = (slot as usize, time, state, next);
-        let stored = match state {
-            BlockState::Free | BlockState::Quick => put::block(words, &self.slots, self.ticket, record, &Unheld(block)),
-            _ => put::block(words, &self.slots, self.ticket, record, block),
+        let (slots, ticket) = (&self.slots, self.ticket);
+        let stored = match (state, KNOWN) {
+            (BlockState::Free | BlockState::Quick, true) => put::holder(words, slots, ticket, record, &Unheld(block)),
+            (BlockState::Free | BlockState::Quick, false) => put::block(words, slots, ticket, record, &Unheld(block)),
+            (_, true) => put::holder(words, slots, ticket, record, block),
+            (_, false) => put::block(words, slots, ticket, record, block),
         };
         Told {
             stored,
@@ -194,7 +198,14 @@ impl Lane {
     #[inline(always)]
     pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
         let time = self.stamp.operation(operation.block.size());
-        self.writer.operation(time, operation)
+        self.writer.operation::<false>(time, operation)
+    }
+
+    /// The same of a block whose slot says already where it is, its size and its stream: only who holds it is stored anew.
+    #[inline(always)]
+    pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+        let time = self.stamp.operation(operation.block.size());
+        self.writer.operation::<true>(time, operation)
     }
 
     /// Rewrites a slot without an event, because that of its neighbour changed. Only between

@@ -104,7 +104,7 @@ mod writer;
 pub use cells::Touched;
 pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
-pub use facts::{Facts, Unheld};
+pub use facts::{Facts, Place, Unheld};
 pub use lane::Lane;
 pub use map::Process;
 pub use place::own_directories;

@@ -120,15 +120,44 @@ pub(crate) fn block<W: Word>(
     (slot, time, state, next): (usize, u64, BlockState, Option<u32>),
     block: &impl Facts,
 ) -> bool {
-    let Some(record) = line(words, slots.line + slot) else {
+    let Some(record) = begin(words, slots, ticket, slot) else {
         return false;
     };
-    seqlock::begin(record, ticket);
     codec::put_block(record, (time, state, next.unwrap_or(NO_SLOT)), block);
+    end(words, slots, ticket, slot, record);
+    true
+}
+
+/// The same of a block that is in its slot already: stores who holds it.
+#[inline(always)]
+pub(crate) fn holder<W: Word>(
+    words: &[W],
+    slots: &Slots,
+    ticket: u64,
+    (slot, time, state, next): (usize, u64, BlockState, Option<u32>),
+    block: &impl Facts,
+) -> bool {
+    let Some(record) = begin(words, slots, ticket, slot) else {
+        return false;
+    };
+    codec::put_holder(record, (time, state, next.unwrap_or(NO_SLOT)), block);
+    end(words, slots, ticket, slot, record);
+    true
+}
+
+/// Begins to write a block slot, if the table has it.
+#[inline(always)]
+fn begin<'a, W: Word>(words: &'a [W], slots: &Slots, ticket: u64, slot: usize) -> Option<&'a [W; LINE]> {
+    let record = line(words, slots.line + slot)?;
+    seqlock::begin(record, ticket);
+    Some(record)
+}
+
+#[inline(always)]
+fn end<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot: usize, record: &[W; LINE]) {
     seqlock::end(record, ticket);
     // After the record: who sees this generation also sees the record, or at least that it is being written.
     words[slots.generations + slot / GROUP].put(ticket);
-    true
 }
 
 /// The line with the sequence word of a segment that the table has.
@@ -140,12 +169,10 @@ pub(crate) fn bracket<'a, W>(words: &'a [W], slots: &Slots, segment: usize) -> O
 /// Empties a block slot, of which a reader asks its kind before anything else. False if the table has no such slot.
 #[inline(always)]
 pub(crate) fn empty_block<W: Word>(words: &[W], slots: &Slots, ticket: u64, slot: usize) -> bool {
-    let Some(record) = line(words, slots.line + slot) else {
+    let Some(record) = begin(words, slots, ticket, slot) else {
         return false;
     };
-    seqlock::begin(record, ticket);
     record[1 + BLOCK_KIND].put(0);
-    seqlock::end(record, ticket);
-    words[slots.generations + slot / GROUP].put(ticket);
+    end(words, slots, ticket, slot, record);
     true
 }

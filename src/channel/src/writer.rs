@@ -74,7 +74,7 @@ impl<M: Words> Writer<M> {
             untracked_blocks: 0,
             untracked_bytes: 0,
             open_segments: Vec::with_capacity(16),
-            cells: vec![CellWriter::default(); layout.devices.count],
+            cells: vec![CellWriter::new(layout.events.count); layout.devices.count],
         }
     }
 

@@ -23,10 +23,10 @@ mod succession;
 mod front_tests;
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, StringId, Unheld};
+use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, Place, StringId, Unheld};
 
 use crate::counts::Counts;
-use crate::heap::{Grant, NIL};
+use crate::heap::{DEVICE, Grant, NIL};
 use crate::size::{SMALL_MAX, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -102,10 +102,10 @@ pub(crate) struct Record {
     pub(crate) requested: u64,
     /// The heap's free counter when it was set aside, or more.
     pub(crate) freed_at: u64,
-    /// Its number in the heap, which is its slot in the channel; that of the one behind it; that of its segment.
+    /// Its number in the heap, which is its slot in the channel; that of the one behind it; and its segment.
     pub(crate) block: u32,
     pub(crate) next: u32,
-    pub(crate) segment: u32,
+    pub(crate) place: Place,
     /// While it is set aside: the next record of its size that is.
     pub(crate) link: u32,
     pub(crate) tag: StringId,
@@ -126,7 +126,7 @@ impl Record {
             freed_at: 0,
             block,
             next: NIL,
-            segment,
+            place: Place::new(DEVICE, pool_of(size), segment),
             link: NIL,
             tag,
             served: false,
@@ -275,8 +275,12 @@ impl Lane {
 
     /// Publishes what happened to a block. What became of an inactive split the heap tells.
     fn tell(&mut self, kind: EventKind, state: BlockState, record: &Record) {
+        let block = Seen {
+            record,
+            stream: self.stream,
+        };
         if let Some(outlet) = &mut self.outlet
-            && tell(outlet, self.stream, (kind, state), record, false)
+            && outlet.operation(&operation(kind, state, &block, false)).figures_due
         {
             self.tell_figures();
         }
@@ -425,45 +429,33 @@ impl Lane {
 /// Publishes that a block was handed out, or set aside. Whether the figures are due.
 #[inline(always)]
 fn publish<const HELD: bool>(outlet: &mut channel::Lane, stream: Stream, record: &Record) -> bool {
+    let block = Seen { record, stream };
     // Constants: what they are in the channel needs no table.
-    if HELD {
-        tell(
-            outlet,
-            stream,
-            (EventKind::Alloc, BlockState::Allocated),
-            record,
+    let told = if HELD {
+        outlet.operation_again(&operation(
+            EventKind::Alloc,
+            BlockState::Allocated,
+            &block,
             record.split,
-        )
+        ))
     } else {
-        tell(
-            outlet,
-            stream,
-            (EventKind::Free, BlockState::Quick),
-            record,
-            record.split,
-        )
-    }
+        outlet.operation_again(&operation(EventKind::Free, BlockState::Quick, &block, record.split))
+    };
+    told.figures_due
 }
 
-/// Publishes what happened to a block; `split`: it became an inactive split here, or none any more. Whether the figures are due.
+/// What happened to a block; `split`: it became an inactive split here, or none any more.
 #[inline(always)]
-fn tell(
-    outlet: &mut channel::Lane,
-    stream: Stream,
-    (kind, state): (EventKind, BlockState),
-    record: &Record,
-    split: bool,
-) -> bool {
-    let block = Seen { record, stream };
-    let told = outlet.operation(&Operation {
+fn operation<'a>(kind: EventKind, state: BlockState, block: &'a Seen<'a>, split: bool) -> Operation<'a, Seen<'a>> {
+    let record = block.record;
+    Operation {
         kind,
         slot: record.block,
         state,
-        block: &block,
+        block,
         next: some(record.next),
         split: split.then_some(pool_of(record.size)),
-    });
-    told.figures_due
+    }
 }
 
 fn some(slot: u32) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! The block of a record as the channel shows it.
 
-use gpumem_channel::{Facts, PoolId, StringId};
+use gpumem_channel::{Facts, Place, PoolId, StringId};
 
 use super::Record;
 use crate::heap::DEVICE;
@@ -39,10 +39,14 @@ impl Facts for Seen<'_> {
     }
     #[inline(always)]
     fn segment(&self) -> u32 {
-        self.record.segment
+        self.record.place.parts().2
     }
     #[inline(always)]
     fn tag(&self) -> StringId {
         self.record.tag
+    }
+    #[inline(always)]
+    fn place(&self) -> Place {
+        self.record.place
     }
 }

@@ -1,6 +1,6 @@
 //! The cells of a lane: as the publisher's, but so small that they are always written whole.
 
-use super::{EVENTS, LEFT_TO_EVENTS, store};
+use super::{EVENTS, left_to_events, store};
 use crate::layout::words::LANE_CELL;
 use crate::seqlock;
 use crate::stats::{LaneFigures, LanePool};
@@ -12,13 +12,24 @@ const POOL_WORDS: usize = 10;
 const _: () = assert!(FIGURES + 2 * POOL_WORDS <= LANE_CELL);
 
 /// A lane's private half: which cell is next, and how many operations may be left to their events before it is written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneCells {
     ticket: u64,
     left: u32,
+    /// How many that are after it was written.
+    most: u32,
 }
 
 impl LaneCells {
+    /// Those of a lane with a ring of so many events.
+    pub(crate) fn new(ring: usize) -> LaneCells {
+        LaneCells {
+            ticket: 0,
+            left: 0,
+            most: left_to_events(ring),
+        }
+    }
+
     /// Whether what an operation does to the figures may be left to its event.
     #[inline(always)]
     pub(crate) fn leaves(&mut self) -> bool {
@@ -44,7 +55,7 @@ impl LaneCells {
         store(&cell[FIGURES + POOL_WORDS..][..POOL_WORDS], pool(&figures.large));
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
-        self.left = LEFT_TO_EVENTS;
+        self.left = self.most;
     }
 }
 

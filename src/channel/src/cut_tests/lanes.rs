@@ -35,7 +35,7 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
         next: Some(next),
         split: None,
     };
-    let told = pair.lane.operation(0, &operation);
+    let told = pair.lane.operation::<false>(0, &operation);
     assert!(told.stored);
     if told.figures_due {
         let mut figures = LaneFigures::default();
