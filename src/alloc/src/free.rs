@@ -188,12 +188,19 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
-    /// All blocks of at least `size`, smallest first.
-    pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = Key> {
-        self.occupied_bins(bin_of(size))
-            .flat_map(Bin::iter)
-            .map(Key::of)
-            .filter(move |key| key.size >= size)
+    /// Does something with every block, smallest first.
+    #[inline]
+    pub(crate) fn each(&self, mut work: impl FnMut(Key)) {
+        if self.is_empty() {
+            return;
+        }
+        for (word, occupied) in self.occupied.iter().enumerate() {
+            let mut bits = *occupied;
+            while bits != 0 {
+                self.bins[word * 64 + bits.trailing_zeros() as usize].each(|rank| work(Key::of(rank)));
+                bits &= bits - 1;
+            }
+        }
     }
 }
 

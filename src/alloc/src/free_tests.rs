@@ -95,9 +95,11 @@ proptest! {
                         prop_assert_eq!(found.size == size, nearest.size == size);
                         prop_assert!(found.addr <= nearest.addr || nearest.size == size);
                     }
-                    prop_assert!(index.at_least(size).eq(set.range(low..).copied()));
                 }
             }
+            let mut all = Vec::new();
+            index.each(|key| all.push(key));
+            prop_assert!(all.iter().eq(&set));
             let largest = set.last().map_or(0, |key: &Key| key.size);
             prop_assert_eq!(index.largest_and_count(), (largest, set.len() as u64));
             prop_assert_eq!(index.is_empty(), set.is_empty());

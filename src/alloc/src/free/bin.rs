@@ -88,9 +88,16 @@ impl Bin {
         more.or_else(|| self.first.into_iter().rev().find(|rank| !is_none(*rank)))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = u128> {
-        let first = self.first.into_iter().filter(|rank| !is_none(*rank));
-        first.chain(self.more.iter().flat_map(|more| more.iter()))
+    /// Does something with each, the smallest first.
+    #[inline(always)]
+    pub(super) fn each(&self, mut work: impl FnMut(u128)) {
+        self.first
+            .into_iter()
+            .filter(|rank| !is_none(*rank))
+            .for_each(&mut work);
+        if let Some(more) = &self.more {
+            more.iter().for_each(work);
+        }
     }
 }
 

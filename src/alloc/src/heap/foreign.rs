@@ -28,47 +28,56 @@ impl Heap {
 
     /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.
     pub(super) fn disown(&mut self, stream: u16) -> bool {
+        let mut done = std::mem::take(&mut self.disowned);
         let line = self.streams.line(stream);
-        let any = line.any;
-        let done: Vec<u32> = line
-            .free
-            .iter()
-            .flat_map(|index| index.at_least(1))
-            .map(|key| key.block)
-            .filter(|b| self.blocks[*b].freed_at <= line.safe)
-            .collect();
-        for b in &done {
-            // Blocks of one stream are never neighbours, so none of them goes on the way. What is nobody's joins the like only:
-            // a neighbour that its stream still uses would take it back.
-            let segment = self.blocks[*b].segment;
-            self.outlet.segment_begin(segment);
-            self.unshelve(*b);
-            let block = &mut self.blocks[*b];
-            if let Some(segment) = self.segments.get_mut(segment) {
-                segment.used_at = segment.used_at.max(block.freed_at);
+        let (any, safe) = (line.any, line.safe);
+        for index in &line.free {
+            index.each(|key| {
+                let block = &self.blocks[key.block];
+                if block.freed_at <= safe {
+                    done.push((block.segment, key.block));
+                }
+            });
+        }
+        for run in done.chunk_by_mut(|a, b| a.0 == b.0) {
+            let segment = run[0].0;
+            for (_, b) in &mut *run {
+                // Blocks of one stream are never neighbours, so none of them goes on the way. What is nobody's joins the like only: a
+                // neighbour that its stream still uses would take it back.
+                self.unshelve(*b);
+                let block = &mut self.blocks[*b];
+                if let Some(segment) = self.segments.get_mut(segment) {
+                    segment.used_at = segment.used_at.max(block.freed_at);
+                }
+                block.stream = any;
+                block.freed_at = 0;
+                *b = self.coalesce_quietly(*b);
             }
-            block.stream = any;
-            block.freed_at = 0;
-            let b = self.coalesce(*b);
-            self.show(b);
-            self.outlet.segment_close(segment);
+            self.tell_free(segment, run.iter().map(|(_, b)| *b));
         }
         self.tell_rest(false);
-        !done.is_empty()
+        let found = !done.is_empty();
+        done.clear();
+        self.disowned = done;
+        found
     }
 
     /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough: the smallest that does.
     /// Whether one did.
     pub(super) fn absorb(&mut self, request: &Request) -> bool {
         let any = self.streams.line(request.stream).any;
-        let size_of = |b: u32| self.free_bytes_of(b, any);
+        let mut best: Option<Key> = None;
         // By what is nobody's: there is little of it where a stream has much of its own, and often none.
-        let nobodys = self.streams.line(any).free[request.class as usize].at_least(1);
-        let beside = nobodys.flat_map(|key| [self.blocks[key.block].prev, self.blocks[key.block].next]);
-        let own = beside.filter(|b| *b != NIL && self.is_free_of(*b, request.stream));
-        let grown = own.map(|b| (self.blocks[b].key(b), self.blocks[b].prev, self.blocks[b].next));
-        let enough = grown.filter(|(key, prev, next)| key.size + size_of(*prev) + size_of(*next) >= request.size);
-        let Some((Key { block, .. }, ..)) = enough.min() else {
+        self.streams.line(any).free[request.class as usize].each(|key| {
+            let block = &self.blocks[key.block];
+            for b in [block.prev, block.next] {
+                let grown = self
+                    .grown(b, request.stream, any)
+                    .filter(|(_, size)| *size >= request.size);
+                best = best.into_iter().chain(grown.map(|(key, _)| key)).min();
+            }
+        });
+        let Some(Key { block, .. }) = best else {
             return false;
         };
         let segment = self.blocks[block].segment;
@@ -81,9 +90,12 @@ impl Heap {
         true
     }
 
-    fn is_free_of(&self, b: u32, stream: u16) -> bool {
-        let block = &self.blocks[b];
-        block.state == BlockState::Free && block.stream == stream
+    /// A block if it is a free one of a stream, and its size with what is nobody's beside it.
+    fn grown(&self, b: u32, stream: u16, any: u16) -> Option<(Key, u64)> {
+        let block = (b != NIL).then(|| &self.blocks[b])?;
+        let own = block.state == BlockState::Free && block.stream == stream;
+        let beside = |b: u32| self.free_bytes_of(b, any);
+        own.then(|| (block.key(b), block.size + beside(block.prev) + beside(block.next)))
     }
 
     /// Bytes of a block if a stream may have it at once.

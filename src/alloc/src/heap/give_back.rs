@@ -117,7 +117,7 @@ impl Heap {
 
     /// The same without a word to the channel about those that are in `gone` then.
     #[inline]
-    fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
+    pub(super) fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
         while self.joins_next(b) {
             self.unshelve(self.blocks[b].next);
             let gone = self.merge_next(b);

@@ -209,68 +209,6 @@ impl Heap {
         }
     }
 
-    /// Has what is set aside on a stream join its free neighbours: the small blocks or the large ones. Whether there was any.
-    #[inline]
-    pub(super) fn drain(&mut self, stream: u16, half: usize) -> bool {
-        let line = self.streams.line(stream);
-        let stitched = half == 1 && !line.aside.is_empty();
-        if stitched {
-            self.take_all_apart(stream);
-        }
-        stitched | (self.has_aside(self.streams.line(stream).lane, half) && self.drain_lane(stream, half))
-    }
-
-    /// Whether a stream's lane has anything set aside, small or large.
-    #[inline(always)]
-    pub(super) fn has_aside(&self, lane: LaneOf, half: usize) -> bool {
-        matches!(lane, LaneOf::Some(lane) if self.front.has_aside(lane, half))
-    }
-
-    #[inline(never)]
-    fn drain_lane(&mut self, stream: u16, half: usize) -> bool {
-        let LaneOf::Some(lane) = self.streams.line(stream).lane else {
-            return false;
-        };
-        let mut back = std::mem::take(&mut self.returned);
-        let (outlet, frees) = (&mut self.outlet, &mut self.frees);
-        self.front.with(lane, |lane| {
-            outlet.meet(&mut lane.outlet);
-            back.extend(std::iter::from_fn(|| lane.take_aside(half)));
-            // Segments age by frees, whoever is given the blocks.
-            *frees += lane.frees_since();
-            if back.iter().any(|record| record.split) {
-                lane.tell_figures();
-            }
-        });
-        for record in &back {
-            self.forget_loan(record.block);
-            if !record.served {
-                self.streams.line_mut(stream).again[half].did_not_come(record.size);
-            }
-            self.frees = self.frees.max(record.freed_at);
-            let block = &mut self.blocks[record.block];
-            block.freed_at = record.freed_at;
-            let segment = block.segment;
-            self.forget_owner(record.block);
-            self.join_in(record.block, segment);
-        }
-        let any = !back.is_empty();
-        if any {
-            self.tell_rest(false);
-        }
-        back.clear();
-        self.returned = back;
-        any
-    }
-
-    /// The same for all lanes.
-    pub(super) fn drain_all(&mut self) {
-        for stream in self.streams.indices() {
-            self.drain(stream, 0);
-            self.drain(stream, 1);
-        }
-    }
-
     /// Gets everything back from the lanes, and lends nothing from now on, or lends again.
     pub(crate) fn set_lending(&mut self, lends: bool) {
         if lends == self.lends {

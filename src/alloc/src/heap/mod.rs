@@ -8,7 +8,7 @@
 //! | `inside` | a certain place inside a free block |
 //! | `obtain` | what is tried when nothing fits |
 //! | `give_back` | free, coalesce |
-//! | `lend`, `again`, `trial` | blocks lent to lanes, and which are worth it |
+//! | `lend`, `again`, `trial`, `drain` | blocks lent to lanes, and which are worth it |
 //! | `room` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
@@ -41,6 +41,7 @@ mod capture;
 mod collect;
 mod compact;
 mod cover;
+mod drain;
 mod explain;
 mod fineness;
 mod foreign;
@@ -215,8 +216,9 @@ pub(crate) struct Heap {
     front: &'static Front,
     /// Whether blocks are lent to lanes.
     lends: bool,
-    /// Room for what comes back from them.
+    /// Room for what comes back from them, and for what becomes nobody's: segments and blocks.
     returned: Vec<Record>,
+    disowned: Vec<(u32, u32)>,
     outlet: Outlet,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
@@ -265,6 +267,7 @@ impl Heap {
             front,
             lends: true,
             returned: Vec::new(),
+            disowned: Vec::new(),
             outlet,
             tags: vec![Some(StringId(0))],
             driver,

@@ -90,12 +90,12 @@ impl Plan {
 }
 
 impl Heap {
-    /// Addresses and ends of the home segment's free blocks that a stream may have.
-    pub(super) fn free_at_home(&self, stream: u16) -> impl Iterator<Item = (u64, u64)> {
-        let class = Class::Chunked as usize;
-        let lines = [stream, self.streams.line(stream).any].map(|stream| &self.streams.line(stream).free[class]);
-        let keys = lines.into_iter().flat_map(|index| index.at_least(1));
-        keys.map(|key| (key.addr, key.addr + key.size))
+    /// Does something with the home segment's free blocks that a stream may have: with their addresses and ends.
+    pub(super) fn each_free_at_home(&self, stream: u16, mut work: impl FnMut(u64, u64)) {
+        for stream in [stream, self.streams.line(stream).any] {
+            let index = &self.streams.line(stream).free[Class::Chunked as usize];
+            index.each(|key| work(key.addr, key.addr + key.size));
+        }
     }
 
     /// The pieces that make the request with the least new memory and mapping.
@@ -164,7 +164,7 @@ impl Heap {
                 });
             })
         };
-        for (addr, end) in self.free_at_home(stream) {
+        self.each_free_at_home(stream, |addr, end| {
             let mut from = addr;
             let over = chunks_over(home, addr, end).filter(|(at, _)| !taken.is_empty() && taken.contains(at));
             for (at, size) in over {
@@ -172,7 +172,7 @@ impl Heap {
                 from = end.min(at + size);
             }
             offer(from, end);
-        }
+        });
         candidates
     }
 }

@@ -122,7 +122,7 @@ impl Heap {
         let mut free = std::mem::take(&mut self.views.free);
         free.resize((home.size / unit) as usize, Ends::default());
         let mut touched = Vec::new();
-        for (addr, end) in self.free_at_home(stream) {
+        self.each_free_at_home(stream, |addr, end| {
             for (chunk, size) in chunks_over(home, addr, end) {
                 let ends = &mut free[granule(chunk)];
                 touched.push(granule(chunk));
@@ -133,7 +133,7 @@ impl Heap {
                     ends.last = chunk + size - addr.max(chunk);
                 }
             }
-        }
+        });
         let views = self.views.iter().collect::<Vec<_>>();
         let found = look(&views, &|home| free[granule(home)]);
         for granule in touched {

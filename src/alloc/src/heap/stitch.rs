@@ -164,16 +164,17 @@ impl Heap {
     /// The pieces of a stitched block that was set aside join their free neighbours. The view stays for the next time.
     fn take_apart(&mut self, b: u32) {
         let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
-        let gone = self.views.remove_block(stitched);
-        self.outlet.segment_begin(home);
-        for b in gone.map_or(Vec::new(), |block| block.parts) {
-            let block = &mut self.blocks[b];
+        let mut parts = self
+            .views
+            .remove_block(stitched)
+            .map_or(Vec::new(), |block| block.parts);
+        for b in &mut parts {
+            let block = &mut self.blocks[*b];
             block.state = BlockState::Free;
             block.stitched = NIL;
-            let b = self.coalesce(b);
-            self.show(b);
+            *b = self.coalesce_quietly(*b);
         }
-        self.outlet.segment_close(home);
+        self.tell_free(home, parts.into_iter());
         self.tell_rest(false);
     }
 }

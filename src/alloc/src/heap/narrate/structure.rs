@@ -144,6 +144,30 @@ impl Heap {
         }
     }
 
+    /// These blocks of a segment came free or grew without an event, and those in `gone` are part of them. Some may be part of others.
+    pub(in crate::heap) fn tell_free(&mut self, segment: u32, free: impl Iterator<Item = u32> + Clone) {
+        let Some(publisher) = self.outlet.publisher() else {
+            return self.gone.clear();
+        };
+        let blocks = &self.blocks;
+        let free = free.filter(|b| blocks[*b].state == BlockState::Free);
+        let mut stored = true;
+        if let Some(mut told) = publisher.structure(segment) {
+            self.gone.iter().for_each(|slot| told.gone(*slot));
+            for b in free.clone() {
+                let block = &blocks[b];
+                let seen = Seen::of(block, &self.streams);
+                told.block(b, BlockState::Free, &Unheld(&seen), some(block.next));
+            }
+            stored = told.is_whole();
+        }
+        if !stored {
+            let free: Vec<u32> = free.collect();
+            self.refuse(&free);
+        }
+        self.gone.clear();
+    }
+
     /// The channel has no slots for some of these blocks, or of those in `gone`.
     #[cold]
     #[inline(never)]
