@@ -1,14 +1,14 @@
 //! Memory by address, for callers that keep raw pointers: C, PyTorch.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+mod pointers;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::{COMMON, Grant};
+use crate::heap::COMMON;
 use crate::lane::Held;
-use crate::lock::Lock;
 use crate::stream::Stream;
+
+pub(crate) use pointers::Pointers;
 
 /// Memory that the driver gave out in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,78 +114,5 @@ impl Allocator {
     /// Whether an address is a live raw allocation of this allocator.
     pub fn owns_raw(&self, addr: u64) -> bool {
         self.0.home.pointers().is_ok_and(|pointers| pointers.find(addr).is_ok())
-    }
-}
-
-/// Parts that the pointers are kept in, each under a lock of its own: threads seldom meet.
-const PARTS: usize = 16;
-
-/// The blocks of one part by address.
-type Part = HashMap<u64, Held, BuildHasherDefault<AddressHasher>>;
-
-/// Blocks that were handed out as raw pointers, by address.
-#[derive(Default)]
-pub(crate) struct Pointers {
-    parts: [Lock<Part>; PARTS],
-}
-
-impl Pointers {
-    fn part(&self, addr: u64) -> &Lock<Part> {
-        let mut hasher = AddressHasher::default();
-        hasher.write_u64(addr);
-        // The part's own table uses the other bits.
-        &self.parts[(hasher.finish() >> 40) as usize % PARTS]
-    }
-
-    pub(crate) fn add(&self, grant: Grant) {
-        self.put(grant.addr, grant.held);
-    }
-
-    fn put(&self, addr: u64, held: Held) {
-        self.part(addr).lock().insert(addr, held);
-    }
-
-    /// Forgets a pointer; its block is still allocated.
-    fn take(&self, addr: u64) -> Result<Held, Error> {
-        self.part(addr)
-            .lock()
-            .remove(&addr)
-            .ok_or(Error::UnknownPointer { addr })
-    }
-
-    fn find(&self, addr: u64) -> Result<Held, Error> {
-        self.part(addr)
-            .lock()
-            .get(&addr)
-            .copied()
-            .ok_or(Error::UnknownPointer { addr })
-    }
-
-    /// Forgets all.
-    pub(crate) fn clear(&self) {
-        for part in &self.parts {
-            *part.lock() = Part::default();
-        }
-    }
-}
-
-/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
-#[derive(Debug, Default)]
-pub(crate) struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte) ^ self.0);
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (n >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
     }
 }

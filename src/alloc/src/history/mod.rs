@@ -4,6 +4,7 @@
 //! counted for its owner: the call stack that asked for it and the tag of that moment. From this follow the owners at the
 //! [peak](PeakReport), the [leaks](LeakReport), and [snapshots](crate::Allocator::snapshot) with traces.
 
+mod addresses;
 mod entry;
 mod numbers;
 mod owners;

@@ -2,18 +2,17 @@
 
 mod answers;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpumem_channel::{Event, EventKind, StringId};
 
+use super::addresses::ByAddress;
 use super::entry::{Deed, Entry};
 use super::numbers::Numbers;
 use super::owners::Owners;
 use crate::heap::now;
-use crate::raw::AddressHasher;
 use crate::stack::Stack;
 
 /// A block that the program holds.
@@ -51,9 +50,9 @@ pub(crate) struct Recorder {
     ring: VecDeque<Entry>,
     dropped: u64,
     pub(crate) owners: Owners,
-    live: HashMap<u64, Held, BuildHasherDefault<AddressHasher>>,
+    live: ByAddress<Held>,
     /// Blocks given back that queued work still uses.
-    waiting: HashMap<u64, Held, BuildHasherDefault<AddressHasher>>,
+    waiting: ByAddress<Held>,
     allocated: u64,
     reserved: u64,
     peak: Peak,
@@ -77,8 +76,8 @@ impl Recorder {
             ring: VecDeque::new(),
             dropped: 0,
             owners: Owners::new(),
-            live: HashMap::default(),
-            waiting: HashMap::default(),
+            live: ByAddress::default(),
+            waiting: ByAddress::default(),
             allocated: 0,
             reserved,
             peak: Peak::default(),
