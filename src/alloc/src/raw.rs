@@ -79,6 +79,9 @@ impl Allocator {
         if ordinal == self.0.device.info().ordinal && addr != 0 {
             let home = self.0.home;
             let held = home.pointers()?.take(addr)?;
+            if home.give_back_quick(held, stream) {
+                return Ok(());
+            }
             if let Err(error) = self.note_last_use(held, stream) {
                 home.pointers()?.put(addr, held);
                 return Err(error);

@@ -140,6 +140,12 @@ impl Home {
         }
     }
 
+    /// Takes a block back that is no buffer, and that a stream used last, if that is what it is lent for. Whether it did.
+    #[inline(always)]
+    pub(crate) fn give_back_quick(&self, held: Held, stream: Stream) -> bool {
+        self.process.is_current() && self.front.free_after(held, stream)
+    }
+
     /// Takes a block back that is no buffer.
     pub(crate) fn give_back(&self, held: Held) -> Result<(), Error> {
         if self.process.is_current() && self.front.free(held, false) {

@@ -113,12 +113,23 @@ impl Front {
     /// Takes a block back that is lent to a lane. Whether that was enough.
     #[inline(always)]
     pub(crate) fn free(&self, held: Held, buffer: bool) -> bool {
+        self.free_if(held, buffer, |_| true)
+    }
+
+    /// The same of a block that is no buffer, if it is lent to the lane of this stream.
+    #[inline(always)]
+    pub(crate) fn free_after(&self, held: Held, stream: Stream) -> bool {
+        self.free_if(held, false, |its| its == stream)
+    }
+
+    #[inline(always)]
+    fn free_if(&self, held: Held, buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
         let Some((number, at)) = held.lane() else {
             return false;
         };
         let apart = &self.lanes[usize::from(number)];
         let mut lane = apart.lane.lock();
-        let Some(lane) = lane.as_mut() else {
+        let Some(lane) = lane.as_mut().filter(|lane| stream(lane.stream)) else {
             return false;
         };
         let freed = lane.free(&apart.lists, at);

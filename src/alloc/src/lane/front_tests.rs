@@ -80,3 +80,18 @@ fn a_lane_that_was_left_gets_nothing_out_either() {
     );
     assert!(front.allocate(BYTES, OURS, Tag(0), false).is_some());
 }
+
+/// What a block's own stream used last needs nothing noted; work of another one has to be.
+#[test]
+fn a_lane_takes_back_what_its_own_stream_used_last_and_no_more() {
+    let front = Front::alone();
+    let (_heap, _, addr) = with_a_block_aside(front);
+    let held = front.allocate(BYTES, THEIRS, Tag(0), false).unwrap().held;
+    assert!(!front.free_after(held, OURS));
+    assert!(
+        front.allocate(BYTES, THEIRS, Tag(0), false).is_none(),
+        "the program holds it"
+    );
+    assert!(front.free_after(held, THEIRS));
+    assert_eq!(front.allocate(BYTES, THEIRS, Tag(0), false).unwrap().addr, addr);
+}
