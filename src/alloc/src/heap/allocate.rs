@@ -63,7 +63,7 @@ impl Heap {
         let tag = (tag, self.string_of(tag));
         let request = Request::common(requested, (size, class), stream, tag);
         if self.layouts.remembers(size) {
-            return self.allocate_as_before(&request);
+            return self.allocate_remembered(&request);
         }
         self.allocate_anew(&request)
     }

@@ -70,8 +70,10 @@ struct Sequence {
     well_in: bool,
     /// Whether so many did that what was of no use before says nothing any more.
     settled: bool,
+    /// Whether the next request was looked for and is not served yet.
+    asked: bool,
     context: u64,
-    /// The last request with a context, by a digest of that. Others may have the same digest.
+    /// The last request with a context, by a digest of that, counted from 1. Others may have the same digest.
     known: Vec<u32>,
 }
 
@@ -124,7 +126,7 @@ impl Sequence {
 
     fn same_context(&self, size: u64) -> Option<usize> {
         let context = extended(self.context, size);
-        let at = *self.known.get(self.slot(context))? as usize;
+        let at = (*self.known.get(self.slot(context))? as usize).checked_sub(1)?;
         (self.ring.get(at)?.context == context).then_some(at)
     }
 
@@ -159,11 +161,11 @@ impl Sequence {
     fn note(&mut self, at: usize) {
         let count = self.ring.len();
         if self.known.len() < 2 * count {
-            self.known = vec![u32::MAX; (4 * count).next_power_of_two()];
+            self.known = vec![0; (4 * count).next_power_of_two()];
             (0..at).for_each(|at| self.note(at));
         }
         let slot = self.slot(self.ring[at].context);
-        self.known[slot] = at as u32;
+        self.known[slot] = at as u32 + 1;
     }
 }
 
@@ -225,6 +227,19 @@ impl Layouts {
         let come = |sequence: &Sequence| sequence.run.max(CONTEXT) + 1 + CONTEXT;
         let sequence = self.sequences.get(usize::from(stream));
         sequence.is_some_and(|sequence| come(sequence) * 32 >= RUN * 31)
+    }
+
+    /// A stream's next request was [looked for](Layouts::expect), but is not served yet.
+    pub(super) fn was_asked(&mut self, stream: u16) {
+        if let Some(sequence) = self.sequences.get_mut(usize::from(stream)) {
+            sequence.asked = true;
+        }
+    }
+
+    /// Whether that is so. To be asked once.
+    pub(super) fn take_asked(&mut self, stream: u16) -> bool {
+        let sequence = self.sequences.get_mut(usize::from(stream));
+        sequence.is_some_and(|sequence| std::mem::take(&mut sequence.asked))
     }
 
     /// Forgets the requests of a stream that has ended.

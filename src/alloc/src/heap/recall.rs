@@ -12,17 +12,26 @@ use crate::lane::State;
 
 impl Heap {
     /// A block where the request went before, or another one.
-    pub(super) fn allocate_as_before(&mut self, request: &Request) -> Result<Grant, Error> {
-        let before = self.layouts.expect(request.stream, request.size);
-        let grant = match before.and_then(|placement| self.place(placement, request)) {
-            Some(grant) => grant,
-            None => self.allocate_anew(request)?,
-        };
+    pub(super) fn allocate_remembered(&mut self, request: &Request) -> Result<Grant, Error> {
+        if !self.layouts.take_asked(request.stream)
+            && let Some(grant) = self.allocate_as_before(request)
+        {
+            return Ok(grant);
+        }
+        let grant = self.allocate_anew(request)?;
         self.note_placement(&grant, request);
         Ok(grant)
     }
 
-    /// [`allocate_as_before`](Heap::allocate_as_before) for a request that [could not](super::layout::Layouts::may_repeat) go where it
+    /// A block where the request went before.
+    pub(super) fn allocate_as_before(&mut self, request: &Request) -> Option<Grant> {
+        let before = self.layouts.expect(request.stream, request.size)?;
+        let grant = self.place(before, request)?;
+        self.note_placement(&grant, request);
+        Some(grant)
+    }
+
+    /// [`allocate_remembered`](Heap::allocate_remembered) for a request that [could not](super::layout::Layouts::may_repeat) go where it
     /// went before, after it went elsewhere.
     pub(super) fn note_as_new(&mut self, grant: &Grant, request: &Request) {
         self.layouts.expect(request.stream, request.size);

@@ -27,18 +27,27 @@ impl Heap {
             tag: string,
             name: tag,
         };
-        let half = half(size);
-        let remembers = self.layouts.remembers(size);
-        let line = self.streams.line_mut(index);
-        // What is remembered goes where it was, if it can.
-        if !line.aside.is_empty() && half == 1 || remembers && self.layouts.may_repeat(index) {
-            return None;
+        if self.layouts.remembers(size) {
+            return self.allocate_remembered_short(&request);
         }
-        let grant = self.allocate_at_once(&request, remembers)?;
-        if remembers {
-            self.note_as_new(&grant, &request);
+        self.allocate_at_once(&request, false)
+    }
+
+    /// The same for a request that is remembered: it goes where it was, if it can.
+    #[inline(never)]
+    fn allocate_remembered_short(&mut self, request: &Request) -> Option<Grant> {
+        let repeats = self.layouts.may_repeat(request.stream);
+        if repeats && let Some(grant) = self.allocate_as_before(request) {
+            return Some(grant);
         }
-        Some(grant)
+        let grant = self.allocate_at_once(request, true);
+        match &grant {
+            Some(grant) if repeats => self.note_placement(grant, request),
+            Some(grant) => self.note_as_new(grant, request),
+            None if repeats => self.layouts.was_asked(request.stream),
+            None => {}
+        }
+        grant
     }
 
     /// `thorough`: a block of just its size is no better than another one that was given back a moment ago.
@@ -46,6 +55,9 @@ impl Heap {
     fn allocate_at_once(&mut self, request: &Request, thorough: bool) -> Option<Grant> {
         let (size, half) = (request.size, half(request.size));
         let line = self.streams.line_mut(request.stream);
+        if !line.aside.is_empty() && half == 1 {
+            return None;
+        }
         if let LaneOf::Some(lane) = line.lane
             && self.front.has(lane, size)
         {
