@@ -111,37 +111,40 @@ impl FreeIndex {
         }
     }
 
+    /// Adds a key. Its place, by which it is taken out.
     #[inline]
-    pub(crate) fn insert(&mut self, key: Key) {
+    pub(crate) fn insert(&mut self, key: Key) -> u8 {
         self.len += 1;
         let at = bin_of(key.size);
         self.occupied[at / 64] |= 1 << (at % 64);
-        self.bins[at].insert(key.rank());
+        self.bins[at].insert(key.rank())
     }
 
-    /// Takes out a key that is in the index.
+    /// Takes out a key that is in the index, at a place. The block that has this place now, or else its own.
     #[inline]
-    pub(crate) fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: Key, place: u8) -> u32 {
         self.len -= 1;
         let at = bin_of(key.size);
         let bin = &mut self.bins[at];
-        bin.remove(key.rank());
+        let moved = bin.remove(key.rank(), place);
         self.occupied[at / 64] &= !(u64::from(bin.is_empty()) << (at % 64));
+        moved as u32
     }
 
     /// The smallest block of at least `size`, the lowest address among equals.
     #[inline]
-    pub(crate) fn best_fit(&self, size: u64) -> Option<Key> {
+    pub(crate) fn best_fit(&mut self, size: u64) -> Option<Key> {
         let at = bin_of(size);
         // Needed about every other time, and then it is there.
-        let next = self.bins[self.next_bin(at + 1)].first();
+        let next = self.next_bin(at + 1);
+        let next = self.bins[next].first();
         let best = self.bins[at].first_from(least(size)).min(next);
         (!is_none(best)).then(|| Key::of(best))
     }
 
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
     #[inline(never)]
-    pub(crate) fn low_fit(&self, size: u64) -> Option<Key> {
+    pub(crate) fn low_fit(&mut self, size: u64) -> Option<Key> {
         let mut at = self.next_bin(bin_of(size));
         let mut lowest = self.bins[at].first_from(least(size));
         if !is_none(lowest) && Key::of(lowest).size == size {

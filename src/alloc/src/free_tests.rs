@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 
@@ -68,19 +68,20 @@ proptest! {
     #[test]
     fn same_as_a_sorted_set(ops in prop::collection::vec(op(), 1..1000)) {
         let mut index = FreeIndex::new();
-        let mut set = BTreeSet::new();
+        let (mut set, mut places) = (BTreeSet::new(), HashMap::new());
         for (i, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Insert(units) => {
                     // Neither addresses nor slots grow with time.
                     let addr = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !255;
                     let key = Key { size: units * MIN_BLOCK, addr, block: (i as u32).reverse_bits() };
-                    index.insert(key);
+                    places.insert(key.block, index.insert(key));
                     set.insert(key);
                 }
                 Op::Remove(which) if !set.is_empty() => {
                     let key = *set.iter().nth(which.index(set.len())).unwrap();
-                    index.remove(key);
+                    let moved = index.remove(key, places[&key.block]);
+                    places.insert(moved, places[&key.block]);
                     set.remove(&key);
                 }
                 Op::Remove(_) => {}

@@ -163,14 +163,15 @@ impl Sizes {
             return None;
         }
         let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);
+        // Small ones and others come in any order: no branch.
+        let of = |small, large| if size <= SMALL_MAX { small } else { large };
         Some(match self.mode {
-            _ if size <= SMALL_MAX => (size, self.small()),
-            SegmentMode::Stitched => (size, Class::Chunked),
+            SegmentMode::Stitched => (size, of(Class::Fine, Class::Chunked)),
             SegmentMode::Virtual if size >= self.granularity => (
                 (size + (self.granularity - 1)) & !(self.granularity - 1),
                 Class::Chunked,
             ),
-            _ => (size, Class::Large),
+            _ => (size, of(Class::Small, Class::Large)),
         })
     }
 

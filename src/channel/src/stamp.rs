@@ -46,9 +46,8 @@ impl Stamp {
             return self.look();
         }
         self.allowed -= 1;
-        if self.allowed == 0 {
-            self.looks_from = 0;
-        }
+        // The same number of times each: a branch here would be one more to guess.
+        self.looks_from *= u64::from(self.allowed != 0);
         self.now
     }
 

@@ -1,9 +1,13 @@
 //! The free blocks of about one size, as numbers in the order of best fit.
 
 use std::collections::BTreeSet;
+use std::hint::select_unpredictable;
 
 /// No block: behind every other.
 pub(super) const NONE: u128 = u128::MAX;
+
+/// In the place of the smallest: it is not known. Before every other.
+const UNKNOWN: u128 = 0;
 
 /// Whether a rank is none. A look at the half that says so: a half that was stored a moment ago is there at once, a whole made of two
 /// stores is not.
@@ -12,180 +16,147 @@ pub(super) fn is_none(rank: u128) -> bool {
     (rank >> 64) as u64 == u64::MAX
 }
 
-/// A bin: one line of the cache. Most hold no more than their first three, and those are put in order and taken out without a branch
-/// that depends on where they are.
+/// Ranks that are kept in a list: looking through it must not take long.
+const LISTED: usize = 64;
+/// The place of those that are not.
+const IN_TREE: u8 = u8::MAX;
+const _: () = assert!(LISTED <= IN_TREE as usize);
+
+/// A bin: one line of the cache. Most blocks are taken out because a neighbour took them in, whatever their rank is. So they are kept in no
+/// order, where one is put in and taken out without a branch that depends on which it is, and the smallest is looked for when somebody
+/// asks for it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Bin {
-    /// The smallest ones in order, then [`NONE`].
-    first: [u128; 3],
-    /// The others, once there have been any; none while there are less than three.
-    more: Option<Box<More>>,
+    /// The smallest of all.
+    first: u128,
+    list: Vec<u128>,
+    /// Those that came while the list was full.
+    tree: BTreeSet<u128>,
 }
 
 impl Default for Bin {
     fn default() -> Bin {
         Bin {
-            first: [NONE; 3],
-            more: None,
+            first: NONE,
+            list: Vec::new(),
+            tree: BTreeSet::new(),
         }
     }
 }
 
 impl Bin {
+    /// Adds one. Its place, by which it is taken out.
     #[inline(always)]
-    pub(super) fn insert(&mut self, rank: u128) {
-        let [a, b, c] = self.first;
-        if !is_none(c) {
-            return self.insert_more(rank);
+    pub(super) fn insert(&mut self, rank: u128) -> u8 {
+        self.first = self.first.min(rank);
+        let place = self.list.len();
+        if place == LISTED {
+            return self.insert_in_tree(rank);
         }
-        self.first = [a.min(rank), a.max(b.min(rank)), b.max(rank)];
+        self.list.push(rank);
+        place as u8
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_in_tree(&mut self, rank: u128) -> u8 {
+        self.tree.insert(rank);
+        IN_TREE
+    }
+
+    /// Takes out the one at a place. The one that has this place now, or else itself.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, rank: u128, place: u8) -> u128 {
+        if !self.tree.is_empty() {
+            return self.remove_with_tree(rank, place);
+        }
+        let last = self.put_last_in(place);
+        let left = self.list.len() - 1;
+        let first = select_unpredictable(rank == self.first, UNKNOWN, self.first);
+        // Of one the smallest is known.
+        let first = select_unpredictable(left == 1, self.list[0], first);
+        self.first = select_unpredictable(left == 0, NONE, first);
+        self.list.truncate(left);
+        last
+    }
+
+    /// Puts the last one in the place of another, which is no more in the list but for its last place.
+    #[inline(always)]
+    fn put_last_in(&mut self, place: u8) -> u128 {
+        let last = self.list[self.list.len() - 1];
+        self.list[usize::from(place)] = last;
+        last
     }
 
     #[inline(never)]
-    fn insert_more(&mut self, rank: u128) {
-        let [a, b, c] = self.first;
-        self.first = [a.min(rank), a.max(b.min(rank)), b.max(c.min(rank))];
-        self.more.get_or_insert_default().insert(c.max(rank));
-    }
-
-    /// Takes out what is in it.
-    #[inline(always)]
-    pub(super) fn remove(&mut self, rank: u128) {
-        let [a, b, c] = self.first;
-        if !is_none(c)
-            && let Some(more) = &mut self.more
-        {
-            return remove_more(&mut self.first, more, rank);
+    fn remove_with_tree(&mut self, rank: u128, place: u8) -> u128 {
+        if place != IN_TREE {
+            self.first = if rank == self.first { UNKNOWN } else { self.first };
+            let last = self.put_last_in(place);
+            self.list.pop();
+            return last;
         }
-        self.first = [if rank == a { b } else { a }, if rank <= b { c } else { b }, NONE];
+        self.tree.remove(&rank);
+        if rank == self.first || self.list.is_empty() {
+            self.first = self.look(0);
+        }
+        rank
     }
 
     /// The smallest.
     #[inline(always)]
-    pub(super) fn first(&self) -> u128 {
-        self.first[0]
+    pub(super) fn first(&mut self) -> u128 {
+        if self.first == UNKNOWN {
+            self.first = self.look(0);
+        }
+        self.first
     }
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        is_none(self.first[0])
+        is_none(self.first)
     }
 
     /// The smallest that is no smaller.
     #[inline(always)]
     pub(super) fn first_from(&self, least: u128) -> u128 {
-        let [a, b, c] = self.first;
-        if c < least {
-            return self.more.as_ref().map_or(NONE, |more| more.first_from(least));
+        if self.first >= least {
+            return self.first;
         }
-        self.first[usize::from(a < least) + usize::from(b < least)]
+        self.look(least)
+    }
+
+    #[inline(never)]
+    fn look(&self, least: u128) -> u128 {
+        let listed = self.list.iter().copied().filter(|rank| *rank >= least).min();
+        let other = self.tree.range(least..).next().copied();
+        listed.unwrap_or(NONE).min(other.unwrap_or(NONE))
     }
 
     /// The largest.
     pub(super) fn last(&self) -> Option<u128> {
-        let more = self.more.as_ref().and_then(|more| more.last());
-        more.or_else(|| self.first.into_iter().rev().find(|rank| !is_none(*rank)))
+        self.list.iter().chain(self.tree.last()).max().copied()
     }
 
     /// Does something with each, the smallest first.
     #[inline(always)]
     pub(super) fn each(&self, mut work: impl FnMut(u128)) {
-        self.first
-            .into_iter()
-            .filter(|rank| !is_none(*rank))
-            .for_each(&mut work);
-        if let Some(more) = &self.more {
-            more.iter().for_each(work);
+        const FEW: usize = 8;
+        let (mut few, mut many) = ([NONE; FEW], Vec::new());
+        let all = match few.get_mut(..self.list.len()) {
+            Some(few) if self.tree.is_empty() => {
+                few.copy_from_slice(&self.list);
+                few
+            }
+            _ => {
+                many.extend(self.list.iter().chain(&self.tree));
+                &mut many[..]
+            }
+        };
+        all.sort_unstable();
+        for rank in all {
+            work(*rank);
         }
-    }
-}
-
-#[inline(never)]
-fn remove_more(first: &mut [u128; 3], more: &mut More, rank: u128) {
-    let [a, b, c] = *first;
-    if rank > c {
-        return more.remove(rank);
-    }
-    let next = more.pop_first().unwrap_or(NONE);
-    *first = match rank {
-        _ if rank == a => [b, c, next],
-        _ if rank == b => [a, c, next],
-        _ => [a, b, next],
-    };
-}
-
-/// Ranks that are kept in a sorted list. A list moves few bytes where a tree takes and frees memory.
-const LISTED: usize = 64;
-
-/// The ranks of a bin that are larger than its first ones: the smaller ones last to first, then the others.
-#[derive(Debug, Default)]
-struct More {
-    list: Vec<u128>,
-    tree: BTreeSet<u128>,
-}
-
-impl More {
-    fn insert(&mut self, rank: u128) {
-        if self.list.len() < LISTED {
-            let at = self.list.partition_point(|other| *other > rank);
-            self.list.insert(at, rank);
-            return;
-        }
-        let mut rank = rank;
-        if rank < self.list[0] {
-            let at = self.list.partition_point(|other| *other > rank);
-            let largest = self.list[0];
-            self.list.copy_within(1..at, 0);
-            self.list[at - 1] = rank;
-            rank = largest;
-        }
-        self.tree.insert(rank);
-    }
-
-    fn remove(&mut self, rank: u128) {
-        let at = self.list.partition_point(|other| *other > rank);
-        if self.list.get(at) == Some(&rank) {
-            self.list.remove(at);
-            self.refill();
-        } else {
-            self.tree.remove(&rank);
-        }
-    }
-
-    fn pop_first(&mut self) -> Option<u128> {
-        let first = self.list.pop();
-        self.refill();
-        first
-    }
-
-    /// All of the list is smaller than all of the tree; so it may only be short if the tree is empty.
-    #[inline(always)]
-    fn refill(&mut self) {
-        if !self.tree.is_empty() {
-            self.refill_from_tree();
-        }
-    }
-
-    #[cold]
-    fn refill_from_tree(&mut self) {
-        if let Some(next) = self.tree.pop_first() {
-            self.list.insert(0, next);
-        }
-    }
-
-    fn first_from(&self, least: u128) -> u128 {
-        match self.list.partition_point(|rank| *rank >= least) {
-            0 => self.tree.range(least..).next().copied().unwrap_or(NONE),
-            at => self.list[at - 1],
-        }
-    }
-
-    fn last(&self) -> Option<u128> {
-        self.tree.last().or_else(|| self.list.first()).copied()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u128> {
-        self.list.iter().rev().chain(&self.tree).copied()
     }
 }

@@ -65,19 +65,19 @@ impl Again {
     #[inline(always)]
     pub(super) fn comes(&self, size: u64) -> bool {
         let entry = self.sizes.get(list_of(size));
-        entry.is_some_and(|entry| entry.size == size && self.worth.is_some_and(|worth| entry.score >= worth))
+        entry.is_some_and(|entry| (entry.size == size) & self.worth.is_some_and(|worth| entry.score >= worth))
     }
 
     /// A block is asked for. If one was given back just before: where that was, and the free block that it joined.
     #[inline(always)]
     pub(super) fn asked(&mut self, size: u64) -> Option<(u64, u32)> {
         let round = self.round;
-        let entry = self
-            .entry(size)
-            .filter(|entry| entry.size == size && entry.round == round)?;
-        entry.round = 0;
-        entry.score = (entry.score + 1).min(SURE);
-        Some((entry.addr, entry.block))
+        let entry = self.entry(size)?;
+        let comes = (entry.size == size) & (entry.round == round);
+        // Where sizes are different every time so is this: a branch where it is looked at, not here.
+        entry.round *= u32::from(!comes);
+        entry.score = (entry.score + i8::from(comes)).min(SURE);
+        comes.then_some((entry.addr, entry.block))
     }
 
     /// A block was given back that is not lent, and is part of a free one now.
@@ -87,19 +87,21 @@ impl Again {
         let Some(entry) = self.entry(size) else {
             return self.first_given_back(size, addr, block);
         };
-        if entry.size != size {
-            if entry.score > 0 {
-                entry.score -= 1;
-                return;
-            }
-            (entry.size, entry.score) = (size, 0);
-        } else if entry.round != 0 && entry.round != round {
-            // The one before was not asked for in time.
-            entry.score = (entry.score - 1).max(NEVER);
-        }
-        (entry.addr, entry.block, entry.round) = (addr, block, round);
+        // The same size, another one that is sure of its place, or one that is not: no branch, as above.
+        let same = entry.size == size;
+        let sure = !same & (entry.score > 0);
+        let in_time = (entry.round == 0) | (entry.round == round);
+        let score = (entry.score - i8::from(sure | !in_time)).max(NEVER) * i8::from(same | sure);
+        let kept = *entry;
+        *entry = Entry {
+            size: if sure { kept.size } else { size },
+            addr: if sure { kept.addr } else { addr },
+            block: if sure { kept.block } else { block },
+            round: if sure { kept.round } else { round },
+            score,
+        };
         let (word, bit) = sort_of(size);
-        self.waits[word] |= bit;
+        self.waits[word] |= bit * u64::from(!sure);
     }
 
     /// Whether a block of a size in between was given back in this round.

@@ -121,26 +121,24 @@ impl Heap {
 
     /// The best block that the request's stream may have at once: of its own, or nobody's.
     #[inline(always)]
-    pub(super) fn fit(&self, request: &Request) -> Option<Key> {
+    pub(super) fn fit(&mut self, request: &Request) -> Option<Key> {
         let class = request.class as usize;
-        let line = self.streams.line(request.stream);
-        let any = &self.streams.line(line.any).free[class];
-        let own = &line.free[class];
-        let best = match (self.sizes.goes_low(request.class, request.size), any.is_empty()) {
-            (true, true) => own.low_fit(request.size),
+        let low = self.sizes.goes_low(request.class, request.size);
+        let line = self.streams.line_mut(request.stream);
+        let (any, own) = (line.any, &mut line.free[class]);
+        let own = match low {
+            true => own.low_fit(request.size),
+            false => own.best_fit(request.size),
+        };
+        let any = &mut self.streams.line_mut(any).free[class];
+        let best = match (low, any.is_empty()) {
+            (_, true) => own,
             (true, false) => {
-                let both = [own, any].map(|index| index.low_fit(request.size));
+                let both = [own, any.low_fit(request.size)];
                 both.into_iter().flatten().min_by_key(|key| key.low(request.size))
             }
-            (false, true) => own.best_fit(request.size),
-            (false, false) => {
-                let own = own.best_fit(request.size);
-                if own.is_some_and(|key| key.size == request.size) {
-                    own
-                } else {
-                    own.into_iter().chain(any.best_fit(request.size)).min()
-                }
-            }
+            (false, false) if own.is_some_and(|key| key.size == request.size) => own,
+            (false, false) => own.into_iter().chain(any.best_fit(request.size)).min(),
         };
         match best {
             // Where the best is too large, all are.

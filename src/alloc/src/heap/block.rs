@@ -45,6 +45,11 @@ pub(crate) struct Block {
 const _: () = assert!(size_of::<Block>() == 64);
 
 impl Block {
+    #[inline(always)]
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.state, BlockState::Free)
+    }
+
     /// What it goes by in the index of free blocks; `slot` is its own.
     #[inline(always)]
     pub(crate) fn key(&self, slot: u32) -> Key {
@@ -60,6 +65,8 @@ impl Block {
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     slots: Vec<Block>,
+    /// Where free ones are in their index.
+    places: Vec<u8>,
     vacant: Vec<u32>,
 }
 
@@ -71,6 +78,7 @@ impl Blocks {
             return slot;
         }
         self.slots.push(block);
+        self.places.push(0);
         self.slots.len() as u32 - 1
     }
 
@@ -79,6 +87,23 @@ impl Blocks {
         // Whoever remembers it must not take it for a free one.
         self.slots[slot as usize].state = BlockState::Unmapped;
         self.vacant.push(slot);
+    }
+
+    /// A block, unless there is none of this number: of [`NIL`] there never is.
+    #[inline(always)]
+    pub(crate) fn get(&self, slot: u32) -> Option<&Block> {
+        self.slots.get(slot as usize)
+    }
+
+    /// Where a free block is in its index.
+    #[inline(always)]
+    pub(crate) fn place(&self, slot: u32) -> u8 {
+        self.places[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_place(&mut self, slot: u32, place: u8) {
+        self.places[slot as usize] = place;
     }
 
     /// Every block, and some of the state `Unmapped` that are gone.

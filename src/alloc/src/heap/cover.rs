@@ -36,7 +36,7 @@ impl Heap {
                 segment.cover.resize(granule + 1, NIL);
             }
             let known = &mut segment.cover[granule];
-            if *known == NIL || self.blocks[*known].addr > addr {
+            if self.blocks.get(*known).is_none_or(|known| known.addr > addr) {
                 *known = b;
             }
         }

@@ -150,11 +150,10 @@ impl Heap {
     /// Whether a free block and its neighbour become one.
     #[inline(always)]
     fn joins(&self, b: u32, neighbour: u32) -> bool {
-        if neighbour == NIL {
+        let Some(neighbour) = self.blocks.get(neighbour) else {
             return false;
-        }
-        let neighbour = &self.blocks[neighbour];
-        neighbour.state == BlockState::Free
+        };
+        neighbour.is_free()
             && (neighbour.stream == self.blocks[b].stream || self.swallows && self.streams.is_any(neighbour.stream))
     }
 }

@@ -184,7 +184,7 @@ impl Layouts {
     /// Whether where requests of this size go is remembered.
     #[inline(always)]
     pub(super) fn remembers(&self, size: u64) -> bool {
-        self.left > 0 && size > SMALL_MAX
+        (self.left > 0) & (size > SMALL_MAX)
     }
 
     /// Whether the program seems to do what it did before.

@@ -37,9 +37,9 @@ impl Heap {
         let half = half(request.size);
         let common = request.arena == COMMON && request.class.pool() == request.pool;
         // What goes where it went before has to come here.
-        common
+        line.again[half].comes(request.size)
+            && common
             && !self.layouts.remembers(request.size)
-            && line.again[half].comes(request.size)
             && line.trials[half].is_open(self.frees)
     }
 

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `block`, `segment`, `streams`, `ledger` | the state |
+//! | `chain` | the blocks of a segment, and the index of the free ones: cut, merge |
 //! | `allocate` | best fit, split |
 //! | `short` | the same for most requests |
 //! | `inside` | a certain place inside a free block |
@@ -38,6 +39,7 @@ mod block;
 mod budget;
 mod call;
 mod capture;
+mod chain;
 mod collect;
 mod compact;
 mod cover;
@@ -106,7 +108,7 @@ mod streams_tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpumem_channel::{DeviceStats, PoolId, StringId};
+use gpumem_channel::{DeviceStats, StringId};
 
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
@@ -114,9 +116,9 @@ use crate::error::Error;
 use crate::free::FreeBlocks;
 use crate::lane::{Front, Held, Record};
 use crate::publish::Outlet;
-use crate::size::{Class, LARGE_ROUND, Sizes};
+use crate::size::{LARGE_ROUND, Sizes};
 use arena::Arenas;
-use block::{Block, Blocks};
+use block::Blocks;
 use fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
@@ -311,108 +313,6 @@ impl Heap {
     pub(crate) fn close_outlet(&mut self) {
         self.front.each(|lane| lane.outlet = None);
         self.outlet.close();
-    }
-
-    // The block list of a segment and the free index
-
-    /// Puts a free block into its index.
-    #[inline]
-    fn shelve(&mut self, b: u32) {
-        let block = &mut self.blocks[b];
-        let (key, stream, class) = (block.key(b), block.stream, block.class);
-        block.split_counted = Heap::is_split(block);
-        if block.split_counted {
-            self.count_split(class.pool(), key.size);
-        }
-        self.streams.line_mut(stream).free[class as usize].insert(key);
-    }
-
-    /// Takes a free block out of its index. The pool that counted it as an inactive split, if one did.
-    #[inline]
-    fn unshelve(&mut self, b: u32) -> Option<PoolId> {
-        let block = &mut self.blocks[b];
-        let (key, stream, class) = (block.key(b), block.stream, block.class);
-        let split = std::mem::take(&mut block.split_counted);
-        if split {
-            self.ledger.split_removed(class.pool(), key.size);
-        }
-        self.streams.line_mut(stream).free[class as usize].remove(key);
-        split.then_some(class.pool())
-    }
-
-    /// Whether a free block is an inactive split: pinned in its segment by neighbours. A virtual segment pins nothing, its chunks can be
-    /// given back from anywhere, and PyTorch counts none there either.
-    #[inline(always)]
-    fn is_split(block: &Block) -> bool {
-        matches!(block.class, Class::Small | Class::Large) && (block.prev != NIL || block.next != NIL)
-    }
-
-    /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
-    #[inline]
-    fn cut(&mut self, b: u32, size: u64) -> u32 {
-        let block = &mut self.blocks[b];
-        let rest = Block {
-            addr: block.addr + size,
-            size: block.size - size,
-            requested: 0,
-            freed_at: block.freed_at,
-            segment: block.segment,
-            prev: b,
-            next: block.next,
-            tag: StringId(0),
-            stream: block.stream,
-            class: block.class,
-            pool: block.class.pool(),
-            state: block.state,
-            split_counted: false,
-            used: false,
-            stitched: NIL,
-            record: NIL,
-        };
-        let (next, segment) = (block.next, block.segment);
-        block.size = size;
-        let rest = self.blocks.insert(rest);
-        self.blocks[b].next = rest;
-        self.link_back(next, segment, rest);
-        self.cover(rest);
-        rest
-    }
-
-    /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
-    fn swallow_next(&mut self, b: u32) {
-        let gone = self.merge_next(b);
-        self.outlet.clear_block(gone);
-    }
-
-    /// The same without a word to the channel; the successor's slot. What was nobody's becomes the other one's stream's.
-    #[inline]
-    fn merge_next(&mut self, b: u32) -> u32 {
-        let n = self.blocks[b].next;
-        let (size, next, freed_at, segment, stream) = {
-            let gone = &self.blocks[n];
-            (gone.size, gone.next, gone.freed_at, gone.segment, gone.stream)
-        };
-        let block = &mut self.blocks[b];
-        block.size += size;
-        block.next = next;
-        block.freed_at = block.freed_at.max(freed_at);
-        if block.stream != stream && self.streams.is_any(block.stream) {
-            block.stream = stream;
-        }
-        self.link_back(next, segment, b);
-        self.uncover(n, next);
-        self.blocks.remove(n);
-        n
-    }
-
-    /// Points what follows back at `b`: the next block, or the segment's end.
-    #[inline]
-    fn link_back(&mut self, next: u32, segment: u32, b: u32) {
-        if next != NIL {
-            self.blocks[next].prev = b;
-        } else if let Some(segment) = self.segments.get_mut(segment) {
-            segment.last = b;
-        }
     }
 }
 

@@ -55,7 +55,7 @@ impl Heap {
     fn allocate_at_once(&mut self, request: &Request, thorough: bool) -> Option<Grant> {
         let (size, half) = (request.size, half(request.size));
         let line = self.streams.line_mut(request.stream);
-        if !line.aside.is_empty() && half == 1 {
+        if !line.aside.is_empty() & (half == 1) {
             return None;
         }
         if let LaneOf::Some(lane) = line.lane

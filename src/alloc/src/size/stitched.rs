@@ -15,7 +15,7 @@ impl Sizes {
     /// Whether a request goes to a low address rather than where it fits best.
     #[inline(always)]
     pub(crate) fn goes_low(&self, class: Class, size: u64) -> bool {
-        class == Class::Chunked && size <= self.low_max
+        (class == Class::Chunked) & (size <= self.low_max)
     }
 
     /// [`chunk`](Sizes::chunk) where `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no less than
