@@ -162,8 +162,13 @@ impl Sequence {
         let count = self.ring.len();
         if self.known.len() < 2 * count {
             self.known = vec![0; (4 * count).next_power_of_two()];
-            (0..at).for_each(|at| self.note(at));
+            (0..at).for_each(|at| self.enter(at));
         }
+        self.enter(at);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, at: usize) {
         let slot = self.slot(self.ring[at].context);
         self.known[slot] = at as u32 + 1;
     }

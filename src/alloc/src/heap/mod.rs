@@ -221,6 +221,8 @@ pub(crate) struct Heap {
     /// Room for what comes back from them, and for what becomes nobody's: segments and blocks.
     returned: Vec<Record>,
     disowned: Vec<(u32, u32)>,
+    /// Room for what is left of blocks that pieces are cut out of.
+    left: Vec<u32>,
     outlet: Outlet,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
@@ -270,6 +272,7 @@ impl Heap {
             lends: true,
             returned: Vec::new(),
             disowned: Vec::new(),
+            left: Vec::new(),
             outlet,
             tags: vec![Some(StringId(0))],
             driver,

@@ -93,12 +93,11 @@ impl Heap {
         if let Some(b) = self.set_aside_at(pieces.first()?.addr, placement, request) {
             return Some(self.hand_out_set_aside(b, request));
         }
-        let free = |heap: &Heap| {
-            pieces
-                .iter()
-                .all(|piece| heap.in_the_way(*piece, request.stream).is_none())
-        };
-        if !pieces.iter().all(|piece| self.make_free(*piece, request.stream)) || !free(self) {
+        let is_free = |heap: &Heap, piece: &Piece| heap.in_the_way(*piece, request.stream).is_none();
+        if !pieces.iter().all(|piece| is_free(self, piece))
+            && (!pieces.iter().all(|piece| self.make_free(*piece, request.stream))
+                || !pieces.iter().all(|piece| is_free(self, piece)))
+        {
             return None;
         }
         let stitched = self.views.add_block(view, offset, size);
@@ -173,15 +172,15 @@ impl Heap {
     fn hand_out_at(&mut self, addr: u64, request: &Request) -> Grant {
         let home = self.home.unwrap_or(NIL);
         self.outlet.segment_begin(home);
-        let mut parts = Vec::new();
+        let (mut parts, mut left) = (Vec::new(), Vec::new());
         let size = request.size;
-        self.cut_out(Piece { addr, size }, &mut parts);
+        self.cut_out(Piece { addr, size }, &mut parts, &mut left);
         let b = parts.first().copied().unwrap_or(NIL);
         for _ in 1..parts.len() {
             self.swallow_next(b);
         }
         self.shelve(b);
-        self.show(b);
+        self.tell_blocks(home, left.into_iter().chain([b]));
         self.outlet.segment_close(home);
         let key = self.blocks[b].key(b);
         self.hand_out(key, request)

@@ -8,7 +8,7 @@
 use gpumem_channel::{BlockState, EventKind};
 
 use super::allocate::Request;
-use super::block::NIL;
+use super::block::{Block, NIL};
 use super::plan::Plan;
 use super::segment::Segment;
 use super::view::Piece;
@@ -54,19 +54,22 @@ impl Heap {
         let home = self.home.unwrap_or(NIL);
         let (addr, size) = self.place_of(stitched);
         let due = self.tell_stitched(request, addr, size, home);
-        self.outlet.segment_begin(home);
         let mut parts = Vec::with_capacity(pieces.len());
+        let mut left = std::mem::take(&mut self.left);
         for piece in pieces {
-            self.cut_out(*piece, &mut parts);
+            self.cut_out(*piece, &mut parts, &mut left);
         }
         for b in &parts {
             self.blocks[*b].stitched = stitched;
         }
         let block = parts.first().copied().unwrap_or(NIL);
+        self.hold_parts(&parts, request);
+        self.tell_blocks(home, left.iter().chain(&parts).copied());
         self.views.set_parts(stitched, parts);
-        self.hold_parts(stitched, request);
+        self.record_stitched(stitched, request);
+        left.clear();
+        self.left = left;
         self.count_allocated(request.pool, size, request.requested);
-        self.outlet.segment_close(home);
         self.tell_rest(due);
         Grant::by_heap(block, addr, size)
     }
@@ -78,8 +81,9 @@ impl Heap {
             .map_or((0, 0), |block| (block.addr, block.size))
     }
 
-    /// Cuts a piece out of the free block it lies in, or blocks: what is nobody's may lie beside what is the stream's.
-    pub(super) fn cut_out(&mut self, piece: Piece, parts: &mut Vec<u32>) {
+    /// Cuts a piece out of the free block it lies in, or blocks: what is nobody's may lie beside what is the stream's. The channel is to be
+    /// told of the parts and of what is left of these blocks.
+    pub(super) fn cut_out(&mut self, piece: Piece, parts: &mut Vec<u32>, left: &mut Vec<u32>) {
         let (mut addr, end) = (piece.addr, piece.addr + piece.size);
         while addr < end {
             let Some(mut b) = self.block_at(addr) else { return };
@@ -88,13 +92,13 @@ impl Heap {
             if before > 0 {
                 let rest = self.cut(b, before);
                 self.shelve(b);
-                self.show(b);
+                left.push(b);
                 b = rest;
             }
             if self.blocks[b].size > end - addr {
                 let rest = self.cut(b, end - addr);
                 self.shelve(rest);
-                self.show(rest);
+                left.push(rest);
             }
             parts.push(b);
             addr += self.blocks[b].size;
@@ -102,13 +106,9 @@ impl Heap {
     }
 
     /// Turns the parts of a stitched block into those of a held one.
-    fn hold_parts(&mut self, stitched: u32, request: &Request) {
-        let parts = self
-            .views
-            .stitched(stitched)
-            .map_or(Vec::new(), |block| block.parts.clone());
-        for (i, b) in parts.into_iter().enumerate() {
-            let block = &mut self.blocks[b];
+    fn hold_parts(&mut self, parts: &[u32], request: &Request) {
+        for (i, b) in parts.iter().enumerate() {
+            let block = &mut self.blocks[*b];
             (block.state, block.requested) = match i {
                 0 => (BlockState::Allocated, request.requested),
                 _ => (BlockState::Part, 0),
@@ -117,9 +117,7 @@ impl Heap {
             block.stream = request.stream;
             block.freed_at = 0;
             block.tag = request.tag;
-            self.show(b);
         }
-        self.record_stitched(stitched, request);
     }
 
     /// Hands out a stitched block that was set aside.
@@ -127,7 +125,11 @@ impl Heap {
         let (home, stitched) = (self.blocks[b].segment, self.blocks[b].stitched);
         let (addr, size) = self.place_of(stitched);
         let due = self.tell_stitched(request, addr, size, home);
-        self.hold_parts(stitched, request);
+        let parts = self.views.take_parts(stitched);
+        self.hold_parts(&parts, request);
+        self.tell_blocks(home, parts.iter().copied());
+        self.views.set_parts(stitched, parts);
+        self.record_stitched(stitched, request);
         self.count_allocated(request.pool, size, request.requested);
         self.tell_rest(due);
         Grant::by_heap(b, addr, size)
@@ -135,21 +137,25 @@ impl Heap {
 
     /// Nothing uses a stitched block any more: it is set aside for the next request of its size.
     pub(super) fn complete_stitched(&mut self, b: u32, why: EventKind) {
-        let (stitched, stream) = (self.blocks[b].stitched, self.blocks[b].stream);
+        let Block {
+            segment: home,
+            stitched,
+            stream,
+            ..
+        } = self.blocks[b];
         let frees = self.frees;
         let due = self.tell_block(why, b);
         self.views.freed(stitched, frees, stream);
-        let Some(held) = self.views.stitched(stitched) else {
-            return;
-        };
-        let size = held.size;
-        for b in held.parts.clone() {
-            let block = &mut self.blocks[b];
+        let (_, size) = self.place_of(stitched);
+        let parts = self.views.take_parts(stitched);
+        for b in &parts {
+            let block = &mut self.blocks[*b];
             block.state = BlockState::Quick;
             block.freed_at = frees;
-            self.forget_owner(b);
-            self.show(b);
+            self.forget_owner(*b);
         }
+        self.tell_blocks(home, parts.iter().copied());
+        self.views.set_parts(stitched, parts);
         self.streams.line_mut(stream).aside.push((size, b));
         self.tell_rest(due);
     }

@@ -106,6 +106,12 @@ impl Views {
         }
     }
 
+    /// They are to be [set](Views::set_parts) again.
+    pub(super) fn take_parts(&mut self, at: u32) -> Vec<u32> {
+        let block = self.stitched.get_mut(at as usize).and_then(Option::as_mut);
+        block.map_or(Vec::new(), |block| std::mem::take(&mut block.parts))
+    }
+
     /// The program gave the block back: work queued on its stream until now may use the view.
     pub(super) fn freed(&mut self, at: u32, frees: u64, stream: u16) {
         let view = self.stitched(at).map_or(NIL, |block| block.view);
@@ -173,6 +179,9 @@ impl Views {
         };
         let (mut at, end) = (0, offset + size);
         for (home, bytes) in &view.chunks {
+            if at >= end {
+                break;
+            }
             let (from, to) = (offset.max(at), end.min(at + bytes));
             if from < to {
                 let addr = home + (from - at);

@@ -146,11 +146,11 @@ impl Heap {
 
     /// These blocks of a segment came free or grew without an event, and those in `gone` are part of them. Some may be part of others.
     pub(in crate::heap) fn tell_free(&mut self, segment: u32, free: impl Iterator<Item = u32> + Clone) {
+        let blocks = &self.blocks;
+        let free = free.filter(|b| blocks[*b].state == BlockState::Free);
         let Some(publisher) = self.outlet.publisher() else {
             return self.gone.clear();
         };
-        let blocks = &self.blocks;
-        let free = free.filter(|b| blocks[*b].state == BlockState::Free);
         let mut stored = true;
         if let Some(mut told) = publisher.structure(segment) {
             self.gone.iter().for_each(|slot| told.gone(*slot));
@@ -166,6 +166,26 @@ impl Heap {
             self.refuse(&free);
         }
         self.gone.clear();
+    }
+
+    /// Blocks of a segment, none of them lent, as they are now.
+    pub(in crate::heap) fn tell_blocks(&mut self, segment: u32, shown: impl Iterator<Item = u32> + Clone) {
+        let Some(publisher) = self.outlet.publisher() else {
+            return;
+        };
+        let mut stored = true;
+        if let Some(mut told) = publisher.structure(segment) {
+            for b in shown.clone() {
+                let block = &self.blocks[b];
+                let seen = Seen::of(block, &self.streams);
+                told.block(b, block.state, &seen, some(block.next));
+            }
+            stored = told.is_whole();
+        }
+        if !stored {
+            let shown: Vec<u32> = shown.collect();
+            self.refuse(&shown);
+        }
     }
 
     /// The channel has no slots for some of these blocks, or of those in `gone`.
