@@ -16,6 +16,7 @@ use crate::free::FreeBlocks;
 use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
+use crate::lane::Lent;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
@@ -63,18 +64,21 @@ impl Allocator {
     /// A buffer of `len` elements for use on a stream. Its contents are whatever the memory held before.
     ///
     /// A buffer of 0 bytes takes no memory and has address 0.
+    #[inline]
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
-        if let Some(grant) = self.0.home.lend_quick(bytes, stream, true) {
-            return Ok(Buffer::new(self.0.home, grant, len, stream));
+        let home = self.0.home;
+        let size = home.size_of(bytes);
+        match home.lend_quick((bytes, size), stream, true) {
+            Some(Lent { addr, held }) => Ok(Buffer::new(home, (addr.get(), size, held), len, stream)),
+            None => self.alloc_slow(len, bytes, stream),
         }
-        self.alloc_slow(len, bytes, stream)
     }
 
     #[inline(never)]
     fn alloc_slow<T: Element>(&self, len: usize, bytes: u64, stream: Stream) -> Result<Buffer<T>, Error> {
         if let Some(grant) = self.0.home.lend_short(bytes, stream, true) {
-            return Ok(Buffer::new(self.0.home, grant, len, stream));
+            return Ok(Buffer::new(self.0.home, grant.parts(), len, stream));
         }
         self.alloc_in(self.0.arena(stream), len, bytes, stream)
     }
@@ -92,7 +96,7 @@ impl Allocator {
             bytes => self.0.home.allocate(arena, bytes, stream, true),
         };
         let grant = self.told_if_short(grant)?;
-        Ok(Buffer::new(self.0.home, grant, len, stream))
+        Ok(Buffer::new(self.0.home, grant.parts(), len, stream))
     }
 
     /// Writes the snapshot that was asked for from outside, if this is a request for which memory ran out.

@@ -7,7 +7,6 @@ use bytemuck::Pod;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::Grant;
 use crate::home::Home;
 use crate::lane::Held;
 use crate::stream::Stream;
@@ -45,15 +44,20 @@ pub struct Buffer<T: Element> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// A buffer over a block just handed out by the allocator's heap; it frees it.
+    /// A buffer over a block that was just handed out, which it frees: its address, its bytes, and how it is given back.
     #[inline(always)]
-    pub(crate) fn new(home: &'static Home, grant: Grant, len: usize, stream: Stream) -> Buffer<T> {
+    pub(crate) fn new(
+        home: &'static Home,
+        (addr, size, held): (u64, u64, Held),
+        len: usize,
+        stream: Stream,
+    ) -> Buffer<T> {
         Buffer {
-            addr: grant.addr,
-            size: grant.size,
+            addr,
+            size,
             len,
             stream,
-            held: grant.held,
+            held,
             home,
             elements: PhantomData,
         }

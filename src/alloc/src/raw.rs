@@ -33,18 +33,30 @@ impl Allocator {
             return self.heap(|_| 0);
         }
         let home = self.0.home;
-        let quick = match arena {
-            COMMON => home
-                .lend_quick(bytes, stream, false)
-                .or_else(|| home.lend_short(bytes, stream, false)),
+        let lent = match arena {
+            COMMON => home.lend_quick((bytes, home.size_of(bytes)), stream, false),
             _ => None,
         };
-        let grant = match quick {
+        let (addr, held) = match lent {
+            Some(lent) => (lent.addr.get(), lent.held),
+            None => self.alloc_raw_slow(arena, bytes, stream)?,
+        };
+        home.pointers()?.put(addr, held);
+        Ok(addr)
+    }
+
+    #[inline(never)]
+    fn alloc_raw_slow(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, Held), Error> {
+        let home = self.0.home;
+        let short = match arena {
+            COMMON => home.lend_short(bytes, stream, false),
+            _ => None,
+        };
+        let grant = match short {
             Some(grant) => grant,
             None => self.told_if_short(home.allocate(arena, bytes, stream, false))?,
         };
-        home.pointers()?.add(grant);
-        Ok(grant.addr)
+        Ok((grant.addr, grant.held))
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.

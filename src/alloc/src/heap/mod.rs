@@ -160,6 +160,11 @@ impl Grant {
         held: Held::NOTHING,
     };
 
+    /// Its address, its bytes, and how it is given back.
+    pub(crate) fn parts(self) -> (u64, u64, Held) {
+        (self.addr, self.size, self.held)
+    }
+
     /// A block that is not lent to a lane.
     #[inline(always)]
     fn by_heap(block: u32, addr: u64, size: u64) -> Grant {

@@ -164,7 +164,7 @@ fn the_lane_of_a_stream_that_has_ended_is_the_next_ones() {
     heap.check();
     assert_eq!(heap.stats().all().allocation.current, taken);
     assert!(heap.free_blocks().count >= free && !has_lane(&heap, first));
-    assert!(heap.front.allocate(4096, first, Tag(0), true).is_none(), "it is gone");
+    assert!(heap.front.grant(4096, first, Tag(0), true).is_none(), "it is gone");
     give_back(&mut heap, without);
     let mine = insist(&mut heap, third);
     assert!(has_lane(&heap, third));

@@ -4,7 +4,7 @@ use super::Home;
 use super::enter::ALL_STACKS;
 use crate::error::Error;
 use crate::heap::{Attempt, Grant, Heap};
-use crate::lane::Held;
+use crate::lane::{Held, Lent};
 use crate::stream::Stream;
 use crate::tag;
 
@@ -19,13 +19,21 @@ impl Home {
         })?
     }
 
-    /// A block that was set aside for the size in the stream's lane; the heap is not asked. `buffer`: it becomes one.
+    /// The size of blocks that lanes have for a request of so many bytes.
     #[inline(always)]
-    pub(crate) fn lend_quick(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+    pub(crate) fn size_of(&self, bytes: u64) -> u64 {
+        self.front.size_of(bytes)
+    }
+
+    /// A block that was set aside in the stream's lane for a request of so many bytes, which comes to this [size](Home::size_of); the
+    /// heap is not asked. `buffer`: it becomes one. What comes back does in registers: memory that was written in pieces and is read as
+    /// a whole a moment later would be waited for.
+    #[inline(never)]
+    pub(crate) fn lend_quick(&self, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
         if !self.process.is_current() {
             return None;
         }
-        self.front.allocate(bytes, stream, tag::current(), buffer)
+        self.front.allocate(request, stream, tag::current(), buffer)
     }
 
     /// The best block for a request that no lane had one for, if the heap finds it at once.
@@ -91,7 +99,7 @@ impl Home {
     }
 
     /// Takes a buffer back, and its block if it has one.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn take_back(&'static self, held: Held) {
         if self.process.is_current() && self.front.free(held, true) {
             return;

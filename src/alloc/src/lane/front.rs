@@ -6,7 +6,8 @@ use gpumem_channel::NO_STREAM;
 use spin::mutex::SpinMutexGuard;
 
 use super::quick::Lists;
-use super::{Held, Lane, half};
+use super::{Held, Lane, Lent, half};
+#[cfg(test)]
 use crate::heap::Grant;
 use crate::lock::Lock;
 use crate::size::{MIN_BLOCK, Sizes};
@@ -70,9 +71,9 @@ impl Front {
         }
     }
 
-    /// The size of blocks that are lent for a request. What is too large comes to a size that none has.
+    /// The size of blocks that are lent for a request of so many bytes. What is too large comes to a size that none has.
     #[inline(always)]
-    fn size_of(&self, bytes: u64) -> u64 {
+    pub(crate) fn size_of(&self, bytes: u64) -> u64 {
         let size = bytes.wrapping_add(MIN_BLOCK - 1) & !(MIN_BLOCK - 1);
         let [from, unit] = [0, 1].map(|part| self.coarse[part].load(Ordering::Relaxed));
         if size >= from {
@@ -95,19 +96,31 @@ impl Front {
         }
     }
 
-    /// A block that is set aside for the size in the stream's lane.
+    /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of).
     #[inline(always)]
-    pub(crate) fn allocate(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
+    pub(crate) fn allocate(&self, (bytes, size): (u64, u64), stream: Stream, tag: Tag, buffer: bool) -> Option<Lent> {
         let apart = &self.lanes[usize::from(self.number_of(stream)?)];
-        let size = self.size_of(bytes);
         let lists = &apart.lists[half(size)];
         lists.first(size)?;
         let mut lane = apart.lane.lock();
         // It may have become another stream's since it was found.
         let lane = lane.as_mut().filter(|lane| lane.stream == stream)?;
-        let grant = lane.allocate(lists, bytes, size, tag)?;
+        let lent = lane.allocate(lists, bytes, size, tag)?;
         lane.buffers += i64::from(buffer);
-        Some(grant)
+        Some(lent)
+    }
+
+    /// [`allocate`](Front::allocate), with all that the heap knows of the block.
+    #[cfg(test)]
+    pub(crate) fn grant(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
+        let size = self.size_of(bytes);
+        let lent = self.allocate((bytes, size), stream, tag, buffer)?;
+        Some(Grant {
+            block: self.block_of(lent.held)?,
+            addr: lent.addr.get(),
+            size,
+            held: lent.held,
+        })
     }
 
     /// Takes a block back that is lent to a lane. Whether that was enough.

@@ -30,7 +30,7 @@ fn with_a_block_aside(front: &'static Front) -> (Heap, u8, u64) {
 /// Has a stream's lane set a block aside.
 fn set_aside(heap: &mut Heap, front: &'static Front, stream: Stream) -> (u8, u64) {
     for _ in 0..1000 {
-        let grant = match front.allocate(BYTES, stream, Tag(0), false) {
+        let grant = match front.grant(BYTES, stream, Tag(0), false) {
             Some(grant) => grant,
             None => heap.allocate(BYTES, stream, Tag(0)).unwrap(),
         };
@@ -47,15 +47,15 @@ fn set_aside(heap: &mut Heap, front: &'static Front, stream: Stream) -> (u8, u64
 fn a_number_that_is_anothers_by_now_gets_nothing_of_theirs() {
     let front = Front::alone();
     let (_heap, number, addr) = with_a_block_aside(front);
-    assert!(front.allocate(BYTES, OURS, Tag(0), false).is_none(), "no lane");
+    assert!(front.grant(BYTES, OURS, Tag(0), false).is_none(), "no lane");
     let place = place_of(OURS);
     front.numbers[place].store(number, Ordering::Relaxed);
     front.streams[place].store(OURS.0, Ordering::Release);
     assert!(
-        front.allocate(BYTES, OURS, Tag(0), false).is_none(),
+        front.grant(BYTES, OURS, Tag(0), false).is_none(),
         "another stream's lane"
     );
-    let theirs = front.allocate(BYTES, THEIRS, Tag(0), false).unwrap();
+    let theirs = front.grant(BYTES, THEIRS, Tag(0), false).unwrap();
     assert_eq!(theirs.addr, addr, "it is still there for them");
 }
 
@@ -68,17 +68,17 @@ fn a_lane_that_was_left_gets_nothing_out_either() {
     let place = place_of(THEIRS);
     front.numbers[place].store(number, Ordering::Relaxed);
     front.streams[place].store(THEIRS.0, Ordering::Release);
-    assert!(front.allocate(BYTES, THEIRS, Tag(0), false).is_none(), "nobody's lane");
+    assert!(front.grant(BYTES, THEIRS, Tag(0), false).is_none(), "nobody's lane");
     front.streams[place].store(gpumem_channel::NO_STREAM, Ordering::Release);
     // The lane of the one that ended is the next one's.
     assert_eq!(set_aside(&mut heap, front, OURS).0, number);
     front.numbers[place].store(number, Ordering::Relaxed);
     front.streams[place].store(THEIRS.0, Ordering::Release);
     assert!(
-        front.allocate(BYTES, THEIRS, Tag(0), false).is_none(),
+        front.grant(BYTES, THEIRS, Tag(0), false).is_none(),
         "the next one's lane"
     );
-    assert!(front.allocate(BYTES, OURS, Tag(0), false).is_some());
+    assert!(front.grant(BYTES, OURS, Tag(0), false).is_some());
 }
 
 /// What a block's own stream used last needs nothing noted; work of another one has to be.
@@ -86,12 +86,12 @@ fn a_lane_that_was_left_gets_nothing_out_either() {
 fn a_lane_takes_back_what_its_own_stream_used_last_and_no_more() {
     let front = Front::alone();
     let (_heap, _, addr) = with_a_block_aside(front);
-    let held = front.allocate(BYTES, THEIRS, Tag(0), false).unwrap().held;
+    let held = front.grant(BYTES, THEIRS, Tag(0), false).unwrap().held;
     assert!(!front.free_after(held, OURS));
     assert!(
-        front.allocate(BYTES, THEIRS, Tag(0), false).is_none(),
+        front.grant(BYTES, THEIRS, Tag(0), false).is_none(),
         "the program holds it"
     );
     assert!(front.free_after(held, THEIRS));
-    assert_eq!(front.allocate(BYTES, THEIRS, Tag(0), false).unwrap().addr, addr);
+    assert_eq!(front.grant(BYTES, THEIRS, Tag(0), false).unwrap().addr, addr);
 }

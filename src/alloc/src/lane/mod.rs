@@ -22,6 +22,8 @@ mod succession;
 #[cfg(test)]
 mod front_tests;
 
+use std::num::NonZeroU64;
+
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, Place, StringId, Unheld};
 
@@ -36,13 +38,9 @@ use quick::{Lists, Noted};
 pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 use seen::Seen;
 
-/// Where a held block is known by a number.
+/// Where a held block is known by a number: of a lane, or one of the two below; and the number. One word, which travels in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Of a lane, or one of the two below.
-    lane: u32,
-    at: u32,
-}
+pub(crate) struct Held(u64);
 
 /// No lane: the number is the heap's.
 const HEAP: u32 = u32::MAX;
@@ -51,33 +49,50 @@ const NOTHING: u32 = u32::MAX - 1;
 
 impl Held {
     /// No block.
-    pub(crate) const NOTHING: Held = Held { lane: NOTHING, at: NIL };
+    pub(crate) const NOTHING: Held = Held::new(NOTHING, NIL);
+
+    #[inline(always)]
+    const fn new(lane: u32, at: u32) -> Held {
+        Held((lane as u64) << 32 | at as u64)
+    }
+
+    #[inline(always)]
+    fn parts(self) -> (u32, u32) {
+        ((self.0 >> 32) as u32, self.0 as u32)
+    }
 
     /// A block that only the heap knows.
     #[inline(always)]
     pub(crate) fn by_heap(block: u32) -> Held {
-        Held { lane: HEAP, at: block }
+        Held::new(HEAP, block)
     }
 
     #[inline(always)]
     pub(crate) fn by_lane(lane: u8, record: u32) -> Held {
-        Held {
-            lane: u32::from(lane),
-            at: record,
-        }
+        Held::new(lane.into(), record)
     }
 
     /// The lane that it is lent to, and its number there.
     #[inline(always)]
     pub(crate) fn lane(self) -> Option<(u8, u32)> {
-        (self.lane < LANES as u32).then_some((self.lane as u8, self.at))
+        let (lane, at) = self.parts();
+        (lane < LANES as u32).then_some((lane as u8, at))
     }
 
     /// Its number in the heap, if that is where it is known.
     #[inline(always)]
     pub(crate) fn block(self) -> Option<u32> {
-        (self.lane == HEAP).then_some(self.at)
+        let (lane, at) = self.parts();
+        (lane == HEAP).then_some(at)
     }
+}
+
+/// A block that a lane hands out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent {
+    pub(crate) addr: NonZeroU64,
+    /// How it is given back.
+    pub(crate) held: Held,
 }
 
 /// What became of a lent block.
@@ -202,11 +217,12 @@ impl Lane {
 
     /// Hands out a block that is set aside for exactly the size that the request comes to. `None` is no error: the heap knows more.
     #[inline(always)]
-    fn allocate(&mut self, lists: &Lists, requested: u64, size: u64, tag: Tag) -> Option<Grant> {
+    fn allocate(&mut self, lists: &Lists, requested: u64, size: u64, tag: Tag) -> Option<Lent> {
         let pool = half(size);
         let at = lists.first(size)?;
         let tag = *self.tags.get(tag.0 as usize)?;
         let record = self.records.get_mut(at as usize)?;
+        let addr = NonZeroU64::new(record.addr)?;
         if tag == UNKNOWN || !self.counts.allocate(pool, requested, size) {
             return None;
         }
@@ -218,18 +234,13 @@ impl Lane {
         record.requested = requested;
         record.tag = tag;
         record.served = true;
-        let grant = Grant {
-            block: record.block,
-            addr: record.addr,
-            size,
-            held: Held::by_lane(self.number, at),
-        };
         if let Some(outlet) = &mut self.outlet
             && publish::<true>(outlet, self.stream, record)
         {
             self.tell_figures();
         }
-        Some(grant)
+        let held = Held::by_lane(self.number, at);
+        Some(Lent { addr, held })
     }
 
     /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
@@ -301,7 +312,10 @@ impl Lane {
 
     /// [`allocate`](Lane::allocate) for a request that the heap has seen to.
     pub(crate) fn allocate_known(&mut self, requested: u64, size: u64, tag: Tag) -> Option<Grant> {
-        self.allocate(&self.lists[half(size)], requested, size, tag)
+        let lent = self.allocate(&self.lists[half(size)], requested, size, tag)?;
+        let (_, at) = lent.held.lane()?;
+        let record = self.records.get(at as usize)?;
+        Some(self.grant(at, record))
     }
 
     /// [`free`](Lane::free) for the heap.

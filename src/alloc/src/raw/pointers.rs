@@ -1,7 +1,6 @@
 //! Blocks by address.
 
 use crate::error::Error;
-use crate::heap::Grant;
 use crate::lane::Held;
 use crate::lock::Lock;
 
@@ -19,11 +18,6 @@ impl Pointers {
     fn part(&self, addr: u64) -> &Lock<Table> {
         // The part's own table uses other bits.
         &self.parts[(spread(addr) >> (u64::BITS - PARTS.ilog2())) as usize]
-    }
-
-    #[inline(always)]
-    pub(crate) fn add(&self, grant: Grant) {
-        self.put(grant.addr, grant.held);
     }
 
     #[inline(always)]
