@@ -108,20 +108,16 @@ impl Heap {
         };
         // That it is no inactive split any more before it is counted as held; that there is a new peak only after it is.
         self.tell_rest(false);
-        self.make_room_for(lane, request, size);
-        let tag = request.name;
         let bracket = rest.is_some();
         if bracket {
             self.outlet.segment_begin(segment);
         }
-        let outlet = &mut self.outlet;
-        let grant = self.front.with(lane, |lane| {
-            outlet.meet(&mut lane.outlet);
-            lane.learn(tag, request.tag);
-            lane.adopt(record)
+        let grant = self.hand_over(lane, record, request).or_else(|| {
+            self.make_room_for(lane, request, size);
+            self.hand_over(lane, record, request)
         });
         let Some(grant) = grant else {
-            // The lane is there: this is never reached.
+            // The lane is there and has room: this is never reached.
             return Grant::by_heap(b, record.addr, size);
         };
         let block = &mut self.blocks[b];
@@ -134,6 +130,18 @@ impl Heap {
         self.tell_rest(false);
         self.lending_cost(request.stream, half(size));
         grant
+    }
+
+    /// Makes a block a lane's, if that may count it.
+    #[inline(always)]
+    fn hand_over(&mut self, lane: u8, record: Record, request: &Request) -> Option<Grant> {
+        let outlet = &mut self.outlet;
+        let grant = self.front.with(lane, |lane| {
+            outlet.meet(&mut lane.outlet);
+            lane.learn(request.name, request.tag);
+            lane.adopt(record)
+        });
+        grant.flatten()
     }
 
     /// The lane and the number of a lent block.

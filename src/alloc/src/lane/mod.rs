@@ -328,10 +328,11 @@ impl Lane {
         self.noted[1].look_between(&self.lists[1], from, to)
     }
 
-    /// Takes a block that the program was just handed. The caller sees to it that there is room to count it.
-    pub(crate) fn adopt(&mut self, record: Record) -> Grant {
-        let counted = self.counts.allocate(half(record.size), record.requested, record.size);
-        debug_assert!(counted, "there is room");
+    /// Takes a block that the program was just handed, if there is room to count it.
+    pub(crate) fn adopt(&mut self, record: Record) -> Option<Grant> {
+        if !self.counts.allocate(half(record.size), record.requested, record.size) {
+            return None;
+        }
         let at = match self.vacant.pop() {
             Some(at) => {
                 self.records[at as usize] = record;
@@ -343,7 +344,7 @@ impl Lane {
             }
         };
         self.tell(EventKind::Alloc, BlockState::Allocated, &record);
-        self.grant(at, &record)
+        Some(self.grant(at, &record))
     }
 
     /// Tells the channel that the slot behind a lent block is another one.
