@@ -112,7 +112,7 @@ impl FreeIndex {
     }
 
     /// Adds a key. Its place, by which it is taken out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, key: Key) -> u8 {
         self.len += 1;
         let at = bin_of(key.size);
@@ -121,7 +121,7 @@ impl FreeIndex {
     }
 
     /// Takes out a key that is in the index, at a place. The block that has this place now, or else its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, key: Key, place: u8) -> u32 {
         self.len -= 1;
         let at = bin_of(key.size);

@@ -43,7 +43,7 @@ impl Heap {
     }
 
     /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cut(&mut self, b: u32, size: u64) -> u32 {
         let block = &mut self.blocks[b];
         let rest = Block {
@@ -80,7 +80,7 @@ impl Heap {
     }
 
     /// The same without a word to the channel; the successor's slot. What was nobody's becomes the other one's stream's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn merge_next(&mut self, b: u32) -> u32 {
         let n = self.blocks[b].next;
         let (size, next, freed_at, segment, stream) = {
@@ -101,7 +101,7 @@ impl Heap {
     }
 
     /// Points what follows back at `b`: the next block, or the segment's end.
-    #[inline]
+    #[inline(always)]
     fn link_back(&mut self, next: u32, segment: u32, b: u32) {
         if next != NIL {
             self.blocks[next].prev = b;

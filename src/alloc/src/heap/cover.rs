@@ -32,12 +32,10 @@ impl Heap {
         let addr = block.addr;
         if let Some(segment) = self.segments.get_mut(block.segment) {
             let granule = self.sizes.granule(addr - segment.addr);
-            if granule >= segment.cover.len() {
-                segment.cover.resize(granule + 1, NIL);
-            }
-            let known = &mut segment.cover[granule];
-            if self.blocks.get(*known).is_none_or(|known| known.addr > addr) {
-                *known = b;
+            match segment.cover.get_mut(granule) {
+                Some(known) if self.blocks.get(*known).is_some_and(|known| known.addr <= addr) => {}
+                Some(known) => *known = b,
+                None => cover_further(segment, granule, b),
             }
         }
     }
@@ -59,6 +57,14 @@ impl Heap {
             }
         }
     }
+}
+
+/// The segment has grown to that granule, which begins with that block.
+#[cold]
+#[inline(never)]
+fn cover_further(segment: &mut Segment, granule: usize, b: u32) {
+    segment.cover.resize(granule, NIL);
+    segment.cover.push(b);
 }
 
 /// The chunks of a segment that a range overlaps: where they begin, and their sizes.

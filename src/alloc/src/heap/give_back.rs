@@ -23,7 +23,7 @@ impl Heap {
             return self.free_slow(b);
         }
         self.ledger.freed(block.pool, block.size, block.requested);
-        self.complete(b, EventKind::Free);
+        self.complete_whole(b, EventKind::Free);
     }
 
     /// The same for a stitched block, for one of a pool, and for one that other streams used.
@@ -54,18 +54,19 @@ impl Heap {
     }
 
     /// Nothing uses the block any more: it joins its free neighbours. `why` is the event that says so.
-    #[inline]
     pub(super) fn complete(&mut self, b: u32, why: EventKind) {
-        let block = &self.blocks[b];
-        if block.stitched != NIL {
+        if self.blocks[b].stitched != NIL {
             return self.complete_stitched(b, why);
         }
+        self.complete_whole(b, why);
+    }
+
+    /// The same for a block that is not stitched. Where `why` is a constant, what that is in the channel needs no table.
+    #[inline(always)]
+    fn complete_whole(&mut self, b: u32, why: EventKind) {
+        let block = &self.blocks[b];
         let (addr, size, stream) = (block.addr, block.size, block.stream);
-        // Constants: what they are in the channel needs no table.
-        let joined = match why {
-            EventKind::Free => self.join_and_tell(b, EventKind::Free),
-            why => self.join_and_tell(b, why),
-        };
+        let joined = self.join_and_tell(b, why);
         self.streams.line_mut(stream).again[half(size)].given_back(size, addr, joined);
     }
 

@@ -86,16 +86,29 @@ impl Ledger {
         self.touched.has(Touched::COLD)
     }
 
-    /// What changed since the last call.
-    #[inline(always)]
-    pub(crate) fn take_touched(&mut self) -> Touched {
-        std::mem::take(&mut self.touched)
-    }
-
     /// The figures, lanes' not among them.
     pub(crate) fn stats(&mut self) -> &DeviceStats {
+        self.refresh(Touched::ALL);
+        &self.stats
+    }
+
+    /// What changed since the last call, and the figures with that.
+    #[inline(always)]
+    pub(crate) fn changed(&mut self) -> (&DeviceStats, Touched) {
+        let touched = std::mem::take(&mut self.touched);
+        self.refresh(touched);
+        (&self.stats, touched)
+    }
+
+    #[inline(always)]
+    fn refresh(&mut self, touched: Touched) {
         let DeviceStats { small, large, .. } = &mut self.stats;
-        for (number, pool) in [small, large].into_iter().enumerate() {
+        let small = (small, Touched::SMALL.and(Touched::SMALL_SPLIT));
+        let large = (large, Touched::LARGE.and(Touched::LARGE_SPLIT));
+        for (number, (pool, groups)) in [small, large].into_iter().enumerate() {
+            if !touched.has(groups) {
+                continue;
+            }
             let (current, came) = (self.own.current(number), self.own.came(number));
             for (at, figure) in PLACES {
                 let stat = &mut *pool.figures_mut()[at];
@@ -103,7 +116,6 @@ impl Ledger {
                 stat.allocated = came[figure];
             }
         }
-        &self.stats
     }
 
     /// Counts a block that is handed out. If it cannot, more has to be allowed first.

@@ -161,6 +161,7 @@ impl Heap {
     }
 
     /// The program gives a lent block back and the lane does not want it. Whether that is all; else the heap counts it.
+    #[inline(never)]
     pub(super) fn free_lent(&mut self, b: u32) -> bool {
         let Some((lane, at)) = self.lent(b) else {
             return false;

@@ -291,8 +291,8 @@ impl Heap {
     #[inline(never)]
     pub(super) fn tell_figures(&mut self) {
         if self.outlet.is_on() {
-            let touched = self.ledger.take_touched();
-            self.outlet.stats(DEVICE, self.ledger.stats(), touched);
+            let (stats, touched) = self.ledger.changed();
+            self.outlet.stats(DEVICE, stats, touched);
         }
     }
 }
