@@ -66,20 +66,18 @@ impl Heap {
     }
 
     fn place_at_home(&mut self, addr: u64, request: &Request) -> Option<Grant> {
-        if let Some(grant) = self.hand_out_if_free(addr, request) {
+        let first = self.block_at(addr)?;
+        if let Some(grant) = self.hand_out_if_free(addr, first, request) {
             return Some(grant);
         }
         let size = request.size;
-        if !self.make_free(Piece { addr, size }, request.stream) {
-            return None;
-        }
-        let grant = self.hand_out_if_free(addr, request);
+        let first = self.make_free(Piece { addr, size }, Some(first), request.stream)?;
+        let grant = self.hand_out_if_free(addr, first, request);
         Some(grant.unwrap_or_else(|| self.hand_out_at(addr, request)))
     }
 
-    /// The request at that place, if it is part of one block that its stream may have at once.
-    fn hand_out_if_free(&mut self, addr: u64, request: &Request) -> Option<Grant> {
-        let b = self.block_at(addr)?;
+    /// The request at that place, if it is part of the block that is there, and its stream may have that at once.
+    fn hand_out_if_free(&mut self, addr: u64, b: u32, request: &Request) -> Option<Grant> {
         let owner = self.blocks[b].stream;
         if owner != request.stream && owner != self.streams.line(request.stream).any {
             return None;
@@ -93,12 +91,15 @@ impl Heap {
         if let Some(b) = self.set_aside_at(pieces.first()?.addr, placement, request) {
             return Some(self.hand_out_set_aside(b, request));
         }
-        let is_free = |heap: &Heap, piece: &Piece| heap.in_the_way(*piece, request.stream).is_none();
-        if !pieces.iter().all(|piece| is_free(self, piece))
-            && (!pieces.iter().all(|piece| self.make_free(*piece, request.stream))
-                || !pieces.iter().all(|piece| is_free(self, piece)))
-        {
-            return None;
+        let stream = request.stream;
+        let is_free = |heap: &Heap, piece: &Piece| heap.look_at(*piece, heap.block_at(piece.addr), stream).is_ok();
+        if !pieces.iter().all(|piece| is_free(self, piece)) {
+            for piece in &pieces {
+                self.make_free(*piece, self.block_at(piece.addr), stream)?;
+            }
+            if !pieces.iter().all(|piece| is_free(self, piece)) {
+                return None;
+            }
         }
         let stitched = self.views.add_block(view, offset, size);
         Some(self.hand_out_stitched(stitched, &pieces, request))
@@ -116,27 +117,22 @@ impl Heap {
     }
 
     /// Makes a part of the home segment free for a stream, if it can be at once: what is set aside joins its neighbours, and other
-    /// streams are asked whether they are done. That may take what is nobody's beside it from another part.
-    fn make_free(&mut self, piece: Piece, stream: u16) -> bool {
+    /// streams are asked whether they are done. That may take what is nobody's beside it from another part. The block that the part
+    /// begins in, which was `first` before.
+    fn make_free(&mut self, piece: Piece, mut first: Option<u32>, stream: u16) -> Option<u32> {
         let mut last = None;
-        while let Some(b) = self.in_the_way(piece, stream) {
-            let Some(Block {
-                addr,
-                state,
-                stream: owner,
-                ..
-            }) = b.map(|b| &self.blocks[b])
-            else {
-                return false;
+        loop {
+            let b = match self.look_at(piece, first, stream) {
+                Ok(first) => return Some(first),
+                Err(b) => b?,
             };
-            let (mut met, owner) = ((*addr, *state), *owner);
-            if let Some(record) = b.and_then(|b| self.record_of(b))
-                && record.state == State::Aside
-            {
+            let block = &self.blocks[b];
+            let (mut met, owner) = ((block.addr, block.state), block.stream);
+            if self.record_of(b).is_some_and(|record| record.state == State::Aside) {
                 met.1 = BlockState::Quick;
             }
             match met.1 {
-                _ if last.replace(met) == Some(met) => return false,
+                _ if last.replace(met) == Some(met) => return None,
                 BlockState::Quick => {
                     self.drain(owner, 1);
                 }
@@ -144,27 +140,27 @@ impl Heap {
                     self.probe(owner);
                     self.disown(owner);
                 }
-                _ => return false,
+                _ => return None,
             }
+            first = self.block_at(piece.addr);
         }
-        true
     }
 
-    /// The first block of a part of the home segment that a stream may not have at once, if there is one.
-    fn in_the_way(&self, piece: Piece, stream: u16) -> Option<Option<u32>> {
+    /// The block that a part of the home segment begins in, if a stream may have all of it at once; else the first block that it may not
+    /// have, if there is one.
+    fn look_at(&self, piece: Piece, first: Option<u32>, stream: u16) -> Result<u32, Option<u32>> {
         let any = self.streams.line(stream).any;
-        let mut b = self.block_at(piece.addr);
+        let first = first.ok_or(None)?;
+        let mut b = first;
         loop {
-            let Some(block) = b.map(|b| &self.blocks[b]) else {
-                return Some(None);
-            };
+            let block = &self.blocks[b];
             if block.state != BlockState::Free || (block.stream != stream && block.stream != any) {
-                return Some(b);
+                return Err(Some(b));
             }
             if block.addr + block.size >= piece.addr + piece.size {
-                return None;
+                return Ok(first);
             }
-            b = (block.next != NIL).then_some(block.next);
+            b = (block.next != NIL).then_some(block.next).ok_or(None)?;
         }
     }
 
