@@ -121,8 +121,10 @@ impl Bin {
     /// The smallest that is no smaller.
     #[inline(always)]
     pub(super) fn first_from(&self, least: u128) -> u128 {
-        if self.first >= least {
-            return self.first;
+        let fits = self.first >= least;
+        // One that does not fit is not looked at again.
+        if fits | (self.list.len() == 1) & self.tree.is_empty() {
+            return if fits { self.first } else { NONE };
         }
         self.look(least)
     }

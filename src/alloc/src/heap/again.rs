@@ -87,21 +87,23 @@ impl Again {
         let Some(entry) = self.entry(size) else {
             return self.first_given_back(size, addr, block);
         };
-        // The same size, another one that is sure of its place, or one that is not: no branch, as above.
         let same = entry.size == size;
-        let sure = !same & (entry.score > 0);
+        if !same & (entry.score > 0) {
+            entry.score -= 1;
+            return;
+        }
+        // Whether the one before was asked for in time: no branch, as above.
         let in_time = (entry.round == 0) | (entry.round == round);
-        let score = (entry.score - i8::from(sure | !in_time)).max(NEVER) * i8::from(same | sure);
-        let kept = *entry;
+        let score = (entry.score - i8::from(!in_time)).max(NEVER) * i8::from(same);
         *entry = Entry {
-            size: if sure { kept.size } else { size },
-            addr: if sure { kept.addr } else { addr },
-            block: if sure { kept.block } else { block },
-            round: if sure { kept.round } else { round },
+            size,
+            addr,
+            block,
+            round,
             score,
         };
         let (word, bit) = sort_of(size);
-        self.waits[word] |= bit * u64::from(!sure);
+        self.waits[word] |= bit;
     }
 
     /// Whether a block of a size in between was given back in this round.

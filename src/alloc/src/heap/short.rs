@@ -70,7 +70,8 @@ impl Heap {
             return Some(grant);
         }
         let mut key = self.fit(request)?;
-        if (thorough || key.size != size) && again.is_none() && self.may_fit_better(request, key.size) {
+        let well = !thorough && key.size == size;
+        if half == 1 && !well && again.is_none() && self.may_fit_better(request, key.size) {
             key = self.best_of_all(request)?;
         }
         Some(self.hand_out(key, request))
