@@ -191,7 +191,7 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
-    /// Does something with every block, smallest first.
+    /// Does something with every block, in no order.
     #[inline]
     pub(crate) fn each(&self, mut work: impl FnMut(Key)) {
         if self.is_empty() {

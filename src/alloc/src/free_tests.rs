@@ -100,6 +100,7 @@ proptest! {
             }
             let mut all = Vec::new();
             index.each(|key| all.push(key));
+            all.sort_unstable();
             prop_assert!(all.iter().eq(&set));
             let largest = set.last().map_or(0, |key: &Key| key.size);
             prop_assert_eq!(index.largest_and_count(), (largest, set.len() as u64));

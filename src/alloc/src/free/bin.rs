@@ -141,24 +141,9 @@ impl Bin {
         self.list.iter().chain(self.tree.last()).max().copied()
     }
 
-    /// Does something with each, the smallest first.
+    /// Does something with each, in no order.
     #[inline(always)]
-    pub(super) fn each(&self, mut work: impl FnMut(u128)) {
-        const FEW: usize = 8;
-        let (mut few, mut many) = ([NONE; FEW], Vec::new());
-        let all = match few.get_mut(..self.list.len()) {
-            Some(few) if self.tree.is_empty() => {
-                few.copy_from_slice(&self.list);
-                few
-            }
-            _ => {
-                many.extend(self.list.iter().chain(&self.tree));
-                &mut many[..]
-            }
-        };
-        all.sort_unstable();
-        for rank in all {
-            work(*rank);
-        }
+    pub(super) fn each(&self, work: impl FnMut(u128)) {
+        self.list.iter().chain(&self.tree).copied().for_each(work);
     }
 }

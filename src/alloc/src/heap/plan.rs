@@ -11,6 +11,7 @@ use super::cover::chunks_over;
 use super::runs::Run;
 use super::segment::Segment;
 use super::view::Piece;
+use crate::free::{FreeIndex, Key};
 use crate::size::{Class, MAPPING, SMALL_MAX};
 
 /// A free block and the borders of chunks in it.
@@ -90,12 +91,10 @@ impl Plan {
 }
 
 impl Heap {
-    /// Does something with the home segment's free blocks that a stream may have: with their addresses and ends.
-    pub(super) fn each_free_at_home(&self, stream: u16, mut work: impl FnMut(u64, u64)) {
-        for stream in [stream, self.streams.line(stream).any] {
-            let index = &self.streams.line(stream).free[Class::Chunked as usize];
-            index.each(|key| work(key.addr, key.addr + key.size));
-        }
+    /// The home segment's free blocks that a stream may have: its own, and nobody's.
+    pub(super) fn free_at_home(&self, stream: u16) -> [&FreeIndex; 2] {
+        let lines = [stream, self.streams.line(stream).any];
+        lines.map(|stream| &self.streams.line(stream).free[Class::Chunked as usize])
     }
 
     /// The pieces that make the request with the least new memory and mapping.
@@ -164,15 +163,21 @@ impl Heap {
                 });
             })
         };
-        self.each_free_at_home(stream, |addr, end| {
-            let mut from = addr;
-            let over = chunks_over(home, addr, end).filter(|(at, _)| !taken.is_empty() && taken.contains(at));
-            for (at, size) in over {
-                offer(from, at.max(from));
-                from = end.min(at + size);
+        for index in self.free_at_home(stream) {
+            let mut keys = Vec::new();
+            index.each(|key| keys.push(key));
+            // Of those that are as good as each other one is taken by its place among them.
+            keys.sort_unstable();
+            for Key { addr, size, .. } in keys {
+                let (mut from, end) = (addr, addr + size);
+                let over = chunks_over(home, addr, end).filter(|(at, _)| !taken.is_empty() && taken.contains(at));
+                for (at, size) in over {
+                    offer(from, at.max(from));
+                    from = end.min(at + size);
+                }
+                offer(from, end);
             }
-            offer(from, end);
-        });
+        }
         candidates
     }
 }

@@ -3,6 +3,7 @@
 use super::Heap;
 use super::cover::chunks_over;
 use super::view::{Piece, View};
+use crate::free::Key;
 
 /// Runs of free memory that a request chooses the smallest from.
 const ENOUGH: usize = 8;
@@ -122,18 +123,21 @@ impl Heap {
         let mut free = std::mem::take(&mut self.views.free);
         free.resize((home.size / unit) as usize, Ends::default());
         let mut touched = Vec::new();
-        self.each_free_at_home(stream, |addr, end| {
-            for (chunk, size) in chunks_over(home, addr, end) {
-                let ends = &mut free[granule(chunk)];
-                touched.push(granule(chunk));
-                if addr <= chunk {
-                    ends.first = end.min(chunk + size) - chunk;
+        for index in self.free_at_home(stream) {
+            index.each(|Key { addr, size, .. }| {
+                let end = addr + size;
+                for (chunk, size) in chunks_over(home, addr, end) {
+                    let ends = &mut free[granule(chunk)];
+                    touched.push(granule(chunk));
+                    if addr <= chunk {
+                        ends.first = end.min(chunk + size) - chunk;
+                    }
+                    if end >= chunk + size {
+                        ends.last = chunk + size - addr.max(chunk);
+                    }
                 }
-                if end >= chunk + size {
-                    ends.last = chunk + size - addr.max(chunk);
-                }
-            }
-        });
+            });
+        }
         let views = self.views.iter().collect::<Vec<_>>();
         let found = look(&views, &|home| free[granule(home)]);
         for granule in touched {
