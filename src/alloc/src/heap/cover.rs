@@ -10,8 +10,12 @@ impl Heap {
         let segment = self.segments.get(self.home?)?;
         let granule = self.sizes.granule(addr.checked_sub(segment.addr)?);
         let known = segment.cover.get(..=granule.min(segment.cover.len().checked_sub(1)?))?;
-        let before = |b: &&u32| **b != NIL && self.blocks[**b].addr <= addr;
-        let mut b = *known.iter().rev().find(before)?;
+        let (there, before) = known.split_last()?;
+        // The first block of the same granule may begin behind the address.
+        let mut b = match *there {
+            b if b != NIL && self.blocks[b].addr <= addr => b,
+            _ => last_known(before)?,
+        };
         while b != NIL {
             let block = &self.blocks[b];
             if addr < block.addr + block.size {
@@ -65,6 +69,14 @@ impl Heap {
 fn cover_further(segment: &mut Segment, granule: usize, b: u32) {
     segment.cover.resize(granule, NIL);
     segment.cover.push(b);
+}
+
+/// The last of these that is known. Many are not where a block is large.
+fn last_known(known: &[u32]) -> Option<u32> {
+    let (rest, groups) = known.as_rchunks::<8>();
+    let group = groups.iter().rev().find(|group| **group != [NIL; 8]);
+    let group = group.map_or(rest, |group| group.as_slice());
+    group.iter().rev().find(|b| **b != NIL).copied()
 }
 
 /// The chunks of a segment that a range overlaps: where they begin, and their sizes.
