@@ -45,6 +45,48 @@ fn a_rank_is_the_key_in_order() {
     assert_eq!(keys.partition_point(|key| key.rank() < least(top)), smaller);
 }
 
+/// All orders of some things.
+fn orders<T: Copy>(of: &[T]) -> Vec<Vec<T>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let first = |at: usize| {
+        let mut others = of.to_vec();
+        let first = others.remove(at);
+        orders(&others)
+            .into_iter()
+            .map(move |order| [vec![first], order].concat())
+    };
+    (0..of.len()).flat_map(first).collect()
+}
+
+#[test]
+fn a_bin_of_many_knows_its_best_whatever_is_taken_out_first() {
+    // More than a list holds, of three sizes of one bin.
+    let keys = [0, 1, 2, 3, 4, 5].map(|n| Key {
+        size: (64 + u64::from(n) % 3) * MIN_BLOCK,
+        addr: u64::from(n) << 20,
+        block: n,
+    });
+    for order in orders(&keys) {
+        let mut index = FreeIndex::new();
+        let mut places: HashMap<u32, u8> = keys.iter().map(|key| (key.block, index.insert(*key))).collect();
+        let mut set: BTreeSet<Key> = keys.into_iter().collect();
+        for key in order {
+            places.insert(index.remove(key, places[&key.block]), places[&key.block]);
+            set.remove(&key);
+            for size in [64, 65, 66].map(|units| units * MIN_BLOCK) {
+                let low = Key {
+                    size,
+                    addr: 0,
+                    block: 0,
+                };
+                assert_eq!(index.best_fit(size), set.range(low..).next().copied());
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),

@@ -17,7 +17,7 @@ pub(super) fn is_none(rank: u128) -> bool {
 }
 
 /// Ranks that are kept in a list: looking through it must not take long.
-const LISTED: usize = 64;
+const LISTED: usize = if cfg!(test) { 4 } else { 64 };
 /// The place of those that are not.
 const IN_TREE: u8 = u8::MAX;
 const _: () = assert!(LISTED <= IN_TREE as usize);
@@ -28,7 +28,7 @@ const _: () = assert!(LISTED <= IN_TREE as usize);
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Bin {
-    /// The smallest of all.
+    /// The smallest of all. Of one or none it is known.
     first: u128,
     list: Vec<u128>,
     /// Those that came while the list was full.
@@ -74,7 +74,6 @@ impl Bin {
         let last = self.put_last_in(place);
         let left = self.list.len() - 1;
         let first = select_unpredictable(rank == self.first, UNKNOWN, self.first);
-        // Of one the smallest is known.
         let first = select_unpredictable(left == 1, self.list[0], first);
         self.first = select_unpredictable(left == 0, NONE, first);
         self.list.truncate(left);
@@ -98,7 +97,7 @@ impl Bin {
             return last;
         }
         self.tree.remove(&rank);
-        if rank == self.first || self.list.is_empty() {
+        if rank == self.first || self.list.len() <= 1 {
             self.first = self.look(0);
         }
         rank
