@@ -47,8 +47,8 @@
 //!
 //! **Free.** A block joins its free neighbours, unless its size is one that comes again: then it is set aside whole for the next request
 //! of that size, in front of the heap, until a request of another size looks at all free memory of the stream. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
-//! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it when an event,
-//! recorded on its stream after the free, is done; then it is nobody's.
+//! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it when its
+//! stream was idle after the free, or an event recorded there after it is done; then it is nobody's.
 //!
 //! **Joining.** [`Allocator::join_holes`] maps the chunks of scattered free blocks side by side: no new memory, no copy, and
 //! live blocks keep addresses and contents. Only whole chunks can move. [`Allocator::compact`] does so with all there is, and gives wholly free

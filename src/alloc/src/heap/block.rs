@@ -18,8 +18,8 @@ pub(crate) struct Block {
     pub(crate) size: u64,
     /// Bytes the program asked for; 0 unless allocated or pending.
     pub(crate) requested: u64,
-    /// The heap's free counter when it was freed on `stream`; other streams may take it once an event recorded there
-    /// later is done. 0: no queued work uses it.
+    /// The heap's free counter when it was freed on `stream`; other streams may take it once that was idle later, or an event recorded
+    /// there later is done. 0: no queued work uses it.
     pub(crate) freed_at: u64,
     pub(crate) segment: u32,
     /// Neighbours by address inside the segment.

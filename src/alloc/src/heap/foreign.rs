@@ -1,7 +1,8 @@
 //! Reuse across streams.
 //!
-//! A block freed on stream A may be used by others once an event that A recorded after the free is done: then it is nobody's
-//! ([`ANY`](super::streams::ANY)), and any stream may take it at once. A stream's own free block swallows what is nobody's beside it.
+//! A block freed on stream A may be used by others once A was idle after the free, or an event that A recorded after it is done: then it is
+//! nobody's ([`ANY`](super::streams::ANY)), and any stream may take it at once. A stream's own free block swallows what is nobody's beside
+//! it.
 
 use gpumem_channel::BlockState;
 

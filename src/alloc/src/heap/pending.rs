@@ -1,7 +1,8 @@
 //! What the GPU still uses: freed blocks that wait for events, and how far each stream is known to be done.
 //!
 //! A block that other streams used waits for one event on each of them. The stream it was allocated on needs none: what
-//! that stream does next is queued behind.
+//! that stream does next is queued behind. Before another one takes what is free there, its stream is asked whether it is idle, and has
+//! an event recorded if it is not.
 
 use gpumem_channel::{BlockState, EventKind};
 
