@@ -8,6 +8,7 @@
 //! seconds; for other traces what they want, up to half of what is free.
 
 mod budgets;
+mod captures;
 mod contents;
 mod meanwhile;
 mod recorded;
@@ -23,6 +24,7 @@ use gpumem_demo::trace::Trace;
 use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, MIB, run};
 
 use budgets::{budget_changes, budget_is_kept, driver_agrees, pools_keep_their_budgets};
+use captures::captures_go_on;
 use contents::{damage_is_found, foreign_is_refused, holes_are_joined, kernels_and_host_agree, traffic};
 use meanwhile::memory_goes_meanwhile;
 use recorded::{recorded, streams_end};
@@ -118,6 +120,8 @@ const CHECKS: &[(&str, Check)] = &[
         budget_changes(b, SegmentMode::Stitched)
     }),
     ("pools keep their budgets", pools_keep_their_budgets),
+    ("plain: captures go on", |b| captures_go_on(b, SegmentMode::Plain)),
+    ("stitched: captures go on", |b| captures_go_on(b, SegmentMode::Stitched)),
     ("plain: memory goes while others use theirs", |b| {
         memory_goes_meanwhile(b, SegmentMode::Plain)
     }),

@@ -36,6 +36,20 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
     })
 }
 
+/// `cuStreamIsCapturing`: none ever is.
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut c_int) -> c_int {
+    call("cuStreamIsCapturing", |state| {
+        state.stream(stream)?;
+        // SAFETY: the caller's contract.
+        unsafe { put(status, 0) }
+    })
+}
+
 /// `cuStreamQuery`
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamQuery(stream: u64) -> c_int {

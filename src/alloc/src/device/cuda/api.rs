@@ -81,6 +81,7 @@ api! {
     map = "cuMemMap" (u64, usize, usize, u64, c_ulonglong);
     set_access = "cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
     unmap = "cuMemUnmap" (u64, usize);
+    stream_is_capturing = "cuStreamIsCapturing" (Opaque, *mut c_int);
     stream_query = "cuStreamQuery" (Opaque);
     event_create = "cuEventCreate" (*mut Opaque, c_uint);
     event_record = "cuEventRecord" (Opaque, Opaque);

@@ -19,6 +19,7 @@ pub use open::driver_message;
 pub(super) use open::open;
 
 const NOT_READY: c_int = 600;
+const CAPTURE_UNSUPPORTED: c_int = 900;
 const EVENT_DISABLE_TIMING: u32 = 2;
 const ACCESS_READ_WRITE: c_int = 3;
 /// Spare events kept for reuse; creating one costs more than recording it.
@@ -153,6 +154,14 @@ impl Driver for Cuda {
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {
         let _bound = self.bind()?;
+        let mut status: c_int = 0;
+        // SAFETY: writes one number; the driver checks stream handles of its context.
+        let code = unsafe { (self.api.stream_is_capturing)(stream.0 as Opaque, &mut status) };
+        self.api.check("cuStreamIsCapturing", code)?;
+        if status != 0 {
+            // The question alone would end the capture, which nobody may have told us of.
+            return self.api.check("cuStreamQuery", CAPTURE_UNSUPPORTED).map(|()| false);
+        }
         // SAFETY: the driver checks stream handles of its context.
         match unsafe { (self.api.stream_query)(stream.0 as Opaque) } {
             NOT_READY => Ok(false),
