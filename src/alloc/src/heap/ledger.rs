@@ -1,5 +1,7 @@
 //! Counting, under PyTorch's definitions, with the peaks of both pools together.
 
+mod grant;
+
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
 use crate::counts::{BOTH, Counts, Figures, PLACES, pool_number};
@@ -124,89 +126,6 @@ impl Ledger {
     pub(crate) fn allocated(&mut self, pool: PoolId, size: u64, requested: u64) -> bool {
         self.touch(pool, Touched::SMALL, Touched::LARGE);
         self.own.allocate(pool_number(pool), requested, size)
-    }
-
-    /// Allows one who counts so much of a figure, as far as it is below the peak or what the heap may count and does not; some more at the
-    /// same price. What it lacks then.
-    pub(crate) fn allow(&mut self, counts: &mut Counts, row: usize, figure: usize, by: u64) -> u64 {
-        let lack = counts.lacks(row, figure, by);
-        if lack == 0 {
-            return 0;
-        }
-        let mut found = self.take_below_peak(row, figure, lack);
-        if found < lack {
-            found += self.own.give_up(row, figure, lack - found);
-        }
-        counts.allow(row, figure, found);
-        lack.saturating_sub(found)
-    }
-
-    /// The same for the heap.
-    pub(crate) fn allow_own(&mut self, row: usize, figure: usize, by: u64) -> u64 {
-        let lack = self.own.lacks(row, figure, by);
-        if lack == 0 {
-            return 0;
-        }
-        let below = self.take_below_peak(row, figure, lack);
-        self.own.allow(row, figure, below);
-        lack.saturating_sub(below)
-    }
-
-    /// Grants somebody what it lacks of a figure, and half of what is left then, as far as that is below the peak.
-    fn take_below_peak(&mut self, row: usize, figure: usize, lack: u64) -> u64 {
-        let places = PLACES.iter().filter(|(_, its)| *its == figure);
-        let slack = places.map(|(at, _)| self.peak(row, *at).saturating_sub(self.counted(row, *at, figure)));
-        let slack = slack.min().unwrap_or(0);
-        let more = slack.min(lack + slack.saturating_sub(lack) / 2);
-        self.granted[row][figure] += more;
-        more
-    }
-
-    /// Grants somebody so much more of a figure where nobody may count more than is counted: raises the peaks that this passes.
-    #[cold]
-    pub(crate) fn raise_peaks(&mut self, row: usize, figure: usize, more: u64) {
-        self.granted[row][figure] += more;
-        for (at, its) in PLACES {
-            let counted = self.counted(row, at, figure);
-            if its == figure && counted > self.peak(row, at) {
-                match row {
-                    0 => self.stats.small.figures_mut()[at].peak = counted,
-                    1 => self.stats.large.figures_mut()[at].peak = counted,
-                    _ => self.stats.all_peaks[at] = counted,
-                }
-                self.touch_cold();
-            }
-        }
-    }
-
-    fn peak(&self, row: usize, at: usize) -> u64 {
-        match row {
-            0 => self.stats.small.figures()[at].peak,
-            1 => self.stats.large.figures()[at].peak,
-            _ => self.stats.all_peaks[at],
-        }
-    }
-
-    /// What is allowed of a figure of the channel's, with what waits.
-    fn counted(&self, row: usize, at: usize, figure: usize) -> u64 {
-        let waits = match row {
-            BOTH => self.waiting[0].of(at) + self.waiting[1].of(at),
-            pool => self.waiting[pool].of(at),
-        };
-        self.granted[row][figure] + waits
-    }
-
-    /// Panics unless lanes are allowed this, and nobody anything that passes a peak.
-    #[cfg(test)]
-    pub(crate) fn check_granted(&self, lanes: &Figures) {
-        let own = self.own.allowed();
-        let all: Figures = std::array::from_fn(|row| std::array::from_fn(|i| lanes[row][i] + own[row][i]));
-        assert_eq!(self.granted, all);
-        for (at, figure) in PLACES {
-            for row in 0..=BOTH {
-                assert!(self.counted(row, at, figure) <= self.peak(row, at));
-            }
-        }
     }
 
     /// A block that a lane counted until now, with its leave to.

@@ -9,15 +9,20 @@
 //! |---|---|
 //! | `front` | all lanes of a heap, found by stream |
 //! | `succession` | one lane for one stream after another |
+//! | `record`, `held` | a lent block, and the number by which the program holds it |
 //! | `quick` | the free ones among the lent blocks, by exact size |
+//! | `told`, `seen` | what is published of them |
 //!
 //! Rules of locking: who holds a lane's lock takes no other one. The heap's comes first: whoever holds it may take a lane's, one at a
 //! time, for as long as that lane's own matters take.
 
 mod front;
+mod held;
 mod quick;
+mod record;
 mod seen;
 mod succession;
+mod told;
 
 #[cfg(test)]
 mod front_tests;
@@ -25,131 +30,21 @@ mod front_tests;
 use std::num::NonZeroU64;
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, EventKind, LaneFigures, Operation, Place, StringId, Unheld};
+use gpumem_channel::{BlockState, EventKind, LaneFigures, StringId, Unheld};
 
 use crate::counts::Counts;
-use crate::heap::{DEVICE, Grant, NIL};
-use crate::size::{SMALL_MAX, pool_of};
+use crate::heap::Grant;
+use crate::size::SMALL_MAX;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
 pub(crate) use front::{Front, LANES};
+pub(crate) use held::{Held, Lent};
 use quick::{Lists, Noted};
 pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
+pub(crate) use record::{Record, State};
 use seen::Seen;
-
-/// Where a held block is known by a number: of a lane, or one of the two below; and the number. One word, which travels in a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held(u64);
-
-/// No lane: the number is the heap's.
-const HEAP: u32 = u32::MAX;
-/// No block: a buffer of 0 bytes.
-const NOTHING: u32 = u32::MAX - 1;
-
-impl Held {
-    /// No block.
-    pub(crate) const NOTHING: Held = Held::new(NOTHING, NIL);
-
-    #[inline(always)]
-    const fn new(lane: u32, at: u32) -> Held {
-        Held((lane as u64) << 32 | at as u64)
-    }
-
-    #[inline(always)]
-    fn parts(self) -> (u32, u32) {
-        ((self.0 >> 32) as u32, self.0 as u32)
-    }
-
-    /// A block that only the heap knows.
-    #[inline(always)]
-    pub(crate) fn by_heap(block: u32) -> Held {
-        Held::new(HEAP, block)
-    }
-
-    #[inline(always)]
-    pub(crate) fn by_lane(lane: u8, record: u32) -> Held {
-        Held::new(lane.into(), record)
-    }
-
-    /// The lane that it is lent to, and its number there.
-    #[inline(always)]
-    pub(crate) fn lane(self) -> Option<(u8, u32)> {
-        let (lane, at) = self.parts();
-        (lane < LANES as u32).then_some((lane as u8, at))
-    }
-
-    /// Its number in the heap, if that is where it is known.
-    #[inline(always)]
-    pub(crate) fn block(self) -> Option<u32> {
-        let (lane, at) = self.parts();
-        (lane == HEAP).then_some(at)
-    }
-}
-
-/// A block that a lane hands out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lent {
-    pub(crate) addr: NonZeroU64,
-    /// How it is given back.
-    pub(crate) held: Held,
-}
-
-/// What became of a lent block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The program holds it.
-    Held,
-    /// It is free, and set aside for the next request of its size.
-    Aside,
-    /// The program holds it, and the heap wants to know of it again: it is only remembered here by its number.
-    Recalled,
-    /// No block has this number.
-    Vacant,
-}
-
-/// A lent block. A line of the cache.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(crate) struct Record {
-    pub(crate) addr: u64,
-    pub(crate) size: u64,
-    pub(crate) requested: u64,
-    /// The heap's free counter when it was set aside, or more.
-    pub(crate) freed_at: u64,
-    /// Its number in the heap, which is its slot in the channel; that of the one behind it; and its segment.
-    pub(crate) block: u32,
-    pub(crate) next: u32,
-    pub(crate) place: Place,
-    /// While it is set aside: the next record of its size that is.
-    pub(crate) link: u32,
-    pub(crate) tag: StringId,
-    /// Whether it was ever handed out from here.
-    pub(crate) served: bool,
-    pub(crate) state: State,
-    /// Whether it is an inactive split while it is free.
-    pub(crate) split: bool,
-}
-
-impl Record {
-    /// A block that the program holds.
-    pub(crate) fn new(block: u32, addr: u64, size: u64, segment: u32, requested: u64, tag: StringId) -> Record {
-        Record {
-            addr,
-            size,
-            requested,
-            freed_at: 0,
-            block,
-            next: NIL,
-            place: Place::new(DEVICE, pool_of(size), segment),
-            link: NIL,
-            tag,
-            served: false,
-            state: State::Held,
-            split: false,
-        }
-    }
-}
+use told::{operation, publish, some};
 
 /// A tag whose number in the channel this lane does not know.
 const UNKNOWN: StringId = StringId(u32::MAX);
@@ -439,40 +334,4 @@ impl Lane {
     pub(crate) fn aside(&self, size: u64) -> Vec<u32> {
         self.lists[half(size)].of_size(size, |at| self.records[at as usize].link)
     }
-}
-
-/// Publishes that a block was handed out, or set aside. Whether the figures are due.
-#[inline(always)]
-fn publish<const HELD: bool>(outlet: &mut channel::Lane, stream: Stream, record: &Record) -> bool {
-    let block = Seen { record, stream };
-    // Constants: what they are in the channel needs no table.
-    let told = if HELD {
-        outlet.operation_again(&operation(
-            EventKind::Alloc,
-            BlockState::Allocated,
-            &block,
-            record.split,
-        ))
-    } else {
-        outlet.operation_again(&operation(EventKind::Free, BlockState::Quick, &block, record.split))
-    };
-    told.figures_due
-}
-
-/// What happened to a block; `split`: it became an inactive split here, or none any more.
-#[inline(always)]
-fn operation<'a>(kind: EventKind, state: BlockState, block: &'a Seen<'a>, split: bool) -> Operation<'a, Seen<'a>> {
-    let record = block.record;
-    Operation {
-        kind,
-        slot: record.block,
-        state,
-        block,
-        next: some(record.next),
-        split: split.then_some(pool_of(record.size)),
-    }
-}
-
-fn some(slot: u32) -> Option<u32> {
-    (slot != NIL).then_some(slot)
 }
