@@ -99,8 +99,16 @@ impl Home {
     }
 
     /// Takes a buffer back, and its block if it has one.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn take_back(&'static self, held: Held) {
+        match held.lane() {
+            Some(_) => self.take_back_lent(held),
+            None => self.take_back_slow(held),
+        }
+    }
+
+    #[inline(never)]
+    fn take_back_lent(&'static self, held: Held) {
         if self.process.is_current() && self.front.free(held, true) {
             return;
         }
