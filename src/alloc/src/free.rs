@@ -89,7 +89,7 @@ impl FreeBlocks {
 pub(crate) struct FreeIndex {
     len: usize,
     occupied: [u64; WORDS],
-    bins: Box<[Bin; BINS + 1]>,
+    bins: Box<[Bin]>,
 }
 
 /// 16 to the octave, from 32 units on; before that one for every unit.
@@ -107,7 +107,8 @@ impl FreeIndex {
         FreeIndex {
             len: 0,
             occupied,
-            bins: Box::new(std::array::from_fn(|_| Bin::default())),
+            // Not an array: that would be made on the stack of whoever allocates, and takes 41 KB of it.
+            bins: std::iter::repeat_with(Bin::default).take(BINS + 1).collect(),
         }
     }
 

@@ -107,11 +107,11 @@ impl<M: Words> LaneWriter<M> {
         self.ticket += WRITERS;
         let record = (slot as usize, time, state, next);
         let (slots, ticket) = (&self.slots, self.ticket);
-        let stored = match (state, KNOWN) {
-            (BlockState::Free | BlockState::Quick, true) => put::holder(words, slots, ticket, record, &Unheld(block)),
-            (BlockState::Free | BlockState::Quick, false) => put::block(words, slots, ticket, record, &Unheld(block)),
-            (_, true) => put::holder(words, slots, ticket, record, block),
-            (_, false) => put::block(words, slots, ticket, record, block),
+        let stored = match state {
+            BlockState::Free | BlockState::Quick => {
+                put::block::<KNOWN, _>(words, slots, ticket, record, &Unheld(block))
+            }
+            _ => put::block::<KNOWN, _>(words, slots, ticket, record, block),
         };
         Told {
             stored,
@@ -132,7 +132,7 @@ impl<M: Words> LaneWriter<M> {
         self.ticket += WRITERS;
         here(&self.memory, self.open).is_none_or(|words| {
             let slot = slot as usize;
-            put::block(words, &self.slots, self.ticket, (slot, time, state, next), block)
+            put::block::<false, _>(words, &self.slots, self.ticket, (slot, time, state, next), block)
         })
     }
 

@@ -111,9 +111,10 @@ pub(crate) fn event<W: Word>(words: &[W], ring: &Ring, events: &mut u64, what: W
     record[0].prefetch(AHEAD * LINE);
 }
 
-/// Stores a block slot, and its group's generation. False if the table has no such slot: behind it the file ends.
+/// Stores a block slot, and its group's generation. `KNOWN`: the block is in it already, and only who holds it is stored. False if the
+/// table has no such slot: behind it the file ends.
 #[inline(always)]
-pub(crate) fn block<W: Word>(
+pub(crate) fn block<const KNOWN: bool, W: Word>(
     words: &[W],
     slots: &Slots,
     ticket: u64,
@@ -123,24 +124,12 @@ pub(crate) fn block<W: Word>(
     let Some(record) = begin(words, slots, ticket, slot) else {
         return false;
     };
-    codec::put_block(record, (time, state, next.unwrap_or(NO_SLOT)), block);
-    end(words, slots, ticket, slot, record);
-    true
-}
-
-/// The same of a block that is in its slot already: stores who holds it.
-#[inline(always)]
-pub(crate) fn holder<W: Word>(
-    words: &[W],
-    slots: &Slots,
-    ticket: u64,
-    (slot, time, state, next): (usize, u64, BlockState, Option<u32>),
-    block: &impl Facts,
-) -> bool {
-    let Some(record) = begin(words, slots, ticket, slot) else {
-        return false;
-    };
-    codec::put_holder(record, (time, state, next.unwrap_or(NO_SLOT)), block);
+    let what = (time, state, next.unwrap_or(NO_SLOT));
+    if KNOWN {
+        codec::put_holder(record, what, block);
+    } else {
+        codec::put_block(record, what, block);
+    }
     end(words, slots, ticket, slot, record);
     true
 }

@@ -161,7 +161,7 @@ impl<M: Words> Writer<M> {
         };
         let slot = slot as usize;
         self.ticket += WRITERS;
-        let stored = put::block(words, &self.slots, self.ticket, (slot, time, state, next), block);
+        let stored = put::block::<false, _>(words, &self.slots, self.ticket, (slot, time, state, next), block);
         if stored && slot >= self.used_blocks {
             self.used_blocks = slot + 1;
             use_block(words, &self.layout, slot);

@@ -37,7 +37,7 @@ impl<W: Word> Structure<'_, W> {
         self.ticket += WRITERS;
         let slot = slot as usize;
         let record = (slot, self.time, state, next);
-        if !put::block(self.words, self.slots, self.ticket, record, block) {
+        if !put::block::<false, _>(self.words, self.slots, self.ticket, record, block) {
             self.whole = false;
         } else if slot >= *self.used {
             *self.used = slot + 1;

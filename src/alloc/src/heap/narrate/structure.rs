@@ -19,35 +19,21 @@ impl Heap {
     /// A block was handed out, and `rest` was cut off it.
     #[inline(always)]
     pub(in crate::heap) fn tell_cut(&mut self, b: u32, rest: u32) {
-        if self.outlet.records() {
-            self.record(EventKind::Alloc, b);
-        }
-        let Some(publisher) = self.outlet.publisher() else {
-            return;
-        };
-        let block = &self.blocks[b];
-        let seen = Seen::of(block, &self.streams);
-        let due = match Heap::follows(block.class) {
-            true => publisher.change(EventKind::Alloc, &seen),
-            false => publisher.change_with(EventKind::Alloc, &seen, None, false),
-        };
-        let mut stored = true;
-        if let Some(mut told) = publisher.structure(block.segment) {
-            told.block(b, BlockState::Allocated, &seen, some(block.next));
-            let left = &self.blocks[rest];
-            let seen = Seen::of(left, &self.streams);
-            told.block(rest, BlockState::Free, &Unheld(&seen), some(left.next));
-            stored = told.is_whole();
-        }
-        if !stored {
-            self.refuse(&[b, rest]);
-        }
-        self.tell_rest(due);
+        self.tell_taken(b, &[rest]);
     }
 
     /// A block was handed out of the middle of a free one: `before` is what that begins with now, `rest` what was cut off behind.
     #[inline(never)]
     pub(in crate::heap) fn tell_cut_out(&mut self, before: u32, b: u32, rest: Option<u32>) {
+        match rest {
+            Some(rest) => self.tell_taken(b, &[before, rest]),
+            None => self.tell_taken(b, &[before]),
+        }
+    }
+
+    /// A block was handed out, and this is left of the free one that it was part of.
+    #[inline(always)]
+    fn tell_taken<const N: usize>(&mut self, b: u32, left: &[u32; N]) {
         if self.outlet.records() {
             self.record(EventKind::Alloc, b);
         }
@@ -63,16 +49,16 @@ impl Heap {
         let mut stored = true;
         if let Some(mut told) = publisher.structure(block.segment) {
             told.block(b, BlockState::Allocated, &seen, some(block.next));
-            for free in [Some(before), rest].into_iter().flatten() {
-                let left = &self.blocks[free];
+            for free in left {
+                let left = &self.blocks[*free];
                 let seen = Seen::of(left, &self.streams);
-                told.block(free, BlockState::Free, &Unheld(&seen), some(left.next));
+                told.block(*free, BlockState::Free, &Unheld(&seen), some(left.next));
             }
             stored = told.is_whole();
         }
         if !stored {
-            self.refuse(&[before, b]);
-            self.refuse(rest.as_slice());
+            self.refuse(&[b]);
+            self.refuse(left);
         }
         self.tell_rest(due);
     }
