@@ -41,7 +41,12 @@ pub(super) struct Taken {
 impl Request {
     /// A request for everybody's memory.
     #[inline(always)]
-    fn common(requested: u64, (size, class): (u64, Class), stream: u16, (name, tag): (Tag, StringId)) -> Request {
+    pub(super) fn common(
+        requested: u64,
+        (size, class): (u64, Class),
+        stream: u16,
+        (name, tag): (Tag, StringId),
+    ) -> Request {
         Request {
             requested,
             size,
@@ -51,6 +56,14 @@ impl Request {
             arena: COMMON,
             tag,
             name,
+        }
+    }
+
+    /// The same small request among the large blocks.
+    pub(super) fn among_large(&self) -> Request {
+        Request {
+            class: Class::Chunked,
+            ..*self
         }
     }
 }
@@ -96,7 +109,10 @@ impl Heap {
         }
         match best {
             Some(key) => Ok(self.hand_out(key, request)),
-            None => self.allocate_slow(request),
+            None => match self.allocate_corner(request) {
+                Some(grant) => Ok(grant),
+                None => self.allocate_slow(request),
+            },
         }
     }
 
@@ -105,6 +121,9 @@ impl Heap {
     pub(super) fn best_of_all(&mut self, request: &Request) -> Option<Key> {
         let half = half(request.size);
         self.streams.line_mut(request.stream).again[half].next_round();
+        if request.class == Class::Fine {
+            return self.best_after_drain(request);
+        }
         self.drain(request.stream, half);
         self.fit(request)
     }

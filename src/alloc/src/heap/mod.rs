@@ -8,6 +8,7 @@
 //! | `short` | the same for most requests |
 //! | `inside` | a certain place inside a free block |
 //! | `obtain` | what is tried when nothing fits |
+//! | `corner` | the same for small requests, most of the time |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again`, `trial`, `drain` | blocks lent to lanes, and which are worth it |
 //! | `room` | who may count how much before a peak rises |
@@ -42,6 +43,7 @@ mod capture;
 mod chain;
 mod collect;
 mod compact;
+mod corner;
 mod cover;
 mod drain;
 mod explain;

@@ -161,11 +161,8 @@ impl Heap {
 
     /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.
     fn obtain_fine(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
-        let coarse = Request {
-            class: Class::Chunked,
-            ..*request
-        };
-        if self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
+        let coarse = request.among_large();
+        if self.is_full(request)
             && let Some(key) = self.fit(&coarse)
         {
             return Ok(Some(self.hand_out(key, &coarse)));
@@ -185,7 +182,7 @@ impl Heap {
 
     /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
     /// there before: so they may have some memory of their own, whatever else is reserved.
-    fn target_of_fine(&self, request: &Request) -> u64 {
+    pub(super) fn target_of_fine(&self, request: &Request) -> u64 {
         let peak = self.requested_peak(request.requested);
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE {
             return u64::MAX;

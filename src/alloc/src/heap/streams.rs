@@ -9,6 +9,7 @@ use gpumem_channel::NO_STREAM;
 
 use super::again::Again;
 use super::arena::COMMON;
+use super::corner::Backoff;
 use super::trial::Trial;
 use crate::device::EventHandle;
 use crate::error::Error;
@@ -34,6 +35,8 @@ pub(crate) struct Line {
     /// The sizes that are worth it.
     pub(super) again: [Again; 2],
     pub(super) trials: [Trial; 2],
+    /// Whether it helps small requests that what is set aside comes back.
+    pub(super) drains: Backoff,
     /// Blocks that wait for an event on this stream, oldest first.
     pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
@@ -88,6 +91,7 @@ impl Line {
             aside: Vec::new(),
             again: Default::default(),
             trials: Default::default(),
+            drains: Backoff::default(),
             waiting: VecDeque::new(),
             safe: 0,
             marker: None,
@@ -293,6 +297,11 @@ impl Streams {
     pub(crate) fn real(&self) -> impl Iterator<Item = u16> {
         self.indices()
             .filter(|at| self.line(*at).arena != VACANT && !self.is_any(*at))
+    }
+
+    /// Whether this is the only stream of the common arena.
+    pub(super) fn is_only(&self, at: u16) -> bool {
+        self.real().all(|other| other == at || self.line(other).arena != COMMON)
     }
 
     /// Every real stream of an arena.

@@ -1,0 +1,160 @@
+//! Small requests that nothing fits while small memory is full: a corner among the large blocks.
+//!
+//! A program whose small memory is full comes here every few hundred operations. So what the long way (`obtain`) would come to is found by
+//! a look at a few figures; and what is set aside does not come back each time only to be lent again.
+
+use super::allocate::Request;
+use super::arena::COMMON;
+use super::{Grant, Heap};
+use crate::free::Key;
+use crate::size::Class;
+
+/// Most attempts that are left out at a time.
+const MOST: u8 = 16;
+
+/// Which attempts are left out because those before came to nothing: twice as many each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    step: u8,
+    left: u8,
+}
+
+impl Backoff {
+    /// Whether this attempt is left out.
+    fn leaves_out(&mut self) -> bool {
+        let out = self.left > 0;
+        self.left -= u8::from(out);
+        out
+    }
+
+    /// What an attempt came to that was made.
+    fn tried(&mut self, helped: bool) {
+        self.step = if helped { 0 } else { (self.step * 2).clamp(1, MOST) };
+        self.left = self.step;
+    }
+}
+
+impl Heap {
+    /// The best block for a small request once what is set aside has joined its neighbours, if an attempt at that is not left out.
+    pub(super) fn best_after_drain(&mut self, request: &Request) -> Option<Key> {
+        if self.streams.line_mut(request.stream).drains.leaves_out() {
+            return None;
+        }
+        let any = self.drain(request.stream, 0);
+        let best = self.fit(request);
+        if any {
+            self.streams.line_mut(request.stream).drains.tried(best.is_some());
+        }
+        best
+    }
+
+    /// A block among the large ones for a small request that nothing fits, if the long way would come to that in the end: there is no
+    /// other stream to ask, and no more memory for small blocks.
+    pub(super) fn allocate_corner(&mut self, request: &Request) -> Option<Grant> {
+        if request.class != Class::Fine || request.arena != COMMON || !self.is_full(request) {
+            return None;
+        }
+        let any = self.streams.line(request.stream).any;
+        let nobodys = &self.streams.line(any).free[Class::Fine as usize];
+        if !nobodys.is_empty() || self.streams.pending > 0 || !self.streams.is_only(request.stream) {
+            return None;
+        }
+        self.drain(request.stream, 1);
+        let corner = request.among_large();
+        let key = self.fit(&corner)?;
+        Some(self.hand_out(key, &corner))
+    }
+
+    /// Whether a small request is better placed among the large blocks than in more memory for small ones.
+    pub(super) fn is_full(&self, request: &Request) -> bool {
+        self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use gpumem_channel::StringId;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A heap that holds 960 of 1024 MiB, and so many small blocks of 512 KiB that it takes no more memory for such.
+    fn full_of_small_ones() -> (Heap, Sim) {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let large: Vec<u32> = (0..16)
+            .map(|_| heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap().block)
+            .collect();
+        heap.free(large[7]);
+        let request = small(&mut heap);
+        while !heap.is_full(&request) || heap.fit(&request).is_some() {
+            heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap();
+        }
+        (heap, sim)
+    }
+
+    fn small(heap: &mut Heap) -> Request {
+        let (size, class) = heap.sizes.round(MIB / 2).unwrap();
+        let stream = heap.streams.index(Stream(1)).unwrap();
+        Request::common(size, (size, class), stream, (Tag(0), StringId(0)))
+    }
+
+    #[test]
+    fn a_small_request_that_finds_small_memory_full_goes_among_the_large_ones_at_once() {
+        let (mut heap, sim) = full_of_small_ones();
+        let (request, calls) = (small(&mut heap), sim.modelled_ns());
+        let grant = heap.allocate_corner(&request).unwrap();
+        assert_eq!(heap.blocks[grant.block].class, Class::Chunked);
+        assert_eq!(sim.modelled_ns(), calls, "no driver call");
+        heap.check();
+    }
+
+    #[test]
+    fn where_another_stream_may_have_room_it_is_asked_first() {
+        let (mut heap, _) = full_of_small_ones();
+        heap.allocate(MIB / 2, Stream(2), Tag(0)).unwrap();
+        let request = small(&mut heap);
+        assert!(heap.allocate_corner(&request).is_none());
+        heap.check();
+    }
+
+    #[test]
+    fn while_small_memory_may_grow_it_does() {
+        let (mut heap, _) = full_of_small_ones();
+        for _ in 0..16 {
+            heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap();
+        }
+        let request = small(&mut heap);
+        assert!(!heap.is_full(&request) && heap.allocate_corner(&request).is_none());
+    }
+
+    #[test]
+    fn more_attempts_are_left_out_each_time_one_came_to_nothing_and_none_after_one_that_helped() {
+        let mut backoff = Backoff::default();
+        for left_out in [0, 1, 2, 4, 8, 16, 16] {
+            for _ in 0..left_out {
+                assert!(backoff.leaves_out());
+            }
+            assert!(!backoff.leaves_out());
+            backoff.tried(false);
+        }
+        for _ in 0..16 {
+            assert!(backoff.leaves_out());
+        }
+        backoff.tried(true);
+        assert!(!backoff.leaves_out());
+    }
+}
