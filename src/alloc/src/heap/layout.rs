@@ -32,6 +32,13 @@ const DIGEST: u32 = if cfg!(test) { 32 } else { 8 };
 /// Requests in a context.
 const CONTEXT: usize = (u64::BITS / DIGEST) as usize;
 
+/// Of contexts one in so many, by what they are, is an anchor: only these are looked up and can be found. Where all are different, looking
+/// for each would cost a miss of the cache or two every time; where things come again, one of the next will be an anchor.
+const ANCHORS: u64 = if cfg!(test) { 2 } else { 8 };
+
+/// Requests without an anchor after which each is looked up, and one in so many can be found: a short round may have none.
+const GAP: usize = if cfg!(test) { 4 } else { 32 };
+
 /// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many each time that
 /// this was of no use.
 const MOST_ROUNDS: usize = 16;
@@ -73,7 +80,9 @@ struct Sequence {
     /// Whether the next request was looked for and is not served yet.
     asked: bool,
     context: u64,
-    /// The last request with a context, by a digest of that, counted from 1. Others may have the same digest.
+    /// Requests since the last anchor.
+    since: usize,
+    /// The last request with a context that can be found, by a digest of that, counted from 1. Others may have the same digest.
     known: Vec<u32>,
 }
 
@@ -95,6 +104,10 @@ fn digest(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
+fn is_anchor(context: u64) -> bool {
+    (digest(context) >> 24) & (ANCHORS - 1) == 0
+}
+
 fn extended(context: u64, size: u64) -> u64 {
     (context << DIGEST) | (digest(size) & ((1 << DIGEST) - 1))
 }
@@ -104,10 +117,19 @@ impl Sequence {
     fn find(&mut self, size: u64, rounds: usize) -> Option<Placement> {
         let next = self.expected.map(|at| if at < self.ring.len() { at } else { 0 });
         let next = next.filter(|at| self.ring.get(*at).is_some_and(|entry| entry.size == size));
-        self.run = if next.is_some() { self.run + 1 } else { CONTEXT };
-        let Some(at) = next.or_else(|| self.same_context(size)) else {
-            self.end_round();
-            return None;
+        let at = match next {
+            Some(at) => {
+                self.run += 1;
+                at
+            }
+            None => {
+                let Some(at) = self.same_context(size) else {
+                    self.end_round();
+                    return None;
+                };
+                self.run = self.came_before(at);
+                at
+            }
         };
         self.expected = Some(at + 1);
         let ago = match at < self.end {
@@ -126,8 +148,20 @@ impl Sequence {
 
     fn same_context(&self, size: u64) -> Option<usize> {
         let context = extended(self.context, size);
+        if !is_anchor(context) && self.since < GAP {
+            return None;
+        }
         let at = (*self.known.get(self.slot(context))? as usize).checked_sub(1)?;
         (self.ring.get(at)?.context == context).then_some(at)
+    }
+
+    /// How many requests in a row, the next one last, came as those did whose last is at a place: a few may have come before one was an
+    /// anchor.
+    fn came_before(&self, at: usize) -> usize {
+        let count = self.ring.len();
+        let size = |end: usize, ago: usize| self.ring.get((end + count - ago) % count).map(|entry| entry.size);
+        let same = (1..count.min(RUN)).take_while(|ago| size(at, *ago) == size(self.end, *ago));
+        CONTEXT.max(1 + same.count())
     }
 
     fn slot(&self, context: u64) -> usize {
@@ -157,11 +191,12 @@ impl Sequence {
         grows
     }
 
-    /// Makes a request known by its context.
+    /// Makes a request known by its context, if it can be found.
     fn note(&mut self, at: usize) {
-        let count = self.ring.len();
-        if self.known.len() < 2 * count {
-            self.known = vec![0; (4 * count).next_power_of_two()];
+        let few = self.ring.len() / ANCHORS as usize + 1;
+        if self.known.len() < 2 * few {
+            self.known = vec![0; (4 * few).next_power_of_two()];
+            self.since = 0;
             (0..at).for_each(|at| self.enter(at));
         }
         self.enter(at);
@@ -169,8 +204,12 @@ impl Sequence {
 
     #[inline(always)]
     fn enter(&mut self, at: usize) {
-        let slot = self.slot(self.ring[at].context);
-        self.known[slot] = at as u32 + 1;
+        let context = self.ring[at].context;
+        self.since = if is_anchor(context) { 0 } else { self.since + 1 };
+        if self.since.is_multiple_of(GAP) {
+            let slot = self.slot(context);
+            self.known[slot] = at as u32 + 1;
+        }
     }
 }
 
