@@ -8,7 +8,10 @@
 //! Only large requests of stitched memory are remembered, and only while mapping costs more than remembering does: the quick ways past
 //! the heap are closed to them meanwhile.
 
+mod sequence;
+
 use crate::size::SMALL_MAX;
+use sequence::{CONTEXT, MOST_ROUNDS, RUN, Sequence};
 
 /// Requests that are remembered, of all streams together.
 const MOST: usize = if cfg!(test) { 1024 } else { 1 << 17 };
@@ -23,26 +26,6 @@ const FIRST: u64 = 1024;
 /// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended.
 const MOST_TIMES: u64 = 1 << 10;
 
-/// Requests in a row that came as they came before in a program that seems to repeat itself.
-const RUN: usize = if cfg!(test) { 4 } else { 64 };
-
-/// Bits of a digest: a context is 64 bits of them.
-const DIGEST: u32 = if cfg!(test) { 32 } else { 8 };
-
-/// Requests in a context.
-const CONTEXT: usize = (u64::BITS / DIGEST) as usize;
-
-/// Of contexts one in so many, by what they are, is an anchor: only these are looked up and can be found. Where all are different, looking
-/// for each would cost a miss of the cache or two every time; where things come again, one of the next will be an anchor.
-const ANCHORS: u64 = if cfg!(test) { 2 } else { 8 };
-
-/// Requests without an anchor after which each is looked up, and one in so many can be found: a short round may have none.
-const GAP: usize = if cfg!(test) { 4 } else { 32 };
-
-/// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many each time that
-/// this was of no use.
-const MOST_ROUNDS: usize = 16;
-
 /// Where a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
@@ -50,40 +33,6 @@ pub(super) enum Placement {
     Home(u64),
     /// At an offset of a view, which is the one of this serial number.
     View { view: u32, serial: u32, offset: u64 },
-}
-
-/// A request of a sequence.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    size: u64,
-    /// What the request came after: digests of its size and those before it.
-    context: u64,
-    placement: Placement,
-}
-
-/// The last requests of one stream: a ring, once there is no more room.
-#[derive(Debug, Default)]
-struct Sequence {
-    ring: Vec<Entry>,
-    /// Where the next one goes.
-    end: usize,
-    /// The next request if things go on as before.
-    expected: Option<usize>,
-    /// Requests in a row that were the expected ones.
-    run: usize,
-    /// Whether these go back nearly to where the expected ones begin: a whole round came as it came before.
-    in_round: bool,
-    /// Whether a quarter of another one did, too.
-    well_in: bool,
-    /// Whether so many did that what was of no use before says nothing any more.
-    settled: bool,
-    /// Whether the next request was looked for and is not served yet.
-    asked: bool,
-    context: u64,
-    /// Requests since the last anchor.
-    since: usize,
-    /// The last request with a context that can be found, by a digest of that, counted from 1. Others may have the same digest.
-    known: Vec<u32>,
 }
 
 /// All that is remembered of a heap.
@@ -98,119 +47,6 @@ pub(super) struct Layouts {
     times: u64,
     /// Rounds that have to come as before until a request is placed so.
     rounds: usize,
-}
-
-fn digest(number: u64) -> u64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
-}
-
-fn is_anchor(context: u64) -> bool {
-    (digest(context) >> 24) & (ANCHORS - 1) == 0
-}
-
-fn extended(context: u64, size: u64) -> u64 {
-    (context << DIGEST) | (digest(size) & ((1 << DIGEST) - 1))
-}
-
-impl Sequence {
-    /// Where a request went before: as the one that followed on what was found last, or else on the same requests as now.
-    fn find(&mut self, size: u64, rounds: usize) -> Option<Placement> {
-        let next = self.expected.map(|at| if at < self.ring.len() { at } else { 0 });
-        let next = next.filter(|at| self.ring.get(*at).is_some_and(|entry| entry.size == size));
-        let at = match next {
-            Some(at) => {
-                self.run += 1;
-                at
-            }
-            None => {
-                let Some(at) = self.same_context(size) else {
-                    self.end_round();
-                    return None;
-                };
-                self.run = self.came_before(at);
-                at
-            }
-        };
-        self.expected = Some(at + 1);
-        let ago = match at < self.end {
-            true => self.end - at,
-            false => self.end + self.ring.len() - at,
-        };
-        self.in_round = self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
-        self.well_in = self.in_round && self.run >= ago * rounds + ago / 4;
-        self.settled = self.run >= 2 * MOST_ROUNDS * ago.max(RUN);
-        Some(self.ring.get(at)?.placement)
-    }
-
-    fn end_round(&mut self) {
-        (self.run, self.in_round, self.well_in, self.settled) = (0, false, false, false);
-    }
-
-    fn same_context(&self, size: u64) -> Option<usize> {
-        let context = extended(self.context, size);
-        if !is_anchor(context) && self.since < GAP {
-            return None;
-        }
-        let at = (*self.known.get(self.slot(context))? as usize).checked_sub(1)?;
-        (self.ring.get(at)?.context == context).then_some(at)
-    }
-
-    /// How many requests in a row, the next one last, came as those did whose last is at a place: a few may have come before one was an
-    /// anchor.
-    fn came_before(&self, at: usize) -> usize {
-        let count = self.ring.len();
-        let size = |end: usize, ago: usize| self.ring.get((end + count - ago) % count).map(|entry| entry.size);
-        let same = (1..count.min(RUN)).take_while(|ago| size(at, *ago) == size(self.end, *ago));
-        CONTEXT.max(1 + same.count())
-    }
-
-    fn slot(&self, context: u64) -> usize {
-        digest(context) as usize & self.known.len().wrapping_sub(1)
-    }
-
-    /// Adds a request, in the place of the oldest if it must not grow. Whether it grew.
-    fn push(&mut self, size: u64, placement: Placement, may_grow: bool) -> bool {
-        self.context = extended(self.context, size);
-        let entry = Entry {
-            size,
-            context: self.context,
-            placement,
-        };
-        let grows = may_grow && self.end == self.ring.len();
-        if grows {
-            self.ring.push(entry);
-        } else {
-            self.end = if self.end < self.ring.len() { self.end } else { 0 };
-            let Some(oldest) = self.ring.get_mut(self.end) else {
-                return false;
-            };
-            *oldest = entry;
-        }
-        self.note(self.end);
-        self.end += 1;
-        grows
-    }
-
-    /// Makes a request known by its context, if it can be found.
-    fn note(&mut self, at: usize) {
-        let few = self.ring.len() / ANCHORS as usize + 1;
-        if self.known.len() < 2 * few {
-            self.known = vec![0; (4 * few).next_power_of_two()];
-            self.since = 0;
-            (0..at).for_each(|at| self.enter(at));
-        }
-        self.enter(at);
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, at: usize) {
-        let context = self.ring[at].context;
-        self.since = if is_anchor(context) { 0 } else { self.since + 1 };
-        if self.since.is_multiple_of(GAP) {
-            let slot = self.slot(context);
-            self.known[slot] = at as u32 + 1;
-        }
-    }
 }
 
 impl Layouts {
@@ -289,7 +125,7 @@ impl Layouts {
     /// Forgets the requests of a stream that has ended.
     pub(super) fn forget(&mut self, stream: u16) {
         if let Some(sequence) = self.sequences.get_mut(usize::from(stream)) {
-            self.held -= sequence.ring.len();
+            self.held -= sequence.held();
             *sequence = Sequence::default();
         }
     }

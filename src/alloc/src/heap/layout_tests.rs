@@ -95,7 +95,7 @@ fn memory_of_requests_is_bounded() {
     assert_eq!(layouts.held, MOST);
     assert_eq!(layouts.expect(2, 2 * MIB), None);
     layouts.note(2, 2 * MIB, Placement::Home(0));
-    assert_eq!((layouts.held, layouts.sequences[2].ring.len()), (MOST, 0));
+    assert_eq!((layouts.held, layouts.sequences[2].held()), (MOST, 0));
     for _ in 0..2 {
         round(&mut layouts, sizes(100), 0);
     }

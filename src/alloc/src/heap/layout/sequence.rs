@@ -1,0 +1,285 @@
+//! The last requests of one stream, and which of them are coming again.
+
+use super::{MOST, Placement};
+use crate::heap::NIL;
+
+/// Requests in a row that came as they came before in a program that seems to repeat itself.
+pub(super) const RUN: usize = if cfg!(test) { 4 } else { 64 };
+
+/// Bits of a digest: a context is 64 bits of them.
+const DIGEST: u32 = if cfg!(test) { 32 } else { 8 };
+
+/// Requests in a context.
+pub(super) const CONTEXT: usize = (u64::BITS / DIGEST) as usize;
+
+/// Of contexts one in so many, by what they are, is an anchor: only these are looked up and can be found. Where all are different, looking
+/// for each would cost a miss of the cache or two every time; where things come again, one of the next will be an anchor.
+const ANCHORS: u64 = if cfg!(test) { 2 } else { 8 };
+
+/// Requests without an anchor after which each is looked up, and one in so many can be found: a short round may have none.
+const GAP: usize = if cfg!(test) { 4 } else { 32 };
+
+/// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many each time that
+/// this was of no use.
+pub(super) const MOST_ROUNDS: usize = 16;
+
+/// A request of a sequence: half a line of the cache. Most are written once and never looked at.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Entry {
+    size: u64,
+    /// What the request came after: digests of its size and those before it.
+    context: u64,
+    /// Its place: an address of the home segment, or an offset of a view, and which.
+    place: u64,
+    view: u32,
+    serial: u32,
+}
+
+impl Entry {
+    #[inline(always)]
+    fn new(size: u64, context: u64, placement: Placement) -> Entry {
+        let (place, view, serial) = match placement {
+            Placement::Home(addr) => (addr, NIL, 0),
+            Placement::View { view, serial, offset } => (offset, view, serial),
+        };
+        Entry {
+            size,
+            context,
+            place,
+            view,
+            serial,
+        }
+    }
+
+    fn placement(&self) -> Placement {
+        match self.view {
+            NIL => Placement::Home(self.place),
+            view => Placement::View {
+                view,
+                serial: self.serial,
+                offset: self.place,
+            },
+        }
+    }
+}
+
+/// Where a request is that can be found: its number in the ring, counted from 1, and what else tells its context from others. 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known(u32);
+
+/// Bits of the number.
+const NUMBER: u32 = 18;
+const _: () = assert!(MOST < 1 << NUMBER);
+
+impl Known {
+    #[inline(always)]
+    fn new(at: usize, context: u64) -> Known {
+        Known(at as u32 + 1 | Known::mark(context))
+    }
+
+    /// Its place in the ring, if it may be of this context.
+    #[inline(always)]
+    fn of(self, context: u64) -> Option<usize> {
+        let number = (self.0 & ((1 << NUMBER) - 1)) as usize;
+        (self.0 >> NUMBER << NUMBER == Known::mark(context))
+            .then_some(number)?
+            .checked_sub(1)
+    }
+
+    #[inline(always)]
+    fn mark(context: u64) -> u32 {
+        // Not the bits that its slot goes by.
+        (context.wrapping_mul(0x9e37_79b9_7f4a_7c15) as u32) >> NUMBER << NUMBER
+    }
+}
+
+/// The last requests of one stream: a ring, once there is no more room.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    ring: Vec<Entry>,
+    /// Where the next one goes.
+    end: usize,
+    /// The next request if things go on as before.
+    pub(super) expected: Option<usize>,
+    /// Requests in a row that were the expected ones.
+    pub(super) run: usize,
+    /// Whether these go back nearly to where the expected ones begin: a whole round came as it came before.
+    pub(super) in_round: bool,
+    /// Whether a quarter of another one did, too.
+    pub(super) well_in: bool,
+    /// Whether so many did that what was of no use before says nothing any more.
+    pub(super) settled: bool,
+    /// Whether the next request was looked for and is not served yet.
+    pub(super) asked: bool,
+    context: u64,
+    /// Requests since the last anchor.
+    since: usize,
+    /// The last request with a context that can be found, by a digest of that. Others may have the same digest.
+    known: Vec<Known>,
+}
+
+fn digest(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+fn extended(context: u64, size: u64) -> u64 {
+    (context << DIGEST) | (digest(size) & ((1 << DIGEST) - 1))
+}
+
+#[inline(always)]
+fn is_anchor(context: u64) -> bool {
+    (digest(context) >> 24) & (ANCHORS - 1) == 0
+}
+
+impl Sequence {
+    /// Where a request went before: as the one that followed on what was found last, or else on the same requests as now.
+    pub(super) fn find(&mut self, size: u64, rounds: usize) -> Option<Placement> {
+        let next = self.expected.map(|at| if at < self.ring.len() { at } else { 0 });
+        let next = next.filter(|at| self.ring.get(*at).is_some_and(|entry| entry.size == size));
+        let at = match next {
+            Some(at) => {
+                self.run += 1;
+                at
+            }
+            None => {
+                let Some(at) = self.same_context(size) else {
+                    self.end_round();
+                    return None;
+                };
+                self.run = self.came_before(at);
+                at
+            }
+        };
+        self.expected = Some(at + 1);
+        let ago = match at < self.end {
+            true => self.end - at,
+            false => self.end + self.ring.len() - at,
+        };
+        self.in_round = self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
+        self.well_in = self.in_round && self.run >= ago * rounds + ago / 4;
+        self.settled = self.run >= 2 * MOST_ROUNDS * ago.max(RUN);
+        Some(self.ring.get(at)?.placement())
+    }
+
+    /// Requests in it.
+    pub(super) fn held(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(super) fn end_round(&mut self) {
+        (self.run, self.in_round, self.well_in, self.settled) = (0, false, false, false);
+    }
+
+    fn same_context(&self, size: u64) -> Option<usize> {
+        let context = extended(self.context, size);
+        if !is_anchor(context) && self.since < GAP {
+            return None;
+        }
+        let at = self.known.get(self.slot(context))?.of(context)?;
+        (self.ring.get(at)?.context == context).then_some(at)
+    }
+
+    /// How many requests in a row, the next one last, came as those did whose last is at a place: a few may have come before one was an
+    /// anchor.
+    fn came_before(&self, at: usize) -> usize {
+        let count = self.ring.len();
+        let size = |end: usize, ago: usize| self.ring.get((end + count - ago) % count).map(|entry| entry.size);
+        let same = (1..count.min(RUN)).take_while(|ago| size(at, *ago) == size(self.end, *ago));
+        CONTEXT.max(1 + same.count())
+    }
+
+    #[inline(always)]
+    fn slot(&self, context: u64) -> usize {
+        digest(context) as usize & self.known.len().wrapping_sub(1)
+    }
+
+    /// Adds a request, in the place of the oldest if it must not grow. Whether it grew.
+    pub(super) fn push(&mut self, size: u64, placement: Placement, may_grow: bool) -> bool {
+        self.context = extended(self.context, size);
+        let entry = Entry::new(size, self.context, placement);
+        let grows = may_grow && self.end == self.ring.len();
+        if grows {
+            self.ring.push(entry);
+        } else {
+            self.end = if self.end < self.ring.len() { self.end } else { 0 };
+            let Some(oldest) = self.ring.get_mut(self.end) else {
+                return false;
+            };
+            *oldest = entry;
+        }
+        self.note(self.end, entry.context);
+        self.end += 1;
+        grows
+    }
+
+    /// Makes a request known by its context, if it can be found.
+    fn note(&mut self, at: usize, context: u64) {
+        let few = self.ring.len() / ANCHORS as usize + 1;
+        if self.known.len() < 2 * few {
+            self.known = vec![Known::default(); (4 * few).next_power_of_two()];
+            self.since = 0;
+            (0..at).for_each(|at| self.enter(at, self.ring[at].context));
+        }
+        self.enter(at, context);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, at: usize, context: u64) {
+        self.since = if is_anchor(context) { 0 } else { self.since + 1 };
+        if self.since.is_multiple_of(GAP) {
+            let slot = self.slot(context);
+            self.known[slot] = Known::new(at, context);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_by_a_context_is_found_by_that_and_hardly_by_another() {
+        let contexts = (1..5000u64).map(|n| n.wrapping_mul(0xd129_9f1b_3cc1_5aab));
+        for at in [0, 1, MOST - 1] {
+            assert!(
+                contexts
+                    .clone()
+                    .all(|context| Known::new(at, context).of(context) == Some(at))
+            );
+            let others = contexts
+                .clone()
+                .filter(|context| Known::new(at, !context).of(*context).is_some());
+            assert!(others.count() < 5);
+        }
+        assert!(contexts.clone().all(|context| Known::default().of(context).is_none()));
+    }
+
+    #[test]
+    fn one_context_in_eight_or_so_is_an_anchor() {
+        let anchors = (1..8000u64)
+            .filter(|n| is_anchor(n.wrapping_mul(0xd129_9f1b_3cc1_5aab)))
+            .count() as u64;
+        assert!((7000 / ANCHORS..9000 / ANCHORS).contains(&anchors), "{anchors}");
+    }
+
+    #[test]
+    fn a_round_without_an_anchor_is_found_too() {
+        let mut sequence = Sequence::default();
+        let size = (1..10_000).find(|size| {
+            let context = (0..CONTEXT).fold(0, |context, _| extended(context, *size));
+            !is_anchor(context)
+        });
+        let size = size.unwrap_or(0);
+        let found = |sequence: &mut Sequence| {
+            let found = sequence.find(size, 1).is_some();
+            sequence.push(size, Placement::Home(0), true);
+            found
+        };
+        let first = (0..4 * GAP + CONTEXT).position(|_| found(&mut sequence));
+        assert!(
+            first.is_some() && (0..4 * GAP).all(|_| found(&mut sequence)),
+            "{first:?}"
+        );
+    }
+}
