@@ -75,7 +75,7 @@ const _: () = assert!(MOST < 1 << NUMBER);
 impl Known {
     #[inline(always)]
     fn new(at: usize, context: u64) -> Known {
-        Known(at as u32 + 1 | Known::mark(context))
+        Known((at as u32 + 1) | Known::mark(context))
     }
 
     /// Its place in the ring, if it may be of this context.
