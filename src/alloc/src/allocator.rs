@@ -77,8 +77,8 @@ impl Allocator {
 
     #[inline(never)]
     fn alloc_slow<T: Element>(&self, len: usize, bytes: u64, stream: Stream) -> Result<Buffer<T>, Error> {
-        if let Some(grant) = self.0.home.lend_short(bytes, stream, true) {
-            return Ok(Buffer::new(self.0.home, grant.parts(), len, stream));
+        if let Some(parts) = self.0.home.lend_short(bytes, stream, true) {
+            return Ok(Buffer::new(self.0.home, parts, len, stream));
         }
         self.alloc_in(self.0.arena(stream), len, bytes, stream)
     }

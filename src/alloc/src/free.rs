@@ -84,6 +84,13 @@ impl FreeBlocks {
     }
 }
 
+/// Where a block is in its index: its bin, and the place there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    bin: u16,
+    at: u8,
+}
+
 /// The free blocks of one stream and class.
 #[derive(Debug)]
 pub(crate) struct FreeIndex {
@@ -114,33 +121,42 @@ impl FreeIndex {
 
     /// Adds a key. Its place, by which it is taken out.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, key: Key) -> u8 {
+    pub(crate) fn insert(&mut self, key: Key) -> Place {
         self.len += 1;
         let at = bin_of(key.size);
         self.occupied[at / 64] |= 1 << (at % 64);
-        self.bins[at].insert(key.rank())
+        Place {
+            bin: at as u16,
+            at: self.bins[at].insert(key.rank()),
+        }
     }
 
     /// Takes out a key that is in the index, at a place. The block that has this place now, or else its own.
     #[inline(always)]
-    pub(crate) fn remove(&mut self, key: Key, place: u8) -> u32 {
+    pub(crate) fn remove(&mut self, key: Key, place: Place) -> u32 {
         self.len -= 1;
-        let at = bin_of(key.size);
+        let at = usize::from(place.bin);
         let bin = &mut self.bins[at];
-        let moved = bin.remove(key.rank(), place);
+        let moved = bin.remove(key.rank(), place.at);
         self.occupied[at / 64] &= !(u64::from(bin.is_empty()) << (at % 64));
         moved as u32
     }
 
     /// The smallest block of at least `size`, the lowest address among equals.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn best_fit(&mut self, size: u64) -> Option<Key> {
+        let best = self.best_rank(size);
+        (!is_none(best)).then(|| Key::of(best))
+    }
+
+    /// Its rank, which comes back in registers.
+    #[inline(never)]
+    fn best_rank(&mut self, size: u64) -> u128 {
         let at = bin_of(size);
         // Needed about every other time, and then it is there.
         let next = self.next_bin(at + 1);
         let next = self.bins[next].first();
-        let best = self.bins[at].first_from(least(size)).min(next);
-        (!is_none(best)).then(|| Key::of(best))
+        self.bins[at].first_from(least(size)).min(next)
     }
 
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.

@@ -70,7 +70,7 @@ fn a_bin_of_many_knows_its_best_whatever_is_taken_out_first() {
     });
     for order in orders(&keys) {
         let mut index = FreeIndex::new();
-        let mut places: HashMap<u32, u8> = keys.iter().map(|key| (key.block, index.insert(*key))).collect();
+        let mut places: HashMap<u32, Place> = keys.iter().map(|key| (key.block, index.insert(*key))).collect();
         let mut set: BTreeSet<Key> = keys.into_iter().collect();
         for key in order {
             places.insert(index.remove(key, places[&key.block]), places[&key.block]);

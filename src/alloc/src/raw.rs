@@ -52,11 +52,11 @@ impl Allocator {
             COMMON => home.lend_short(bytes, stream, false),
             _ => None,
         };
-        let grant = match short {
-            Some(grant) => grant,
-            None => self.told_if_short(home.allocate(arena, bytes, stream, false))?,
+        let (addr, _, held) = match short {
+            Some(parts) => parts,
+            None => self.told_if_short(home.allocate(arena, bytes, stream, false))?.parts(),
         };
-        Ok((grant.addr, grant.held))
+        Ok((addr, held))
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.

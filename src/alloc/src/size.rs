@@ -73,6 +73,13 @@ impl Class {
             Class::Large | Class::Chunked => PoolId::LARGE,
         }
     }
+
+    /// Whether a block of it is pinned in its segment by neighbours. In a virtual segment none is: its chunks can be given back from
+    /// anywhere.
+    #[inline(always)]
+    pub(crate) fn pins(self) -> bool {
+        matches!(self, Class::Small | Class::Large)
+    }
 }
 
 /// The sizes of one device.

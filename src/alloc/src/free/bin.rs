@@ -6,9 +6,6 @@ use std::hint::select_unpredictable;
 /// No block: behind every other.
 pub(super) const NONE: u128 = u128::MAX;
 
-/// In the place of the smallest: it is not known. Before every other.
-const UNKNOWN: u128 = 0;
-
 /// Whether a rank is none. A look at the half that says so: a half that was stored a moment ago is there at once, a whole made of two
 /// stores is not.
 #[inline(always)]
@@ -16,11 +13,35 @@ pub(super) fn is_none(rank: u128) -> bool {
     (rank >> 64) as u64 == u64::MAX
 }
 
+/// One of two, without a branch: half by half, as a whole it becomes one.
+#[inline(always)]
+fn choose(first: bool, one: u128, other: u128) -> u128 {
+    let high = select_unpredictable(first, (one >> 64) as u64, (other >> 64) as u64);
+    let low = select_unpredictable(first, one as u64, other as u64);
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// Puts the last one of a list, which has so many without it, in the place of another. That one.
+#[inline(always)]
+fn put_last_in(list: &mut [u128; ROOM], place: u8, left: u8) -> u128 {
+    let (place, left) = (usize::from(place) % ROOM, usize::from(left) % ROOM);
+    let last = list[left];
+    list[place] = last;
+    list[left] = NONE;
+    last
+}
+
 /// Ranks that are kept in a list: looking through it must not take long.
-const LISTED: usize = if cfg!(test) { 4 } else { 64 };
-/// The place of those that are not.
-const IN_TREE: u8 = u8::MAX;
-const _: () = assert!(LISTED <= IN_TREE as usize);
+const LISTED: u8 = if cfg!(test) { 4 } else { ROOM as u8 };
+/// Room of a list.
+const ROOM: usize = 64;
+/// How many are looked at at a time.
+const STRIDE: usize = 4;
+/// The place of those that are not in it.
+const IN_TREE: u8 = 64;
+/// Added to the number of those that are, while others are in the tree.
+const OTHERS: u8 = 128;
+const _: () = assert!(LISTED as usize <= ROOM);
 
 /// A bin: one line of the cache. Most blocks are taken out because a neighbour took them in, whatever their rank is. So they are kept in no
 /// order, where one is put in and taken out without a branch that depends on which it is, and the smallest is looked for when somebody
@@ -30,7 +51,12 @@ const _: () = assert!(LISTED <= IN_TREE as usize);
 pub(super) struct Bin {
     /// The smallest of all. Of one or none it is known.
     first: u128,
-    list: Vec<u128>,
+    /// Whether it is not: it was taken out, and no other is smaller.
+    unknown: bool,
+    /// How many of the list are taken, from its beginning on; and [`OTHERS`].
+    listed: u8,
+    /// All others are [`NONE`]. Most bins never have any.
+    list: Option<Box<[u128; ROOM]>>,
     /// Those that came while the list was full.
     tree: BTreeSet<u128>,
 }
@@ -39,7 +65,9 @@ impl Default for Bin {
     fn default() -> Bin {
         Bin {
             first: NONE,
-            list: Vec::new(),
+            unknown: false,
+            listed: 0,
+            list: None,
             tree: BTreeSet::new(),
         }
     }
@@ -50,55 +78,65 @@ impl Bin {
     #[inline(always)]
     pub(super) fn insert(&mut self, rank: u128) -> u8 {
         self.first = self.first.min(rank);
-        let place = self.list.len();
-        if place == LISTED {
-            return self.insert_in_tree(rank);
+        let place = self.listed;
+        match &mut self.list {
+            Some(list) if place < LISTED => list[usize::from(place)] = rank,
+            _ => return self.insert_further(rank),
         }
-        self.list.push(rank);
-        place as u8
+        self.listed = place + 1;
+        place
     }
 
     #[cold]
     #[inline(never)]
-    fn insert_in_tree(&mut self, rank: u128) -> u8 {
+    fn insert_further(&mut self, rank: u128) -> u8 {
+        let list = self.list.get_or_insert_with(|| Box::new([NONE; ROOM]));
+        let place = self.listed % OTHERS;
+        if place < LISTED {
+            list[usize::from(place)] = rank;
+            self.listed += 1;
+            return place;
+        }
         self.tree.insert(rank);
+        self.listed |= OTHERS;
         IN_TREE
     }
 
     /// Takes out the one at a place. The one that has this place now, or else itself.
     #[inline(always)]
     pub(super) fn remove(&mut self, rank: u128, place: u8) -> u128 {
-        if !self.tree.is_empty() {
-            return self.remove_with_tree(rank, place);
-        }
-        let last = self.put_last_in(place);
-        let left = self.list.len() - 1;
-        let first = select_unpredictable(rank == self.first, UNKNOWN, self.first);
-        let first = select_unpredictable(left == 1, self.list[0], first);
-        self.first = select_unpredictable(left == 0, NONE, first);
-        self.list.truncate(left);
-        last
-    }
-
-    /// Puts the last one in the place of another, which is no more in the list but for its last place.
-    #[inline(always)]
-    fn put_last_in(&mut self, place: u8) -> u128 {
-        let last = self.list[self.list.len() - 1];
-        self.list[usize::from(place)] = last;
+        let left = self.listed.wrapping_sub(1);
+        let list = match &mut self.list {
+            Some(list) if left < LISTED => list,
+            _ => return self.remove_with_tree(rank, place),
+        };
+        self.listed = left;
+        let last = put_last_in(list, place, left);
+        // By the slot alone, which is no other's.
+        let unknown = self.unknown | (rank as u32 == self.first as u32);
+        let few = left <= 1;
+        self.unknown = unknown & !few;
+        self.first = choose(few, list[0], self.first);
         last
     }
 
     #[inline(never)]
     fn remove_with_tree(&mut self, rank: u128, place: u8) -> u128 {
+        self.unknown |= rank == self.first;
         if place != IN_TREE {
-            self.first = if rank == self.first { UNKNOWN } else { self.first };
-            let last = self.put_last_in(place);
-            self.list.pop();
-            return last;
+            self.listed -= 1;
+            let left = self.listed % OTHERS;
+            return self
+                .list
+                .as_deref_mut()
+                .map_or(rank, |list| put_last_in(list, place, left));
         }
         self.tree.remove(&rank);
-        if rank == self.first || self.list.len() <= 1 {
-            self.first = self.look(0);
+        if self.tree.is_empty() {
+            self.listed %= OTHERS;
+        }
+        if self.unknown {
+            self.find_first();
         }
         rank
     }
@@ -106,23 +144,28 @@ impl Bin {
     /// The smallest.
     #[inline(always)]
     pub(super) fn first(&mut self) -> u128 {
-        if self.first == UNKNOWN {
-            self.first = self.look(0);
+        if self.unknown {
+            self.find_first();
         }
         self.first
     }
 
+    fn find_first(&mut self) {
+        self.first = self.look(0);
+        self.unknown = false;
+    }
+
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        is_none(self.first)
+        self.listed == 0
     }
 
     /// The smallest that is no smaller.
     #[inline(always)]
     pub(super) fn first_from(&self, least: u128) -> u128 {
-        let fits = self.first >= least;
+        let fits = (self.first >= least) & !self.unknown;
         // One that does not fit is not looked at again.
-        if fits | (self.list.len() == 1) & self.tree.is_empty() {
+        if fits | (self.listed == 1) {
             return if fits { self.first } else { NONE };
         }
         self.look(least)
@@ -130,19 +173,47 @@ impl Bin {
 
     #[inline(never)]
     fn look(&self, least: u128) -> u128 {
-        let listed = self.list.iter().copied().filter(|rank| *rank >= least).min();
-        let other = self.tree.range(least..).next().copied();
-        listed.unwrap_or(NONE).min(other.unwrap_or(NONE))
+        // Those that are smaller come to be the largest.
+        let beyond = |rank: u128| rank.wrapping_sub(least);
+        let mut first = beyond(NONE);
+        if let Some(list) = &self.list {
+            // A few more than there are: how many that is is not easily guessed.
+            let strides = usize::from(self.listed % OTHERS).div_ceil(STRIDE);
+            for ranks in list.as_chunks::<STRIDE>().0.iter().take(strides) {
+                first = ranks.iter().fold(first, |first, rank| first.min(beyond(*rank)));
+            }
+        }
+        let first = first.wrapping_add(least);
+        if self.listed < OTHERS {
+            first
+        } else {
+            first.min(self.look_in_tree(least))
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_in_tree(&self, least: u128) -> u128 {
+        self.tree.range(least..).next().copied().unwrap_or(NONE)
+    }
+
+    #[inline(always)]
+    fn listed(&self) -> &[u128] {
+        let list = self
+            .list
+            .as_deref()
+            .and_then(|list| list.get(..usize::from(self.listed % OTHERS)));
+        list.unwrap_or_default()
     }
 
     /// The largest.
     pub(super) fn last(&self) -> Option<u128> {
-        self.list.iter().chain(self.tree.last()).max().copied()
+        self.listed().iter().chain(self.tree.last()).max().copied()
     }
 
     /// Does something with each, in no order.
     #[inline(always)]
     pub(super) fn each(&self, work: impl FnMut(u128)) {
-        self.list.iter().chain(&self.tree).copied().for_each(work);
+        self.listed().iter().chain(&self.tree).copied().for_each(work);
     }
 }

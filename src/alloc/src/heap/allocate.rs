@@ -3,6 +3,7 @@
 use gpumem_channel::{BlockState, PoolId, StringId};
 
 use super::arena::COMMON;
+use super::block::Block;
 use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
@@ -34,8 +35,9 @@ pub(super) struct Taken {
     pub(super) size: u64,
     /// The pool that counted the whole as an inactive split.
     split: Option<PoolId>,
-    /// What was cut off it.
-    pub(super) rest: Option<u32>,
+    /// What was cut off it, and whose the whole was.
+    pub(super) rest: Option<Key>,
+    owner: u16,
 }
 
 impl Request {
@@ -65,6 +67,19 @@ impl Request {
             class: Class::Chunked,
             ..*self
         }
+    }
+}
+
+impl Block {
+    /// A request has it.
+    #[inline(always)]
+    fn hold(&mut self, request: &Request) {
+        self.state = BlockState::Allocated;
+        self.requested = request.requested;
+        self.pool = request.pool;
+        self.stream = request.stream;
+        self.freed_at = 0;
+        self.tag = request.tag;
     }
 }
 
@@ -204,40 +219,54 @@ impl Heap {
     pub(super) fn hand_out(&mut self, key: Key, request: &Request) -> Grant {
         let taken = self.take_out(key, request);
         match self.lane_for(taken.block, request, taken.size) {
-            Some(lane) => self.lend(taken.block, taken.rest, lane, request),
+            Some(lane) => self.lend_taken(taken, lane, request),
             None => self.hand_out_taken(taken, request),
         }
+    }
+
+    /// Lends it to a lane.
+    #[inline(always)]
+    pub(super) fn lend_taken(&mut self, taken: Taken, lane: u8, request: &Request) -> Grant {
+        self.lend(taken.block, taken.rest.map(|rest| rest.block), lane, request)
     }
 
     /// The part of a free block that a request gets, allocated, in no index and not yet counted or told of.
     #[inline(always)]
     pub(super) fn take_out(&mut self, key: Key, request: &Request) -> Taken {
-        let split = self.unshelve(key.block);
+        let split = self.take_from_index(key.block);
         self.take(key.block, split, request)
     }
 
     /// The same of a free block that is in no index any more; `split`: the pool that counted it as an inactive split.
     #[inline(always)]
     pub(super) fn take(&mut self, b: u32, split: Option<PoolId>, request: &Request) -> Taken {
-        let rest = self.blocks[b].size - request.size;
-        let rest = self
-            .sizes
-            .splits(request.class, request.size, rest)
-            .then(|| self.cut(b, request.size));
         let block = &mut self.blocks[b];
-        block.state = BlockState::Allocated;
-        block.requested = request.requested;
-        block.pool = request.pool;
-        block.stream = request.stream;
-        block.freed_at = 0;
-        block.tag = request.tag;
-        Taken {
+        let (addr, size, owner) = (block.addr, block.size, block.stream);
+        let left = size - request.size;
+        let mut taken = Taken {
             block: b,
-            addr: block.addr,
-            size: block.size,
+            addr,
+            size,
+            owner,
             split,
-            rest,
+            rest: None,
+        };
+        if !self.sizes.splits(request.class, request.size, left) {
+            block.hold(request);
+            return taken;
         }
+        let slot = self.blocks.vacancy();
+        let block = &mut self.blocks[b];
+        let rest = block.split_off(b, request.size, slot);
+        block.hold(request);
+        self.put_behind(slot, rest);
+        taken.size = request.size;
+        taken.rest = Some(Key {
+            size: left,
+            addr: addr + request.size,
+            block: slot,
+        });
+        taken
     }
 
     /// Counts it and tells of it; the rest of the block goes back into the cache.
@@ -247,8 +276,8 @@ impl Heap {
         match taken.rest {
             None => self.tell_allocated(taken.block, taken.split),
             Some(rest) => {
-                self.shelve(rest);
-                self.tell_cut(taken.block, rest);
+                self.put_in_index(rest, taken.owner, request.class, true);
+                self.tell_cut(taken.block, rest.block);
             }
         }
         Grant::by_heap(taken.block, taken.addr, taken.size)

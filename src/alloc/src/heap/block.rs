@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use gpumem_channel::{BlockState, PoolId, StringId};
 
-use crate::free::Key;
+use crate::free::{Key, Place};
 use crate::size::Class;
 
 /// No block, no segment.
@@ -44,10 +44,63 @@ pub(crate) struct Block {
 
 const _: () = assert!(size_of::<Block>() == 64);
 
+/// What is in a slot before its block.
+const VACANT: Block = Block {
+    addr: 0,
+    size: 0,
+    requested: 0,
+    freed_at: 0,
+    segment: NIL,
+    prev: NIL,
+    next: NIL,
+    tag: StringId(0),
+    stream: 0,
+    class: Class::Small,
+    pool: PoolId::SMALL,
+    state: BlockState::Unmapped,
+    split_counted: false,
+    used: false,
+    stitched: NIL,
+    record: NIL,
+};
+
 impl Block {
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.state, BlockState::Free)
+    }
+
+    /// Nobody holds it any more.
+    #[inline(always)]
+    pub(crate) fn forget_owner(&mut self) {
+        self.requested = 0;
+        self.pool = self.class.pool();
+        self.tag = StringId(0);
+    }
+
+    /// Keeps `size` bytes, and is followed by a block of the rest, whose slot that is to be. `own` is its own.
+    #[inline(always)]
+    pub(crate) fn split_off(&mut self, own: u32, size: u64, slot: u32) -> Block {
+        let rest = Block {
+            addr: self.addr + size,
+            size: self.size - size,
+            requested: 0,
+            freed_at: self.freed_at,
+            segment: self.segment,
+            prev: own,
+            next: self.next,
+            tag: StringId(0),
+            stream: self.stream,
+            class: self.class,
+            pool: self.class.pool(),
+            state: self.state,
+            split_counted: false,
+            used: false,
+            stitched: NIL,
+            record: NIL,
+        };
+        (self.size, self.next) = (size, slot);
+        rest
     }
 
     /// What it goes by in the index of free blocks; `slot` is its own.
@@ -66,19 +119,31 @@ impl Block {
 pub(crate) struct Blocks {
     slots: Vec<Block>,
     /// Where free ones are in their index.
-    places: Vec<u8>,
+    places: Vec<Place>,
     vacant: Vec<u32>,
 }
 
 impl Blocks {
-    #[inline]
     pub(crate) fn insert(&mut self, block: Block) -> u32 {
-        if let Some(slot) = self.vacant.pop() {
-            self.slots[slot as usize] = block;
-            return slot;
+        let slot = self.vacancy();
+        self[slot] = block;
+        slot
+    }
+
+    /// The slot of a block to be.
+    #[inline(always)]
+    pub(crate) fn vacancy(&mut self) -> u32 {
+        match self.vacant.pop() {
+            Some(slot) => slot,
+            None => self.add_slot(),
         }
-        self.slots.push(block);
-        self.places.push(0);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_slot(&mut self) -> u32 {
+        self.slots.push(VACANT);
+        self.places.push(Place::default());
         self.slots.len() as u32 - 1
     }
 
@@ -97,12 +162,12 @@ impl Blocks {
 
     /// Where a free block is in its index.
     #[inline(always)]
-    pub(crate) fn place(&self, slot: u32) -> u8 {
+    pub(crate) fn place(&self, slot: u32) -> Place {
         self.places[slot as usize]
     }
 
     #[inline(always)]
-    pub(crate) fn set_place(&mut self, slot: u32, place: u8) {
+    pub(crate) fn set_place(&mut self, slot: u32, place: Place) {
         self.places[slot as usize] = place;
     }
 

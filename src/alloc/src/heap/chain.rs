@@ -1,28 +1,40 @@
 //! The blocks of a segment one after another, and the free ones among them in their index.
 
-use gpumem_channel::{PoolId, StringId};
+use gpumem_channel::PoolId;
 
 use super::Heap;
 use super::block::{Block, NIL};
+use crate::free::Key;
 use crate::size::Class;
 
 impl Heap {
     /// Puts a free block into its index.
-    #[inline(always)]
     pub(super) fn shelve(&mut self, b: u32) {
-        let block = &mut self.blocks[b];
-        let (key, stream, class) = (block.key(b), block.stream, block.class);
-        block.split_counted = Heap::is_split(block);
-        if block.split_counted {
+        let block = &self.blocks[b];
+        let (key, pinned) = (block.key(b), block.prev != NIL || block.next != NIL);
+        self.put_in_index(key, block.stream, block.class, pinned);
+    }
+
+    /// The same of one of which all this is known. `pinned`: it has neighbours in its segment.
+    #[inline(always)]
+    pub(super) fn put_in_index(&mut self, key: Key, stream: u16, class: Class, pinned: bool) {
+        let split = class.pins() & pinned;
+        self.blocks[key.block].split_counted = split;
+        if split {
             self.count_split(class.pool(), key.size);
         }
         let place = self.streams.line_mut(stream).free[class as usize].insert(key);
-        self.blocks.set_place(b, place);
+        self.blocks.set_place(key.block, place);
     }
 
-    /// Takes a free block out of its index. The pool that counted it as an inactive split, if one did.
+    /// Takes a free block out of its index.
+    pub(super) fn unshelve(&mut self, b: u32) {
+        self.take_from_index(b);
+    }
+
+    /// The same. The pool that counted it as an inactive split, if one did.
     #[inline(always)]
-    pub(super) fn unshelve(&mut self, b: u32) -> Option<PoolId> {
+    pub(super) fn take_from_index(&mut self, b: u32) -> Option<PoolId> {
         let block = &mut self.blocks[b];
         let (key, stream, class) = (block.key(b), block.stream, block.class);
         let split = std::mem::take(&mut block.split_counted);
@@ -39,38 +51,24 @@ impl Heap {
     /// given back from anywhere, and PyTorch counts none there either.
     #[inline(always)]
     pub(super) fn is_split(block: &Block) -> bool {
-        matches!(block.class, Class::Small | Class::Large) && (block.prev != NIL || block.next != NIL)
+        block.class.pins() && (block.prev != NIL || block.next != NIL)
     }
 
     /// Cuts `size` bytes off the front of a block that is in no index; the rest becomes a block with the same state.
-    #[inline(always)]
     pub(super) fn cut(&mut self, b: u32, size: u64) -> u32 {
-        let block = &mut self.blocks[b];
-        let rest = Block {
-            addr: block.addr + size,
-            size: block.size - size,
-            requested: 0,
-            freed_at: block.freed_at,
-            segment: block.segment,
-            prev: b,
-            next: block.next,
-            tag: StringId(0),
-            stream: block.stream,
-            class: block.class,
-            pool: block.class.pool(),
-            state: block.state,
-            split_counted: false,
-            used: false,
-            stitched: NIL,
-            record: NIL,
-        };
-        let (next, segment) = (block.next, block.segment);
-        block.size = size;
-        let rest = self.blocks.insert(rest);
-        self.blocks[b].next = rest;
-        self.link_back(next, segment, rest);
-        self.cover(rest);
-        rest
+        let slot = self.blocks.vacancy();
+        let rest = self.blocks[b].split_off(b, size, slot);
+        self.put_behind(slot, rest);
+        slot
+    }
+
+    /// Puts a block into its slot, and that among those of its segment.
+    #[inline(always)]
+    pub(super) fn put_behind(&mut self, slot: u32, block: Block) {
+        let (addr, segment, next) = (block.addr, block.segment, block.next);
+        self.blocks[slot] = block;
+        self.link_back(next, segment, slot);
+        self.cover(slot, addr, segment);
     }
 
     /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
@@ -83,9 +81,16 @@ impl Heap {
     #[inline(always)]
     pub(super) fn merge_next(&mut self, b: u32) -> u32 {
         let n = self.blocks[b].next;
-        let (size, next, freed_at, segment, stream) = {
+        let (addr, size, next, freed_at, segment, stream) = {
             let gone = &self.blocks[n];
-            (gone.size, gone.next, gone.freed_at, gone.segment, gone.stream)
+            (
+                gone.addr,
+                gone.size,
+                gone.next,
+                gone.freed_at,
+                gone.segment,
+                gone.stream,
+            )
         };
         let block = &mut self.blocks[b];
         block.size += size;
@@ -95,7 +100,7 @@ impl Heap {
             block.stream = stream;
         }
         self.link_back(next, segment, b);
-        self.uncover(n, next);
+        self.uncover(n, addr, segment, next);
         self.blocks.remove(n);
         n
     }

@@ -26,15 +26,13 @@ impl Heap {
         None
     }
 
-    /// Notes where a block of the home segment begins.
+    /// Notes where a block begins, if that is in the home segment.
     #[inline]
-    pub(super) fn cover(&mut self, b: u32) {
-        let block = &self.blocks[b];
-        if self.home != Some(block.segment) {
+    pub(super) fn cover(&mut self, b: u32, addr: u64, segment: u32) {
+        if self.home != Some(segment) {
             return;
         }
-        let addr = block.addr;
-        if let Some(segment) = self.segments.get_mut(block.segment) {
+        if let Some(segment) = self.segments.get_mut(segment) {
             let granule = self.sizes.granule(addr - segment.addr);
             match segment.cover.get_mut(granule) {
                 Some(known) if self.blocks.get(*known).is_some_and(|known| known.addr <= addr) => {}
@@ -44,15 +42,13 @@ impl Heap {
         }
     }
 
-    /// A block of the home segment is about to go; `next` is the one behind it.
+    /// A block that begins there is about to go; `next` is the one behind it.
     #[inline]
-    pub(super) fn uncover(&mut self, b: u32, next: u32) {
-        let block = &self.blocks[b];
-        if self.home != Some(block.segment) {
+    pub(super) fn uncover(&mut self, b: u32, addr: u64, segment: u32, next: u32) {
+        if self.home != Some(segment) {
             return;
         }
-        let addr = block.addr;
-        if let Some(segment) = self.segments.get_mut(block.segment) {
+        if let Some(segment) = self.segments.get_mut(segment) {
             let granule = |addr: u64| self.sizes.granule(addr - segment.addr);
             let at = granule(addr);
             if segment.cover.get(at) == Some(&b) {
@@ -83,4 +79,15 @@ fn last_known(known: &[u32]) -> Option<u32> {
 pub(super) fn chunks_over(segment: &Segment, addr: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let first = segment.chunks.range(..=addr).next_back().map_or(addr, |(at, _)| *at);
     segment.chunks.range(first..end).map(|(at, chunk)| (*at, chunk.size))
+}
+
+/// The same from the last one on: with one look for where they are.
+pub(super) fn chunks_back_over(segment: &Segment, addr: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut before = segment.chunks.range(..end).rev();
+    let mut more = true;
+    std::iter::from_fn(move || {
+        let (at, chunk) = more.then(|| before.next()).flatten()?;
+        more = *at > addr;
+        Some((*at, chunk.size))
+    })
 }

@@ -1,6 +1,6 @@
 //! Free and coalesce.
 
-use gpumem_channel::{BlockState, EventKind, StringId};
+use gpumem_channel::{BlockState, EventKind};
 
 use super::arena::COMMON;
 use super::lend::half;
@@ -73,8 +73,9 @@ impl Heap {
     #[inline(always)]
     fn join_and_tell(&mut self, b: u32, why: EventKind) -> u32 {
         let due = self.tell_freed(why, b);
-        self.forget_owner(b);
-        self.blocks[b].state = BlockState::Free;
+        let block = &mut self.blocks[b];
+        block.forget_owner();
+        block.state = BlockState::Free;
         let b = self.coalesce_quietly(b);
         self.tell_joined(b, due);
         self.gone.clear();
@@ -90,12 +91,8 @@ impl Heap {
         self.outlet.segment_close(segment);
     }
 
-    #[inline]
     pub(super) fn forget_owner(&mut self, b: u32) {
-        let block = &mut self.blocks[b];
-        block.requested = 0;
-        block.pool = block.class.pool();
-        block.tag = StringId(0);
+        self.blocks[b].forget_owner();
     }
 
     /// [`coalesce`](Heap::coalesce) with what is nobody's in any case.
@@ -118,19 +115,31 @@ impl Heap {
 
     /// The same without a word to the channel about those that are in `gone` then.
     #[inline]
-    pub(super) fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
-        while self.joins_next(b) {
-            self.unshelve(self.blocks[b].next);
+    pub(super) fn coalesce_quietly(&mut self, b: u32) -> u32 {
+        let stream = self.blocks[b].stream;
+        let mut b = b;
+        loop {
+            let next = self.blocks[b].next;
+            if !self.joins(stream, next) {
+                break;
+            }
+            self.take_from_index(next);
             let gone = self.merge_next(b);
             self.gone.push(gone);
         }
-        while self.joins_prev(b) {
-            b = self.blocks[b].prev;
-            self.unshelve(b);
+        loop {
+            let prev = self.blocks[b].prev;
+            if !self.joins(stream, prev) {
+                break;
+            }
+            self.take_from_index(prev);
+            b = prev;
             let gone = self.merge_next(b);
             self.gone.push(gone);
         }
-        self.shelve(b);
+        let block = &self.blocks[b];
+        let (key, pinned) = (block.key(b), block.prev != NIL || block.next != NIL);
+        self.put_in_index(key, stream, block.class, pinned);
         b
     }
 
@@ -141,20 +150,19 @@ impl Heap {
     }
 
     fn joins_next(&self, b: u32) -> bool {
-        self.joins(b, self.blocks[b].next)
+        self.joins(self.blocks[b].stream, self.blocks[b].next)
     }
 
     fn joins_prev(&self, b: u32) -> bool {
-        self.joins(b, self.blocks[b].prev)
+        self.joins(self.blocks[b].stream, self.blocks[b].prev)
     }
 
-    /// Whether a free block and its neighbour become one.
+    /// Whether a free block of a stream and its neighbour become one.
     #[inline(always)]
-    fn joins(&self, b: u32, neighbour: u32) -> bool {
+    fn joins(&self, stream: u16, neighbour: u32) -> bool {
         let Some(neighbour) = self.blocks.get(neighbour) else {
             return false;
         };
-        neighbour.is_free()
-            && (neighbour.stream == self.blocks[b].stream || self.swallows && self.streams.is_any(neighbour.stream))
+        neighbour.is_free() && (neighbour.stream == stream || self.swallows && self.streams.is_any(neighbour.stream))
     }
 }

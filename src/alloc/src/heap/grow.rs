@@ -233,7 +233,7 @@ impl Heap {
             self.blocks[last].next = b;
             self.show(last);
         }
-        self.cover(b);
+        self.cover(b, addr, slot);
         b
     }
 }

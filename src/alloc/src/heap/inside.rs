@@ -56,10 +56,11 @@ impl Heap {
         self.shelve(b);
         let taken = self.take(there, None, request);
         self.count_allocated(request.pool, taken.size, request.requested);
-        if let Some(rest) = taken.rest {
+        let rest = taken.rest.map(|rest| rest.block);
+        if let Some(rest) = rest {
             self.shelve(rest);
         }
-        self.tell_cut_out(b, taken.block, taken.rest);
+        self.tell_cut_out(b, taken.block, rest);
         Grant::by_heap(taken.block, taken.addr, taken.size)
     }
 }

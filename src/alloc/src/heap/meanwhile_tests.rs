@@ -27,7 +27,9 @@ impl World {
     fn take_quickly(&mut self, bytes: u64) {
         let caller = naive_tests::caller(bytes);
         self.heap.attribute(caller.1);
-        let grant = self.heap.allocate_short(bytes, self.lives.stream(0), caller.0);
+        let grant = self
+            .heap
+            .allocate_short(bytes, self.lives.stream(0), caller.0, |grant| grant);
         self.heap.attribute(crate::stack::Stack::NONE);
         if let Some(grant) = grant {
             // A failure that was injected may come while the block is filled.
@@ -44,7 +46,7 @@ impl World {
             return self.heap.allocate_in(arena, bytes, stream, tag);
         }
         if arena == COMMON
-            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag)
+            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag, |grant| grant)
         {
             return Ok(grant);
         }

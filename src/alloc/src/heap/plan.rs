@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::Heap;
 use super::allocate::Request;
-use super::cover::chunks_over;
+use super::cover::{chunks_back_over, chunks_over};
 use super::runs::Run;
 use super::segment::Segment;
 use super::view::Piece;
@@ -151,15 +151,14 @@ impl Heap {
     fn candidates(&self, home: &Segment, stream: u16, taken: &HashSet<u64>) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut offer = |addr: u64, end: u64| {
-            let first = border_from(home, addr)?;
-            let last = border_until(home, end)?;
+            let (first, last, chunks) = borders(home, addr, end)?;
             (addr < end && first <= last).then(|| {
                 candidates.push(Candidate {
                     addr,
                     end,
                     first,
                     last,
-                    chunks: home.chunks.range(first..last).count() as u64,
+                    chunks,
                 });
             })
         };
@@ -170,10 +169,11 @@ impl Heap {
             keys.sort_unstable();
             for Key { addr, size, .. } in keys {
                 let (mut from, end) = (addr, addr + size);
-                let over = chunks_over(home, addr, end).filter(|(at, _)| !taken.is_empty() && taken.contains(at));
-                for (at, size) in over {
-                    offer(from, at.max(from));
-                    from = end.min(at + size);
+                if !taken.is_empty() {
+                    for (at, size) in chunks_over(home, addr, end).filter(|(at, _)| taken.contains(at)) {
+                        offer(from, at.max(from));
+                        from = end.min(at + size);
+                    }
                 }
                 offer(from, end);
             }
@@ -182,14 +182,14 @@ impl Heap {
     }
 }
 
-/// The first border of a chunk from an address on.
-fn border_from(home: &Segment, addr: u64) -> Option<u64> {
-    let (at, chunk) = home.chunks.range(..=addr).next_back()?;
-    Some(if *at == addr { addr } else { at + chunk.size })
-}
-
-/// The last one until an address.
-fn border_until(home: &Segment, end: u64) -> Option<u64> {
-    let (at, chunk) = home.chunks.range(..end).next_back()?;
-    Some(if at + chunk.size == end { end } else { *at })
+/// The first border of a chunk from an address on, the last one until another, and the chunks between them.
+fn borders(home: &Segment, addr: u64, end: u64) -> Option<(u64, u64, u64)> {
+    let mut over = chunks_back_over(home, addr, end).peekable();
+    let (at, size) = *over.peek()?;
+    let last = if at + size == end { end } else { at };
+    let mut chunks = 0;
+    over.find_map(|(at, size)| {
+        chunks += u64::from(at < last && at >= addr);
+        (at <= addr).then_some((if at == addr { addr } else { at + size }, last, chunks))
+    })
 }

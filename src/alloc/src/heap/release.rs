@@ -222,7 +222,7 @@ impl Heap {
             self.blocks[prev].next = NIL;
             self.show(prev);
         }
-        self.uncover(b, NIL);
+        self.uncover(b, addr, slot, NIL);
         self.blocks.remove(b);
         self.outlet.clear_block(b);
         self.show_segment(slot);

@@ -1,7 +1,7 @@
 //! Free memory that lies side by side in a view.
 
 use super::Heap;
-use super::cover::chunks_over;
+use super::cover::chunks_back_over;
 use super::view::{Piece, View};
 use crate::free::Key;
 
@@ -126,7 +126,7 @@ impl Heap {
         for index in self.free_at_home(stream) {
             index.each(|Key { addr, size, .. }| {
                 let end = addr + size;
-                for (chunk, size) in chunks_over(home, addr, end) {
+                for (chunk, size) in chunks_back_over(home, addr, end) {
                     let ends = &mut free[granule(chunk)];
                     touched.push(granule(chunk));
                     if addr <= chunk {

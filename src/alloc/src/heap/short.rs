@@ -1,46 +1,52 @@
 //! The short way: a request that the best of the free blocks serves that its stream may have at once. Everything that needs more than
 //! that takes the long way, from the start.
 
+use gpumem_channel::StringId;
+
 use super::allocate::Request;
-use super::arena::COMMON;
 use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
-use crate::size::pool_of;
+use crate::size::Class;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
 impl Heap {
-    /// A block for a request that no lane had one for. `None`: the long way may find one.
-    #[inline]
-    pub(crate) fn allocate_short(&mut self, requested: u64, stream: Stream, tag: Tag) -> Option<Grant> {
+    /// A block for a request that no lane had one for, as `form` has it. `None`: the long way may find one.
+    #[inline(always)]
+    pub(crate) fn allocate_short<R>(
+        &mut self,
+        requested: u64,
+        stream: Stream,
+        tag: Tag,
+        form: fn(Grant) -> R,
+    ) -> Option<R> {
         let (size, class) = self.sizes.round_quick(requested)?;
         let index = self.streams.known(stream)?;
         let string = self.known_string(tag)?;
-        let request = Request {
-            requested,
-            size,
-            class,
-            pool: pool_of(size),
-            stream: index,
-            arena: COMMON,
-            tag: string,
-            name: tag,
-        };
         if self.layouts.remembers(size) {
-            return self.allocate_remembered_short(&request);
+            let grant = self.allocate_remembered_short(requested, (size, class), index, (tag, string));
+            return grant.map(form);
         }
-        self.allocate_at_once(&request, false)
+        let request = Request::common(requested, (size, class), index, (tag, string));
+        self.allocate_at_once(&request, false, form)
     }
 
     /// The same for a request that is remembered: it goes where it was, if it can.
     #[inline(never)]
-    fn allocate_remembered_short(&mut self, request: &Request) -> Option<Grant> {
+    fn allocate_remembered_short(
+        &mut self,
+        requested: u64,
+        rounded: (u64, Class),
+        stream: u16,
+        tag: (Tag, StringId),
+    ) -> Option<Grant> {
+        let request = &Request::common(requested, rounded, stream, tag);
         let repeats = self.layouts.may_repeat(request.stream);
         if repeats && let Some(grant) = self.allocate_as_before(request) {
             return Some(grant);
         }
-        let grant = self.allocate_at_once(request, true);
+        let grant = self.allocate_at_once(request, true, |grant| grant);
         match &grant {
             Some(grant) if repeats => self.note_placement(grant, request),
             Some(grant) => self.note_as_new(grant, request),
@@ -50,9 +56,11 @@ impl Heap {
         grant
     }
 
+    /// The request stays in registers: who is called rarely gets a copy of it. So does what comes of it, as `form` has it.
+    ///
     /// `thorough`: a block of just its size is no better than another one that was given back a moment ago.
     #[inline(always)]
-    fn allocate_at_once(&mut self, request: &Request, thorough: bool) -> Option<Grant> {
+    fn allocate_at_once<R>(&mut self, request: &Request, thorough: bool, form: impl Fn(Grant) -> R) -> Option<R> {
         let (size, half) = (request.size, half(request.size));
         let line = self.streams.line_mut(request.stream);
         if !line.aside.is_empty() & (half == 1) {
@@ -61,19 +69,23 @@ impl Heap {
         if let LaneOf::Some(lane) = line.lane
             && self.front.has(lane, size)
         {
-            return self.allocate_from_lane(request);
+            return self.allocate_from_lane(&{ *request }).map(form);
         }
         let again = line.again[half].asked(size).filter(|_| half == 1);
         if let Some((addr, b)) = again
-            && let Some(grant) = self.hand_out_there(addr, b, request)
+            && let Some(grant) = self.hand_out_there(addr, b, &{ *request })
         {
-            return Some(grant);
+            return Some(form(grant));
         }
         let mut key = self.fit(request)?;
         let well = !thorough && key.size == size;
         if half == 1 && !well && again.is_none() && self.may_fit_better(request, key.size) {
-            key = self.best_of_all(request)?;
+            key = self.best_of_all(&{ *request })?;
         }
-        Some(self.hand_out(key, request))
+        let taken = self.take_out(key, request);
+        Some(match self.lane_for(taken.block, request, taken.size) {
+            Some(lane) => form(self.lend_taken(taken, lane, &{ *request })),
+            None => form(self.hand_out_taken(taken, request)),
+        })
     }
 }

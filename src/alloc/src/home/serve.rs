@@ -36,17 +36,20 @@ impl Home {
         self.front.allocate(request, stream, tag::current(), buffer)
     }
 
-    /// The best block for a request that no lane had one for, if the heap finds it at once.
+    /// The best block for a request that no lane had one for, if the heap finds it at once: its address, its bytes, and how it is given
+    /// back.
     #[inline(never)]
-    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Grant> {
+    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<(u64, u64, Held)> {
         if self.is_special() {
             return None;
         }
         let mut place = self.tenant.lock();
         let tenant = place.as_deref_mut()?;
-        let grant = tenant.heap.allocate_short(bytes, stream, tag::current())?;
+        let parts = tenant
+            .heap
+            .allocate_short(bytes, stream, tag::current(), Grant::parts)?;
         tenant.buffers += i64::from(buffer);
-        Some(grant)
+        Some(parts)
     }
 
     /// The heap's number of a held block.
