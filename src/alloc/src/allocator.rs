@@ -84,6 +84,7 @@ impl Allocator {
     }
 
     /// A buffer of an arena.
+    #[inline(never)]
     pub(crate) fn alloc_in<T: Element>(
         &self,
         arena: u16,

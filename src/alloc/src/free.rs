@@ -7,7 +7,7 @@
 mod bin;
 
 use crate::size::MIN_BLOCK;
-use bin::{Bin, is_none};
+use bin::{Bin, choose, is_none};
 
 /// Bins for sizes up to 2^48 bytes.
 const BINS: usize = 40 * 16;
@@ -96,8 +96,11 @@ pub(crate) struct Place {
 pub(crate) struct FreeIndex {
     len: usize,
     occupied: [u64; WORDS],
-    bins: Box<[Bin]>,
+    bins: Box<Bins>,
 }
+
+/// The last one is always empty.
+type Bins = [Bin; BINS + 1];
 
 /// 16 to the octave, from 32 units on; before that one for every unit.
 #[inline(always)]
@@ -107,6 +110,18 @@ fn bin_of(size: u64) -> usize {
     16 * octave as usize + (units >> octave) as usize
 }
 
+/// Not made as an array: that would be on the stack of whoever allocates, and takes 41 KB of it.
+fn new_bins() -> Box<Bins> {
+    let mut bins = Vec::new();
+    loop {
+        bins.resize_with(BINS + 1, Bin::default);
+        match bins.try_into() {
+            Ok(bins) => return bins,
+            Err(others) => bins = others,
+        }
+    }
+}
+
 impl FreeIndex {
     pub(crate) fn new() -> FreeIndex {
         let mut occupied = [0; WORDS];
@@ -114,8 +129,7 @@ impl FreeIndex {
         FreeIndex {
             len: 0,
             occupied,
-            // Not an array: that would be made on the stack of whoever allocates, and takes 41 KB of it.
-            bins: std::iter::repeat_with(Bin::default).take(BINS + 1).collect(),
+            bins: new_bins(),
         }
     }
 
@@ -142,6 +156,28 @@ impl FreeIndex {
         moved as u32
     }
 
+    /// The block that a request for `size` bytes gets, which goes `low` or where it fits best.
+    #[inline(always)]
+    pub(crate) fn fit(&mut self, size: u64, low: bool) -> Option<Key> {
+        match low {
+            true => self.low_fit(size),
+            false => self.best_fit(size),
+        }
+    }
+
+    /// The same beside what is to be had elsewhere.
+    #[inline(never)]
+    pub(crate) fn better(&mut self, other: Option<Key>, size: u64, low: bool) -> Option<Key> {
+        if low {
+            let both = [other, self.low_fit(size)];
+            return both.into_iter().flatten().min_by_key(|key| key.low(size));
+        }
+        match other {
+            Some(key) if key.size == size => other,
+            _ => other.into_iter().chain(self.best_fit(size)).min(),
+        }
+    }
+
     /// The smallest block of at least `size`, the lowest address among equals.
     #[inline(always)]
     pub(crate) fn best_fit(&mut self, size: u64) -> Option<Key> {
@@ -160,22 +196,35 @@ impl FreeIndex {
     }
 
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn low_fit(&mut self, size: u64) -> Option<Key> {
+        let lowest = self.low_rank(size);
+        (!is_none(lowest)).then(|| Key::of(lowest))
+    }
+
+    #[inline(never)]
+    fn low_rank(&mut self, size: u64) -> u128 {
         let mut at = self.next_bin(bin_of(size));
         let mut lowest = self.bins[at].first_from(least(size));
         if !is_none(lowest) && Key::of(lowest).size == size {
-            return Some(Key::of(lowest));
+            return lowest;
         }
+        // Those behind it in the same word.
+        let mut bits = self.occupied[at / 64] & (u64::MAX - 1) << (at % 64);
         for _ in 1..LOW_BINS {
-            // Behind the last one none has any.
-            at = self.next_bin((at + 1).min(BINS));
-            let rank = self.bins[at].first();
-            if addr_of(rank) < addr_of(lowest) {
-                lowest = rank;
+            if bits == 0 {
+                if at / 64 == WORDS - 1 {
+                    break;
+                }
+                at = self.next_bin((at / 64 + 1) * 64);
+                bits = self.occupied[at / 64];
             }
+            at = at / 64 * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let rank = self.bins[at].first();
+            lowest = choose(addr_of(rank) < addr_of(lowest), rank, lowest);
         }
-        (!is_none(lowest)).then(|| Key::of(lowest))
+        lowest
     }
 
     /// The first bin from `from` on that has something, or else the one behind the last.

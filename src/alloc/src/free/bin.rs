@@ -15,7 +15,7 @@ pub(super) fn is_none(rank: u128) -> bool {
 
 /// One of two, without a branch: half by half, as a whole it becomes one.
 #[inline(always)]
-fn choose(first: bool, one: u128, other: u128) -> u128 {
+pub(super) fn choose(first: bool, one: u128, other: u128) -> u128 {
     let high = select_unpredictable(first, (one >> 64) as u64, (other >> 64) as u64);
     let low = select_unpredictable(first, one as u64, other as u64);
     u128::from(high) << 64 | u128::from(low)

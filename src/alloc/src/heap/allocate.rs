@@ -3,7 +3,7 @@
 use gpumem_channel::{BlockState, PoolId, StringId};
 
 use super::arena::COMMON;
-use super::block::Block;
+use super::block::{Block, NIL};
 use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
@@ -156,23 +156,20 @@ impl Heap {
     /// The best block that the request's stream may have at once: of its own, or nobody's.
     #[inline(always)]
     pub(super) fn fit(&mut self, request: &Request) -> Option<Key> {
-        let class = request.class as usize;
         let low = self.sizes.goes_low(request.class, request.size);
         let line = self.streams.line_mut(request.stream);
-        let (any, own) = (line.any, &mut line.free[class]);
-        let own = match low {
-            true => own.low_fit(request.size),
-            false => own.best_fit(request.size),
-        };
-        let any = &mut self.streams.line_mut(any).free[class];
-        let best = match (low, any.is_empty()) {
-            (_, true) => own,
-            (true, false) => {
-                let both = [own, any.low_fit(request.size)];
-                both.into_iter().flatten().min_by_key(|key| key.low(request.size))
-            }
-            (false, false) if own.is_some_and(|key| key.size == request.size) => own,
-            (false, false) => own.into_iter().chain(any.best_fit(request.size)).min(),
+        let (any, own) = (line.any, line.free[request.class as usize].fit(request.size, low));
+        self.fit_beside(own, any, low, request)
+    }
+
+    /// The same where the best of its own is known. `any`: the line of what is nobody's.
+    #[inline(always)]
+    pub(super) fn fit_beside(&mut self, own: Option<Key>, any: u16, low: bool, request: &Request) -> Option<Key> {
+        let any = &mut self.streams.line_mut(any).free[request.class as usize];
+        let best = if any.is_empty() {
+            own
+        } else {
+            any.better(own, request.size, low)
         };
         match best {
             // Where the best is too large, all are.
@@ -233,37 +230,29 @@ impl Heap {
     /// The part of a free block that a request gets, allocated, in no index and not yet counted or told of.
     #[inline(always)]
     pub(super) fn take_out(&mut self, key: Key, request: &Request) -> Taken {
-        let split = self.take_from_index(key.block);
-        self.take(key.block, split, request)
-    }
-
-    /// The same of a free block that is in no index any more; `split`: the pool that counted it as an inactive split.
-    #[inline(always)]
-    pub(super) fn take(&mut self, b: u32, split: Option<PoolId>, request: &Request) -> Taken {
-        let block = &mut self.blocks[b];
-        let (addr, size, owner) = (block.addr, block.size, block.stream);
-        let left = size - request.size;
+        let left = key.size - request.size;
+        let splits = self.sizes.splits(request.class, request.size, left);
+        let slot = if splits { self.blocks.vacancy() } else { NIL };
+        let (block, split) = self.take_from_index(key.block);
         let mut taken = Taken {
-            block: b,
-            addr,
-            size,
-            owner,
+            block: key.block,
+            addr: key.addr,
+            size: key.size,
+            owner: block.stream,
             split,
             rest: None,
         };
-        if !self.sizes.splits(request.class, request.size, left) {
+        if !splits {
             block.hold(request);
             return taken;
         }
-        let slot = self.blocks.vacancy();
-        let block = &mut self.blocks[b];
-        let rest = block.split_off(b, request.size, slot);
+        let rest = block.split_off(key.block, request.size, slot);
         block.hold(request);
         self.put_behind(slot, rest);
         taken.size = request.size;
         taken.rest = Some(Key {
             size: left,
-            addr: addr + request.size,
+            addr: key.addr + request.size,
             block: slot,
         });
         taken

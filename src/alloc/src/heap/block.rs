@@ -44,6 +44,16 @@ pub(crate) struct Block {
 
 const _: () = assert!(size_of::<Block>() == 64);
 
+/// A block that another one takes in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) freed_at: u64,
+    pub(crate) next: u32,
+    pub(crate) stream: u16,
+}
+
 /// What is in a slot before its block.
 const VACANT: Block = Block {
     addr: 0,
@@ -103,6 +113,25 @@ impl Block {
         rest
     }
 
+    /// It is none any more: whoever remembers it must not take it for a free one.
+    #[inline(always)]
+    fn vanish(&mut self) {
+        self.state = BlockState::Unmapped;
+    }
+
+    /// It is a part of the one before it now. What it was.
+    #[inline(always)]
+    pub(crate) fn part(&mut self) -> Part {
+        self.vanish();
+        Part {
+            addr: self.addr,
+            size: self.size,
+            freed_at: self.freed_at,
+            next: self.next,
+            stream: self.stream,
+        }
+    }
+
     /// What it goes by in the index of free blocks; `slot` is its own.
     #[inline(always)]
     pub(crate) fn key(&self, slot: u32) -> Key {
@@ -114,12 +143,14 @@ impl Block {
     }
 }
 
+/// Where free blocks are in their index, by slot.
+pub(crate) type Places = Vec<Place>;
+
 /// All blocks of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     slots: Vec<Block>,
-    /// Where free ones are in their index.
-    places: Vec<Place>,
+    places: Places,
     vacant: Vec<u32>,
 }
 
@@ -149,8 +180,13 @@ impl Blocks {
 
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
-        // Whoever remembers it must not take it for a free one.
-        self.slots[slot as usize].state = BlockState::Unmapped;
+        self[slot].vanish();
+        self.vacate(slot);
+    }
+
+    /// The slot of a block that is a part of another one is free again.
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
     }
 
@@ -160,15 +196,16 @@ impl Blocks {
         self.slots.get(slot as usize)
     }
 
-    /// Where a free block is in its index.
+    /// A block, and where the free ones are in their index.
     #[inline(always)]
-    pub(crate) fn place(&self, slot: u32) -> Place {
-        self.places[slot as usize]
+    pub(crate) fn with_places(&mut self, slot: u32) -> (&mut Block, &mut Places) {
+        (&mut self.slots[slot as usize], &mut self.places)
     }
 
+    /// Where the free ones are in their index.
     #[inline(always)]
-    pub(crate) fn set_place(&mut self, slot: u32, place: Place) {
-        self.places[slot as usize] = place;
+    pub(crate) fn places(&mut self) -> &mut Places {
+        &mut self.places
     }
 
     /// Every block, and some of the state `Unmapped` that are gone.

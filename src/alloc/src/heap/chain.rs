@@ -3,7 +3,7 @@
 use gpumem_channel::PoolId;
 
 use super::Heap;
-use super::block::{Block, NIL};
+use super::block::{Block, NIL, Part};
 use crate::free::Key;
 use crate::size::Class;
 
@@ -18,13 +18,12 @@ impl Heap {
     /// The same of one of which all this is known. `pinned`: it has neighbours in its segment.
     #[inline(always)]
     pub(super) fn put_in_index(&mut self, key: Key, stream: u16, class: Class, pinned: bool) {
-        let split = class.pins() & pinned;
-        self.blocks[key.block].split_counted = split;
-        if split {
+        if class.pins() & pinned {
+            self.blocks[key.block].split_counted = true;
             self.count_split(class.pool(), key.size);
         }
         let place = self.streams.line_mut(stream).free[class as usize].insert(key);
-        self.blocks.set_place(key.block, place);
+        self.blocks.places()[key.block as usize] = place;
     }
 
     /// Takes a free block out of its index.
@@ -32,19 +31,19 @@ impl Heap {
         self.take_from_index(b);
     }
 
-    /// The same. The pool that counted it as an inactive split, if one did.
+    /// The same. It, and the pool that counted it as an inactive split, if one did.
     #[inline(always)]
-    pub(super) fn take_from_index(&mut self, b: u32) -> Option<PoolId> {
-        let block = &mut self.blocks[b];
-        let (key, stream, class) = (block.key(b), block.stream, block.class);
+    pub(super) fn take_from_index(&mut self, b: u32) -> (&mut Block, Option<PoolId>) {
+        let (block, places) = self.blocks.with_places(b);
+        let (key, class) = (block.key(b), block.class);
         let split = std::mem::take(&mut block.split_counted);
         if split {
             self.ledger.split_removed(class.pool(), key.size);
         }
-        let place = self.blocks.place(b);
-        let moved = self.streams.line_mut(stream).free[class as usize].remove(key, place);
-        self.blocks.set_place(moved, place);
-        split.then_some(class.pool())
+        let place = places[b as usize];
+        let moved = self.streams.line_mut(block.stream).free[class as usize].remove(key, place);
+        places[moved as usize] = place;
+        (block, split.then_some(class.pool()))
     }
 
     /// Whether a free block is an inactive split: pinned in its segment by neighbours. A virtual segment pins nothing, its chunks can be
@@ -73,36 +72,27 @@ impl Heap {
 
     /// Makes a block swallow its successor; both are in no index. The successor's slot is cleared.
     pub(super) fn swallow_next(&mut self, b: u32) {
-        let gone = self.merge_next(b);
+        let gone = self.blocks[b].next;
+        let part = self.blocks[gone].part();
+        self.join_part(b, gone, part);
         self.outlet.clear_block(gone);
     }
 
-    /// The same without a word to the channel; the successor's slot. What was nobody's becomes the other one's stream's.
+    /// Makes a block of its own and its successor, which was this; both are in no index. The channel is not told. What was nobody's becomes
+    /// the other one's stream's.
     #[inline(always)]
-    pub(super) fn merge_next(&mut self, b: u32) -> u32 {
-        let n = self.blocks[b].next;
-        let (addr, size, next, freed_at, segment, stream) = {
-            let gone = &self.blocks[n];
-            (
-                gone.addr,
-                gone.size,
-                gone.next,
-                gone.freed_at,
-                gone.segment,
-                gone.stream,
-            )
-        };
+    pub(super) fn join_part(&mut self, b: u32, gone: u32, part: Part) {
         let block = &mut self.blocks[b];
-        block.size += size;
-        block.next = next;
-        block.freed_at = block.freed_at.max(freed_at);
-        if block.stream != stream && self.streams.is_any(block.stream) {
-            block.stream = stream;
+        let segment = block.segment;
+        block.size += part.size;
+        block.next = part.next;
+        block.freed_at = block.freed_at.max(part.freed_at);
+        if block.stream != part.stream && self.streams.is_any(block.stream) {
+            block.stream = part.stream;
         }
-        self.link_back(next, segment, b);
-        self.uncover(n, addr, segment, next);
-        self.blocks.remove(n);
-        n
+        self.link_back(part.next, segment, b);
+        self.uncover(gone, part.addr, segment, part.next);
+        self.blocks.vacate(gone);
     }
 
     /// Points what follows back at `b`: the next block, or the segment's end.

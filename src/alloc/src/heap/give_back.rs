@@ -11,19 +11,35 @@ impl Heap {
     /// waits for them first.
     #[inline]
     pub(crate) fn free(&mut self, b: u32) {
-        if self.blocks[b].record != NIL && self.free_lent(b) {
-            return;
+        if self.blocks[b].record != NIL {
+            return self.free_of_lane(b);
         }
+        self.free_held(b);
+    }
+
+    /// The same for a block that is lent to a lane.
+    #[inline(never)]
+    fn free_of_lane(&mut self, b: u32) {
+        if !self.free_lent(b) {
+            self.free_held(b);
+        }
+    }
+
+    /// The same for a block that is not.
+    #[inline(always)]
+    fn free_held(&mut self, b: u32) {
         self.frees += 1;
-        let common = self.arena_of(b) == COMMON;
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;
+        let (addr, size, stream) = (block.addr, block.size, block.stream);
+        let common = self.streams.line(stream).arena == COMMON;
         if block.used | !common | (block.stitched != NIL) {
             return self.free_slow(b);
         }
-        self.ledger.freed(block.pool, block.size, block.requested);
-        self.complete_whole(b, EventKind::Free);
+        self.ledger.freed(block.pool, size, block.requested);
+        let joined = self.join_and_tell(b, EventKind::Free);
+        self.streams.line_mut(stream).again[half(size)].given_back(size, addr, joined);
     }
 
     /// The same for a stitched block, for one of a pool, and for one that other streams used.
@@ -58,18 +74,14 @@ impl Heap {
         if self.blocks[b].stitched != NIL {
             return self.complete_stitched(b, why);
         }
-        self.complete_whole(b, why);
-    }
-
-    /// The same for a block that is not stitched. Where `why` is a constant, what that is in the channel needs no table.
-    #[inline(always)]
-    fn complete_whole(&mut self, b: u32, why: EventKind) {
         let block = &self.blocks[b];
         let (addr, size, stream) = (block.addr, block.size, block.stream);
         let joined = self.join_and_tell(b, why);
         self.streams.line_mut(stream).again[half(size)].given_back(size, addr, joined);
     }
 
+    /// A block that is not stitched is told of as free, and is. What it is part of now. Where `why` is a constant, what that is in the
+    /// channel needs no table.
     #[inline(always)]
     fn join_and_tell(&mut self, b: u32, why: EventKind) -> u32 {
         let due = self.tell_freed(why, b);
@@ -115,17 +127,16 @@ impl Heap {
 
     /// The same without a word to the channel about those that are in `gone` then.
     #[inline]
-    pub(super) fn coalesce_quietly(&mut self, b: u32) -> u32 {
+    pub(super) fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
         let stream = self.blocks[b].stream;
-        let mut b = b;
         loop {
             let next = self.blocks[b].next;
             if !self.joins(stream, next) {
                 break;
             }
-            self.take_from_index(next);
-            let gone = self.merge_next(b);
-            self.gone.push(gone);
+            let part = self.take_from_index(next).0.part();
+            self.join_part(b, next, part);
+            self.gone.push(next);
         }
         loop {
             let prev = self.blocks[b].prev;
@@ -133,9 +144,10 @@ impl Heap {
                 break;
             }
             self.take_from_index(prev);
+            let part = self.blocks[b].part();
+            self.join_part(prev, b, part);
+            self.gone.push(b);
             b = prev;
-            let gone = self.merge_next(b);
-            self.gone.push(gone);
         }
         let block = &self.blocks[b];
         let (key, pinned) = (block.key(b), block.prev != NIL || block.next != NIL);

@@ -54,7 +54,8 @@ impl Heap {
         self.unshelve(b);
         let there = self.cut(b, before);
         self.shelve(b);
-        let taken = self.take(there, None, request);
+        self.shelve(there);
+        let taken = self.take_out(self.blocks[there].key(there), request);
         self.count_allocated(request.pool, taken.size, request.requested);
         let rest = taken.rest.map(|rest| rest.block);
         if let Some(rest) = rest {

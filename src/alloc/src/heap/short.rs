@@ -72,20 +72,30 @@ impl Heap {
             return self.allocate_from_lane(&{ *request }).map(form);
         }
         let again = line.again[half].asked(size).filter(|_| half == 1);
-        if let Some((addr, b)) = again
-            && let Some(grant) = self.hand_out_there(addr, b, &{ *request })
-        {
-            return Some(form(grant));
+        if let Some(again) = again {
+            return self.allocate_again(again, &{ *request }).map(form);
         }
-        let mut key = self.fit(request)?;
+        // What is remembered is never lent.
+        let mut may_lend = !thorough && line.trials[half].is_open(self.frees);
+        let low = self.sizes.goes_low(request.class, size);
+        let (any, own) = (line.any, line.free[request.class as usize].fit(size, low));
+        let mut key = self.fit_beside(own, any, low, request)?;
         let well = !thorough && key.size == size;
-        if half == 1 && !well && again.is_none() && self.may_fit_better(request, key.size) {
+        if half == 1 && !well && self.may_fit_better(request, key.size) {
             key = self.best_of_all(&{ *request })?;
+            may_lend = !thorough;
         }
         let taken = self.take_out(key, request);
-        Some(match self.lane_for(taken.block, request, taken.size) {
-            Some(lane) => form(self.lend_taken(taken, lane, &{ *request })),
-            None => form(self.hand_out_taken(taken, request)),
-        })
+        if may_lend && let Some(lane) = self.lane_for(taken.block, request, taken.size) {
+            return Some(form(self.lend_taken(taken, lane, &{ *request })));
+        }
+        Some(form(self.hand_out_taken(taken, request)))
+    }
+
+    /// A large request of a size of which a block was given back just before: there, or where it fits best.
+    #[inline(never)]
+    fn allocate_again(&mut self, (addr, b): (u64, u32), request: &Request) -> Option<Grant> {
+        let grant = self.hand_out_there(addr, b, request);
+        grant.or_else(|| self.find(request))
     }
 }

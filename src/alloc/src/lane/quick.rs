@@ -119,7 +119,7 @@ impl Lists {
 /// Words of the sorts of sizes: eight to each power of two, from 1 MiB on.
 pub(crate) const SORTS: usize = 4;
 
-/// The sort of a size: a word, and a bit of it. All small ones are one.
+/// The sort of a size: a word, and a bit of it. All small ones are of that of the smallest large ones.
 #[inline(always)]
 pub(crate) fn sort_of(size: u64) -> (usize, u64) {
     let sort = number_of_sort(size);
@@ -128,9 +128,9 @@ pub(crate) fn sort_of(size: u64) -> (usize, u64) {
 
 #[inline(always)]
 fn number_of_sort(size: u64) -> usize {
-    let power = (size | SMALL_MAX).ilog2();
-    let sort = (power - SMALL_MAX.ilog2()) << 3 | (size >> (power - 3)) as u32 & 7;
-    (sort as usize).min(64 * SORTS - 1)
+    // A float is a power and what comes behind its first bit: no size is too large for that to be exact.
+    let sort = |size: u64| ((size as i64 as f64).to_bits() >> (f64::MANTISSA_DIGITS - 1 - 3)) as usize;
+    sort(size).saturating_sub(sort(SMALL_MAX)).min(64 * SORTS - 1)
 }
 
 /// Whether a size between two, or of the sort of one of them, is among some, by their words.

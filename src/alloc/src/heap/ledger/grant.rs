@@ -3,7 +3,22 @@
 use super::Ledger;
 #[cfg(test)]
 use crate::counts::Figures;
-use crate::counts::{BOTH, Counts, PLACES};
+use crate::counts::{BOTH, Counts, FIGURES, PLACES};
+
+/// Where a figure is among those of the channel: twice the same where it is one of them only.
+const SHOWN: [[usize; 2]; FIGURES] = {
+    let mut shown = [[usize::MAX; 2]; FIGURES];
+    let mut i = 0;
+    while i < PLACES.len() {
+        let (at, figure) = PLACES[i];
+        shown[figure][1] = at;
+        if shown[figure][0] == usize::MAX {
+            shown[figure][0] = at;
+        }
+        i += 1;
+    }
+    shown
+};
 
 impl Ledger {
     /// Allows one who counts so much of a figure, as far as it is below the peak or what the heap may count and does not; some more at the
@@ -34,9 +49,8 @@ impl Ledger {
 
     /// Grants somebody what it lacks of a figure, and half of what is left then, as far as that is below the peak.
     fn take_below_peak(&mut self, row: usize, figure: usize, lack: u64) -> u64 {
-        let places = PLACES.iter().filter(|(_, its)| *its == figure);
-        let slack = places.map(|(at, _)| self.peak(row, *at).saturating_sub(self.counted(row, *at, figure)));
-        let slack = slack.min().unwrap_or(0);
+        let slack = SHOWN[figure].map(|at| self.peak(row, at).saturating_sub(self.counted(row, at, figure)));
+        let slack = slack[0].min(slack[1]);
         let more = slack.min(lack + slack.saturating_sub(lack) / 2);
         self.granted[row][figure] += more;
         more
