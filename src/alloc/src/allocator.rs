@@ -189,11 +189,12 @@ impl Allocator {
     /// short; this is for programs that want their figures up to date.
     pub fn poll(&self) {
         // In a forked child nothing is pending.
-        let _ = self.0.home.give(Heap::poll_pending);
+        let _ = self.0.home.poll();
     }
 
     /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
-    /// before `cuStreamDestroy`; nothing is waited for. One event is recorded on it, and none after that.
+    /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it. One event is recorded
+    /// on it, and none after that.
     ///
     /// Buffers of the stream live on. What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;
     /// until then they are read and written in the order of the default stream, after the ended stream's work. Memory of others that
@@ -206,7 +207,7 @@ impl Allocator {
     /// [`Error::DefaultStream`]: that one is never destroyed. [`Error::Capturing`]: recording the event would end the capture of a
     /// graph; call again when that is over. Nothing changes then.
     pub fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
-        self.0.home.give(|heap| heap.retire_stream(stream))?
+        self.0.home.retire_stream(stream)
     }
 
     /// Publishes a mark on the timeline: "forward", "step 12".

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
+use crate::heap;
 use crate::home::Home;
 use crate::lane::Held;
 use crate::stream::Stream;
@@ -151,7 +152,7 @@ impl<T: Element> Buffer<T> {
     /// did.
     fn queue(&self) -> Result<Stream, Error> {
         let block = self.home.block_of(self.held)?;
-        match self.home.with(|heap| heap.has_ended(block))? {
+        match heap::has_ended(&mut self.home.way(), block)? {
             None => return Ok(self.stream),
             Some(true) => {}
             Some(false) => self.home.device()?.driver.synchronize()?,

@@ -70,8 +70,10 @@
 //! eight streams have a *lane* each, with a lock of its own: blocks of sizes that come again are handed out and taken back there,
 //! so threads on different streams do not wait for each other. Everything else is done under the one lock of the heap. It is not held
 //! while the driver takes, gives, maps or moves memory or waits for the device, whatever that is for: one thread at a time does that, and
-//! only who needs the driver, too, or memory that is just going back to it, waits. Under the lock are calls that are over at once: events
-//! (0.3 µs each) and, when memory ran out, how much the device has (7 µs).
+//! only who needs the driver, too, or memory that is just going back to it, waits. Nor is it held while the driver is asked something
+//! (events, idle streams, how much memory is left), which is over at once unless the driver is busy with other threads' calls, the program's
+//! own among them. One question is asked under it: whether a stream is idle (0.3 µs), where it has memory in which a stitched request
+//! of a loop was before.
 //!
 //! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork.
 //!

@@ -9,7 +9,7 @@ use gpumem_channel::Stat;
 use crate::allocator::Allocator;
 use crate::buffer::{Buffer, Element};
 use crate::error::Error;
-use crate::heap::{self, Access, NewPool};
+use crate::heap::{self, NewPool};
 use crate::home::Handle;
 use crate::route::Route;
 use crate::size::bytes_of;
@@ -135,7 +135,7 @@ impl Allocator {
         self.0.routes.begin(&self.0, pool.0.arena, route);
         match pool.0.private {
             // Nobody who has the turn gives memory back when the capture begins.
-            true => self.0.home.turn()?.heap(|heap| heap.begin_capture()),
+            true => heap::begin_capture(&mut self.0.home.turn()?),
             false => Ok(()),
         }
     }

@@ -88,7 +88,7 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn query(&self, event: EventHandle) -> Result<bool>;
     /// Whether graphs are being captured: calls that take memory then must not end a capture.
     fn capturing(&self, capturing: bool);
-    /// Gives an event back.
+    /// Gives an event back. The one call that keeps nobody waiting.
     fn retire(&self, event: EventHandle);
     /// Waits for all streams.
     fn synchronize(&self) -> Result<()>;

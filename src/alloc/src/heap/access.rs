@@ -1,6 +1,6 @@
-//! Operations that call the driver for long and let go of the heap for that.
+//! Operations that call the driver and let go of the heap for that.
 //!
-//! Who does one has the *turn*: one thread at a time maps, gives back or moves memory. Everything else goes on meanwhile.
+//! Who calls it for long has the *turn*: one thread at a time maps, gives back or moves memory. Everything else goes on meanwhile.
 
 use std::sync::Arc;
 
@@ -8,10 +8,17 @@ use super::Heap;
 use super::going::{self, Going};
 use crate::error::Error;
 
-/// A way to the heap for who has the turn.
+/// A way to the heap, to be let go of in between.
 pub(crate) trait Access {
     /// Does something with the heap, which is locked for so long.
     fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error>;
+}
+
+/// Of who lets nobody else in between.
+impl Access for Heap {
+    fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        Ok(work(self))
+    }
 }
 
 /// Waits for the device: afterwards no queued work uses anything that was given back before.

@@ -1,13 +1,33 @@
-//! The driver calls that take long, and what they give.
+//! The driver calls of requests, and what they give.
 
+use super::access::Access;
+use super::ask::{poll, probe};
 use super::going::{Going, Went, give_back};
 use super::map::{map_at, places};
 use super::segment::Chunk;
 use super::view::Stale;
-use crate::device::Driver;
-use crate::error::DeviceError;
+use crate::device::{Driver, MemoryInfo};
+use crate::error::{DeviceError, Error};
 
-/// A long driver call, or several that make one.
+/// What a request may want to know of the driver.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// Which pending blocks are free by now.
+    Poll,
+    /// How far streams are, by their lines.
+    Probe(Vec<u16>),
+}
+
+impl Ask {
+    pub(super) fn ask(&self, on: &mut impl Access) -> Result<(), Error> {
+        match self {
+            Ask::Poll => poll(on),
+            Ask::Probe(lines) => probe(on, |_| lines.clone()),
+        }
+    }
+}
+
+/// A driver call, or several that make one.
 #[derive(Debug)]
 pub(super) enum Call {
     /// Memory for a plain segment.
@@ -33,6 +53,10 @@ pub(super) enum Call {
     Synchronize { frees: u64 },
     /// Memory goes back.
     GiveBack(Vec<Going>),
+    /// How much memory the device has.
+    Memory,
+    /// A question to the driver for which the turn is not needed.
+    Ask(Ask),
     /// None: who asks for it waits for the turn.
     Nothing,
 }
@@ -53,6 +77,7 @@ pub(super) enum Gave {
     Mapped(u64),
     Frees(u64),
     Went(Went),
+    Memory(MemoryInfo),
     Nothing,
 }
 
@@ -71,8 +96,18 @@ impl Call {
             }
             Call::Synchronize { frees } => (Gave::Frees(*frees), driver.synchronize()),
             Call::GiveBack(going) => (Gave::Went(give_back(std::mem::take(going), driver)), Ok(())),
-            Call::Nothing => (Gave::Nothing, Ok(())),
+            Call::Memory => match driver.memory() {
+                Ok(memory) => (Gave::Memory(memory), Ok(())),
+                Err(error) => (Gave::Nothing, Err(error)),
+            },
+            // That is asked by way of the heap.
+            Call::Ask(_) | Call::Nothing => (Gave::Nothing, Ok(())),
         }
+    }
+
+    /// Whether it is to be made by who has the turn.
+    pub(super) fn needs_turn(&self) -> bool {
+        !matches!(self, Call::Memory | Call::Ask(_))
     }
 
     /// Whether a call does what another one would.
@@ -98,7 +133,7 @@ impl Call {
                     addr: its, chunks: it, ..
                 },
             ) => addr == its && places(chunks) == places(it),
-            (Call::Synchronize { .. }, Call::Synchronize { .. }) => true,
+            (Call::Synchronize { .. }, Call::Synchronize { .. }) | (Call::Memory, Call::Memory) => true,
             _ => false,
         }
     }

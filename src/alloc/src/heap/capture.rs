@@ -2,8 +2,22 @@
 //! how far the device is end the capture. So from the beginning of one to its end nothing is waited for, no event is recorded or queried
 //! and nothing goes back to the driver, in any pool: memory is taken from what is there, or new.
 
+use std::sync::Arc;
+
 use super::Heap;
+use super::access::Access;
 use crate::error::Error;
+
+/// A capture begins, once nobody asks anything any more. To be called by who has the turn, so that nobody waits for the device or gives memory
+/// back.
+pub(crate) fn begin_capture(on: &mut impl Access) -> Result<(), Error> {
+    let asked = on.heap(|heap| {
+        heap.captures += 1;
+        Arc::clone(&heap.asked)
+    })?;
+    asked.wait_for_all();
+    on.heap(|heap| heap.driver.capturing(heap.capturing()))
+}
 
 impl Heap {
     #[inline]
@@ -16,12 +30,6 @@ impl Heap {
             0 => Ok(()),
             _ => Err(Error::Capturing),
         }
-    }
-
-    /// A capture begins.
-    pub(crate) fn begin_capture(&mut self) {
-        self.captures += 1;
-        self.driver.capturing(true);
     }
 
     /// A capture ends, or one more is known to have ended. Blocks that were freed meanwhile and that other streams used wait for the next

@@ -7,6 +7,7 @@ use gpumem_channel::SegmentKind;
 use super::Heap;
 use super::access::{Access, give_back, settle};
 use super::allocate::Request;
+use super::ask::{poll, probe};
 use super::block::NIL;
 use super::join::{JoinReport, move_chunks};
 use crate::config::SegmentMode;
@@ -47,7 +48,11 @@ struct Begun {
 /// joined.
 pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
     let started = Instant::now();
-    let begun = on.heap(Heap::begin_compaction)??;
+    on.heap(|heap| heap.not_capturing())??;
+    poll(on)?;
+    let (before, lines) = on.heap(|heap| (heap.free_blocks(), heap.owners()))?;
+    probe(on, |_| lines)?;
+    let begun = on.heap(|heap| heap.begin_compaction(before))?;
     if begun.busy {
         settle(on)?;
     }
@@ -67,16 +72,14 @@ pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
 }
 
 impl Heap {
-    fn begin_compaction(&mut self) -> Result<Begun, Error> {
-        self.not_capturing()?;
-        self.poll_pending();
-        Ok(Begun {
-            before: self.free_blocks(),
+    fn begin_compaction(&mut self, before: FreeBlocks) -> Begun {
+        Begun {
+            before,
             reserved: self.ledger.reserved(),
             freed: self.ledger.stats().num_device_free,
             busy: self.is_busy(),
             mode: self.sizes.mode,
-        })
+        }
     }
 
     fn end_compaction(&mut self, begun: &Begun, moved: &JoinReport, started: Instant) -> CompactReport {
@@ -96,15 +99,17 @@ impl Heap {
     /// Makes free memory nobody's as far as no queued work uses it. Whether work may still use some.
     fn is_busy(&mut self) -> bool {
         self.drain_all();
-        for stream in self.streams.real().collect::<Vec<_>>() {
-            if self.owns_free(stream) {
-                self.probe(stream);
-                self.disown(stream);
-            }
+        for stream in self.owners() {
+            self.disown(stream);
         }
         let owned = self.streams.real().any(|stream| self.owns_free(stream));
         // A view may still be in use that no block is in.
         owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched
+    }
+
+    /// The streams that have something free.
+    fn owners(&self) -> Vec<u16> {
+        self.streams.real().filter(|stream| self.owns_free(*stream)).collect()
     }
 
     pub(super) fn owns_free(&self, stream: u16) -> bool {

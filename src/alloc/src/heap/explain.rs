@@ -5,6 +5,7 @@ use gpumem_channel::{BlockState, SegmentKind};
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
+use crate::device::MemoryInfo;
 use crate::report::{Help, OomReport, PoolShortage};
 use crate::size::Class;
 
@@ -24,9 +25,9 @@ struct Cache {
 }
 
 impl Heap {
-    pub(super) fn explain(&self, request: &Request) -> OomReport {
+    /// `memory`: what the device says it has.
+    pub(super) fn explain(&self, request: &Request, memory: Option<MemoryInfo>) -> OomReport {
         let cache = self.survey(request);
-        let memory = self.driver.memory().ok();
         OomReport {
             requested: request.requested,
             rounded: request.size,

@@ -93,7 +93,7 @@ fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     for block in held {
         heap.free(block);
     }
-    result.and(shrink_closing(heap).map(drop))
+    result.and(heap.shrink_closing().map(drop))
 }
 
 fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {

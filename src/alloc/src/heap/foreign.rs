@@ -9,22 +9,22 @@ use gpumem_channel::BlockState;
 use super::Heap;
 use super::allocate::Request;
 use super::block::NIL;
+use crate::error::Error;
 use crate::free::Key;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
-    pub(super) fn reclaim(&mut self, stream: u16) -> bool {
-        let mut found = false;
+    pub(super) fn reclaim(&mut self, request: &Request) -> Result<bool, Error> {
+        let stream = request.stream;
         let arena = self.streams.line(stream).arena;
-        let others: Vec<u16> = self.streams.of(arena).filter(|other| *other != stream).collect();
-        for other in others {
-            if self.streams.line(other).free.iter().all(|index| index.is_empty()) {
-                continue;
-            }
-            self.probe(other);
-            found |= self.disown(other);
-        }
-        found
+        let others = self.streams.of(arena);
+        let others: Vec<u16> = others
+            .filter(|other| *other != stream && self.owns_free(*other))
+            .collect();
+        self.ask_how_far_for(request, &others)?;
+        Ok(others
+            .into_iter()
+            .fold(false, |found, other| self.disown(other) | found))
     }
 
     /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.

@@ -8,9 +8,9 @@ use super::{Heap, NIL};
 
 impl Heap {
     /// The program gives an allocated block back. Its own stream may reuse it at once; if other streams used it, it
-    /// waits for them first.
+    /// waits for them first, and [errands](Heap::take_errands) are left.
     #[inline]
-    pub(crate) fn free(&mut self, b: u32) {
+    pub(crate) fn take_back(&mut self, b: u32) {
         if self.blocks[b].record != NIL {
             return self.free_of_lane(b);
         }
@@ -53,7 +53,6 @@ impl Heap {
         if block.used {
             self.ledger.waits(pool, size);
             self.wait_for_users(b);
-            self.poll_pending();
         } else {
             self.ledger.freed(pool, size, requested);
             self.complete(b, EventKind::Free);

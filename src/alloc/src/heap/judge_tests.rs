@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Whether others are at work while memory goes back to the driver.
-    fn has_company(&self) -> bool {
+    pub(super) fn has_company(&self) -> bool {
         self.held.len().is_multiple_of(2)
     }
 
@@ -76,7 +76,7 @@ impl World {
         let before = self.sim.live().bytes;
         let company = self.has_company();
         let released = match company {
-            true => super::release_cached(&mut Among(self)),
+            true => super::release_cached(&mut Among(self, 0)),
             false => self.heap.release_cached(),
         };
         let Some(freed) = unless_capturing(&self.pools, released)? else {
@@ -99,7 +99,7 @@ impl World {
         let before = self.sim.live().bytes;
         let company = self.has_company();
         let compacted = match company {
-            true => super::compact(&mut Among(self)),
+            true => super::compact(&mut Among(self, 0)),
             false => self.heap.compact(),
         };
         let Some(report) = unless_capturing(&self.pools, compacted)? else {
@@ -143,7 +143,7 @@ impl World {
         let before = self.common_memory();
         let company = self.has_company();
         let joined = match company {
-            true => super::join(&mut Among(self), bytes, stream),
+            true => super::join(&mut Among(self, 0), bytes, stream),
             false => self.heap.join(bytes, stream),
         };
         match unless_capturing(&self.pools, joined) {

@@ -6,23 +6,56 @@ use super::naive_tests;
 use super::*;
 use crate::tag::Tag;
 
-/// A way to the heap of a world in which others are at work in between.
-pub(super) struct Among<'a>(pub(super) &'a mut World);
+/// A way to the heap of a world in which others are at work in between, for who needs the stream in some place.
+pub(super) struct Among<'a>(pub(super) &'a mut World, pub(super) u64);
 
 impl Access for Among<'_> {
     fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         let result = work(&mut self.0.heap);
         self.0.heap.check();
+        let alone = std::mem::replace(&mut self.0.alone, true);
         // They take what is there, give something back, and both at once.
         for bytes in [3 << 20, 700] {
             self.0.take_quickly(bytes);
-            self.0.meanwhile(0);
+            self.0.meanwhile(self.1);
         }
+        self.0.alone = alone;
         Ok(result)
     }
 }
 
 impl World {
+    /// Gives a block back. Others are at work while the driver is called for that.
+    pub(super) fn take_back(&mut self, b: u32) {
+        if self.alone || !self.has_company() {
+            return self.heap.free(b);
+        }
+        self.heap.take_back(b);
+        self.heap.check();
+        if let Some(errands) = self.heap.take_errands() {
+            let closing = run_errands(&mut Among(self, 0), errands).unwrap();
+            closing.into_iter().for_each(|arena| self.heap.leave_closing(arena));
+        }
+    }
+
+    /// Looks what is done.
+    pub(super) fn poll(&mut self) {
+        match self.has_company() {
+            true => poll(&mut Among(self, 0)).unwrap(),
+            false => self.heap.poll_pending(),
+        }
+    }
+
+    /// A stream ends, and another one comes in its place.
+    pub(super) fn retire(&mut self, place: u64, again: bool) {
+        let stream = self.lives.stream(place);
+        let retired = match self.has_company() {
+            true => retire_stream(&mut Among(self, place), stream),
+            false => self.heap.retire_stream(stream),
+        };
+        self.lives.end(retired, &self.sim, &self.pools, (place, again));
+    }
+
     /// Takes a block if there is one for which the driver need not be called.
     fn take_quickly(&mut self, bytes: u64) {
         let caller = naive_tests::caller(bytes);
@@ -62,12 +95,14 @@ impl World {
                 attempt = self.heap.resume_anew(suspended);
                 continue;
             }
-            self.heap.begin_call(&mut suspended);
+            if suspended.needs_turn() {
+                self.heap.begin_call(&mut suspended);
+            }
             self.heap.check();
             if bytes.is_multiple_of(2) {
                 self.meanwhile(place);
             }
-            let made = suspended.run();
+            let made = suspended.run(&mut Among(self, place))?;
             if bytes.is_multiple_of(3) {
                 self.meanwhile(place);
             }
@@ -81,10 +116,17 @@ impl World {
         if let Some(held) = self.held.pop() {
             self.give_back(held.grant);
             let place = held.stream.place as u64;
-            if place != but && held.stamp.is_multiple_of(3) {
+            // Who retires a stream that somebody asks about waits for that: nobody here would go on.
+            let asked = self.heap.asked.names(self.lives.stream(place));
+            if place != but && !asked && held.stamp.is_multiple_of(3) {
                 let again = held.stamp.is_multiple_of(2);
-                self.lives
-                    .retire(&mut self.heap, &self.sim, &self.pools, (place, again));
+                let retired = self.heap.retire_stream(self.lives.stream(place));
+                self.lives.end(retired, &self.sim, &self.pools, (place, again));
+            }
+            match held.stamp % 7 {
+                0 => self.heap.poll_pending(),
+                1 if !self.pools.capturing() => assert!(self.heap.wait_for_device().is_ok() || self.faulty),
+                _ => {}
             }
         }
         self.heap.check();

@@ -14,6 +14,7 @@
 //! | `room` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
+//! | `ask`, `asking`, `event`, `errands` | short driver calls, without the heap's lock |
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
@@ -36,6 +37,8 @@ mod access;
 mod again;
 mod allocate;
 mod arena;
+mod ask;
+mod asking;
 mod block;
 mod budget;
 mod call;
@@ -46,6 +49,8 @@ mod compact;
 mod corner;
 mod cover;
 mod drain;
+mod errands;
+mod event;
 mod explain;
 mod fineness;
 mod foreign;
@@ -120,6 +125,7 @@ use crate::lane::{Front, Held, Record};
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use arena::Arenas;
+use asking::Asked;
 use block::Blocks;
 use fineness::Fineness;
 use layout::Layouts;
@@ -131,15 +137,19 @@ use views::Views;
 
 pub(crate) use access::Access;
 pub(crate) use arena::{COMMON, NewPool, release_pool, shrink_closing};
+pub(crate) use ask::poll;
 pub(crate) use block::NIL;
 pub(crate) use budget::set_budget;
+pub(crate) use capture::begin_capture;
 pub use compact::CompactReport;
 pub(crate) use compact::compact;
+pub(crate) use errands::{Errands, run_errands};
 pub use join::JoinReport;
 pub(crate) use join::join;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub(crate) use release::release_cached;
+pub(crate) use retire::{has_ended, retire_stream};
 pub(crate) use turn::Attempt;
 
 /// A block handed out.
@@ -213,8 +223,10 @@ pub(crate) struct Heap {
     orphans: Vec<Chunk>,
     /// Free blocks that are on their way back to the driver, or to another address.
     apart: usize,
-    /// Something of pools that are gone is to go back.
+    /// What is to be done once the heap's lock is let go of, and whether there is anything.
+    errands: Errands,
     due: bool,
+    asked: Arc<Asked>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
     /// Whether the request that is being served may be suspended for a driver call; and what was done for it so far.
@@ -270,7 +282,9 @@ impl Heap {
             fineness: Fineness::default(),
             orphans: Vec::new(),
             apart: 0,
+            errands: Errands::default(),
             due: false,
+            asked: Arc::default(),
             gone: Vec::new(),
             suspends: false,
             turn: None,

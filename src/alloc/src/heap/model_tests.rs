@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) reserved: u64,
     /// Whether driver calls fail in this world.
     pub(super) faulty: bool,
+    /// Whether nobody else is at work.
+    pub(super) alone: bool,
 }
 
 impl World {
@@ -58,6 +60,7 @@ impl World {
             budget: config.budget,
             reserved: 0,
             faulty: false,
+            alone: false,
         }
     }
 
@@ -70,7 +73,7 @@ impl World {
     pub(super) fn step(&mut self, op: &Op) -> Result<(), Error> {
         let result = self.do_step(op);
         if self.heap.is_due() {
-            let shrunk = shrink_closing(&mut self.heap);
+            let shrunk = self.heap.shrink_closing();
             assert!(self.faulty || shrunk.is_ok());
         }
         result
@@ -135,12 +138,11 @@ impl World {
                 Ok(())
             }
             Op::Retire { stream, again } => {
-                self.lives
-                    .retire(&mut self.heap, &self.sim, &self.pools, (*stream, *again));
+                self.retire(*stream, *again);
                 Ok(())
             }
             Op::Poll => {
-                self.heap.poll_pending();
+                self.poll();
                 self.judge_free();
                 Ok(())
             }
@@ -262,10 +264,12 @@ impl World {
     }
 
     pub(super) fn give_back(&mut self, grant: Grant) {
-        if !self.heap.front.free(grant.held, true) {
-            self.heap.free(self.heap.front.block_of(grant.held).unwrap());
+        if self.heap.front.free(grant.held, true) {
+            return self.naive.freed(grant);
         }
+        let b = self.heap.front.block_of(grant.held).unwrap();
         self.naive.freed(grant);
+        self.take_back(b);
     }
 }
 

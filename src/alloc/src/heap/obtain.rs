@@ -19,12 +19,14 @@ impl Heap {
     pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         let result = self.try_everything(request);
         self.note_suspended(request);
-        self.leave_rest(request);
+        if !self.is_asking() {
+            self.leave_rest(request);
+        }
         result
     }
 
     fn try_everything(&mut self, request: &Request) -> Result<Grant, Error> {
-        self.poll_pending();
+        self.poll_for(request)?;
         self.drain_all();
         let shared = self.shared(request)?;
         if !self.is_settled() {
@@ -76,11 +78,11 @@ impl Heap {
         if self.stitches(request) {
             return self.obtain_stitched(request);
         }
-        if let Some(key) = self.fit_anywhere(request) {
+        if let Some(key) = self.fit_anywhere(request)? {
             return Ok(Some(self.hand_out(key, request)));
         }
         if self.collect_idle(request)?
-            && let Some(key) = self.fit_anywhere(request)
+            && let Some(key) = self.fit_anywhere(request)?
         {
             return Ok(Some(self.hand_out(key, request)));
         }
@@ -98,7 +100,7 @@ impl Heap {
     fn obtain_after_making_room(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
         let found = match self.stitches(request) || self.has_made_room() {
             true => self.obtain(request)?,
-            false => self.fit_anywhere(request).map(|key| self.hand_out(key, request)),
+            false => self.fit_anywhere(request)?.map(|key| self.hand_out(key, request)),
         };
         if found.is_some() {
             return Ok(found);
@@ -115,11 +117,12 @@ impl Heap {
     }
 
     /// Nothing helped.
-    fn fail(&mut self, request: &Request) -> Result<Grant, Error> {
+    pub(super) fn fail(&mut self, request: &Request) -> Result<Grant, Error> {
         self.let_others_finish(request)?;
+        let memory = self.device_memory(request)?;
         self.ledger.ran_out();
         self.pool_ran_out(request.arena);
-        let report = self.explain(request);
+        let report = self.explain(request, memory);
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
         self.tell_figures();
         Err(Error::OutOfMemory(Box::new(report)))
@@ -130,7 +133,7 @@ impl Heap {
         if let Some(grant) = self.find(request) {
             return Ok(Some(grant));
         }
-        if (self.reclaim(request.stream) | self.absorb(request))
+        if (self.reclaim(request)? | self.absorb(request))
             && let Some(grant) = self.find(request)
         {
             return Ok(Some(grant));
@@ -190,13 +193,13 @@ impl Heap {
         peak + peak / SLACK
     }
 
-    fn fit_anywhere(&mut self, request: &Request) -> Option<Key> {
+    fn fit_anywhere(&mut self, request: &Request) -> Result<Option<Key>, Error> {
         if let Some(key) = self.fit(request) {
-            return Some(key);
+            return Ok(Some(key));
         }
-        if self.reclaim(request.stream) | self.absorb(request) {
-            return self.fit(request);
+        if self.reclaim(request)? | self.absorb(request) {
+            return Ok(self.fit(request));
         }
-        None
+        Ok(None)
     }
 }

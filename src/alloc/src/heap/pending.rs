@@ -2,7 +2,7 @@
 //!
 //! A block that other streams used waits for one event on each of them. The stream it was allocated on needs none: what
 //! that stream does next is queued behind. Before another one takes what is free there, its stream is asked whether it is idle, and has
-//! an event recorded if it is not.
+//! an event recorded if it is not. All that is asked without the heap's lock (`ask`).
 
 use gpumem_channel::{BlockState, EventKind};
 
@@ -42,15 +42,15 @@ impl Heap {
         self.record_use(b, stream)
     }
 
-    /// Records an event on every other stream that used a freed block. A stream that takes no event any more (it was
-    /// destroyed, say) is waited for by the next synchronisation of the device.
+    /// Has an event recorded on every other stream that used a freed block, once the heap's lock is let go of, and what waits looked at. A
+    /// stream that takes no event any more (it was destroyed, say) is waited for by the next synchronisation of the device.
     #[cold]
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
         for stream in &users {
             let event = match self.capturing() || self.streams.line(*stream).is_retired() {
                 true => None,
-                false => self.driver.record(self.streams.name(*stream)).ok(),
+                false => Some(self.leave_event(*stream)),
             };
             self.streams.line_mut(*stream).waiting.push_back((event, b));
         }
@@ -60,34 +60,7 @@ impl Heap {
         self.waits.insert(b, users.len());
         self.streams.pending += 1;
         self.tell_waiting(b);
-    }
-
-    /// Completes the pending blocks whose events are done.
-    pub(crate) fn poll_pending(&mut self) {
-        if self.streams.pending == 0 || self.capturing() {
-            return;
-        }
-        for stream in self.streams.indices() {
-            while let Some((Some(event), b)) = self.streams.line(stream).waiting.front().copied() {
-                match self.driver.query(event) {
-                    Ok(true) => {
-                        self.driver.retire(event);
-                        self.streams.line_mut(stream).waiting.pop_front();
-                        self.waited(b);
-                    }
-                    Ok(false) => break,
-                    Err(_) => {
-                        self.driver.retire(event);
-                        if let Some(front) = self.streams.line_mut(stream).waiting.front_mut() {
-                            front.0 = None;
-                        }
-                    }
-                }
-            }
-            if self.streams.line(stream).is_retired() {
-                self.poll_retired(stream);
-            }
-        }
+        self.leave_poll();
     }
 
     /// One event of a pending block is done.
@@ -129,22 +102,17 @@ impl Heap {
     pub(super) fn settled(&mut self, frees: u64) {
         self.ledger.synchronized();
         for stream in self.streams.indices() {
-            while let Some((event, b)) = self.streams.line(stream).waiting.front().copied()
-                && self.blocks[b].freed_at <= frees
+            while let Some((_, b)) = self.streams.line(stream).waiting.front()
+                && self.blocks[*b].freed_at <= frees
+                && let Some((_, b)) = self.streams.line_mut(stream).waiting.pop_front()
             {
-                self.streams.line_mut(stream).waiting.pop_front();
-                if let Some(event) = event {
-                    self.driver.retire(event);
-                }
                 self.waited(b);
             }
             let line = self.streams.line_mut(stream);
             // All that there ever will be of it was done before.
             let ended = line.retired.is_some_and(|at| at <= frees);
             line.safe = line.safe.max(if ended { u64::MAX } else { frees });
-            if let Some((event, _)) = line.marker.take_if(|(_, count)| ended || *count <= frees) {
-                self.driver.retire(event);
-            }
+            line.marker.take_if(|(_, count)| ended || *count <= frees);
         }
         // What other threads gave back meanwhile, and what waited.
         self.drain_all();
@@ -152,59 +120,5 @@ impl Heap {
             self.disown(stream);
         }
         self.tell_figures();
-    }
-
-    /// Learns how far a stream is done, later by an event that it leaves there if the stream is busy.
-    pub(super) fn probe(&mut self, stream: u16) {
-        if self.capturing() || self.check_marker(stream) {
-            return;
-        }
-        let line = self.streams.line(stream);
-        if line.safe == self.frees || line.is_retired() {
-            return;
-        }
-        self.tick(stream);
-        let name = self.streams.name(stream);
-        // An event takes even an idle stream some microseconds; that it is idle it says at once.
-        match self.driver.is_idle(name) {
-            Ok(true) => self.streams.line_mut(stream).safe = self.frees,
-            Ok(false) => {
-                let event = self.driver.record(name).ok();
-                self.streams.line_mut(stream).marker = event.map(|event| (event, self.frees));
-            }
-            // A stream that takes no event keeps its blocks until the device is synchronised.
-            Err(_) => {}
-        }
-    }
-
-    /// Whether an event is still outstanding on the stream.
-    pub(super) fn check_marker(&mut self, stream: u16) -> bool {
-        let Some((event, count)) = self.streams.line(stream).marker else {
-            return false;
-        };
-        let done = self.driver.query(event);
-        if done == Ok(false) {
-            return true;
-        }
-        self.driver.retire(event);
-        let line = self.streams.line_mut(stream);
-        line.marker = None;
-        if done.is_ok() {
-            line.safe = line.safe.max(count);
-        }
-        false
-    }
-
-    /// Gives all events back, before the heap goes.
-    pub(super) fn drop_events(&mut self) {
-        for stream in self.streams.indices() {
-            let line = self.streams.line_mut(stream);
-            let waiting = std::mem::take(&mut line.waiting)
-                .into_iter()
-                .filter_map(|(event, _)| event);
-            for event in waiting.chain(line.marker.take().map(|(event, _)| event)) {
-                self.driver.retire(event);
-            }
-        }
     }
 }

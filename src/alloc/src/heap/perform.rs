@@ -1,14 +1,15 @@
-//! The long driver calls of a request: made now, or found made already, or to be made when the request is suspended.
+//! The driver calls of a request: made now, or found made already, or to be made when the request is suspended.
 
 use super::Heap;
 use super::allocate::Request;
-use super::call::{Call, Gave};
+use super::call::{Ask, Call, Gave};
 use super::going::Going;
 use super::map::places;
 use super::place::Place;
 use super::segment::Chunk;
 use super::turn::suspended;
-use crate::error::DeviceError;
+use crate::device::MemoryInfo;
+use crate::error::{DeviceError, Error};
 
 impl Heap {
     /// Makes a call, or finds what it gave already, or else suspends the request.
@@ -18,7 +19,10 @@ impl Heap {
             return Err(error.clone());
         }
         if self.suspends {
-            self.turn.get_or_insert_default().wanted = Some((call, *request));
+            let turn = self.turn.get_or_insert_default();
+            // Much may have changed when it is made.
+            (turn.polled, turn.probed) = (false, Vec::new());
+            turn.wanted = Some((call, *request));
             return Err(suspended());
         }
         self.prepare(&mut call);
@@ -91,6 +95,8 @@ impl Heap {
                 self.note_waited();
                 self.settled(frees);
             }
+            (Call::Memory, Gave::Memory(memory)) => self.note_memory(memory),
+            (Call::Ask(ask), _) => self.note_asked(ask),
             (Call::GiveBack(_), Gave::Went(went)) => {
                 self.note_gone(went.refused.iter().map(Going::key));
                 self.account_for(went);
@@ -166,6 +172,48 @@ impl Heap {
         match self.perform(request, Call::GiveBack(going))? {
             Gave::Went(went) => Ok(self.account_for(went) > 0),
             _ => Ok(false),
+        }
+    }
+
+    /// Completes pending blocks whose events are done.
+    pub(super) fn poll_for(&mut self, request: &Request) -> Result<(), Error> {
+        let polled = self.turn.as_ref().is_some_and(|turn| turn.polled);
+        match polled || self.streams.pending == 0 || self.capturing() {
+            true => Ok(()),
+            false => self.ask_for(request, Ask::Poll),
+        }
+    }
+
+    /// Learns how far streams are done, each of them once.
+    pub(super) fn ask_how_far_for(&mut self, request: &Request, lines: &[u16]) -> Result<(), Error> {
+        let probed = self.turn.iter().flat_map(|turn| &turn.probed).collect::<Vec<_>>();
+        let left = lines
+            .iter()
+            .filter(|line| !probed.contains(line) && self.is_unknown(**line));
+        let left: Vec<u16> = left.copied().collect();
+        match left.is_empty() || self.capturing() {
+            true => Ok(()),
+            false => self.ask_for(request, Ask::Probe(left)),
+        }
+    }
+
+    fn ask_for(&mut self, request: &Request, ask: Ask) -> Result<(), Error> {
+        if !self.suspends {
+            return ask.ask(self);
+        }
+        self.turn.get_or_insert_default().wanted = Some((Call::Ask(ask), *request));
+        Err(suspended().into())
+    }
+
+    /// What the device says it has.
+    pub(super) fn device_memory(&mut self, request: &Request) -> Result<Option<MemoryInfo>, DeviceError> {
+        if let Some(memory) = self.turn.as_mut().and_then(|turn| turn.memory.take()) {
+            return Ok(Some(memory));
+        }
+        match self.perform(request, Call::Memory) {
+            Ok(Gave::Memory(memory)) => Ok(Some(memory)),
+            Err(error) if error.code == DeviceError::LATER => Err(error),
+            _ => Ok(None),
         }
     }
 

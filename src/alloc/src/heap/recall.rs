@@ -137,7 +137,7 @@ impl Heap {
                     self.drain(owner, 1);
                 }
                 BlockState::Free => {
-                    self.probe(owner);
+                    self.probe_now(owner);
                     self.disown(owner);
                 }
                 _ => return None,

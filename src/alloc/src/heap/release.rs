@@ -235,7 +235,6 @@ impl Drop for Heap {
         self.driver.capturing(false);
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
-        self.drop_events();
         let stale = std::mem::take(&mut self.views.stale).into_iter();
         let stale = stale.map(|left| Going::View { view: None, left });
         let views = self.views.iter().map(|(number, view)| going_view(number, view));

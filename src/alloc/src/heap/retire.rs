@@ -1,48 +1,107 @@
 //! Streams that end.
 //!
 //! A program says so while the stream is still there. One event behind all its work tells when that is done, and what the stream owned is
-//! then anybody's: free blocks at once, the others when they are given back. Nothing is recorded on the stream any more, so that it may
-//! be destroyed, and its handle may come back as that of another stream. Its line stays until no block belongs to it. Looking for
+//! then anybody's: free blocks at once, the others when they are given back. Nothing is recorded on the stream any more, and who was just
+//! asking something of it is waited for, so that it may be destroyed, and its handle may come back as that of another stream. Its line stays until no block belongs to it. Looking for
 //! those takes a look at all blocks, which is done once enough such lines have come together.
+
+use std::sync::Arc;
 
 use gpumem_channel::BlockState;
 
 use super::Heap;
+use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
+use super::ask::probe_ended;
+use super::asking::{Asked, Asking};
+use super::event::Event;
 use super::streams::{LaneOf, SPARE};
 use crate::error::Error;
 use crate::stream::Stream;
 
+/// A stream that is just ending.
+#[derive(Debug)]
+struct Ending {
+    stream: Stream,
+    lines: Vec<u16>,
+    /// One for each line, to be recorded.
+    events: Vec<Event>,
+    asked: Arc<Asked>,
+    asking: Asking,
+}
+
+/// The program is about to destroy a stream.
+pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
+    if stream == Stream::DEFAULT {
+        return Err(Error::DefaultStream);
+    }
+    let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
+    probe_ended(on, |_| lines.clone())?;
+    let many = on.heap(|heap| {
+        for at in lines {
+            heap.disown(at);
+        }
+        heap.streams.retired > heap.streams.most_retired
+    })?;
+    if many {
+        forget_streams(on)?;
+    }
+    Ok(())
+}
+
+/// Forgets the streams that have ended and that nothing belongs to any more.
+fn forget_streams(on: &mut impl Access) -> Result<(), Error> {
+    probe_ended(on, |heap| heap.forgettable())?;
+    on.heap(Heap::forget_retired)
+}
+
+/// Whether the stream of a block has ended, and if so whether its work is known to be done.
+pub(crate) fn has_ended(on: &mut impl Access, b: u32) -> Result<Option<bool>, Error> {
+    let Some(line) = on.heap(|heap| heap.ended_line_of(b))? else {
+        return Ok(None);
+    };
+    probe_ended(on, |_| vec![line])?;
+    on.heap(|heap| Some(heap.streams.line(line).is_done()))
+}
+
+impl Ending {
+    /// To be done without the heap's lock. Nobody begins to use the stream any more; who does already is waited for.
+    fn finish(self) -> Vec<u16> {
+        self.asked.wait_for(self.stream);
+        // Where it takes none blocks wait until the device is synchronised.
+        for event in &self.events {
+            event.record();
+        }
+        drop(self.asking);
+        self.lines
+    }
+}
+
 impl Heap {
-    /// The program is about to destroy a stream.
-    pub(crate) fn retire_stream(&mut self, stream: Stream) -> Result<(), Error> {
-        if stream == Stream::DEFAULT {
-            return Err(Error::DefaultStream);
-        }
+    /// Nobody finds the lines of a stream any more: what they own waits for an event that is yet to be recorded.
+    fn end_stream(&mut self, stream: Stream) -> Result<Ending, Error> {
         self.not_capturing()?;
-        for at in self.streams.named(stream).collect::<Vec<_>>() {
-            self.swallows = false;
-            self.take_from_lane(at);
-            // Blocks that were freed before now carry less.
-            self.frees += 1;
-            // If it takes no event, its blocks wait until the device is synchronised.
-            let event = self.driver.record(stream).ok();
-            let before = std::mem::replace(
-                &mut self.streams.line_mut(at).marker,
-                event.map(|event| (event, u64::MAX)),
-            );
-            if let Some((before, _)) = before {
-                self.driver.retire(before);
-            }
-            self.streams.retire(at, self.frees);
-            self.poll_retired(at);
-            self.disown(at);
-        }
-        if self.streams.retired > self.streams.most_retired {
-            self.forget_retired();
-        }
-        Ok(())
+        let lines: Vec<u16> = self.streams.named(stream).collect();
+        let events = lines.iter().map(|at| self.end_line(*at)).collect();
+        Ok(Ending {
+            stream,
+            lines,
+            events,
+            asked: Arc::clone(&self.asked),
+            asking: self.asked.begin(Vec::new()),
+        })
+    }
+
+    fn end_line(&mut self, at: u16) -> Event {
+        self.swallows = false;
+        self.take_from_lane(at);
+        // Blocks that were freed before now carry less.
+        self.frees += 1;
+        let event = Event::new(&self.driver, self.streams.name(at));
+        self.streams.line_mut(at).marker = Some((event.clone(), u64::MAX));
+        self.streams.retire(at, self.frees);
+        event
     }
 
     /// Gets back what a stream has set aside and what is lent to its lane, which the next stream may have then.
@@ -76,19 +135,6 @@ impl Heap {
         }
     }
 
-    /// Looks whether the work of a stream that has ended is done: then nothing waits for it any more.
-    pub(super) fn poll_retired(&mut self, at: u16) {
-        self.check_marker(at);
-        while self.streams.line(at).safe == u64::MAX
-            && let Some((event, b)) = self.streams.line_mut(at).waiting.pop_front()
-        {
-            if let Some(event) = event {
-                self.driver.retire(event);
-            }
-            self.waited(b);
-        }
-    }
-
     /// The line of a stream in an arena, new if need be.
     #[inline]
     pub(super) fn line_of(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
@@ -103,25 +149,31 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn line_once_there_is_room(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        self.forget_retired();
+        forget_streams(self)?;
         self.streams.index_in(arena, stream)
     }
 
-    /// Forgets the streams that have ended and that nothing belongs to any more.
+    /// The lines that may be forgotten. Requests that are suspended remember lines.
+    fn forgettable(&self) -> Vec<u16> {
+        match self.suspended > 0 || self.capturing() {
+            true => Vec::new(),
+            false => self.streams.all_retired().collect(),
+        }
+    }
+
     fn forget_retired(&mut self) {
-        // Requests that are suspended remember lines, and nothing is queried while a graph is captured.
         if self.suspended > 0 || self.capturing() {
             return;
         }
-        let retired: Vec<u16> = self.streams.all_retired().collect();
+        let retired = self.forgettable();
         for at in &retired {
-            self.poll_retired(*at);
+            self.end_waiting(*at);
             self.disown(*at);
         }
         let named = self.named_lines();
         for at in retired {
             let line = self.streams.line(at);
-            if line.safe == u64::MAX && line.is_bare() && !named[usize::from(at)] {
+            if line.is_done() && line.is_bare() && !named[usize::from(at)] {
                 self.forget_line(at);
             }
         }
@@ -149,15 +201,9 @@ impl Heap {
         self.streams.vacate(at, self.frees);
     }
 
-    /// Whether the stream of a block has ended, and if so whether its work is known to be done.
-    pub(crate) fn has_ended(&mut self, b: u32) -> Option<bool> {
-        let at = self.blocks[b].stream;
-        if !self.streams.line(at).is_retired() {
-            return None;
-        }
-        if !self.capturing() {
-            self.poll_retired(at);
-        }
-        Some(self.streams.line(at).safe == u64::MAX)
+    /// The line of a block's stream, if that has ended.
+    fn ended_line_of(&self, b: u32) -> Option<u16> {
+        let line = self.blocks[b].stream;
+        self.streams.line(line).is_retired().then_some(line)
     }
 }

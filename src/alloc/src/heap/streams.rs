@@ -10,8 +10,8 @@ use gpumem_channel::NO_STREAM;
 use super::again::Again;
 use super::arena::COMMON;
 use super::corner::Backoff;
+use super::event::Event;
 use super::trial::Trial;
-use crate::device::EventHandle;
 use crate::error::Error;
 use crate::free::FreeIndex;
 use crate::size::CLASSES;
@@ -37,12 +37,12 @@ pub(crate) struct Line {
     pub(super) trials: [Trial; 2],
     /// Whether it helps small requests that what is set aside comes back.
     pub(super) drains: Backoff,
-    /// Blocks that wait for an event on this stream, oldest first.
-    pub(crate) waiting: VecDeque<(Option<EventHandle>, u32)>,
+    /// Blocks that wait for an event on this stream, oldest first. Without one, and while it is not recorded, they wait for the device.
+    pub(super) waiting: VecDeque<(Option<Event>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
     pub(crate) safe: u64,
     /// An event and the count that becomes safe when it is done.
-    pub(crate) marker: Option<(EventHandle, u64)>,
+    pub(super) marker: Option<(Event, u64)>,
     /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
     pub(super) retired: Option<u64>,
 }
@@ -122,6 +122,17 @@ impl Line {
     #[inline]
     pub(super) fn is_retired(&self) -> bool {
         self.retired.is_some()
+    }
+
+    /// Whether it has ended and all its work is known to be done.
+    pub(super) fn is_done(&self) -> bool {
+        self.safe == u64::MAX
+    }
+
+    /// The event that tells how far it is, if it can be asked.
+    pub(super) fn recorded_marker(&self) -> Option<&Event> {
+        let marker = self.marker.as_ref().map(|(event, _)| event);
+        marker.filter(|event| event.is_recorded())
     }
 
     /// Whether nothing but blocks that are held, or are to be freed elsewhere, can belong to it.
@@ -252,19 +263,16 @@ impl Streams {
         Ok(())
     }
 
-    /// Forgets the lines of an arena that has no blocks any more, as [`vacate`](Streams::vacate) does. Their events, which are to be
-    /// retired.
-    pub(crate) fn close(&mut self, arena: u16, frees: u64) -> Vec<EventHandle> {
-        let mut events = Vec::new();
+    /// Forgets the lines of an arena that has no blocks any more, as [`vacate`](Streams::vacate) does.
+    pub(crate) fn close(&mut self, arena: u16, frees: u64) {
         for at in self
             .indices()
             .filter(|at| self.line(*at).arena == arena)
             .collect::<Vec<_>>()
         {
-            events.extend(self.line_mut(at).marker.take().map(|(event, _)| event));
+            self.line_mut(at).marker = None;
             self.vacate(at, frees);
         }
-        events
     }
 
     #[inline]

@@ -56,10 +56,9 @@ impl Lives {
         }
     }
 
-    /// A stream is retired and destroyed, and there is another one, which may have its handle.
-    pub(super) fn retire(&mut self, heap: &mut Heap, sim: &Sim, pools: &Pools, (place, again): (u64, bool)) {
+    /// A stream was retired, if it could be. It is destroyed, and there is another one, which may have its handle.
+    pub(super) fn end(&mut self, retired: Result<(), Error>, sim: &Sim, pools: &Pools, (place, again): (u64, bool)) {
         let (stream, number) = self.now[place as usize];
-        let retired = heap.retire_stream(stream);
         if stream == Stream::DEFAULT {
             assert!(matches!(retired, Err(Error::DefaultStream)));
             return;
@@ -189,7 +188,7 @@ fn a_wait_tells_nothing_of_what_came_after_it_began() {
         let mut attempt = heap.attempt(COMMON, 24 << 20, second, Tag(0));
         let mut waited = false;
         while let Attempt::Suspended(suspended) = attempt {
-            let made = suspended.run();
+            let made = suspended.run(&mut heap).unwrap();
             if !std::mem::replace(&mut waited, true) {
                 sim.enqueue(first, busy.addr, busy.size);
                 heap.free(busy.block);

@@ -1,19 +1,20 @@
-//! Long driver calls without the heap's lock.
+//! Driver calls of requests without the heap's lock.
 //!
-//! A request that needs the driver for long (new memory, a mapping, a wait for the device) is [suspended](Suspended) when it comes to
+//! A request that needs the driver (new memory, a mapping, a wait for the device) is [suspended](Suspended) when it comes to
 //! such a call: its thread lets go of the heap and makes the call. What that gave becomes part of the heap, as free memory or as a view, and
 //! the request goes on from where [`Heap::allocate_slow`] begins. Meanwhile others use the heap: what they changed is seen, because
-//! everything is looked at again. One thread at a time makes such calls: it has the *turn*, which comes before the heap's lock. Operations that
-//! are no requests have it, too, but go on where they were (`access`).
+//! everything is looked at again. One thread at a time makes the calls that take long: it has the *turn*, which comes before the heap's lock.
+//! Operations that are no requests have it, too, but go on where they were (`access`). Who only asks something does not need it.
 
 use std::sync::Arc;
 
+use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
-use super::call::{Call, Gave};
+use super::call::{Ask, Call, Gave};
 use super::going::Going;
 use super::{Grant, Heap};
-use crate::device::Driver;
+use crate::device::{Driver, MemoryInfo};
 use crate::error::{DeviceError, Error};
 use crate::stack::Stack;
 use crate::stream::Stream;
@@ -39,6 +40,11 @@ pub(super) struct Turn {
     waited: bool,
     /// That was done because nothing else helped.
     settled: bool,
+    /// What was asked since the last of these calls: which pending blocks are free, and how far streams are.
+    pub(super) polled: bool,
+    pub(super) probed: Vec<u16>,
+    /// What the device said it has, for the report.
+    pub(super) memory: Option<MemoryInfo>,
     /// Something was given back, so there is more memory to be had.
     made_room: bool,
     calls: usize,
@@ -81,22 +87,30 @@ pub(super) fn suspended() -> DeviceError {
 }
 
 impl Suspended {
-    /// Makes the call. To be done by who has the turn and does not hold the heap's lock.
-    pub(crate) fn run(self) -> Made {
+    /// Whether the call is to be made by who has the turn.
+    pub(crate) fn needs_turn(&self) -> bool {
+        self.call.needs_turn()
+    }
+
+    /// Makes the call. To be done by who does not hold the heap's lock, but goes `on`.
+    pub(crate) fn run(self, on: &mut impl Access) -> Result<Made, Error> {
         let Suspended {
             mut call,
             by,
             turn,
             driver,
         } = self;
+        if let Call::Ask(ask) = &call {
+            ask.ask(on)?;
+        }
         let (gave, result) = call.run(&*driver);
-        Made {
+        Ok(Made {
             call,
             gave,
             result,
             by,
             turn,
-        }
+        })
     }
 }
 
@@ -124,6 +138,8 @@ impl Heap {
         } = made;
         self.suspended -= 1;
         self.turn = Some(turn);
+        // Nothing helped before that was asked for the report.
+        let fails = matches!(call, Call::Memory);
         match result {
             Ok(()) => self.keep(&by, &call, gave),
             Err(error) => {
@@ -133,17 +149,17 @@ impl Heap {
                 }
             }
         }
-        self.go_on(by)
+        self.go_on(by, fails)
     }
 
     /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         self.suspended -= 1;
         self.turn = Some(suspended.turn);
-        self.go_on(suspended.by)
+        self.go_on(suspended.by, false)
     }
 
-    fn go_on(&mut self, by: Request) -> Attempt {
+    fn go_on(&mut self, by: Request, fails: bool) -> Attempt {
         let turn = self.turn.get_or_insert_default();
         let request = turn.resumed.take().unwrap_or(by);
         turn.calls += 1;
@@ -153,7 +169,10 @@ impl Heap {
             let caller = turn.caller;
             self.attribute(caller);
         }
-        let result = self.allocate_slow(&request);
+        let result = match fails {
+            true => self.fail(&request),
+            false => self.allocate_slow(&request),
+        };
         let result = self.after(result, &request);
         self.conclude(result)
     }
@@ -196,6 +215,28 @@ impl Heap {
     pub(super) fn note_suspended(&mut self, request: &Request) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| turn.wanted.is_some()) {
             turn.resumed = Some(*request);
+        }
+    }
+
+    /// Whether the request is suspended to ask something.
+    pub(super) fn is_asking(&self) -> bool {
+        let wanted = self.turn.as_ref().and_then(|turn| turn.wanted.as_ref());
+        matches!(wanted, Some((Call::Ask(_), _)))
+    }
+
+    /// That was asked for the request that is being served.
+    pub(super) fn note_asked(&mut self, ask: &Ask) {
+        if let Some(turn) = &mut self.turn {
+            match ask {
+                Ask::Poll => turn.polled = true,
+                Ask::Probe(lines) => turn.probed.extend(lines),
+            }
+        }
+    }
+
+    pub(super) fn note_memory(&mut self, memory: MemoryInfo) {
+        if let Some(turn) = &mut self.turn {
+            turn.memory = Some(memory);
         }
     }
 

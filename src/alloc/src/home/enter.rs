@@ -13,6 +13,8 @@ pub(super) const OFF: u8 = 0;
 const NO_STACKS: u8 = 1;
 const STACKS_OF_ALLOCATIONS: u8 = 2;
 pub(super) const ALL_STACKS: u8 = 3;
+/// No value of it: for what no event comes of.
+pub(super) const NEVER: u8 = 0x7f;
 /// Set while requests may go to pools without saying so.
 pub(super) const ROUTED: u8 = 0x80;
 
@@ -24,12 +26,13 @@ impl Home {
         self.enter(|tenant| work(&mut tenant.heap))
     }
 
-    /// [`with`](Home::with) for what gives blocks back. What is left of a pool that is gone may have come free by it.
+    /// [`with`](Home::with) for what gives blocks back.
     #[inline]
     pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
-        let (result, due) = self.enter_for(ALL_STACKS, |tenant| (work(&mut tenant.heap), tenant.heap.is_due()))?;
-        if due {
-            self.shrink_closing();
+        let work = |tenant: &mut Tenant| (work(&mut tenant.heap), tenant.heap.take_errands());
+        let (result, errands) = self.enter_for(ALL_STACKS, work)?;
+        if let Some(errands) = errands {
+            self.run_errands(errands);
         }
         Ok(result)
     }

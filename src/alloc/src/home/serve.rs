@@ -1,9 +1,11 @@
 //! Blocks out of a home and back.
 
-use super::Home;
-use super::enter::ALL_STACKS;
+use std::sync::MutexGuard;
+
+use super::enter::{ALL_STACKS, NEVER};
+use super::{Home, Tenant};
 use crate::error::Error;
-use crate::heap::{Attempt, Grant, Heap};
+use crate::heap::{Attempt, Errands, Grant, Heap};
 use crate::lane::{Held, Lent};
 use crate::stream::Stream;
 use crate::tag;
@@ -61,44 +63,55 @@ impl Home {
         self.front.block_of(held).ok_or(Error::Forked)
     }
 
-    /// A block, from the heap. Its lock is not held while the driver takes its time. `buffer`: it becomes one.
+    /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
-        let (mut attempt, mut turn) = self.enter(|tenant| {
-            let mut attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
-            tenant.count(&attempt, buffer);
-            let turn = match &mut attempt {
-                // Nobody changes anything before the lock is let go of.
-                Attempt::Suspended(suspended) => {
-                    self.turn.try_lock().ok().inspect(|_| tenant.heap.begin_call(suspended))
-                }
-                Attempt::Done(_) => None,
-            };
-            (attempt, turn)
+        let mut turn = None;
+        let mut attempt = self.enter(|tenant| {
+            let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
+            self.proceed(tenant, attempt, &mut turn, buffer)
         })?;
         loop {
             let suspended = match attempt {
                 Attempt::Done(result) => return result,
                 Attempt::Suspended(suspended) => *suspended,
             };
-            let made = match &turn {
-                Some(_) => Ok(suspended.run()),
-                None => {
-                    turn = Some(self.wait_for_turn());
-                    Err(suspended)
-                }
+            let made = if suspended.needs_turn() && turn.is_none() {
+                turn = Some(self.wait_for_turn());
+                Err(suspended)
+            } else {
+                Ok(suspended.run(&mut self.way())?)
             };
             attempt = self.enter(|tenant| {
-                let mut attempt = match made {
+                let attempt = match made {
                     Ok(made) => tenant.heap.resume(made),
                     Err(suspended) => tenant.heap.resume_anew(suspended),
                 };
-                tenant.count(&attempt, buffer);
-                if let Attempt::Suspended(suspended) = &mut attempt {
-                    tenant.heap.begin_call(suspended);
-                }
-                attempt
+                self.proceed(tenant, attempt, &mut turn, buffer)
             })?;
         }
+    }
+
+    /// What is to be done with an attempt before the heap's lock is let go of: nobody has changed anything since.
+    #[inline(always)]
+    fn proceed<'a>(
+        &'a self,
+        tenant: &mut Tenant,
+        mut attempt: Attempt,
+        turn: &mut Option<MutexGuard<'a, ()>>,
+        buffer: bool,
+    ) -> Attempt {
+        tenant.count(&attempt, buffer);
+        if let Attempt::Suspended(suspended) = &mut attempt
+            && suspended.needs_turn()
+        {
+            if turn.is_none() {
+                *turn = self.turn.try_lock().ok();
+            }
+            if turn.is_some() {
+                tenant.heap.begin_call(suspended);
+            }
+        }
+        attempt
     }
 
     /// Takes a buffer back, and its block if it has one.
@@ -122,40 +135,60 @@ impl Home {
     fn take_back_slow(&'static self, held: Held) {
         if let Some(block) = held.block()
             && !self.is_special()
-            && let Some(due) = self.take_back_early(block)
+            && let Some(errands) = self.take_back_early(block)
         {
-            if due {
-                self.shrink_closing();
+            if let Some(errands) = errands {
+                self.run_errands(errands);
+                self.count_out();
             }
             return;
         }
         self.take_back_at_last(held);
     }
 
-    /// Takes a buffer back that is not the last, if there is a handle. Whether memory of a pool that is gone is to go back.
+    /// Takes a buffer back that is not the last, if there is a handle. It counts until the errands are run that are left.
     #[inline(always)]
-    fn take_back_early(&self, block: u32) -> Option<bool> {
+    fn take_back_early(&self, block: u32) -> Option<Option<Box<Errands>>> {
         let mut place = self.tenant.lock();
         let tenant = place.as_deref_mut().filter(|tenant| !tenant.orphaned)?;
-        tenant.buffers -= 1;
-        tenant.heap.free(block);
-        Some(tenant.heap.is_due())
+        tenant.heap.take_back(block);
+        let errands = tenant.heap.take_errands();
+        if errands.is_none() {
+            tenant.buffers -= 1;
+        }
+        Some(errands)
     }
 
     /// The same for a buffer that may be the last.
     #[inline(never)]
     fn take_back_at_last(&'static self, held: Held) {
-        let ended = self.enter_for(ALL_STACKS, |tenant| {
+        let taken = self.enter_for(ALL_STACKS, |tenant| {
             if let Some(block) = self.front.block_of(held) {
-                tenant.heap.free(block);
+                tenant.heap.take_back(block);
             }
-            tenant.buffers -= 1;
-            (tenant.is_done(&self.front), tenant.heap.is_due())
+            let errands = tenant.heap.take_errands();
+            tenant.buffers -= i64::from(errands.is_none());
+            (errands, tenant.is_done(&self.front))
         });
-        match ended {
-            Ok((true, _)) => self.clear(),
-            Ok((false, true)) => self.shrink_closing(),
+        match taken {
+            Ok((Some(errands), _)) => {
+                self.run_errands(errands);
+                self.count_out();
+            }
+            Ok((None, true)) => self.clear(),
             _ => {}
+        }
+    }
+
+    /// A buffer is gone, which may be the last.
+    #[inline(never)]
+    fn count_out(&'static self) {
+        let ended = self.enter_for(NEVER, |tenant| {
+            tenant.buffers -= 1;
+            tenant.is_done(&self.front)
+        });
+        if let Ok(true) = ended {
+            self.clear();
         }
     }
 
@@ -172,7 +205,7 @@ impl Home {
         }
         self.give(|heap| {
             if let Some(block) = self.front.block_of(held) {
-                heap.free(block);
+                heap.take_back(block);
             }
         })
     }

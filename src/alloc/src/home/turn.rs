@@ -3,8 +3,20 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Home;
+use super::enter::ALL_STACKS;
 use crate::error::Error;
-use crate::heap::{self, Access, Heap};
+use crate::heap::{self, Access, Errands, Heap};
+use crate::stream::Stream;
+
+/// A way to the heap for who asks the driver something, for which the turn is not needed.
+#[derive(Debug)]
+pub(crate) struct Way<'a>(&'a Home);
+
+impl Access for Way<'_> {
+    fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        self.0.enter_for(ALL_STACKS, |tenant| work(&mut tenant.heap))
+    }
+}
 
 /// Who has the turn, and may call the driver for long. It holds the heap's lock only in between.
 #[derive(Debug)]
@@ -41,11 +53,35 @@ impl Home {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what is left of pools that are gone.
+    /// The heap, for who lets go of it to ask the driver something.
+    pub(crate) fn way(&self) -> Way<'_> {
+        Way(self)
+    }
+
+    /// Completes blocks that wait for other streams.
+    pub(crate) fn poll(&self) -> Result<(), Error> {
+        heap::poll(&mut self.way())?;
+        self.give(|_| ())
+    }
+
+    /// A stream is about to be destroyed.
+    pub(crate) fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
+        heap::retire_stream(&mut self.way(), stream)?;
+        self.give(|_| ())
+    }
+
+    /// Does what was left to be done when the heap's lock was let go of.
     #[cold]
     #[inline(never)]
-    pub(super) fn shrink_closing(&self) {
-        // What the driver does not take stays for the next release. A forked child has nothing.
-        let _ = self.turn().and_then(|mut turn| heap::shrink_closing(&mut turn));
+    pub(super) fn run_errands(&self, errands: Box<Errands>) {
+        let closing = heap::run_errands(&mut self.way(), errands);
+        // A forked child has nothing.
+        let Ok(closing) = closing else { return };
+        if !closing.is_empty() {
+            // What the driver does not take stays for the next release.
+            let _ = self
+                .turn()
+                .and_then(|mut turn| heap::shrink_closing(&mut turn, &closing));
+        }
     }
 }

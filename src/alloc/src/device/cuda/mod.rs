@@ -22,7 +22,7 @@ const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
 const EVENT_DISABLE_TIMING: u32 = 2;
 const ACCESS_READ_WRITE: c_int = 3;
-/// Spare events kept for reuse; creating one costs more than recording it.
+/// Spare events kept for reuse; creating one costs more than recording it. Beyond these each that is recorded has another one destroyed.
 const SPARE_EVENTS: usize = 256;
 
 #[derive(Debug)]
@@ -53,6 +53,13 @@ impl Cuda {
             true => bound.relaxed(),
             false => Ok(bound),
         }
+    }
+
+    /// An event that is too many, and one to be used again.
+    fn take_spare(&self) -> [Option<EventHandle>; 2] {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let surplus = (spare.len() > SPARE_EVENTS).then(|| spare.pop()).flatten();
+        [surplus, spare.pop()]
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
@@ -171,10 +178,14 @@ impl Driver for Cuda {
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
         let _bound = self.bind()?;
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = self.take_spare();
+        if let [Some(surplus), _] = spare {
+            // SAFETY: spare events are used by nobody. Should it fail, the context's end frees it.
+            unsafe { (self.api.event_destroy)(surplus.0 as Opaque) };
+        }
         let event = match spare {
-            Some(event) => event,
-            None => {
+            [_, Some(event)] => event,
+            [_, None] => {
                 let mut event: Opaque = std::ptr::null_mut();
                 // SAFETY: writes one handle.
                 let code = unsafe { (self.api.event_create)(&mut event, EVENT_DISABLE_TIMING) };
@@ -204,14 +215,7 @@ impl Driver for Cuda {
     }
 
     fn retire(&self, event: EventHandle) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_EVENTS {
-            spare.push(event);
-            return;
-        }
-        drop(spare);
-        // SAFETY: the event is retired once and used no more. Should that fail, the context's end frees it.
-        unsafe { (self.api.event_destroy)(event.0 as Opaque) };
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -160,10 +160,14 @@ impl Sim {
         self.state().used_by_others = bytes;
     }
 
-    /// Keeps whoever makes a call of this kind waiting, until what is returned is dropped: a driver that takes its time. Of calls that are
-    /// over at once (an event, free and total memory) it keeps nobody.
+    /// Keeps whoever makes a call of this kind waiting, until what is returned is dropped: a driver that takes its time.
     pub fn pause(&self, call: Call) -> Pause<'_> {
-        self.0.gate.close(call)
+        self.0.gate.close(call, usize::MAX)
+    }
+
+    /// The same for who comes first; others pass meanwhile.
+    pub fn pause_first(&self, call: Call) -> Pause<'_> {
+        self.0.gate.close(call, 1)
     }
 
     /// How often a call was made.
@@ -203,6 +207,7 @@ impl Shared {
 
     /// The same for a copy on a stream.
     fn on(&self, stream: Stream) -> Result<MutexGuard<'_, State>> {
+        self.gate.pass(Call::Copy);
         let mut state = self.state();
         state.named(Call::Copy, stream)?;
         Ok(state)
@@ -215,6 +220,7 @@ impl Driver for Shared {
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
+        self.gate.pass(Call::MemoryInfo);
         let mut state = self.state();
         state.begin(Call::MemoryInfo, 0, 0)?;
         Ok(MemoryInfo {
@@ -269,14 +275,17 @@ impl Driver for Shared {
     }
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.gate.pass(Call::QueryStream);
         self.state().is_idle(stream)
     }
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
+        self.gate.pass(Call::Record);
         self.state().record(stream).map(EventHandle)
     }
 
     fn query(&self, event: EventHandle) -> Result<bool> {
+        self.gate.pass(Call::Query);
         self.state().query(event.0)
     }
 

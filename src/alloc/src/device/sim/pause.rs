@@ -14,10 +14,12 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct Closed {
     call: Option<Call>,
+    /// How many may wait at most.
+    most: usize,
     waiting: usize,
 }
 
-/// While this lives calls of one kind wait.
+/// While this lives calls of one kind wait, or the first one does.
 #[derive(Debug)]
 pub struct Pause<'a>(&'a Gate);
 
@@ -26,15 +28,17 @@ impl Gate {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn close(&self, call: Call) -> Pause<'_> {
-        self.closed().call = Some(call);
+    pub(super) fn close(&self, call: Call, most: usize) -> Pause<'_> {
+        let mut closed = self.closed();
+        (closed.call, closed.most) = (Some(call), most);
+        drop(closed);
         Pause(self)
     }
 
     /// Waits as long as calls of this kind do.
     pub(super) fn pass(&self, call: Call) {
         let mut closed = self.closed();
-        if closed.call != Some(call) {
+        if closed.call != Some(call) || closed.waiting >= closed.most {
             return;
         }
         closed.waiting += 1;

@@ -3,6 +3,7 @@
 use super::super::Heap;
 use super::super::access::{Access, give_back, settle};
 use super::super::allocate::Request;
+use super::super::ask::probe;
 use super::super::going::Going;
 use super::Arena;
 use crate::error::{DeviceError, Error};
@@ -17,14 +18,18 @@ pub(crate) fn release_pool(on: &mut impl Access, arena: u16) -> Result<u64, Erro
     give_back(on, |heap| heap.spare_of(arena))
 }
 
-/// Gives back what is left of pools that are gone, as far as nothing uses it, and forgets those of which nothing is left. What the driver does
-/// not take stays for the next release.
-pub(crate) fn shrink_closing(on: &mut impl Access) -> Result<u64, Error> {
-    give_back(on, Heap::spare_of_closing)
+/// Looks whether nothing uses any more what is left of these arenas, whose pools are gone, and then gives it back and forgets those of which
+/// nothing is left. What the driver does not take stays for the next release.
+pub(crate) fn shrink_closing(on: &mut impl Access, arenas: &[u16]) -> Result<u64, Error> {
+    probe(on, |heap| heap.lines_with_free(arenas))?;
+    match on.heap(|heap| heap.disown_all_of(arenas))? {
+        true => give_back(on, Heap::spare_of_closing),
+        false => Ok(0),
+    }
 }
 
 impl Heap {
-    /// The pool of an arena is gone: what is free [is to go back](Heap::is_due), now as far as no queued work uses it, and else with the
+    /// The pool of an arena is gone: what is free [is to go back](shrink_closing), now as far as no queued work uses it, and else with the
     /// next release; what is held follows when it is freed.
     pub(crate) fn close_arena(&mut self, arena: u16) {
         if let Some(arena) = self.arenas.get_mut(arena) {
@@ -41,27 +46,32 @@ impl Heap {
         }
     }
 
-    /// Looks whether nothing uses any more what is left of an arena whose pool is gone.
+    /// The same for one, if its pool is gone and nothing of it is held.
     pub(in crate::heap) fn look_at_closing(&mut self, arena: u16) {
-        if !self.arenas.get(arena).is_some_and(Arena::is_gone) || self.capturing() {
-            return;
+        if self.arenas.get(arena).is_some_and(Arena::is_gone) && !self.capturing() {
+            self.leave_closing(arena);
         }
-        for stream in self.streams.of(arena).collect::<Vec<_>>() {
-            if self.owns_free(stream) {
-                self.probe(stream);
-                self.disown(stream);
-            }
-        }
-        self.due |= self.streams.of(arena).all(|stream| !self.owns_free(stream));
     }
 
-    /// Whether [`shrink_closing`] has something to do.
-    pub(crate) fn is_due(&self) -> bool {
-        self.due
+    /// Lines of which something is free.
+    fn lines_with_free(&self, arenas: &[u16]) -> Vec<u16> {
+        let lines = arenas.iter().flat_map(|arena| self.streams.of(*arena));
+        lines.filter(|line| self.owns_free(*line)).collect()
+    }
+
+    /// Whether one of the arenas has nothing any more that a stream may still use.
+    fn disown_all_of(&mut self, arenas: &[u16]) -> bool {
+        if self.capturing() {
+            return false;
+        }
+        for line in self.lines_with_free(arenas) {
+            self.disown(line);
+        }
+        let used = |arena: &u16| self.streams.of(*arena).any(|line| self.owns_free(line));
+        !arenas.iter().all(used)
     }
 
     fn spare_of_closing(&mut self) -> Vec<Going> {
-        self.due = false;
         match self.capturing() {
             true => Vec::new(),
             false => self.spare_in(|segment| self.arenas.get(segment.arena).is_some_and(Arena::is_gone)),
@@ -74,14 +84,8 @@ impl Heap {
             let gone = |arena: &Arena| arena.is_gone() && arena.figures.segment.current == 0;
             if self.arenas.0[at].as_ref().is_some_and(gone) {
                 self.arenas.0[at] = None;
-                self.close_lines(at as u16 + 1);
+                self.streams.close(at as u16 + 1, self.frees);
             }
-        }
-    }
-
-    fn close_lines(&mut self, arena: u16) {
-        for line in self.streams.close(arena, self.frees) {
-            self.driver.retire(line);
         }
     }
 

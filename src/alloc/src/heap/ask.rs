@@ -1,0 +1,268 @@
+//! What the GPU is done with: asked of the driver without the heap's lock.
+//!
+//! A question is made up under the lock, [asked](Batch::ask) without it, and what comes of it is [heard](Heap::hear) under it again. Others
+//! use the heap meanwhile, and may ask the same: a block whose event is done is looked for by that event, and may be gone.
+
+use std::sync::Arc;
+
+use super::Heap;
+use super::access::Access;
+use super::asking::Asking;
+use super::event::Event;
+use crate::device::Driver;
+use crate::error::Error;
+use crate::stream::Stream;
+
+/// Something to be asked about the stream of a line.
+#[derive(Debug)]
+enum Question {
+    /// Whether it is idle when the heap's free counter is this; if not, an event is recorded that tells later.
+    Idle { line: u16, frees: u64, stream: Stream },
+    /// Whether the event of the block is done that waits longest, if there is one, and else the line's marker.
+    Done {
+        line: u16,
+        waits: Option<Event>,
+        marker: Option<Event>,
+    },
+}
+
+/// What came of a question.
+#[derive(Debug)]
+enum Answer {
+    Idle { line: u16, frees: u64 },
+    Busy { line: u16, frees: u64, event: Event },
+    Waited { line: u16, event: Event, done: bool },
+    Marker { line: u16, event: Event, done: bool },
+}
+
+/// Questions that one thread asks.
+#[derive(Debug)]
+pub(super) struct Batch {
+    driver: Arc<dyn Driver>,
+    questions: Vec<Question>,
+    asking: Asking,
+}
+
+impl Batch {
+    /// Asks. To be done by who does not hold the heap's lock.
+    fn ask(self) -> Vec<Answer> {
+        let Batch {
+            driver,
+            questions,
+            asking,
+        } = self;
+        let answers = questions.into_iter().flat_map(|question| question.ask(&driver));
+        let answers = answers.flatten().collect();
+        drop(asking);
+        answers
+    }
+}
+
+impl Question {
+    fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
+        match self {
+            // An event takes even an idle stream some microseconds; that it is idle it says at once.
+            Question::Idle { line, frees, stream } => match driver.is_idle(stream) {
+                Ok(true) => [Some(Answer::Idle { line, frees }), None],
+                Ok(false) => {
+                    let event = Event::new(driver, stream);
+                    event.record();
+                    [Some(Answer::Busy { line, frees, event }), None]
+                }
+                // A stream that takes no event keeps its blocks until the device is synchronised.
+                Err(_) => [None, None],
+            },
+            Question::Done { line, waits, marker } => {
+                let waited = waits.and_then(|event| {
+                    let done = is_over(&event)?;
+                    Some(Answer::Waited { line, event, done })
+                });
+                // While its blocks come free one after the other it is not needed.
+                if let Some(Answer::Waited { done: true, .. }) = waited {
+                    return [waited, None];
+                }
+                let marker = marker.and_then(|event| {
+                    let done = is_over(&event)?;
+                    Some(Answer::Marker { line, event, done })
+                });
+                [waited, marker]
+            }
+        }
+    }
+}
+
+/// Whether it is done, or nothing will be known of it; `None`: neither.
+fn is_over(event: &Event) -> Option<bool> {
+    match event.query() {
+        Ok(true) => Some(true),
+        Ok(false) => None,
+        Err(_) => Some(false),
+    }
+}
+
+/// Completes the pending blocks whose events are done.
+pub(crate) fn poll(on: &mut impl Access) -> Result<(), Error> {
+    let lines = |heap: &mut Heap| match heap.streams.pending {
+        0 => Vec::new(),
+        _ => heap.streams.indices().collect(),
+    };
+    ask_all(on, lines, Heap::ask_whether_done)
+}
+
+/// Learns how far streams are done, later by an event that is left there if one is busy.
+pub(super) fn probe(on: &mut impl Access, lines: impl FnOnce(&mut Heap) -> Vec<u16>) -> Result<(), Error> {
+    ask_all(on, lines, Heap::ask_how_far)
+}
+
+/// The same for streams that have ended.
+pub(super) fn probe_ended(on: &mut impl Access, lines: impl FnOnce(&mut Heap) -> Vec<u16>) -> Result<(), Error> {
+    ask_all(on, lines, Heap::ask_whether_ended)
+}
+
+fn ask_all(
+    on: &mut impl Access,
+    lines: impl FnOnce(&mut Heap) -> Vec<u16>,
+    question: fn(&mut Heap, u16) -> Option<Question>,
+) -> Result<(), Error> {
+    let mut next = on.heap(|heap| {
+        let lines = lines(heap);
+        heap.batch(lines, question)
+    })?;
+    while let Some(batch) = next {
+        let answers = batch.ask();
+        next = on.heap(|heap| {
+            let more = answers.into_iter().filter_map(|answer| heap.hear(answer)).collect();
+            heap.batch(more, question)
+        })?;
+    }
+    Ok(())
+}
+
+impl Heap {
+    /// What there is to ask about lines, if anything is.
+    fn batch(&mut self, lines: Vec<u16>, question: fn(&mut Heap, u16) -> Option<Question>) -> Option<Batch> {
+        if self.capturing() {
+            return None;
+        }
+        let questions: Vec<Question> = lines.into_iter().filter_map(|line| question(self, line)).collect();
+        if questions.is_empty() {
+            return None;
+        }
+        let named = questions.iter().filter_map(|question| match question {
+            Question::Idle { stream, .. } => Some(*stream),
+            Question::Done { .. } => None,
+        });
+        Some(Batch {
+            driver: Arc::clone(&self.driver),
+            asking: self.asked.begin(named.collect()),
+            questions,
+        })
+    }
+
+    fn ask_whether_done(&mut self, line: u16) -> Option<Question> {
+        self.end_waiting(line);
+        let its = self.streams.line(line);
+        let waits = its.waiting.front().and_then(|(event, _)| event.as_ref());
+        let waits = waits.filter(|event| event.is_recorded()).cloned();
+        let marker = its.recorded_marker().filter(|_| its.is_retired()).cloned();
+        (waits.is_some() || marker.is_some()).then_some(Question::Done { line, waits, marker })
+    }
+
+    fn ask_whether_ended(&mut self, line: u16) -> Option<Question> {
+        self.end_waiting(line);
+        let marker = self.streams.line(line).recorded_marker().cloned()?;
+        Some(Question::Done {
+            line,
+            waits: None,
+            marker: Some(marker),
+        })
+    }
+
+    fn ask_how_far(&mut self, line: u16) -> Option<Question> {
+        let its = self.streams.line(line);
+        if its.marker.is_some() {
+            return self.ask_whether_ended(line);
+        }
+        if !self.is_unknown(line) {
+            return None;
+        }
+        self.tick(line);
+        Some(Question::Idle {
+            line,
+            frees: self.frees,
+            stream: self.streams.name(line),
+        })
+    }
+
+    /// Whether something is to be learned of how far a stream is.
+    pub(super) fn is_unknown(&self, line: u16) -> bool {
+        let line = self.streams.line(line);
+        match &line.marker {
+            Some((event, _)) => event.is_recorded(),
+            None => line.safe != self.frees && !line.is_retired(),
+        }
+    }
+
+    /// [`probe`] where the heap's lock cannot be let go of.
+    pub(super) fn probe_now(&mut self, line: u16) {
+        let mut more = !self.capturing();
+        while more && let Some(question) = self.ask_how_far(line) {
+            let answers = question.ask(&self.driver).into_iter().flatten();
+            more = answers.fold(false, |more, answer| self.hear(answer).is_some() | more);
+        }
+    }
+
+    /// The line, if there may be more to ask about it.
+    #[inline]
+    fn hear(&mut self, answer: Answer) -> Option<u16> {
+        match answer {
+            Answer::Idle { line, frees } => {
+                let its = self.streams.line_mut(line);
+                its.safe = its.safe.max(frees);
+                None
+            }
+            Answer::Busy { line, frees, event } => {
+                let its = self.streams.line_mut(line);
+                // Somebody else may have asked, or the stream have ended, or the line be that of another one by now.
+                if event.is_recorded() && its.marker.is_none() && !its.is_retired() && its.safe < frees {
+                    its.marker = Some((event, frees));
+                }
+                None
+            }
+            Answer::Waited { line, event, done } => self.hear_waited(line, &event, done).then_some(line),
+            Answer::Marker { line, event, done } => {
+                let its = self.streams.line_mut(line);
+                let (_, count) = its.marker.take_if(|(marker, _)| marker.is(&event))?;
+                its.safe = its.safe.max(if done { count } else { 0 });
+                self.end_waiting(line);
+                Some(line)
+            }
+        }
+    }
+
+    /// Whether it was the block that waits longest whose event is over, and that is done.
+    fn hear_waited(&mut self, line: u16, event: &Event, done: bool) -> bool {
+        let waiting = &mut self.streams.line_mut(line).waiting;
+        let first = waiting.front_mut();
+        let Some((waits, b)) = first.filter(|(waits, _)| waits.as_ref().is_some_and(|its| its.is(event))) else {
+            return false;
+        };
+        if done {
+            let b = *b;
+            waiting.pop_front();
+            self.waited(b);
+        } else {
+            *waits = None;
+        }
+        done
+    }
+
+    /// Nothing waits any more for a stream that has ended and whose work is done.
+    pub(super) fn end_waiting(&mut self, line: u16) {
+        while self.streams.line(line).is_done()
+            && let Some((_, b)) = self.streams.line_mut(line).waiting.pop_front()
+        {
+            self.waited(b);
+        }
+    }
+}
