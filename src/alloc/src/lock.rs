@@ -4,62 +4,96 @@
 //! takes: one to lock, one to unlock and see who waits. This one unlocks with a plain store and keeps no list of who waits; who
 //! finds it taken looks again, first at once, then after letting others run, then after sleeping for longer and longer. So a holder
 //! that lost its processor, or that waits for the driver, costs nobody a processor.
+//!
+//! A thread that takes it again and again would leave it open only for moments, which who looks now and then does not meet. So who has
+//! looked in vain says so, and until it has the lock, or sleeps, nobody takes it who comes later.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 /// Looks at once, then looks that let others run in between.
 const EAGER: u32 = 64;
-const PATIENT: u32 = EAGER + 32;
-/// Sleeps between looks after that: doubled up to the longest.
+const PATIENT: u32 = 32;
+/// Sleeps between such looks: doubled up to the longest.
 const SLEEP: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
 #[derive(Debug, Default)]
-pub(crate) struct Lock<T>(SpinMutex<T>);
+pub(crate) struct Lock<T> {
+    /// Threads that come first.
+    first: AtomicU32,
+    value: SpinMutex<T>,
+}
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Lock<T> {
-        Lock(SpinMutex::new(value))
+        Lock {
+            first: AtomicU32::new(0),
+            value: SpinMutex::new(value),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> SpinMutexGuard<'_, T> {
-        match self.0.try_lock() {
-            Some(guard) => guard,
-            None => self.wait(),
+        // Nothing depends on when the number is seen: who misses it once sees it the next time.
+        if self.first.load(Ordering::Relaxed) == 0
+            && let Some(guard) = self.value.try_lock()
+        {
+            return guard;
         }
+        self.wait()
+    }
+
+    /// The lock, if it is open: a look that changes nothing comes first, as an attempt takes the cache line away from the holder.
+    fn look(&self) -> Option<SpinMutexGuard<'_, T>> {
+        if self.value.is_locked() {
+            return None;
+        }
+        self.value.try_lock()
     }
 
     #[cold]
     #[inline(never)]
     fn wait(&self) -> SpinMutexGuard<'_, T> {
+        for _ in 0..EAGER {
+            if self.first.load(Ordering::Relaxed) != 0 {
+                // Who comes first may have to run where this thread does.
+                std::thread::yield_now();
+            } else if let Some(guard) = self.look() {
+                return guard;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
         let mut sleep = SLEEP;
-        let mut attempt = 0u32;
         loop {
-            // A look that changes nothing first: an attempt takes the cache line away from the holder.
-            if !self.0.is_locked()
-                && let Some(guard) = self.0.try_lock()
-            {
+            self.first.fetch_add(1, Ordering::Relaxed);
+            let found = (0..PATIENT).find_map(|_| {
+                let found = self.look();
+                if found.is_none() {
+                    std::thread::yield_now();
+                }
+                found
+            });
+            self.first.fetch_sub(1, Ordering::Relaxed);
+            if let Some(guard) = found {
                 return guard;
             }
-            attempt = attempt.saturating_add(1);
-            match attempt {
-                0..EAGER => std::hint::spin_loop(),
-                EAGER..PATIENT => std::thread::yield_now(),
-                _ => {
-                    std::thread::sleep(sleep);
-                    sleep = (sleep * 2).min(LONGEST);
-                }
-            }
+            // It is held for long: by a thread that does not run, or that waits itself.
+            std::thread::sleep(sleep);
+            sleep = (sleep * 2).min(LONGEST);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -81,6 +115,33 @@ mod tests {
             }
         });
         assert_eq!(*counter.lock(), 8000);
+    }
+
+    /// By how many holders a thread is overtaken that waits, while another one takes the lock again as soon as it has let go of it.
+    #[test]
+    fn who_waits_comes_before_who_takes_it_again_and_again() {
+        let (lock, holders, done) = (Lock::new(()), AtomicU32::new(0), AtomicBool::new(false));
+        let mut overtaken: Vec<u32> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _held = lock.lock();
+                    holders.fetch_add(1, Ordering::Relaxed);
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(20) {}
+                }
+            });
+            let waits = (0..99).map(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                let before = holders.load(Ordering::Relaxed);
+                drop(lock.lock());
+                holders.load(Ordering::Relaxed) - before
+            });
+            let overtaken = waits.collect();
+            done.store(true, Ordering::Relaxed);
+            overtaken
+        });
+        overtaken.sort_unstable();
+        assert!(overtaken[49] <= 10, "{overtaken:?}");
     }
 
     #[test]

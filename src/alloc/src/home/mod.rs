@@ -5,6 +5,7 @@
 //! waits for the next heap: a process has as many homes as it ever had allocators at the same time.
 
 mod enter;
+mod queue;
 mod serve;
 mod turn;
 
@@ -24,6 +25,7 @@ use crate::monitor::Monitor;
 use crate::raw::Pointers;
 use crate::route::Routes;
 use enter::OFF;
+use queue::Queue;
 
 /// What the clones of an allocator share.
 pub(crate) struct Handle {
@@ -46,7 +48,7 @@ pub(crate) struct Home {
     pointers: Pointers,
     tenant: Lock<Option<Box<Tenant>>>,
     /// Whose turn it is to call the driver for long. Before the tenant's lock.
-    turn: Mutex<()>,
+    turn: Queue,
 }
 
 /// Who lives there.
@@ -126,7 +128,7 @@ impl Home {
                     front: Front::new(),
                     pointers: Pointers::default(),
                     tenant: Lock::new(None),
-                    turn: Mutex::new(()),
+                    turn: Queue::new(),
                 }))
             })
     }

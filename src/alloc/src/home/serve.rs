@@ -1,8 +1,7 @@
 //! Blocks out of a home and back.
 
-use std::sync::MutexGuard;
-
 use super::enter::{ALL_STACKS, NEVER};
+use super::queue::Called;
 use super::{Home, Tenant};
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap};
@@ -97,7 +96,7 @@ impl Home {
         &'a self,
         tenant: &mut Tenant,
         mut attempt: Attempt,
-        turn: &mut Option<MutexGuard<'a, ()>>,
+        turn: &mut Option<Called<'a>>,
         buffer: bool,
     ) -> Attempt {
         tenant.count(&attempt, buffer);
@@ -105,7 +104,7 @@ impl Home {
             && suspended.needs_turn()
         {
             if turn.is_none() {
-                *turn = self.turn.try_lock().ok();
+                *turn = self.turn.try_now();
             }
             if turn.is_some() {
                 tenant.heap.begin_call(suspended);

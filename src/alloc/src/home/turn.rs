@@ -1,9 +1,8 @@
 //! The turn: one thread at a time maps memory, gives it back to the driver or moves it.
 
-use std::sync::{MutexGuard, PoisonError};
-
 use super::Home;
 use super::enter::ALL_STACKS;
+use super::queue::Called;
 use crate::error::Error;
 use crate::heap::{self, Access, Errands, Heap};
 use crate::stream::Stream;
@@ -22,7 +21,7 @@ impl Access for Way<'_> {
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     home: &'a Home,
-    _turn: MutexGuard<'a, ()>,
+    _turn: Called<'a>,
 }
 
 impl Access for Turn<'_> {
@@ -49,8 +48,8 @@ impl Home {
         self.visit(tenant, |_| ()).map(|()| turn)
     }
 
-    pub(super) fn wait_for_turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn wait_for_turn(&self) -> Called<'_> {
+        self.turn.wait()
     }
 
     /// The heap, for who lets go of it to ask the driver something.
