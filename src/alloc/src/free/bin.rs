@@ -213,7 +213,10 @@ impl Bin {
 
     /// Does something with each, in no order.
     #[inline(always)]
-    pub(super) fn each(&self, work: impl FnMut(u128)) {
-        self.listed().iter().chain(&self.tree).copied().for_each(work);
+    pub(super) fn each(&self, mut work: impl FnMut(u128)) {
+        self.listed().iter().copied().for_each(&mut work);
+        if self.listed >= OTHERS {
+            self.tree.iter().copied().for_each(work);
+        }
     }
 }

@@ -230,10 +230,19 @@ impl Heap {
     /// The part of a free block that a request gets, allocated, in no index and not yet counted or told of.
     #[inline(always)]
     pub(super) fn take_out(&mut self, key: Key, request: &Request) -> Taken {
+        self.take(key, request, true)
+    }
+
+    /// The same of a free block that may not be in its index any more.
+    #[inline(always)]
+    pub(super) fn take(&mut self, key: Key, request: &Request, is_in_index: bool) -> Taken {
         let left = key.size - request.size;
         let splits = self.sizes.splits(request.class, request.size, left);
         let slot = if splits { self.blocks.vacancy() } else { NIL };
-        let (block, split) = self.take_from_index(key.block);
+        let (block, split) = match is_in_index {
+            true => self.take_from_index(key.block),
+            false => (&mut self.blocks[key.block], None),
+        };
         let mut taken = Taken {
             block: key.block,
             addr: key.addr,

@@ -51,15 +51,18 @@ impl Heap {
 
     /// The same at once, where it is not lent to a lane.
     fn hand_out_middle(&mut self, b: u32, before: u64, request: &Request) -> Grant {
-        self.unshelve(b);
-        let there = self.cut(b, before);
-        self.shelve(b);
-        self.shelve(there);
-        let taken = self.take_out(self.blocks[there].key(there), request);
+        let slot = self.blocks.vacancy();
+        let (block, _) = self.take_from_index(b);
+        let there = block.split_off(b, before, slot);
+        let (own, stream, class) = (block.key(b), block.stream, block.class);
+        let key = there.key(slot);
+        self.put_behind(slot, there);
+        self.put_in_index(own, stream, class, true);
+        let taken = self.take(key, request, false);
         self.count_allocated(request.pool, taken.size, request.requested);
         let rest = taken.rest.map(|rest| rest.block);
-        if let Some(rest) = rest {
-            self.shelve(rest);
+        if let Some(rest) = taken.rest {
+            self.put_in_index(rest, stream, class, true);
         }
         self.tell_cut_out(b, taken.block, rest);
         Grant::by_heap(taken.block, taken.addr, taken.size)

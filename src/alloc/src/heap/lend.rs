@@ -37,10 +37,10 @@ impl Heap {
         let half = half(request.size);
         let common = request.arena == COMMON && request.class.pool() == request.pool;
         // What goes where it went before has to come here.
-        line.trials[half].is_open(self.frees)
+        !self.layouts.remembers(request.size)
+            && line.trials[half].is_open(self.frees)
             && common
             && line.again[half].comes(request.size)
-            && !self.layouts.remembers(request.size)
     }
 
     /// The lane of a stream, opened if there is one to be had.

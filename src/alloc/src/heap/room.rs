@@ -53,21 +53,21 @@ impl Heap {
 
     /// Allows somebody to count so much more. Raises peaks if they have to be, which the caller tells.
     fn allow(&mut self, who: Who, pool: usize, by: [u64; FIGURES]) {
-        for row in [pool, BOTH] {
-            for (figure, by) in by.into_iter().enumerate().filter(|(_, by)| *by != 0) {
-                let ledger = &mut self.ledger;
-                let lack = match who {
-                    Who::Heap => ledger.allow_own(row, figure, by),
-                    Who::Lane(lane) => {
-                        let lack = self
-                            .front
-                            .with(lane, |lane| ledger.allow(&mut lane.counts, row, figure, by));
-                        lack.unwrap_or(0)
-                    }
-                };
-                if lack != 0 {
-                    self.allow_at_others_expense(who, (row, figure), lack);
-                }
+        let ledger = &mut self.ledger;
+        let lacks = match who {
+            Who::Heap => lacks(pool, by, |row, figure, by| ledger.allow_own(row, figure, by)),
+            Who::Lane(lane) => {
+                let lacks = self.front.with(lane, |lane| {
+                    lacks(pool, by, |row, figure, by| {
+                        ledger.allow(&mut lane.counts, row, figure, by)
+                    })
+                });
+                lacks.unwrap_or_default()
+            }
+        };
+        for (row, lacks) in [pool, BOTH].into_iter().zip(lacks) {
+            for (figure, lack) in lacks.into_iter().enumerate().filter(|(_, lack)| *lack != 0) {
+                self.allow_at_others_expense(who, (row, figure), lack);
             }
         }
     }
@@ -95,4 +95,16 @@ impl Heap {
             }
         }
     }
+}
+
+/// What somebody lacks of each figure of a pool, and of both pools together, who is allowed so much more.
+#[inline(always)]
+fn lacks(pool: usize, by: [u64; FIGURES], mut allow: impl FnMut(usize, usize, u64) -> u64) -> [[u64; FIGURES]; 2] {
+    [pool, BOTH].map(|row| {
+        let mut lacks = by;
+        for (figure, by) in lacks.iter_mut().enumerate().filter(|(_, by)| **by != 0) {
+            *by = allow(row, figure, *by);
+        }
+        lacks
+    })
 }
