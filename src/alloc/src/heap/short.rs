@@ -75,8 +75,8 @@ impl Heap {
         if let Some(again) = again {
             return self.allocate_again(again, &{ *request }).map(form);
         }
-        // What is remembered is never lent.
-        let mut may_lend = !thorough && line.trials[half].is_open(self.frees);
+        // What is remembered is never lent, and hardly any size comes again.
+        let mut may_lend = !thorough && line.trials[half].is_open(self.frees) && line.again[half].comes(size);
         let low = self.sizes.goes_low(request.class, size);
         let (any, own) = (line.any, line.free[request.class as usize].fit(size, low));
         let mut key = self.fit_beside(own, any, low, request)?;
