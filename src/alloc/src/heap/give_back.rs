@@ -87,7 +87,7 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.forget_owner();
         block.state = BlockState::Free;
-        let b = self.coalesce_quietly(b);
+        let b = self.join_neighbours(b);
         self.tell_joined(b, due);
         self.gone.clear();
         b
@@ -125,8 +125,14 @@ impl Heap {
     }
 
     /// The same without a word to the channel about those that are in `gone` then.
-    #[inline]
-    pub(super) fn coalesce_quietly(&mut self, mut b: u32) -> u32 {
+    #[inline(never)]
+    pub(super) fn coalesce_quietly(&mut self, b: u32) -> u32 {
+        self.join_neighbours(b)
+    }
+
+    /// The same where it is done most often.
+    #[inline(always)]
+    fn join_neighbours(&mut self, mut b: u32) -> u32 {
         let stream = self.blocks[b].stream;
         loop {
             let next = self.blocks[b].next;
