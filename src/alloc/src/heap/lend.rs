@@ -116,12 +116,19 @@ impl Heap {
             self.make_room_for(lane, request, size);
             self.hand_over(lane, record, request)
         });
-        let Some(grant) = grant else {
-            // The lane is there and has room: this is never reached.
-            return Grant::by_heap(b, record.addr, size);
+        let grant = match grant {
+            Some(grant) => {
+                let block = &mut self.blocks[b];
+                (block.requested, block.record) = (0, grant.held.lane().map_or(NIL, |(_, at)| at));
+                grant
+            }
+            // Another thread took a block from the lane in between, and counted what this one was allowed to: the heap keeps it.
+            None => {
+                self.count_allocated(request.pool, size, request.requested);
+                self.tell_allocated(b, None);
+                Grant::by_heap(b, record.addr, size)
+            }
         };
-        let block = &mut self.blocks[b];
-        (block.requested, block.record) = (0, grant.held.lane().map_or(NIL, |(_, at)| at));
         if let Some(rest) = rest {
             self.shelve(rest);
             self.show(rest);
