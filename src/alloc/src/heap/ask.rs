@@ -29,10 +29,22 @@ enum Question {
 /// What came of a question.
 #[derive(Debug)]
 enum Answer {
-    Idle { line: u16, frees: u64 },
-    Busy { line: u16, frees: u64, event: Event },
-    Waited { line: u16, event: Event, done: bool },
-    Marker { line: u16, event: Event, done: bool },
+    /// Or it is busy, and an event was left there.
+    Idle {
+        line: u16,
+        frees: u64,
+        busy: Option<Event>,
+    },
+    Waited {
+        line: u16,
+        event: Event,
+        done: bool,
+    },
+    Marker {
+        line: u16,
+        event: Event,
+        done: bool,
+    },
 }
 
 /// Questions that one thread asks.
@@ -61,17 +73,10 @@ impl Batch {
 impl Question {
     fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
         match self {
-            // An event takes even an idle stream some microseconds; that it is idle it says at once.
-            Question::Idle { line, frees, stream } => match driver.is_idle(stream) {
-                Ok(true) => [Some(Answer::Idle { line, frees }), None],
-                Ok(false) => {
-                    let event = Event::new(driver, stream);
-                    event.record();
-                    [Some(Answer::Busy { line, frees, event }), None]
-                }
-                // A stream that takes no event keeps its blocks until the device is synchronised.
-                Err(_) => [None, None],
-            },
+            Question::Idle { line, frees, stream } => {
+                let busy = ask_whether_idle(driver, stream);
+                [busy.map(|busy| Answer::Idle { line, frees, busy }), None]
+            }
             Question::Done { line, waits, marker } => {
                 let waited = waits.and_then(|event| {
                     let done = is_over(&event)?;
@@ -88,6 +93,22 @@ impl Question {
                 [waited, marker]
             }
         }
+    }
+}
+
+/// The event that is left on a stream that is busy; nothing if that is not to be learned.
+#[inline(always)]
+fn ask_whether_idle(driver: &Arc<dyn Driver>, stream: Stream) -> Option<Option<Event>> {
+    // An event takes even an idle stream some microseconds; that it is idle it says at once.
+    match driver.is_idle(stream) {
+        Ok(true) => Some(None),
+        Ok(false) => {
+            let event = Event::new(driver, stream);
+            event.record();
+            Some(Some(event))
+        }
+        // A stream that takes no event keeps its blocks until the device is synchronised.
+        Err(_) => None,
     }
 }
 
@@ -207,8 +228,35 @@ impl Heap {
     pub(super) fn probe_now(&mut self, line: u16) {
         let mut more = !self.capturing();
         while more && let Some(question) = self.ask_how_far(line) {
-            let answers = question.ask(&self.driver).into_iter().flatten();
-            more = answers.fold(false, |more, answer| self.hear(answer).is_some() | more);
+            more = match question {
+                Question::Idle { line, frees, stream } => {
+                    if let Some(busy) = ask_whether_idle(&self.driver, stream) {
+                        self.hear_whether_idle(line, frees, busy);
+                    }
+                    false
+                }
+                question => self.hear_all(question),
+            };
+        }
+    }
+
+    /// Whether there may be more to ask.
+    #[inline(never)]
+    fn hear_all(&mut self, question: Question) -> bool {
+        let answers = question.ask(&self.driver).into_iter().flatten();
+        answers.fold(false, |more, answer| self.hear(answer).is_some() | more)
+    }
+
+    #[inline(always)]
+    fn hear_whether_idle(&mut self, line: u16, frees: u64, busy: Option<Event>) {
+        let its = self.streams.line_mut(line);
+        match busy {
+            None => its.safe = its.safe.max(frees),
+            // Somebody else may have asked, or the stream have ended, or the line be that of another one by now.
+            Some(event) if event.is_recorded() && its.marker.is_none() && !its.is_retired() && its.safe < frees => {
+                its.marker = Some((event, frees));
+            }
+            Some(_) => {}
         }
     }
 
@@ -216,17 +264,8 @@ impl Heap {
     #[inline]
     fn hear(&mut self, answer: Answer) -> Option<u16> {
         match answer {
-            Answer::Idle { line, frees } => {
-                let its = self.streams.line_mut(line);
-                its.safe = its.safe.max(frees);
-                None
-            }
-            Answer::Busy { line, frees, event } => {
-                let its = self.streams.line_mut(line);
-                // Somebody else may have asked, or the stream have ended, or the line be that of another one by now.
-                if event.is_recorded() && its.marker.is_none() && !its.is_retired() && its.safe < frees {
-                    its.marker = Some((event, frees));
-                }
+            Answer::Idle { line, frees, busy } => {
+                self.hear_whether_idle(line, frees, busy);
                 None
             }
             Answer::Waited { line, event, done } => self.hear_waited(line, &event, done).then_some(line),
