@@ -6,17 +6,19 @@
 //! that lost its processor, or that waits for the driver, costs nobody a processor.
 //!
 //! A thread that takes it again and again would leave it open only for moments, which who looks now and then does not meet. So who has
-//! looked in vain says so, and until it has the lock, or sleeps, nobody takes it who comes later.
+//! waited for long says so while it looks, and nobody takes it meanwhile who has not. Before that it is anybody's: handing it on each time
+//! would cost threads that meet there several times as much as what they do under it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// Looks at once, then looks that let others run in between.
+/// Looks at once, then looks that let others run in between, for no longer than this.
 const EAGER: u32 = 64;
 const PATIENT: u32 = 32;
-/// Sleeps between such looks: doubled up to the longest.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// Sleeps before more of them: doubled up to the longest. Who has slept that long comes first.
 const SLEEP: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
@@ -48,6 +50,7 @@ impl<T> Lock<T> {
     }
 
     /// The lock, if it is open: a look that changes nothing comes first, as an attempt takes the cache line away from the holder.
+    #[inline(always)]
     fn look(&self) -> Option<SpinMutexGuard<'_, T>> {
         if self.value.is_locked() {
             return None;
@@ -55,20 +58,45 @@ impl<T> Lock<T> {
         self.value.try_lock()
     }
 
+    /// The same for who has not waited for long.
+    #[inline(always)]
+    fn look_after_others(&self) -> Option<SpinMutexGuard<'_, T>> {
+        let comes_first = self.first.load(Ordering::Relaxed) == 0;
+        comes_first.then(|| self.look()).flatten()
+    }
+
     #[cold]
     #[inline(never)]
     fn wait(&self) -> SpinMutexGuard<'_, T> {
         for _ in 0..EAGER {
-            if self.first.load(Ordering::Relaxed) != 0 {
-                // Who comes first may have to run where this thread does.
-                std::thread::yield_now();
-            } else if let Some(guard) = self.look() {
+            if let Some(guard) = self.look_after_others() {
                 return guard;
-            } else {
-                std::hint::spin_loop();
+            }
+            std::hint::spin_loop();
+        }
+        let began = Instant::now();
+        for _ in 0..PATIENT {
+            if let Some(guard) = self.look_after_others() {
+                return guard;
+            }
+            // Who has the lock, or comes first, may have to run where this thread does.
+            std::thread::yield_now();
+            if began.elapsed() > PATIENCE {
+                break;
             }
         }
+        self.wait_for_long()
+    }
+
+    fn wait_for_long(&self) -> SpinMutexGuard<'_, T> {
         let mut sleep = SLEEP;
+        while sleep < LONGEST {
+            std::thread::sleep(sleep);
+            sleep *= 2;
+            if let Some(guard) = self.look_after_others() {
+                return guard;
+            }
+        }
         loop {
             self.first.fetch_add(1, Ordering::Relaxed);
             let found = (0..PATIENT).find_map(|_| {
@@ -83,8 +111,7 @@ impl<T> Lock<T> {
                 return guard;
             }
             // It is held for long: by a thread that does not run, or that waits itself.
-            std::thread::sleep(sleep);
-            sleep = (sleep * 2).min(LONGEST);
+            std::thread::sleep(LONGEST);
         }
     }
 }
@@ -92,7 +119,6 @@ impl<T> Lock<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
-    use std::time::Instant;
 
     use super::*;
 
@@ -141,7 +167,8 @@ mod tests {
             overtaken
         });
         overtaken.sort_unstable();
-        assert!(overtaken[49] <= 10, "{overtaken:?}");
+        // Dozens where the processors are busy with others; tens of thousands where who waits only looks.
+        assert!(overtaken[49] <= 1000, "{overtaken:?}");
     }
 
     #[test]
