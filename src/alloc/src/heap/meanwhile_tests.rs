@@ -113,6 +113,13 @@ impl World {
 
     /// What others do for whom a stream is not there of which memory is asked for.
     fn meanwhile(&mut self, but: u64) {
+        // Nobody else beside them, for whom that stream would be there.
+        let alone = std::mem::replace(&mut self.alone, true);
+        self.give_back_and_retire(but);
+        self.alone = alone;
+    }
+
+    fn give_back_and_retire(&mut self, but: u64) {
         if let Some(held) = self.held.pop() {
             self.give_back(held.grant);
             let place = held.stream.place as u64;
