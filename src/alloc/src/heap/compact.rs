@@ -50,8 +50,9 @@ pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
     let started = Instant::now();
     on.heap(|heap| heap.not_capturing())??;
     poll(on)?;
-    let (before, lines) = on.heap(|heap| (heap.free_blocks(), heap.owners()))?;
-    probe(on, |_| lines)?;
+    let before = on.heap(|heap| heap.free_blocks())?;
+    // Named in the visit that asks about them: between two of them their streams may end.
+    probe(on, |heap| heap.owners())?;
     let begun = on.heap(|heap| heap.begin_compaction(before))?;
     if begun.busy {
         settle(on)?;

@@ -3,16 +3,39 @@
 use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
+use crate::heap::retire::retire_stream;
 use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
 const MIB: u64 = 1 << 20;
 
+/// A way to a heap whose streams end before one of its visits, and are forgotten.
+struct Ending<'a> {
+    heap: &'a mut Heap,
+    visits_before: u32,
+}
+
+impl Access for Ending<'_> {
+    fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        if self.visits_before == 0 {
+            for name in 1..=20 {
+                retire_stream(self.heap, Stream(name))?;
+            }
+        }
+        self.visits_before = self.visits_before.wrapping_sub(1);
+        Ok(work(self.heap))
+    }
+}
+
 fn start(segments: SegmentMode) -> (Sim, Heap) {
+    start_on(Timeline::Manual, segments)
+}
+
+fn start_on(timeline: Timeline, segments: SegmentMode) -> (Sim, Heap) {
     let sim = Sim::new(SimConfig {
         total: 1000 * MIB,
-        timeline: Timeline::Manual,
+        timeline,
         ..SimConfig::default()
     });
     let config = Config {
@@ -113,5 +136,28 @@ fn what_the_gpu_still_uses_is_waited_for() {
             (true, if segments == SegmentMode::Plain { 0 } else { 30 * MIB })
         );
         assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
+/// Compaction visits the heap again and again, and in between other threads go on.
+#[test]
+fn streams_may_end_at_any_moment() {
+    for visits_before in 0..12 {
+        let (sim, mut heap) = start_on(Timeline::Immediate, SegmentMode::Plain);
+        let blocks: Vec<u32> = (1..=20)
+            .map(|name| heap.allocate(16 * MIB / 10, Stream(name), Tag(0)).unwrap().block)
+            .collect();
+        blocks.into_iter().for_each(|b| heap.free(b));
+        let mut on = Ending {
+            heap: &mut heap,
+            visits_before,
+        };
+        compact(&mut on).unwrap();
+        assert!(
+            heap.streams.all_retired().count() < 20,
+            "{visits_before}: none was forgotten"
+        );
+        assert_eq!(sim.violations(), Vec::<String>::new(), "{visits_before}");
+        heap.check();
     }
 }

@@ -64,11 +64,6 @@ impl Heap {
         let key = self.fit(&corner)?;
         Some(self.hand_out(key, &corner))
     }
-
-    /// Whether a small request is better placed among the large blocks than in more memory for small ones.
-    pub(super) fn is_full(&self, request: &Request) -> bool {
-        self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
-    }
 }
 
 #[cfg(test)]

@@ -185,12 +185,17 @@ impl Heap {
 
     /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
     /// there before: so they may have some memory of their own, whatever else is reserved.
-    pub(super) fn target_of_fine(&self, request: &Request) -> u64 {
+    fn target_of_fine(&self, request: &Request) -> u64 {
         let peak = self.requested_peak(request.requested);
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE {
             return u64::MAX;
         }
         peak + peak / SLACK
+    }
+
+    /// Whether a small request is better placed among the large blocks than in more memory for small ones.
+    pub(super) fn is_full(&self, request: &Request) -> bool {
+        self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
     }
 
     fn fit_anywhere(&mut self, request: &Request) -> Result<Option<Key>, Error> {

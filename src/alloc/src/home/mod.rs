@@ -128,7 +128,7 @@ impl Home {
                     front: Front::new(),
                     pointers: Pointers::default(),
                     tenant: Lock::new(None),
-                    turn: Queue::new(),
+                    turn: Queue::default(),
                 }))
             })
     }

@@ -25,13 +25,6 @@ struct Numbers {
 pub(crate) struct Called<'a>(&'a Queue);
 
 impl Queue {
-    pub(crate) const fn new() -> Queue {
-        Queue {
-            numbers: Mutex::new(Numbers { free: 0, called: 0 }),
-            next: Condvar::new(),
-        }
-    }
-
     /// A panic leaves the numbers as they are to be.
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,7 +70,7 @@ mod tests {
 
     #[test]
     fn it_is_one_threads_turn_at_a_time() {
-        let (queue, inside) = (Queue::new(), AtomicU32::new(0));
+        let (queue, inside) = (Queue::default(), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -101,7 +94,7 @@ mod tests {
     /// One that comes back at once waits until those who asked meanwhile had it.
     #[test]
     fn who_comes_back_at_once_overtakes_nobody() {
-        let (queue, turns, done) = (Queue::new(), AtomicU32::new(0), AtomicBool::new(false));
+        let (queue, turns, done) = (Queue::default(), AtomicU32::new(0), AtomicBool::new(false));
         let mut overtaken: Vec<u32> = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -125,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_a_turn() {
-        let queue = Queue::new();
+        let queue = Queue::default();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _called = queue.wait();
             std::panic::resume_unwind(Box::new("in the middle"));

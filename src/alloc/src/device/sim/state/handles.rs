@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use gpumem_channel::NO_STREAM;
+
 use super::State;
 use crate::device::{Call, Result};
 use crate::stream::Stream;
@@ -20,9 +22,10 @@ struct Handle {
 }
 
 impl Handles {
-    /// The stream that has the handle now; `None` if it was destroyed.
+    /// The stream that has the handle now; `None` if it was destroyed, or there cannot be one.
     pub(super) fn name_of(&self, stream: Stream) -> Option<Name> {
         match self.0.get(&stream) {
+            None if stream.0 == NO_STREAM => None,
             None => Some((stream, 0)),
             Some(handle) => (!handle.is_gone).then_some((stream, handle.destroyed)),
         }
@@ -34,11 +37,11 @@ impl Handles {
 }
 
 impl State {
-    /// The stream that a call names: one that was destroyed is what the real driver dies of.
+    /// The stream that a call names: of one that was destroyed, or of none, the real driver dies.
     pub(in crate::device::sim) fn named(&mut self, call: Call, stream: Stream) -> Result<Name> {
         match self.handles.name_of(stream) {
             Some(name) => Ok(name),
-            None => self.violation(call, format!("stream {:#x} was destroyed", stream.0)),
+            None => self.violation(call, format!("stream {:#x} was destroyed, or never was", stream.0)),
         }
     }
 
