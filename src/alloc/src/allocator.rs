@@ -16,7 +16,7 @@ use crate::free::FreeBlocks;
 use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
-use crate::lane::Lent;
+use crate::lane::{Held, Lent};
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
@@ -69,22 +69,34 @@ impl Allocator {
         let bytes = bytes_of::<T>(len)?;
         let home = self.0.home;
         let size = home.size_of(bytes);
-        match home.lend_quick((bytes, size), stream, true) {
-            Some(Lent { addr, held }) => Ok(Buffer::new(home, (addr.get(), size, held), len, stream)),
-            None => self.alloc_slow(len, bytes, stream),
-        }
+        // Either way it comes in registers: a buffer that was written in pieces and is moved as a whole a moment later is waited for.
+        let parts = match home.lend_quick((bytes, size), stream, true) {
+            Some(Lent { addr, held }) => (addr.get(), size, held),
+            None => self.lend_slow(bytes, stream)?,
+        };
+        Ok(Buffer::new(home, parts, len, stream))
     }
 
+    /// A block that becomes a buffer: its address, its bytes, and how it is given back.
     #[inline(never)]
-    fn alloc_slow<T: Element>(&self, len: usize, bytes: u64, stream: Stream) -> Result<Buffer<T>, Error> {
+    fn lend_slow(&self, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
         if let Some(parts) = self.0.home.lend_short(bytes, stream, true) {
-            return Ok(Buffer::new(self.0.home, parts, len, stream));
+            return Ok(parts);
         }
-        self.alloc_in(self.0.arena(stream), len, bytes, stream)
+        self.lend_in(self.0.arena(stream), bytes, stream)
+    }
+
+    /// The same from an arena.
+    #[inline(never)]
+    fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
+        let grant = match bytes {
+            0 => self.0.home.lend(|_| Ok(Grant::NOTHING)),
+            bytes => self.0.home.allocate(arena, bytes, stream, true),
+        };
+        self.told_if_short(grant).map(|grant| grant.parts())
     }
 
     /// A buffer of an arena.
-    #[inline(never)]
     pub(crate) fn alloc_in<T: Element>(
         &self,
         arena: u16,
@@ -92,12 +104,8 @@ impl Allocator {
         bytes: u64,
         stream: Stream,
     ) -> Result<Buffer<T>, Error> {
-        let grant = match bytes {
-            0 => self.0.home.lend(|_| Ok(Grant::NOTHING)),
-            bytes => self.0.home.allocate(arena, bytes, stream, true),
-        };
-        let grant = self.told_if_short(grant)?;
-        Ok(Buffer::new(self.0.home, grant.parts(), len, stream))
+        let parts = self.lend_in(arena, bytes, stream)?;
+        Ok(Buffer::new(self.0.home, parts, len, stream))
     }
 
     /// Writes the snapshot that was asked for from outside, if this is a request for which memory ran out.

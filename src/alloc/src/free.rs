@@ -46,11 +46,20 @@ impl Key {
     }
 }
 
-impl Key {
+/// A block that was found, or none: a rank, which is passed on in registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found(u128);
+
+impl Found {
+    #[inline(always)]
+    pub(crate) fn key(self) -> Option<Key> {
+        (!is_none(self.0)).then(|| Key::of(self.0))
+    }
+
     /// What [`low_fit`](FreeIndex::low_fit) takes the least of, for `size` bytes.
     #[inline(always)]
-    pub(crate) fn low(self, size: u64) -> (bool, u64) {
-        (self.size != size, self.addr)
+    fn low(self, size: u64) -> (bool, u64) {
+        (Key::of(self.0).size != size, addr_of(self.0))
     }
 }
 
@@ -158,7 +167,7 @@ impl FreeIndex {
 
     /// The block that a request for `size` bytes gets, which goes `low` or where it fits best.
     #[inline(always)]
-    pub(crate) fn fit(&mut self, size: u64, low: bool) -> Option<Key> {
+    pub(crate) fn fit(&mut self, size: u64, low: bool) -> Found {
         match low {
             true => self.low_fit(size),
             false => self.best_fit(size),
@@ -167,47 +176,34 @@ impl FreeIndex {
 
     /// The same beside what is to be had elsewhere.
     #[inline(never)]
-    pub(crate) fn better(&mut self, other: Option<Key>, size: u64, low: bool) -> Option<Key> {
+    pub(crate) fn better(&mut self, other: Found, size: u64, low: bool) -> Found {
         if low {
-            let both = [other, self.low_fit(size)];
-            return both.into_iter().flatten().min_by_key(|key| key.low(size));
+            let own = self.low_fit(size);
+            return if own.low(size) < other.low(size) { own } else { other };
         }
-        match other {
+        match other.key() {
             Some(key) if key.size == size => other,
-            _ => other.into_iter().chain(self.best_fit(size)).min(),
+            _ => Found(self.best_fit(size).0.min(other.0)),
         }
     }
 
     /// The smallest block of at least `size`, the lowest address among equals.
-    #[inline(always)]
-    pub(crate) fn best_fit(&mut self, size: u64) -> Option<Key> {
-        let best = self.best_rank(size);
-        (!is_none(best)).then(|| Key::of(best))
-    }
-
-    /// Its rank, which comes back in registers.
     #[inline(never)]
-    fn best_rank(&mut self, size: u64) -> u128 {
+    fn best_fit(&mut self, size: u64) -> Found {
         let at = bin_of(size);
         // Needed about every other time, and then it is there.
         let next = self.next_bin(at + 1);
         let next = self.bins[next].first();
-        self.bins[at].first_from(least(size)).min(next)
+        Found(self.bins[at].first_from(least(size)).min(next))
     }
 
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
-    #[inline(always)]
-    pub(crate) fn low_fit(&mut self, size: u64) -> Option<Key> {
-        let lowest = self.low_rank(size);
-        (!is_none(lowest)).then(|| Key::of(lowest))
-    }
-
     #[inline(never)]
-    fn low_rank(&mut self, size: u64) -> u128 {
+    fn low_fit(&mut self, size: u64) -> Found {
         let mut at = self.next_bin(bin_of(size));
         let mut lowest = self.bins[at].first_from(least(size));
         if !is_none(lowest) && Key::of(lowest).size == size {
-            return lowest;
+            return Found(lowest);
         }
         // Those behind it in the same word.
         let mut bits = self.occupied[at / 64] & (u64::MAX - 1) << (at % 64);
@@ -224,7 +220,7 @@ impl FreeIndex {
             let rank = self.bins[at].first();
             lowest = choose(addr_of(rank) < addr_of(lowest), rank, lowest);
         }
-        lowest
+        Found(lowest)
     }
 
     /// The first bin from `from` on that has something, or else the one behind the last.

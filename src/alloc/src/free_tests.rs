@@ -81,7 +81,7 @@ fn a_bin_of_many_knows_its_best_whatever_is_taken_out_first() {
                     addr: 0,
                     block: 0,
                 };
-                assert_eq!(index.best_fit(size), set.range(low..).next().copied());
+                assert_eq!(index.best_fit(size).key(), set.range(low..).next().copied());
             }
         }
     }
@@ -129,8 +129,8 @@ proptest! {
                 Op::Remove(_) => {}
                 Op::Fit(size) => {
                     let low = Key { size, addr: 0, block: 0 };
-                    prop_assert_eq!(index.best_fit(size), set.range(low..).next().copied());
-                    let found = index.low_fit(size);
+                    prop_assert_eq!(index.best_fit(size).key(), set.range(low..).next().copied());
+                    let found = index.low_fit(size).key();
                     let nearest = set.range(low..).next();
                     prop_assert_eq!(found.is_some(), nearest.is_some());
                     if let (Some(found), Some(nearest)) = (found, nearest) {

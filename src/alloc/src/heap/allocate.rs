@@ -8,7 +8,7 @@ use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
 use crate::error::Error;
-use crate::free::Key;
+use crate::free::{Found, Key};
 use crate::size::{Class, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -164,18 +164,15 @@ impl Heap {
 
     /// The same where the best of its own is known. `any`: the line of what is nobody's.
     #[inline(always)]
-    pub(super) fn fit_beside(&mut self, own: Option<Key>, any: u16, low: bool, request: &Request) -> Option<Key> {
+    pub(super) fn fit_beside(&mut self, own: Found, any: u16, low: bool, request: &Request) -> Option<Key> {
         let any = &mut self.streams.line_mut(any).free[request.class as usize];
         let best = if any.is_empty() {
             own
         } else {
             any.better(own, request.size, low)
         };
-        match best {
-            // Where the best is too large, all are.
-            Some(key) if !self.sizes.takes(request.size, key.size) => None,
-            best => best,
-        }
+        // Where the best is too large, all are.
+        best.key().filter(|key| self.sizes.takes(request.size, key.size))
     }
 
     /// Hands out a block of a pool, or of everybody's memory if the pool has no more and may have of that.
