@@ -64,7 +64,7 @@ impl Allocator {
     /// A buffer of `len` elements for use on a stream. Its contents are whatever the memory held before.
     ///
     /// A buffer of 0 bytes takes no memory and has address 0.
-    #[inline]
+    #[inline(always)]
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;
         let home = self.0.home;
@@ -72,21 +72,15 @@ impl Allocator {
         // Either way it comes in registers: a buffer that was written in pieces and is moved as a whole a moment later is waited for.
         let parts = match home.lend_quick((bytes, size), stream, true) {
             Some(Lent { addr, held }) => (addr.get(), size, held),
-            None => self.lend_slow(bytes, stream)?,
+            None => match home.lend_short(bytes, stream, true) {
+                Some(given) => given.parts(),
+                None => self.lend_in(self.0.arena(stream), bytes, stream)?,
+            },
         };
         Ok(Buffer::new(home, parts, len, stream))
     }
 
-    /// A block that becomes a buffer: its address, its bytes, and how it is given back.
-    #[inline(never)]
-    fn lend_slow(&self, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
-        if let Some(parts) = self.0.home.lend_short(bytes, stream, true) {
-            return Ok(parts);
-        }
-        self.lend_in(self.0.arena(stream), bytes, stream)
-    }
-
-    /// The same from an arena.
+    /// A block of an arena that becomes a buffer: its address, its bytes, and how it is given back.
     #[inline(never)]
     fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
         let grant = match bytes {

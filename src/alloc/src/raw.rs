@@ -53,7 +53,7 @@ impl Allocator {
             _ => None,
         };
         let (addr, _, held) = match short {
-            Some(parts) => parts,
+            Some(given) => given.parts(),
             None => self.told_if_short(home.allocate(arena, bytes, stream, false))?.parts(),
         };
         Ok((addr, held))

@@ -121,7 +121,7 @@ use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
 use crate::free::FreeBlocks;
-use crate::lane::{Front, Held, Record};
+use crate::lane::{Front, Given, Held, Record};
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use arena::Arenas;
@@ -175,6 +175,12 @@ impl Grant {
     /// Its address, its bytes, and how it is given back.
     pub(crate) fn parts(self) -> (u64, u64, Held) {
         (self.addr, self.size, self.held)
+    }
+
+    /// The same on its way to who asked for it.
+    #[inline(always)]
+    pub(crate) fn given(self) -> Given {
+        Given::new(self.addr, self.size, self.held)
     }
 
     /// A block that is not lent to a lane.

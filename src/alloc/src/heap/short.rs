@@ -25,8 +25,7 @@ impl Heap {
         let index = self.streams.known(stream)?;
         let string = self.known_string(tag)?;
         if self.layouts.remembers(size) {
-            let grant = self.allocate_remembered_short(requested, (size, class), index, (tag, string));
-            return grant.map(form);
+            return self.allocate_remembered_short(requested, (size, class), index, (tag, string), form);
         }
         let request = Request::common(requested, (size, class), index, (tag, string));
         self.allocate_at_once(&request, false, form)
@@ -34,17 +33,18 @@ impl Heap {
 
     /// The same for a request that is remembered: it goes where it was, if it can.
     #[inline(never)]
-    fn allocate_remembered_short(
+    fn allocate_remembered_short<R>(
         &mut self,
         requested: u64,
         rounded: (u64, Class),
         stream: u16,
         tag: (Tag, StringId),
-    ) -> Option<Grant> {
+        form: fn(Grant) -> R,
+    ) -> Option<R> {
         let request = &Request::common(requested, rounded, stream, tag);
         let repeats = self.layouts.may_repeat(request.stream);
         if repeats && let Some(grant) = self.allocate_as_before(request) {
-            return Some(grant);
+            return Some(form(grant));
         }
         let grant = self.allocate_at_once(request, true, |grant| grant);
         match &grant {
@@ -53,7 +53,7 @@ impl Heap {
             None if repeats => self.layouts.was_asked(request.stream),
             None => {}
         }
-        grant
+        grant.map(form)
     }
 
     /// The request stays in registers: who is called rarely gets a copy of it. So does what comes of it, as `form` has it.

@@ -5,7 +5,7 @@ use super::queue::Called;
 use super::{Home, Tenant};
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap};
-use crate::lane::{Held, Lent};
+use crate::lane::{Given, Held, Lent};
 use crate::stream::Stream;
 use crate::tag;
 
@@ -37,20 +37,17 @@ impl Home {
         self.front.allocate(request, stream, tag::current(), buffer)
     }
 
-    /// The best block for a request that no lane had one for, if the heap finds it at once: its address, its bytes, and how it is given
-    /// back.
+    /// The best block for a request that no lane had one for, if the heap finds it at once.
     #[inline(never)]
-    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<(u64, u64, Held)> {
+    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Given> {
         if self.is_special() {
             return None;
         }
         let mut place = self.tenant.lock();
         let tenant = place.as_deref_mut()?;
-        let parts = tenant
-            .heap
-            .allocate_short(bytes, stream, tag::current(), Grant::parts)?;
-        tenant.buffers += i64::from(buffer);
-        Some(parts)
+        let given = tenant.heap.allocate_short(bytes, stream, tag::current(), Grant::given);
+        tenant.buffers += i64::from(given.is_some() & buffer);
+        given
     }
 
     /// The heap's number of a held block.

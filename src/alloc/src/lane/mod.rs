@@ -39,7 +39,7 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 pub(crate) use front::{Front, LANES};
-pub(crate) use held::{Held, Lent};
+pub(crate) use held::{Given, Held, Lent};
 use quick::{Lists, Noted};
 pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 pub(crate) use record::{Record, State};
