@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Heap;
 use super::access::Access;
-use super::asking::Asking;
+use super::asking::{Asking, Named};
 use super::event::Event;
 use crate::device::Driver;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::stream::Stream;
 
 /// Something to be asked about the stream of a line.
 #[derive(Debug)]
-enum Question {
+pub(super) enum Question {
     /// Whether it is idle when the heap's free counter is this; if not, an event is recorded that tells later.
     Idle { line: u16, frees: u64, stream: Stream },
     /// Whether the event of the block is done that waits longest, if there is one, and else the line's marker.
@@ -28,7 +28,7 @@ enum Question {
 
 /// What came of a question.
 #[derive(Debug)]
-enum Answer {
+pub(super) enum Answer {
     /// Or it is busy, and an event was left there.
     Idle {
         line: u16,
@@ -71,7 +71,7 @@ impl Batch {
 }
 
 impl Question {
-    fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
+    pub(super) fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
         match self {
             Question::Idle { line, frees, stream } => {
                 let busy = ask_whether_idle(driver, stream);
@@ -97,7 +97,6 @@ impl Question {
 }
 
 /// The event that is left on a stream that is busy; nothing if that is not to be learned.
-#[inline(always)]
 fn ask_whether_idle(driver: &Arc<dyn Driver>, stream: Stream) -> Option<Option<Event>> {
     // An event takes even an idle stream some microseconds; that it is idle it says at once.
     match driver.is_idle(stream) {
@@ -175,7 +174,7 @@ impl Heap {
         });
         Some(Batch {
             driver: Arc::clone(&self.driver),
-            asking: self.asked.begin(named.collect()),
+            asking: self.asked.begin(Named::Some(named.collect())),
             questions,
         })
     }
@@ -199,7 +198,7 @@ impl Heap {
         })
     }
 
-    fn ask_how_far(&mut self, line: u16) -> Option<Question> {
+    pub(super) fn ask_how_far(&mut self, line: u16) -> Option<Question> {
         let its = self.streams.line(line);
         if its.marker.is_some() {
             return self.ask_whether_ended(line);
@@ -224,30 +223,6 @@ impl Heap {
         }
     }
 
-    /// [`probe`] where the heap's lock cannot be let go of.
-    pub(super) fn probe_now(&mut self, line: u16) {
-        let mut more = !self.capturing();
-        while more && let Some(question) = self.ask_how_far(line) {
-            more = match question {
-                Question::Idle { line, frees, stream } => {
-                    if let Some(busy) = ask_whether_idle(&self.driver, stream) {
-                        self.hear_whether_idle(line, frees, busy);
-                    }
-                    false
-                }
-                question => self.hear_all(question),
-            };
-        }
-    }
-
-    /// Whether there may be more to ask.
-    #[inline(never)]
-    fn hear_all(&mut self, question: Question) -> bool {
-        let answers = question.ask(&self.driver).into_iter().flatten();
-        answers.fold(false, |more, answer| self.hear(answer).is_some() | more)
-    }
-
-    #[inline(always)]
     fn hear_whether_idle(&mut self, line: u16, frees: u64, busy: Option<Event>) {
         let its = self.streams.line_mut(line);
         match busy {
@@ -262,7 +237,7 @@ impl Heap {
 
     /// The line, if there may be more to ask about it.
     #[inline]
-    fn hear(&mut self, answer: Answer) -> Option<u16> {
+    pub(super) fn hear(&mut self, answer: Answer) -> Option<u16> {
         match answer {
             Answer::Idle { line, frees, busy } => {
                 self.hear_whether_idle(line, frees, busy);

@@ -109,17 +109,21 @@ impl Layouts {
         sequence.is_some_and(|sequence| come(sequence) * 32 >= RUN * 31)
     }
 
-    /// A stream's next request was [looked for](Layouts::expect), but is not served yet.
-    pub(super) fn was_asked(&mut self, stream: u16) {
+    /// A stream's next request was [looked for](Layouts::expect), but is not served yet: it may go `there`, or cannot go where it was.
+    pub(super) fn was_asked(&mut self, stream: u16, size: u64, there: Option<Placement>) {
         if let Some(sequence) = self.sequences.get_mut(usize::from(stream)) {
-            sequence.asked = true;
+            sequence.asked = Some((size, there));
         }
     }
 
-    /// Whether that is so. To be asked once.
-    pub(super) fn take_asked(&mut self, stream: u16) -> bool {
+    /// [`expect`](Layouts::expect), unless that was done before.
+    pub(super) fn expect_once(&mut self, stream: u16, size: u64) -> Option<Placement> {
         let sequence = self.sequences.get_mut(usize::from(stream));
-        sequence.is_some_and(|sequence| std::mem::take(&mut sequence.asked))
+        match sequence.and_then(|sequence| sequence.asked.take()) {
+            // Another thread's request may have come in between.
+            Some((asked, there)) => there.filter(|_| asked == size),
+            None => self.expect(stream, size),
+        }
     }
 
     /// Forgets the requests of a stream that has ended.

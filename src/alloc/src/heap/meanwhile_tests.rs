@@ -4,6 +4,7 @@
 use super::model_tests::World;
 use super::naive_tests;
 use super::*;
+use crate::stream::Stream;
 use crate::tag::Tag;
 
 /// A way to the heap of a world in which others are at work in between, for who needs the stream in some place.
@@ -63,12 +64,35 @@ impl World {
         let grant = self
             .heap
             .allocate_short(bytes, self.lives.stream(0), caller.0, |grant| grant);
+        drop(self.heap.take_wonder());
         self.heap.attribute(crate::stack::Stack::NONE);
         if let Some(grant) = grant {
             // A failure that was injected may come while the block is filled.
             let filled = self.hold(COMMON, grant, bytes, (0, caller));
             assert!(filled.is_ok() || self.faulty);
         }
+    }
+
+    /// On the short way, where the heap is let go of while something is asked.
+    fn allocate_short(&mut self, bytes: u64, stream: Stream, tag: Tag, place: u64) -> Option<Grant> {
+        let mut grant = self.heap.allocate_short(bytes, stream, tag, |grant| grant);
+        let mut wonder = self.heap.take_wonder();
+        for questions in 0.. {
+            let Some(next) = wonder else { break };
+            assert!(questions < 100, "it goes on for ever");
+            if bytes.is_multiple_of(7) {
+                self.meanwhile(place);
+            }
+            let heard = next.ask();
+            if bytes.is_multiple_of(3) {
+                self.meanwhile(place);
+            }
+            grant = self
+                .heap
+                .heard(heard, |heap| heap.allocate_short(bytes, stream, tag, |grant| grant));
+            wonder = self.heap.take_wonder();
+        }
+        grant
     }
 
     /// The heap is let go of while the driver is called: others give blocks back and retire streams before and after the call, or had the
@@ -79,7 +103,7 @@ impl World {
             return self.heap.allocate_in(arena, bytes, stream, tag);
         }
         if arena == COMMON
-            && let Some(grant) = self.heap.allocate_short(bytes, stream, tag, |grant| grant)
+            && let Some(grant) = self.allocate_short(bytes, stream, tag, place)
         {
             return Ok(grant);
         }

@@ -88,6 +88,7 @@ mod trial;
 mod turn;
 mod view;
 mod views;
+mod wonder;
 
 #[cfg(test)]
 mod check;
@@ -132,8 +133,9 @@ use layout::Layouts;
 use ledger::Ledger;
 use segment::{Chunk, Segments};
 use streams::Streams;
-use turn::Turn;
+use turn::{Calls, Turn};
 use views::Views;
+use wonder::Wondering;
 
 pub(crate) use access::Access;
 pub(crate) use arena::{COMMON, NewPool, release_pool, shrink_closing};
@@ -151,6 +153,7 @@ pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub(crate) use release::release_cached;
 pub(crate) use retire::{has_ended, retire_stream};
 pub(crate) use turn::Attempt;
+pub(crate) use wonder::Wonder;
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
@@ -235,9 +238,11 @@ pub(crate) struct Heap {
     asked: Arc<Asked>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
-    /// Whether the request that is being served may be suspended for a driver call; and what was done for it so far.
-    suspends: bool,
+    /// What the request that is being served does for a driver call; and what was done for it so far.
+    calls: Calls,
     turn: Option<Box<Turn>>,
+    /// What it wonders on the short way.
+    wondering: Wondering,
     /// Requests that are suspended now: they know their streams' lines.
     suspended: usize,
     front: &'static Front,
@@ -292,8 +297,9 @@ impl Heap {
             due: false,
             asked: Arc::default(),
             gone: Vec::new(),
-            suspends: false,
+            calls: Calls::default(),
             turn: None,
+            wondering: Wondering::default(),
             suspended: 0,
             front,
             lends: true,

@@ -7,7 +7,7 @@ use super::going::Going;
 use super::map::places;
 use super::place::Place;
 use super::segment::Chunk;
-use super::turn::suspended;
+use super::turn::{Calls, suspended};
 use crate::device::MemoryInfo;
 use crate::error::{DeviceError, Error};
 
@@ -18,7 +18,7 @@ impl Heap {
         if let Some((_, error)) = failed.into_iter().find(|(made, _)| made.is_like(&call)) {
             return Err(error.clone());
         }
-        if self.suspends {
+        if self.calls == Calls::Suspends {
             let turn = self.turn.get_or_insert_default();
             // Much may have changed when it is made.
             (turn.polled, turn.probed) = (false, Vec::new());
@@ -197,8 +197,16 @@ impl Heap {
         }
     }
 
+    /// Whether something is to be asked first of how far a stream is, for which the request comes back.
+    pub(super) fn asks_first(&mut self, line: u16, request: &Request) -> bool {
+        match self.calls {
+            Calls::Wonders => self.wonder_how_far(line),
+            _ => self.ask_how_far_for(request, &[line]).is_err(),
+        }
+    }
+
     fn ask_for(&mut self, request: &Request, ask: Ask) -> Result<(), Error> {
-        if !self.suspends {
+        if self.calls != Calls::Suspends {
             return ask.ask(self);
         }
         self.turn.get_or_insert_default().wanted = Some((Call::Ask(ask), *request));

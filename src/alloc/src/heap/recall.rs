@@ -5,6 +5,7 @@ use gpumem_channel::BlockState;
 use super::allocate::Request;
 use super::block::{Block, NIL};
 use super::layout::Placement;
+use super::turn::{Calls, suspended};
 use super::view::Piece;
 use super::{Grant, Heap};
 use crate::error::Error;
@@ -13,22 +14,38 @@ use crate::lane::State;
 impl Heap {
     /// A block where the request went before, or another one.
     pub(super) fn allocate_remembered(&mut self, request: &Request) -> Result<Grant, Error> {
-        if !self.layouts.take_asked(request.stream)
-            && let Some(grant) = self.allocate_as_before(request)
-        {
-            return Ok(grant);
-        }
-        let grant = self.allocate_anew(request)?;
+        let before = self.layouts.expect_once(request.stream, request.size);
+        let grant = self.allocate_there(before, request)?;
         self.note_placement(&grant, request);
         Ok(grant)
     }
 
-    /// A block where the request went before.
+    /// A block where the request went before, or another one. Its placement is to be noted.
+    pub(super) fn allocate_there(&mut self, before: Option<Placement>, request: &Request) -> Result<Grant, Error> {
+        if let Some(before) = before {
+            if let Some(grant) = self.place(before, request) {
+                return Ok(grant);
+            }
+            if let Some(turn) = self.turn.as_mut().filter(|turn| turn.wanted.is_some()) {
+                turn.before = Some(before);
+                return Err(suspended().into());
+            }
+        }
+        self.allocate_anew(request)
+    }
+
+    /// A block where the request went before; it may [wonder](super::wonder) whether it may go there.
     pub(super) fn allocate_as_before(&mut self, request: &Request) -> Option<Grant> {
-        let before = self.layouts.expect(request.stream, request.size)?;
-        let grant = self.place(before, request)?;
-        self.note_placement(&grant, request);
-        Some(grant)
+        let before = self.layouts.expect_once(request.stream, request.size)?;
+        self.calls = Calls::Wonders;
+        let placed = self.place(before, request);
+        self.calls = Calls::Here;
+        match &placed {
+            Some(grant) => self.note_placement(grant, request),
+            None if self.wonders() => self.layouts.was_asked(request.stream, request.size, Some(before)),
+            None => {}
+        }
+        placed
     }
 
     /// [`allocate_remembered`](Heap::allocate_remembered) for a request that [could not](super::layout::Layouts::may_repeat) go where it
@@ -71,7 +88,7 @@ impl Heap {
             return Some(grant);
         }
         let size = request.size;
-        let first = self.make_free(Piece { addr, size }, Some(first), request.stream)?;
+        let first = self.make_free(Piece { addr, size }, Some(first), request)?;
         let grant = self.hand_out_if_free(addr, first, request);
         Some(grant.unwrap_or_else(|| self.hand_out_at(addr, request)))
     }
@@ -95,7 +112,7 @@ impl Heap {
         let is_free = |heap: &Heap, piece: &Piece| heap.look_at(*piece, heap.block_at(piece.addr), stream).is_ok();
         if !pieces.iter().all(|piece| is_free(self, piece)) {
             for piece in &pieces {
-                self.make_free(*piece, self.block_at(piece.addr), stream)?;
+                self.make_free(*piece, self.block_at(piece.addr), request)?;
             }
             if !pieces.iter().all(|piece| is_free(self, piece)) {
                 return None;
@@ -117,12 +134,12 @@ impl Heap {
     }
 
     /// Makes a part of the home segment free for a stream, if it can be at once: what is set aside joins its neighbours, and other
-    /// streams are asked whether they are done. That may take what is nobody's beside it from another part. The block that the part
-    /// begins in, which was `first` before.
-    fn make_free(&mut self, piece: Piece, mut first: Option<u32>, stream: u16) -> Option<u32> {
+    /// streams are asked whether they are done, for which the request may be suspended. That may take what is nobody's beside it from
+    /// another part. The block that the part begins in, which was `first` before.
+    fn make_free(&mut self, piece: Piece, mut first: Option<u32>, request: &Request) -> Option<u32> {
         let mut last = None;
         loop {
-            let b = match self.look_at(piece, first, stream) {
+            let b = match self.look_at(piece, first, request.stream) {
                 Ok(first) => return Some(first),
                 Err(b) => b?,
             };
@@ -137,7 +154,9 @@ impl Heap {
                     self.drain(owner, 1);
                 }
                 BlockState::Free => {
-                    self.probe_now(owner);
+                    if self.asks_first(owner, request) {
+                        return None;
+                    }
                     self.disown(owner);
                 }
                 _ => return None,

@@ -14,7 +14,7 @@ use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::ask::probe_ended;
-use super::asking::{Asked, Asking};
+use super::asking::{Asked, Asking, Named};
 use super::event::Event;
 use super::streams::{LaneOf, SPARE};
 use crate::error::Error;
@@ -89,7 +89,7 @@ impl Heap {
             lines,
             events,
             asked: Arc::clone(&self.asked),
-            asking: self.asked.begin(Vec::new()),
+            asking: self.asked.begin(Named::None),
         })
     }
 

@@ -12,7 +12,8 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 impl Heap {
-    /// A block for a request that no lane had one for, as `form` has it. `None`: the long way may find one.
+    /// A block for a request that no lane had one for, as `form` has it. `None`: the long way may find one, or this one once it is known
+    /// what it [wonders](super::wonder).
     #[inline(always)]
     pub(crate) fn allocate_short<R>(
         &mut self,
@@ -43,14 +44,19 @@ impl Heap {
     ) -> Option<R> {
         let request = &Request::common(requested, rounded, stream, tag);
         let repeats = self.layouts.may_repeat(request.stream);
-        if repeats && let Some(grant) = self.allocate_as_before(request) {
-            return Some(form(grant));
+        if repeats {
+            if let Some(grant) = self.allocate_as_before(request) {
+                return Some(form(grant));
+            }
+            if self.wonders() {
+                return None;
+            }
         }
         let grant = self.allocate_at_once(request, true, |grant| grant);
         match &grant {
             Some(grant) if repeats => self.note_placement(grant, request),
             Some(grant) => self.note_as_new(grant, request),
-            None if repeats => self.layouts.was_asked(request.stream),
+            None if repeats => self.layouts.was_asked(request.stream, request.size, None),
             None => {}
         }
         grant.map(form)

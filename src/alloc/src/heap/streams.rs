@@ -41,6 +41,8 @@ pub(crate) struct Line {
     pub(super) waiting: VecDeque<(Option<Event>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
     pub(crate) safe: u64,
+    /// The last answer that was [heard](super::wonder) about it.
+    pub(super) heard: u64,
     /// An event and the count that becomes safe when it is done.
     pub(super) marker: Option<(Event, u64)>,
     /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
@@ -94,6 +96,7 @@ impl Line {
             drains: Backoff::default(),
             waiting: VecDeque::new(),
             safe: 0,
+            heard: 0,
             marker: None,
             retired: None,
         };

@@ -13,6 +13,7 @@ use super::allocate::Request;
 use super::arena::COMMON;
 use super::call::{Ask, Call, Gave};
 use super::going::Going;
+use super::layout::Placement;
 use super::{Grant, Heap};
 use crate::device::{Driver, MemoryInfo};
 use crate::error::{DeviceError, Error};
@@ -22,6 +23,18 @@ use crate::tag::Tag;
 
 /// Calls of one request after which it goes on under the heap's lock: others keep taking what it calls for.
 const MOST: usize = 64;
+
+/// What a request does that needs the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// It calls it, under the heap's lock.
+    #[default]
+    Here,
+    /// It is suspended.
+    Suspends,
+    /// It comes back once it is known what it [wonders](super::wonder).
+    Wonders,
+}
 
 /// The calls that were made for one request.
 #[derive(Debug, Default)]
@@ -34,6 +47,8 @@ pub(super) struct Turn {
     pub(super) wanted: Option<(Call, Request)>,
     /// The request that is to go on then, which may be another one: a pool's overflows.
     resumed: Option<Request>,
+    /// Where that went before, if it is to go there.
+    pub(super) before: Option<Placement>,
     /// Who asked, for the history: the stack that it goes on with is another one.
     caller: Stack,
     /// The device was just waited for, and what that tells is known.
@@ -117,7 +132,7 @@ impl Suspended {
 impl Heap {
     /// [`allocate_in`](Heap::allocate_in) for who can let go of the heap while the driver is called.
     pub(crate) fn attempt(&mut self, arena: u16, requested: u64, stream: Stream, tag: Tag) -> Attempt {
-        self.suspends = true;
+        self.calls = Calls::Suspends;
         let result = self.allocate_in(arena, requested, stream, tag);
         self.conclude(result)
     }
@@ -164,14 +179,17 @@ impl Heap {
         let request = turn.resumed.take().unwrap_or(by);
         turn.calls += 1;
         // Who cannot agree with the others goes on alone.
-        self.suspends = turn.calls < MOST;
+        let (alone, before) = (turn.calls >= MOST, turn.before.take());
+        self.calls = if alone { Calls::Here } else { Calls::Suspends };
+        let turn = self.turn.get_or_insert_default();
         if turn.caller != Stack::NONE {
             let caller = turn.caller;
             self.attribute(caller);
         }
-        let result = match fails {
-            true => self.fail(&request),
-            false => self.allocate_slow(&request),
+        let result = match (fails, before) {
+            (true, _) => self.fail(&request),
+            (false, None) => self.allocate_slow(&request),
+            (false, before) => self.allocate_there(before, &request),
         };
         let result = self.after(result, &request);
         self.conclude(result)
@@ -189,7 +207,7 @@ impl Heap {
 
     #[inline(always)]
     fn conclude(&mut self, result: Result<Grant, Error>) -> Attempt {
-        self.suspends = false;
+        self.calls = Calls::Here;
         match self.turn.take() {
             None => Attempt::Done(result),
             Some(turn) => self.suspend(turn, result),

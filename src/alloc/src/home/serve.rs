@@ -4,7 +4,7 @@ use super::enter::{ALL_STACKS, NEVER};
 use super::queue::Called;
 use super::{Home, Tenant};
 use crate::error::Error;
-use crate::heap::{Attempt, Errands, Grant, Heap};
+use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
 use crate::lane::{Given, Held, Lent};
 use crate::stream::Stream;
 use crate::tag;
@@ -47,6 +47,30 @@ impl Home {
         let tenant = place.as_deref_mut()?;
         let given = tenant.heap.allocate_short(bytes, stream, tag::current(), Grant::given);
         tenant.buffers += i64::from(given.is_some() & buffer);
+        if given.is_none()
+            && let Some(wonder) = tenant.heap.take_wonder()
+        {
+            drop(place);
+            return self.lend_once_known(wonder, bytes, stream, buffer);
+        }
+        given
+    }
+
+    /// The same after an answer, or several.
+    #[inline(never)]
+    fn lend_once_known(&self, wonder: Wonder, bytes: u64, stream: Stream, buffer: bool) -> Option<Given> {
+        let mut wonder = Some(wonder);
+        let mut given = None;
+        while let Some(next) = wonder {
+            let heard = next.ask();
+            let mut place = self.tenant.lock();
+            let tenant = place.as_deref_mut()?;
+            given = tenant.heap.heard(heard, |heap| {
+                heap.allocate_short(bytes, stream, tag::current(), Grant::given)
+            });
+            tenant.buffers += i64::from(given.is_some() & buffer);
+            wonder = tenant.heap.take_wonder();
+        }
         given
     }
 

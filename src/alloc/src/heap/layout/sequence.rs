@@ -64,6 +64,9 @@ impl Entry {
     }
 }
 
+/// A request of so many bytes that was looked for, and where it is to go if that turns out to be free.
+pub(super) type Asked = (u64, Option<Placement>);
+
 /// Where a request is that can be found: its number in the ring, counted from 1, and what else tells its context from others. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known(u32);
@@ -110,8 +113,8 @@ pub(super) struct Sequence {
     pub(super) well_in: bool,
     /// Whether so many did that what was of no use before says nothing any more.
     pub(super) settled: bool,
-    /// Whether the next request was looked for and is not served yet.
-    pub(super) asked: bool,
+    /// The next request, if it was looked for and is not served yet.
+    pub(super) asked: Option<Asked>,
     context: u64,
     /// Requests since the last anchor.
     since: usize,
