@@ -72,7 +72,7 @@ impl Allocator {
         // Either way it comes in registers: a buffer that was written in pieces and is moved as a whole a moment later is waited for.
         let parts = match home.lend_quick((bytes, size), stream, true) {
             Some(Lent { addr, held }) => (addr.get(), size, held),
-            None => match home.lend_short(bytes, stream, true) {
+            None => match home.lend_short(bytes, stream, true, &self.0.device.driver) {
                 Some(given) => given.parts(),
                 None => self.lend_in(self.0.arena(stream), bytes, stream)?,
             },

@@ -49,7 +49,7 @@ impl Allocator {
     fn alloc_raw_slow(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, Held), Error> {
         let home = self.0.home;
         let short = match arena {
-            COMMON => home.lend_short(bytes, stream, false),
+            COMMON => home.lend_short(bytes, stream, false, &self.0.device.driver),
             _ => None,
         };
         let (addr, _, held) = match short {

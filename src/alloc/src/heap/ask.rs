@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Heap;
 use super::access::Access;
-use super::asking::{Asking, Named};
+use super::asking::Asking;
 use super::event::Event;
 use crate::device::Driver;
 use crate::error::Error;
@@ -174,7 +174,7 @@ impl Heap {
         });
         Some(Batch {
             driver: Arc::clone(&self.driver),
-            asking: self.asked.begin(Named::Some(named.collect())),
+            asking: self.asked.begin(named.collect()),
             questions,
         })
     }

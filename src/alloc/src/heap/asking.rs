@@ -20,37 +20,19 @@ struct Now {
     waiting: usize,
 }
 
-/// Streams that calls of one thread name.
-#[derive(Debug)]
-pub(super) enum Named {
-    None,
-    One(Stream),
-    Some(Vec<Stream>),
-}
-
-impl Named {
-    fn streams(&self) -> &[Stream] {
-        match self {
-            Named::None => &[],
-            Named::One(stream) => std::slice::from_ref(stream),
-            Named::Some(streams) => streams,
-        }
-    }
-}
-
 /// Somebody asks until this is dropped.
 #[derive(Debug)]
 pub(super) struct Asking {
     asked: Arc<Asked>,
-    named: Named,
+    named: Vec<Stream>,
 }
 
 impl Asked {
     /// To be called under the heap's lock: who waits has said there that nobody is to begin.
-    pub(super) fn begin(self: &Arc<Asked>, named: Named) -> Asking {
+    pub(super) fn begin(self: &Arc<Asked>, named: Vec<Stream>) -> Asking {
         let mut now = self.now();
         now.asking += 1;
-        now.named.extend(named.streams());
+        now.named.extend(&named);
         Asking {
             asked: Arc::clone(self),
             named,
@@ -91,7 +73,7 @@ impl Drop for Asking {
     fn drop(&mut self) {
         let mut now = self.asked.now();
         now.asking -= 1;
-        for stream in self.named.streams() {
+        for stream in &self.named {
             if let Some(at) = now.named.iter().position(|named| named == stream) {
                 now.named.swap_remove(at);
             }

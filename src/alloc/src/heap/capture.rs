@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Heap;
 use super::access::Access;
+use super::wonder::wait_for_answers;
 use crate::error::Error;
 
 /// A capture begins, once nobody asks anything any more. To be called by who has the turn, so that nobody waits for the device or gives memory
@@ -16,6 +17,7 @@ pub(crate) fn begin_capture(on: &mut impl Access) -> Result<(), Error> {
         Arc::clone(&heap.asked)
     })?;
     asked.wait_for_all();
+    wait_for_answers(on, None)?;
     on.heap(|heap| heap.driver.capturing(heap.capturing()))
 }
 

@@ -3,7 +3,7 @@
 use super::Heap;
 use super::access::Access;
 use super::ask::poll;
-use super::asking::{Asking, Named};
+use super::asking::Asking;
 use super::event::Event;
 use crate::error::Error;
 
@@ -53,7 +53,7 @@ impl Heap {
     pub(super) fn leave_event(&mut self, line: u16) -> Event {
         let stream = self.streams.name(line);
         let event = Event::new(&self.driver, stream);
-        let asking = self.asked.begin(Named::One(stream));
+        let asking = self.asked.begin(vec![stream]);
         self.errands.events.push((event.clone(), asking));
         self.due = true;
         event

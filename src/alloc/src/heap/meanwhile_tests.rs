@@ -64,7 +64,10 @@ impl World {
         let grant = self
             .heap
             .allocate_short(bytes, self.lives.stream(0), caller.0, |grant| grant);
-        drop(self.heap.take_wonder());
+        while let Some(wonder) = self.heap.take_wonder() {
+            let heard = wonder.ask(&self.heap.driver);
+            assert!(self.heap.heard(heard, |_| None::<Grant>).is_none());
+        }
         self.heap.attribute(crate::stack::Stack::NONE);
         if let Some(grant) = grant {
             // A failure that was injected may come while the block is filled.
@@ -83,7 +86,7 @@ impl World {
             if bytes.is_multiple_of(7) {
                 self.meanwhile(place);
             }
-            let heard = next.ask();
+            let heard = next.ask(&self.heap.driver);
             if bytes.is_multiple_of(3) {
                 self.meanwhile(place);
             }
@@ -148,7 +151,8 @@ impl World {
             self.give_back(held.grant);
             let place = held.stream.place as u64;
             // Who retires a stream that somebody asks about waits for that: nobody here would go on.
-            let asked = self.heap.asked.names(self.lives.stream(place));
+            let stream = self.lives.stream(place);
+            let asked = self.heap.asked.names(stream) || self.heap.waits_for_answer(Some(stream));
             if place != but && !asked && held.stamp.is_multiple_of(3) {
                 let again = held.stamp.is_multiple_of(2);
                 let retired = self.heap.retire_stream(self.lives.stream(place));

@@ -14,9 +14,10 @@ use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::ask::probe_ended;
-use super::asking::{Asked, Asking, Named};
+use super::asking::{Asked, Asking};
 use super::event::Event;
 use super::streams::{LaneOf, SPARE};
+use super::wonder::wait_for_answers;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -37,6 +38,7 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
         return Err(Error::DefaultStream);
     }
     let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
+    wait_for_answers(on, Some(stream))?;
     probe_ended(on, |_| lines.clone())?;
     let many = on.heap(|heap| {
         for at in lines {
@@ -89,7 +91,7 @@ impl Heap {
             lines,
             events,
             asked: Arc::clone(&self.asked),
-            asking: self.asked.begin(Named::None),
+            asking: self.asked.begin(Vec::new()),
         })
     }
 

@@ -4,18 +4,22 @@
 //! take over each other's memory in every round does so all the time: this is for one question what `turn` is for any call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Heap;
+use super::access::Access;
 use super::ask::{Answer, Question};
-use super::asking::{Asking, Named};
 use crate::device::Driver;
+use crate::error::Error;
+use crate::stream::Stream;
+
+/// A question takes some microseconds; who has to wait for the answer looks again after so long.
+const LOOK: Duration = Duration::from_micros(20);
 
 /// A question.
 #[derive(Debug)]
 pub(crate) struct Wonder {
-    driver: Arc<dyn Driver>,
     question: Question,
-    asking: Asking,
     about: About,
 }
 
@@ -23,6 +27,8 @@ pub(crate) struct Wonder {
 #[derive(Clone, Copy, Debug)]
 struct About {
     line: u16,
+    /// The stream that the question names, if it does.
+    named: Option<Stream>,
     /// What was heard after so many answers is known to the request.
     since: u64,
 }
@@ -43,18 +49,26 @@ pub(super) struct Wondering {
     since: Option<u64>,
     /// Answers that were heard.
     heard: u64,
+    /// The streams that are named by questions to which no answer was heard yet.
+    open: Vec<Option<Stream>>,
 }
 
 impl Wonder {
-    /// Asks. To be done by who does not hold the heap's lock.
-    pub(crate) fn ask(self) -> Heard {
-        let answers = self.question.ask(&self.driver);
-        drop(self.asking);
+    /// Asks. To be done by who does not hold the heap's lock, and tells the heap what it [heard](Heap::heard).
+    pub(crate) fn ask(self, driver: &Arc<dyn Driver>) -> Heard {
         Heard {
-            answers,
+            answers: self.question.ask(driver),
             about: self.about,
         }
     }
+}
+
+/// Waits until nobody asks anything that names a stream, or anything at all. Whoever calls this has seen to it that nobody begins to.
+pub(super) fn wait_for_answers(on: &mut impl Access, named: Option<Stream>) -> Result<(), Error> {
+    while on.heap(|heap| heap.waits_for_answer(named))? {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 impl Heap {
@@ -64,44 +78,51 @@ impl Heap {
         self.wondering.next.is_some()
     }
 
-    /// What it wonders. To be taken by whoever served it: a stream that is asked about cannot end.
+    /// What it wonders. To be taken and asked by whoever served it: a stream that is asked about cannot end.
     #[inline(always)]
     pub(crate) fn take_wonder(&mut self) -> Option<Wonder> {
         self.wondering.next.take()
+    }
+
+    /// Whether there is a question to which no answer was heard yet: one that names a stream, or any.
+    pub(super) fn waits_for_answer(&self, named: Option<Stream>) -> bool {
+        let open = &self.wondering.open;
+        named.map_or(!open.is_empty(), |_| open.contains(&named))
     }
 
     /// Whether there is something to be asked about how far a stream is.
     pub(super) fn wonder_how_far(&mut self, line: u16) -> bool {
         let since = self.wondering.since.unwrap_or(self.wondering.heard);
         if self.streams.line(line).heard <= since && !self.capturing() {
-            self.wonder(About { line, since });
+            self.wonder(line, since);
         }
         self.wonders()
     }
 
-    fn wonder(&mut self, about: About) {
-        let Some(question) = self.ask_how_far(about.line) else {
+    fn wonder(&mut self, line: u16, since: u64) {
+        let Some(question) = self.ask_how_far(line) else {
             return;
         };
         let named = match &question {
-            Question::Idle { stream, .. } => Named::One(*stream),
-            Question::Done { .. } => Named::None,
+            Question::Idle { stream, .. } => Some(*stream),
+            Question::Done { .. } => None,
         };
-        self.wondering.next = Some(Wonder {
-            driver: Arc::clone(&self.driver),
-            asking: self.asked.begin(named),
-            question,
-            about,
-        });
+        self.wondering.open.push(named);
+        let about = About { line, named, since };
+        self.wondering.next = Some(Wonder { question, about });
     }
 
     /// Hears what came of a question. What it comes to beside that, if nothing more is to be asked: what the request does knowing that.
     pub(crate) fn heard<R>(&mut self, heard: Heard, serve: impl FnOnce(&mut Heap) -> Option<R>) -> Option<R> {
         let Heard { answers, about } = heard;
+        let open = &mut self.wondering.open;
+        if let Some(at) = open.iter().position(|named| *named == about.named) {
+            open.swap_remove(at);
+        }
         let answers = answers.into_iter().flatten();
         let more = answers.fold(false, |more, answer| self.hear(answer).is_some() | more);
         if more && !self.capturing() {
-            self.wonder(about);
+            self.wonder(about.line, about.since);
         }
         if self.wonders() {
             return None;

@@ -1,8 +1,11 @@
 //! Blocks out of a home and back.
 
+use std::sync::Arc;
+
 use super::enter::{ALL_STACKS, NEVER};
 use super::queue::Called;
 use super::{Home, Tenant};
+use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
 use crate::lane::{Given, Held, Lent};
@@ -37,9 +40,16 @@ impl Home {
         self.front.allocate(request, stream, tag::current(), buffer)
     }
 
-    /// The best block for a request that no lane had one for, if the heap finds it at once.
+    /// The best block for a request that no lane had one for, if the heap finds it at once, or after asking the driver how far another stream
+    /// is.
     #[inline(never)]
-    pub(crate) fn lend_short(&self, bytes: u64, stream: Stream, buffer: bool) -> Option<Given> {
+    pub(crate) fn lend_short(
+        &self,
+        bytes: u64,
+        stream: Stream,
+        buffer: bool,
+        driver: &Arc<dyn Driver>,
+    ) -> Option<Given> {
         if self.is_special() {
             return None;
         }
@@ -51,18 +61,23 @@ impl Home {
             && let Some(wonder) = tenant.heap.take_wonder()
         {
             drop(place);
-            return self.lend_once_known(wonder, bytes, stream, buffer);
+            return self.lend_once_known(wonder, (bytes, stream, buffer), driver);
         }
         given
     }
 
     /// The same after an answer, or several.
     #[inline(never)]
-    fn lend_once_known(&self, wonder: Wonder, bytes: u64, stream: Stream, buffer: bool) -> Option<Given> {
+    fn lend_once_known(
+        &self,
+        wonder: Wonder,
+        (bytes, stream, buffer): (u64, Stream, bool),
+        driver: &Arc<dyn Driver>,
+    ) -> Option<Given> {
         let mut wonder = Some(wonder);
         let mut given = None;
         while let Some(next) = wonder {
-            let heard = next.ask();
+            let heard = next.ask(driver);
             let mut place = self.tenant.lock();
             let tenant = place.as_deref_mut()?;
             given = tenant.heap.heard(heard, |heap| {
