@@ -174,7 +174,8 @@ impl Allocator {
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        heap::join(&mut self.0.home.turn()?, bytes, stream)
+        let home = self.0.home;
+        home.naming(|| heap::join(&mut home.turn()?, bytes, stream))
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by

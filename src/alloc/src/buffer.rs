@@ -105,7 +105,9 @@ impl<T: Element> Buffer<T> {
             return Ok(());
         }
         let block = self.home.block_of(self.held)?;
-        self.home.with(|heap| heap.record_use(block, stream.into()))?
+        let stream = stream.into();
+        self.home
+            .naming(|| self.home.with(|heap| heap.record_use(block, stream))?)
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.

@@ -151,7 +151,7 @@ pub(crate) use join::join;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub(crate) use release::release_cached;
-pub(crate) use retire::{has_ended, retire_stream};
+pub(crate) use retire::{forget_streams, has_ended, retire_stream};
 pub(crate) use turn::Attempt;
 pub(crate) use wonder::Wonder;
 

@@ -53,7 +53,7 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
 }
 
 /// Forgets the streams that have ended and that nothing belongs to any more.
-fn forget_streams(on: &mut impl Access) -> Result<(), Error> {
+pub(crate) fn forget_streams(on: &mut impl Access) -> Result<(), Error> {
     probe_ended(on, |heap| heap.forgettable())?;
     on.heap(Heap::forget_retired)
 }
@@ -137,22 +137,14 @@ impl Heap {
         }
     }
 
-    /// The line of a stream in an arena, new if need be.
+    /// The line of a stream in an arena, new if need be. There may be room for it once those that have ended are
+    /// [forgotten](forget_streams).
     #[inline]
     pub(super) fn line_of(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        let known = match arena {
+        match arena {
             COMMON => self.streams.index(stream),
             pool => self.streams.index_in(pool, stream),
-        };
-        known.or_else(|_| self.line_once_there_is_room(arena, stream))
-    }
-
-    /// The same when there was no room for another.
-    #[cold]
-    #[inline(never)]
-    fn line_once_there_is_room(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        forget_streams(self)?;
-        self.streams.index_in(arena, stream)
+        }
     }
 
     /// The lines that may be forgotten. Requests that are suspended remember lines.

@@ -100,6 +100,10 @@ impl Home {
 
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
+        self.naming(|| self.allocate_named(arena, bytes, stream, buffer))
+    }
+
+    fn allocate_named(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
         let mut turn = None;
         let mut attempt = self.enter(|tenant| {
             let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());

@@ -57,6 +57,18 @@ impl Home {
         Way(self)
     }
 
+    /// Does what names a stream, which may be a new one: if there is no room for it, again once those that have ended are forgotten.
+    #[inline]
+    pub(crate) fn naming<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+        match work() {
+            Err(Error::TooManyStreams { .. }) => {
+                heap::forget_streams(&mut self.way())?;
+                work()
+            }
+            result => result,
+        }
+    }
+
     /// Completes blocks that wait for other streams.
     pub(crate) fn poll(&self) -> Result<(), Error> {
         heap::poll(&mut self.way())?;
@@ -82,5 +94,92 @@ impl Home {
                 .turn()
                 .and_then(|mut turn| heap::shrink_closing(&mut turn, &closing));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::{Duration, Instant};
+
+    use crate::allocator::Allocator;
+    use crate::buffer::Buffer;
+    use crate::config::Config;
+    use crate::device::{Call, Sim, SimConfig, Timeline};
+    use crate::error::Error;
+    use crate::publish::Publish;
+    use crate::stream::Stream;
+
+    /// An allocator, and a buffer of each stream that there is room for. Work is queued on all but the first.
+    fn full() -> (Sim, Allocator, Vec<Buffer<u8>>) {
+        let sim = Sim::new(SimConfig {
+            timeline: Timeline::Manual,
+            ..SimConfig::default()
+        });
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(sim.device(), config).unwrap();
+        let mut held = Vec::new();
+        while let Ok(buffer) = alloc.alloc::<u8>(512, Stream(held.len() as u64 + 1)) {
+            held.push(buffer);
+        }
+        for buffer in &held[1..] {
+            sim.enqueue(buffer.stream(), buffer.device_ptr(), 512);
+        }
+        (sim, alloc, held)
+    }
+
+    /// Streams end, their work is done and so are their buffers gone, but the first's.
+    fn end(sim: &Sim, alloc: &Allocator, held: &mut Vec<Buffer<u8>>) {
+        for buffer in &held[1..] {
+            alloc.retire_stream(buffer.stream()).unwrap();
+        }
+        held.drain(1..).for_each(|buffer| sim.finish(buffer.stream()));
+    }
+
+    #[test]
+    fn there_is_room_for_a_stream_once_others_are_forgotten() {
+        let (sim, alloc, mut held) = full();
+        let count = held.len() as u64;
+        let refused = |result: Result<(), Error>| assert!(matches!(result, Err(Error::TooManyStreams { .. })));
+        let new = |at: u64| Stream(count + at);
+        refused(alloc.alloc::<u8>(512, new(1)).map(drop));
+        refused(held[0].record_stream(new(2)));
+        end(&sim, &alloc, &mut held);
+        held[0].record_stream(new(2)).unwrap();
+        drop(alloc.alloc::<u8>(512, new(1)).unwrap());
+        let raw = alloc.alloc_raw(512, new(3)).unwrap();
+        alloc.record_stream_raw(raw, new(4)).unwrap();
+        alloc.free_raw(raw).unwrap();
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nobody_waits_while_it_is_asked_which_can_be_forgotten() {
+        let (sim, alloc, mut held) = full();
+        let new = Stream(held.len() as u64 + 1);
+        end(&sim, &alloc, &mut held);
+        let pause = sim.pause_first(Call::Query);
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| drop(alloc.alloc::<u8>(512, new).unwrap()));
+            pause.wait();
+            let others = scope.spawn(|| {
+                // By way of the heap.
+                for bytes in 1..100 {
+                    drop(alloc.alloc::<u8>(512 * bytes, held[0].stream()).unwrap());
+                }
+            });
+            let began = Instant::now();
+            while !others.is_finished() && began.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(others.is_finished(), "they wait");
+            assert!(!slow.is_finished());
+            drop(pause);
+        });
+        assert_eq!(sim.violations(), Vec::<String>::new());
     }
 }

@@ -59,6 +59,60 @@ fn requests_that_need_what_others_gave_back() {
     }
 }
 
+/// Requests of a loop, which go where they went in the round before.
+fn round(bench: &Bench, stream: Stream) {
+    let sizes = (0..100).map(|n| 11 * MIB / 10 + n * 37 % 100 * MIB / 128);
+    let held: Vec<Buffer<u8>> = sizes.map(|bytes| bench.alloc.alloc(bytes, stream).unwrap()).collect();
+    drop(held);
+}
+
+/// A loop of [`THIRD`] after whose rounds [`OTHER`] has the same memory, of which a buffer is held.
+fn loops() -> (Bench, Buffer<u8>) {
+    let bench = busy(SegmentMode::Stitched);
+    for _ in 0..4 {
+        round(&bench, THIRD);
+        round(&bench, OTHER);
+    }
+    let theirs = bench.get(1, OTHER);
+    (bench, theirs)
+}
+
+#[test]
+fn requests_that_go_where_they_went_before() {
+    for call in [Call::QueryStream, Call::Record, Call::Query] {
+        let (bench, theirs) = loops();
+        if call != Call::QueryStream {
+            bench.sim.enqueue(OTHER, theirs.device_ptr(), theirs.bytes());
+        }
+        if call == Call::Query {
+            // It leaves an event.
+            drop(bench.get(100, Stream(4)));
+        }
+        bench.others_go_on(call, || round(&bench, THIRD));
+        drop(theirs);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_stream_that_ends_while_a_loop_asks_about_it() {
+    let (bench, theirs) = loops();
+    let pause = bench.sim.pause_first(Call::QueryStream);
+    scope(|scope| {
+        scope.spawn(|| round(&bench, THIRD));
+        pause.wait();
+        let ends = scope.spawn(|| {
+            bench.alloc.retire_stream(OTHER).unwrap();
+            bench.sim.destroy_stream(OTHER);
+        });
+        sleep(Duration::from_millis(20));
+        assert!(!ends.is_finished(), "it would be asked about a stream that is gone");
+        drop(pause);
+    });
+    drop(theirs);
+    bench.end();
+}
+
 /// Blocks that wait are looked at before anything else is.
 #[test]
 fn requests_while_blocks_wait() {
