@@ -72,8 +72,7 @@
 //! while the driver takes, gives, maps or moves memory or waits for the device, whatever that is for: one thread at a time does that, and
 //! only who needs the driver, too, or memory that is just going back to it, waits. Nor is it held while the driver is asked something
 //! (events, idle streams, how much memory is left), which is over at once unless the driver is busy with other threads' calls, the program's
-//! own among them. One question is asked under it: whether a stream is idle (0.3 µs), where it has memory in which a stitched request
-//! of a loop was before.
+//! own among them. Only a request that was not served by 64 calls, because others took what each gave, makes those that follow under it.
 //!
 //! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork.
 //!

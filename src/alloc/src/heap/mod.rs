@@ -14,7 +14,7 @@
 //! | `room` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
-//! | `ask`, `asking`, `event`, `errands` | short driver calls, without the heap's lock |
+//! | `ask`, `asking`, `event`, `errands`, `wonder` | short driver calls, without the heap's lock |
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |

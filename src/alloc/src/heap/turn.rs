@@ -2,7 +2,7 @@
 //!
 //! A request that needs the driver (new memory, a mapping, a wait for the device) is [suspended](Suspended) when it comes to
 //! such a call: its thread lets go of the heap and makes the call. What that gave becomes part of the heap, as free memory or as a view, and
-//! the request goes on from where [`Heap::allocate_slow`] begins. Meanwhile others use the heap: what they changed is seen, because
+//! the request goes on from where [`Heap::allocate_slow`] begins, or where it went before if that is what it asked about. Meanwhile others use the heap: what they changed is seen, because
 //! everything is looked at again. One thread at a time makes the calls that take long: it has the *turn*, which comes before the heap's lock.
 //! Operations that are no requests have it, too, but go on where they were (`access`). Who only asks something does not need it.
 
