@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, LaneFigures, Operation, Options, PoolId, Publisher,
-    Reader, Segment, Touched,
+    Reader, Segment, Split, Touched,
 };
 
 const BLOCKS: u32 = 100_000;
@@ -112,7 +112,7 @@ fn publishing(c: &mut Criterion) {
                     state,
                     block: &block,
                     next: Some(slot(8)),
-                    split: None,
+                    split: Split::NO,
                 };
                 if publisher.operation(&operation).figures_due {
                     publisher.stats(0, black_box(&stats), Touched::SMALL);
@@ -136,7 +136,7 @@ fn publishing(c: &mut Criterion) {
                     state,
                     block: &block,
                     next: Some(slot(8)),
-                    split: None,
+                    split: Split::NO,
                 };
                 if lane.operation(&operation).figures_due {
                     lane.figures(black_box(&figures));

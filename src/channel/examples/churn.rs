@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, DeviceStats, EventKind, Operation, Options, PoolId, Publisher, Segment,
-    Touched,
+    Split, Touched,
 };
 
 const SIZE: u64 = 64 << 10;
@@ -122,7 +122,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     ..block(i, state)
                 },
                 next: next(i),
-                split: None,
+                split: Split::NO,
             };
             if publisher.operation(&operation).figures_due || touched.has(Touched::COLD) {
                 publisher.stats(0, &stats, touched);

@@ -69,8 +69,8 @@ const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
 /// Operations whose figures may be left to their events before a cell is written again: the ring has them, and what a reader has to
 /// read for it is four kilobytes at most.
-fn left_to_events(ring: usize) -> u32 {
-    ring.min(64) as u32 - 1
+fn left_to_events(ring: usize) -> u64 {
+    ring.min(64) as u64 - 1
 }
 
 /// The writer's private half: which cell is next, and what each cell still lacks.
@@ -78,9 +78,9 @@ fn left_to_events(ring: usize) -> u32 {
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Operations that may still be left to their events, and how many that are after a cell was written.
-    left: u32,
-    most: u32,
+    /// Up to this event operations may be left to their events, and for how many events that is after a cell was written.
+    until: u64,
+    most: u64,
 }
 
 impl CellWriter {
@@ -89,25 +89,21 @@ impl CellWriter {
         CellWriter {
             ticket: 0,
             lacks: [Touched::ALL; 2],
-            left: 0,
+            until: 0,
             most: left_to_events(ring),
         }
     }
 
-    /// Whether the figures that an operation changes may be left to its event: a reader adds it to the newest cell's figures by
-    /// itself.
+    /// Whether the figures that an operation changes may be left to its event, the last of so many `events`: a reader adds it to the
+    /// newest cell's figures by itself.
     #[inline(always)]
-    pub(crate) fn leaves(&mut self) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
-        true
+    pub(crate) fn leaves(&self, events: u64) -> bool {
+        events <= self.until
     }
 
     /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
     pub(crate) fn leave_nothing(&mut self) {
-        self.left = 0;
+        self.until = 0;
     }
 
     /// Publishes `stats` into one of the two `cells` of a device, as they are after so many `events`.
@@ -136,7 +132,7 @@ impl CellWriter {
         }
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
-        self.left = self.most;
+        self.until = events + self.most;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::facts::Facts;
 use crate::layout::words;
+use crate::publisher::Split;
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::text;
 use crate::word::Word;
@@ -150,17 +151,18 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     Some((segment, high(packed)))
 }
 
-/// Flags of an event.
-const SPLIT: u64 = 1 << 24;
-const FOLLOWS: u64 = 2 << 24;
-const SPLIT_IN_LARGE: u64 = 4 << 24;
+/// Flags of an event, in the byte behind the place.
+pub(crate) const SPLIT: u8 = 1;
+const FOLLOWS: u8 = 2;
+pub(crate) const SPLIT_IN_LARGE: u8 = 4;
+const FLAGS: u32 = 24;
 
 /// What an event says beside the facts.
 #[derive(Clone, Copy)]
 pub(crate) struct What {
     pub(crate) time: u64,
     pub(crate) kind: EventKind,
-    pub(crate) split: Option<PoolId>,
+    pub(crate) split: Split,
     /// What it does to the figures follows from it.
     pub(crate) follows: bool,
     /// The number of its writer's last meeting with another.
@@ -170,14 +172,9 @@ pub(crate) struct What {
 /// Stores words 1.. of an event record.
 #[inline(always)]
 pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: &impl Facts) {
-    let split = match what.split {
-        None => 0,
-        Some(PoolId::SMALL) => SPLIT,
-        Some(_) => SPLIT | SPLIT_IN_LARGE,
-    };
-    let flags = split | if what.follows { FOLLOWS } else { 0 };
+    let flags = what.split.0 | if what.follows { FOLLOWS } else { 0 };
     record[1].put(what.time);
-    record[2].put(about.place().0 | u64::from(what.kind.number()) | flags);
+    record[2].put(about.place().0 | u64::from(what.kind.number()) | u64::from(flags) << FLAGS);
     record[3].put(about.addr());
     record[4].put(about.size());
     record[5].put(about.requested());
@@ -187,7 +184,7 @@ pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: 
 
 /// Whether what an event does to the figures follows from it.
 pub(crate) fn follows(w: &[u64; words::EVENT - 1]) -> bool {
-    w[1] & FOLLOWS != 0
+    byte(w[1], 3) & FOLLOWS != 0
 }
 
 /// The number of the meeting that an event came after.
@@ -211,7 +208,7 @@ pub(crate) fn to_event(lane: Option<u8>, index: u64, w: &[u64; words::EVENT - 1]
         stream: w[5],
         tag: StringId(w[6] as u32),
         segment: high(w[1]),
-        split: (w[1] & SPLIT != 0).then_some(match w[1] & SPLIT_IN_LARGE {
+        split: (byte(w[1], 3) & SPLIT != 0).then_some(match byte(w[1], 3) & SPLIT_IN_LARGE {
             0 => PoolId::SMALL,
             _ => PoolId::LARGE,
         }),

@@ -23,7 +23,7 @@ fn event_words(event: &Event, follows: bool, order: u32) -> [u64; 7] {
     let what = What {
         time: event.time,
         kind: event.kind,
-        split: event.split,
+        split: event.split.into(),
         follows,
         order,
     };

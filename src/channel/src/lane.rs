@@ -115,7 +115,7 @@ impl<M: Words> LaneWriter<M> {
         };
         Told {
             stored,
-            figures_due: !self.cells.leaves(),
+            figures_due: !self.cells.leaves(self.events),
         }
     }
 
@@ -142,7 +142,7 @@ impl<M: Words> LaneWriter<M> {
             let what = What {
                 time: event.time,
                 kind: event.kind,
-                split: event.split,
+                split: event.split.into(),
                 follows: false,
                 order: self.order,
             };
@@ -197,14 +197,14 @@ impl Lane {
     /// [`Publisher::operation`](crate::Publisher::operation), of a block that this lane was lent. The figures due are the lane's.
     #[inline(always)]
     pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size());
+        let time = self.stamp.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<false>(time, operation)
     }
 
     /// The same of a block whose slot says already where it is, its size and its stream: only who holds it is stored anew.
     #[inline(always)]
     pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size());
+        let time = self.stamp.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<true>(time, operation)
     }
 
@@ -217,7 +217,7 @@ impl Lane {
 
     /// Appends an event whose figures do not follow from it: [`Lane::figures`] has to.
     pub fn event(&mut self, event: &Event) {
-        let time = self.stamp.look();
+        let time = self.stamp.look(self.writer.events);
         self.writer.event(&Event { time, ..*event });
     }
 

@@ -108,7 +108,7 @@ pub use facts::{Facts, Place, Unheld};
 pub use lane::Lane;
 pub use map::Process;
 pub use place::own_directories;
-pub use publisher::{Operation, Options, Publisher};
+pub use publisher::{Operation, Options, Publisher, Split};
 pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, NO_STREAM, PoolId, Segment, SegmentKind, StringId,

@@ -7,7 +7,7 @@ use crate::cells::Touched;
 use crate::facts::Facts;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
-use crate::record::{Block, BlockState, Device, Event, EventKind, PoolId, Segment, StringId};
+use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
@@ -17,7 +17,7 @@ mod create;
 mod operation;
 
 pub use create::Options;
-pub use operation::Operation;
+pub use operation::{Operation, Split};
 
 /// A channel being published. One writer: every method that stores takes `&mut self`.
 ///
@@ -79,7 +79,7 @@ impl Publisher {
     #[inline]
     pub fn event(&mut self, event: &Event) {
         if !self.gone() {
-            let time = self.stamp.look();
+            let time = self.stamp.look(self.writer.events());
             self.writer.event(&Event { time, ..*event });
         }
     }
@@ -89,14 +89,14 @@ impl Publisher {
     /// [`Publisher::operation`] it need not look at the clock.
     #[inline(always)]
     pub fn change(&mut self, kind: EventKind, about: &impl Facts) -> bool {
-        self.change_with(kind, about, None, true)
+        self.change_with(kind, about, Split::NO, true)
     }
 
     /// The same of a block that this pool counts as an inactive split while it is free, or (not `follows`) where more becomes of the
     /// figures, which then are due.
     #[inline(always)]
-    pub fn change_with(&mut self, kind: EventKind, about: &impl Facts, split: Option<PoolId>, follows: bool) -> bool {
-        let time = self.stamp.operation(about.size());
+    pub fn change_with(&mut self, kind: EventKind, about: &impl Facts, split: Split, follows: bool) -> bool {
+        let time = self.stamp.operation(about.size(), self.writer.events());
         self.writer.change(time, (kind, split), follows, about)
     }
 
@@ -120,7 +120,7 @@ impl Publisher {
     /// [`Publisher::stats`] has to follow.
     #[inline(always)]
     pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size());
+        let time = self.stamp.operation(operation.block.size(), self.writer.events());
         self.writer.operation(time, operation)
     }
 
@@ -182,7 +182,7 @@ impl Publisher {
         }
         let memory = self.writer.memory().clone();
         let lane = self.writer.lane(memory, device, stream)?;
-        Some(Lane::new(lane, self.stamp.clone()))
+        Some(Lane::new(lane, self.stamp.of_other()))
     }
 
     /// Orders events: what was published on either comes before what comes after on either. The caller holds the locks of both.

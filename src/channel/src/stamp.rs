@@ -9,28 +9,33 @@ use rustix::time::ClockId;
 use crate::identity;
 
 /// Operations between two looks at the clock.
-const BLIND: u32 = 3;
+const BLIND: u64 = 3;
 /// Nanoseconds between two looks up to which what happened between them need not be told apart: a few ticks of the kernel's.
 const SOON: u64 = 20_000_000;
 /// Bytes from which on a block is worth a look of its own: so large ones come alone, between long pauses.
 const LARGE: u64 = 256 << 20;
 
 /// A writer's idea of the time. It never goes back.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Stamp {
     now: u64,
-    /// Operations that may go without a look before the next, if any.
-    allowed: u32,
-    /// Bytes of a block from which on its operation looks: 0 when none may go without.
-    looks_from: u64,
+    /// The writer's events before the first one that may not go without a look.
+    look_at: u64,
 }
 
 impl Stamp {
     pub(crate) fn new() -> Stamp {
         Stamp {
             now: tick(),
-            allowed: 0,
-            looks_from: 0,
+            look_at: 0,
+        }
+    }
+
+    /// That of another writer, which counts its own events.
+    pub(crate) fn of_other(&self) -> Stamp {
+        Stamp {
+            now: self.now,
+            look_at: 0,
         }
     }
 
@@ -39,15 +44,12 @@ impl Stamp {
         self.now
     }
 
-    /// The time for an operation on a block of `size` bytes, by a look of its own or not.
+    /// The time for an operation on a block of `size` bytes after so many of the writer's `events`, by a look of its own or not.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, size: u64) -> u64 {
-        if size >= self.looks_from {
-            return self.look();
+    pub(crate) fn operation(&mut self, size: u64, events: u64) -> u64 {
+        if events >= self.look_at || size >= LARGE {
+            return self.look(events);
         }
-        self.allowed -= 1;
-        // The same number of times each: a branch here would be one more to guess.
-        self.looks_from *= u64::from(self.allowed != 0);
         self.now
     }
 
@@ -57,13 +59,13 @@ impl Stamp {
         other.now = self.now;
     }
 
-    /// Looks at the clock.
+    /// Looks at the clock, after so many of the writer's `events`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look(&mut self) -> u64 {
+    pub(crate) fn look(&mut self, events: u64) -> u64 {
         let now = tick().max(self.now);
         let soon = now - self.now <= SOON;
-        (self.allowed, self.looks_from) = if soon { (BLIND, LARGE) } else { (0, 0) };
+        self.look_at = if soon { events + 1 + BLIND } else { 0 };
         self.now = now;
         now
     }

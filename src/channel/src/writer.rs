@@ -10,9 +10,9 @@ use crate::codec::{self, What};
 use crate::facts::{Facts, Unheld};
 use crate::lane::LaneWriter;
 use crate::layout::{Layout, live, words};
-use crate::publisher::Operation;
+use crate::publisher::{Operation, Split};
 use crate::put::{self, Ring, Slots, WRITERS};
-use crate::record::{BlockState, Device, Event, EventKind, PoolId};
+use crate::record::{BlockState, Device, Event, EventKind};
 use crate::seqlock;
 use crate::stats::DeviceStats;
 use crate::text;
@@ -78,6 +78,12 @@ impl<M: Words> Writer<M> {
         }
     }
 
+    /// Events so far.
+    #[inline(always)]
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
     pub(crate) fn memory(&self) -> &M {
         &self.memory
     }
@@ -96,7 +102,7 @@ impl<M: Words> Writer<M> {
 
     /// Appends to the event ring. The event's own index is ignored.
     pub(crate) fn event(&mut self, event: &Event) {
-        self.change(event.time, (event.kind, event.split), false, event);
+        self.change(event.time, (event.kind, event.split.into()), false, event);
     }
 
     /// [`Writer::event`], where `follows` says whether what it does to the device's figures follows from it. Whether they are due.
@@ -104,7 +110,7 @@ impl<M: Words> Writer<M> {
     pub(crate) fn change(
         &mut self,
         time: u64,
-        (kind, split): (EventKind, Option<PoolId>),
+        (kind, split): (EventKind, Split),
         follows: bool,
         about: &impl Facts,
     ) -> bool {
@@ -123,7 +129,7 @@ impl<M: Words> Writer<M> {
             self.leave_nothing();
         }
         let cell = self.cells.get_mut(about.device() as usize);
-        cell.is_some_and(|cell| !cell.leaves())
+        cell.is_some_and(|cell| !cell.leaves(self.events))
     }
 
     /// [`Writer::change`], which follows, and [`Writer::block`] in one go. A block that is free has what it was asked for and by whom in

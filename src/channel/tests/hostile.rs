@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Heap, Random, channel_dir, options};
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, EventKind, LaneFigures, OpenError, Operation, Publisher, ReadError, Reader,
-    Snapshot,
+    Snapshot, Split,
 };
 
 /// A real channel's bytes.
@@ -52,7 +52,7 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
             size: 512,
             ..Block::default()
         };
-        let (slot, next, split) = (4000, None, None);
+        let (slot, next, split) = (4000, None, Split::NO);
         let told = lane.operation(&Operation {
             kind,
             slot,

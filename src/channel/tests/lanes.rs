@@ -6,7 +6,7 @@ mod common;
 use common::{channel_dir, options, publisher};
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, PoolId, Publisher, Reader, Segment,
-    Stat, Touched,
+    Split, Stat, Touched,
 };
 
 const SIZE: u64 = 4096;
@@ -83,7 +83,7 @@ impl Counted {
             state,
             block: &block,
             next: next(slot),
-            split: None,
+            split: Split::NO,
         };
         // Of a block that is in its slot either says the same.
         let told = if slot.is_multiple_of(2) {
@@ -276,7 +276,7 @@ fn operation_due(lane: &mut Lane) -> bool {
         state: BlockState::Allocated,
         block: &block(0, BlockState::Allocated),
         next: None,
-        split: Some(PoolId::SMALL),
+        split: Split::of(PoolId::SMALL),
     };
     lane.operation(&operation).figures_due
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{channel_dir, options};
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceStats, Event, EventKind, Operation, Publisher, Reader, Segment, Touched,
+    Block, BlockState, Device, DeviceStats, Event, EventKind, Operation, Publisher, Reader, Segment, Split, Touched,
 };
 
 const SMALL: u64 = 4096;
@@ -58,7 +58,7 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
         state: block.state,
         block: &block,
         next: next(slot),
-        split: None,
+        split: Split::NO,
     };
     let told = publisher.operation(&operation);
     assert!(told.stored);

@@ -1,6 +1,6 @@
 //! Best fit, split, and what is tried when nothing fits.
 
-use gpumem_channel::{BlockState, PoolId, StringId};
+use gpumem_channel::{BlockState, PoolId, Split, StringId};
 
 use super::arena::COMMON;
 use super::block::{Block, NIL};
@@ -33,8 +33,8 @@ pub(super) struct Taken {
     pub(super) block: u32,
     pub(super) addr: u64,
     pub(super) size: u64,
-    /// The pool that counted the whole as an inactive split.
-    split: Option<PoolId>,
+    /// Which pool counted the whole as an inactive split.
+    split: Split,
     /// What was cut off it, and whose the whole was.
     pub(super) rest: Option<Key>,
     owner: u16,
@@ -238,7 +238,7 @@ impl Heap {
         let slot = if splits { self.blocks.vacancy() } else { NIL };
         let (block, split) = match is_in_index {
             true => self.take_from_index(key.block),
-            false => (&mut self.blocks[key.block], None),
+            false => (&mut self.blocks[key.block], Split::NO),
         };
         let mut taken = Taken {
             block: key.block,

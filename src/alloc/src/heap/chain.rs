@@ -1,6 +1,6 @@
 //! The blocks of a segment one after another, and the free ones among them in their index.
 
-use gpumem_channel::PoolId;
+use gpumem_channel::Split;
 
 use super::Heap;
 use super::block::{Block, NIL, Part};
@@ -31,19 +31,20 @@ impl Heap {
         self.take_from_index(b);
     }
 
-    /// The same. It, and the pool that counted it as an inactive split, if one did.
+    /// The same. It, and which pool counted it as an inactive split.
     #[inline(always)]
-    pub(super) fn take_from_index(&mut self, b: u32) -> (&mut Block, Option<PoolId>) {
+    pub(super) fn take_from_index(&mut self, b: u32) -> (&mut Block, Split) {
         let (block, places) = self.blocks.with_places(b);
         let (key, class) = (block.key(b), block.class);
-        let split = std::mem::take(&mut block.split_counted);
-        if split {
+        let mut split = Split::NO;
+        if std::mem::take(&mut block.split_counted) {
+            split = Split::of(class.pool());
             self.ledger.split_removed(class.pool(), key.size);
         }
         let place = places[b as usize];
         let moved = self.streams.line_mut(block.stream).free[class as usize].remove(key, place);
         places[moved as usize] = place;
-        (block, split.then_some(class.pool()))
+        (block, split)
     }
 
     /// Whether a free block is an inactive split: pinned in its segment by neighbours. A virtual segment pins nothing, its chunks can be

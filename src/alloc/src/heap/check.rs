@@ -203,7 +203,7 @@ impl Heap {
             (block.addr, block.size, block.segment)
         );
         assert_eq!((record.block, record.next), (b, block.next));
-        assert_eq!(record.split, Heap::is_split(block));
+        assert_eq!(record.split.is_one(), Heap::is_split(block));
         assert_eq!(
             (block.state, block.stitched, block.used),
             (BlockState::Allocated, NIL, false)
@@ -223,7 +223,7 @@ impl Heap {
             pool.requested_bytes.current += record.requested;
         } else {
             assert_eq!((times, record.state), (1, State::Aside));
-            if record.split {
+            if record.split.is_one() {
                 pool.inactive_split.current += 1;
                 pool.inactive_split_bytes.current += record.size;
             }

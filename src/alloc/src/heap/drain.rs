@@ -36,7 +36,7 @@ impl Heap {
             back.extend(std::iter::from_fn(|| lane.take_aside(half)));
             // Segments age by frees, whoever is given the blocks.
             *frees += lane.frees_since();
-            if back.iter().any(|record| record.split) {
+            if back.iter().any(|record| record.split.is_one()) {
                 lane.tell_figures();
             }
         });

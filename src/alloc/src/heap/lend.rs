@@ -3,7 +3,7 @@
 //! A lent block is a held one to the heap, which counts it nowhere and knows neither what was asked for nor whether the program has it
 //! now. What is free in a lane comes back as soon as a request needs to look at all there is.
 
-use gpumem_channel::DeviceStats;
+use gpumem_channel::{DeviceStats, Split};
 
 use super::allocate::Request;
 use super::arena::COMMON;
@@ -11,7 +11,7 @@ use super::block::NIL;
 use super::streams::LaneOf;
 use super::{DEVICE, Grant, Heap};
 use crate::lane::{Record, State};
-use crate::size::SMALL_MAX;
+use crate::size::{SMALL_MAX, pool_of};
 
 /// Whether a size is among the small ones, or among the large ones, of those that come again.
 #[inline(always)]
@@ -102,7 +102,10 @@ impl Heap {
         let block = &self.blocks[b];
         let (size, segment) = (block.size, block.segment);
         let record = Record {
-            split: Heap::is_split(block),
+            split: match Heap::is_split(block) {
+                true => Split::of(pool_of(size)),
+                false => Split::NO,
+            },
             next: block.next,
             ..Record::new(b, block.addr, size, segment, request.requested, request.tag)
         };
@@ -125,7 +128,7 @@ impl Heap {
             // Another thread took a block from the lane in between, and counted what this one was allowed to: the heap keeps it.
             None => {
                 self.count_allocated(request.pool, size, request.requested);
-                self.tell_allocated(b, None);
+                self.tell_allocated(b, Split::NO);
                 Grant::by_heap(b, record.addr, size)
             }
         };
@@ -174,7 +177,7 @@ impl Heap {
             return false;
         };
         let record = self.front.with(lane, |lane| lane.wants(at).copied()).flatten();
-        if let Some(record) = record.filter(|record| record.split) {
+        if let Some(record) = record.filter(|record| record.split.is_one()) {
             self.make_room(lane, half(record.size), [0, 0, 0, 1, record.size]);
         }
         let (outlet, frees) = (&mut self.outlet, &mut self.frees);

@@ -4,7 +4,7 @@
 //! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, Split, StringId};
 
 mod seen;
 mod structure;
@@ -92,9 +92,9 @@ impl Heap {
         }
     }
 
-    /// A block was handed out as it was; `split`: the pool that counted it as an inactive split.
+    /// A block was handed out as it was; `split`: which pool counted it as an inactive split.
     #[inline]
-    pub(super) fn tell_allocated(&mut self, b: u32, split: Option<PoolId>) {
+    pub(super) fn tell_allocated(&mut self, b: u32, split: Split) {
         if self.outlet.only_publishes() {
             self.tell_operation(EventKind::Alloc, BlockState::Allocated, b, split);
         } else if self.outlet.is_on() {
@@ -113,7 +113,7 @@ impl Heap {
     /// An event about a block and the block itself (`state` is its state: a constant here saves a table there), in one go. Most
     /// requests change nothing else, and their event tells what they do to the figures.
     #[inline(always)]
-    pub(super) fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Option<PoolId>) {
+    pub(super) fn tell_operation(&mut self, kind: EventKind, state: BlockState, b: u32, split: Split) {
         debug_assert_eq!(self.blocks[b].state, state);
         let block = &self.blocks[b];
         let operation = Operation {

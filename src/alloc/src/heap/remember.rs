@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use gpumem_channel::{BlockState, Event, EventKind, PoolId, StringId};
+use gpumem_channel::{BlockState, Event, EventKind, Split, StringId};
 
 use super::Heap;
 use super::allocate::Request;
@@ -73,7 +73,7 @@ impl Heap {
     /// registers elsewhere.
     #[cold]
     #[inline(never)]
-    pub(super) fn tell_recorded(&mut self, kind: EventKind, b: u32, split: Option<PoolId>) {
+    pub(super) fn tell_recorded(&mut self, kind: EventKind, b: u32, split: Split) {
         let event = self.event_of(kind, b);
         if let Some(recorder) = self.outlet.recorder_mut() {
             recorder.event(&event);

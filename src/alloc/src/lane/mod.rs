@@ -30,7 +30,7 @@ mod front_tests;
 use std::num::NonZeroU64;
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, EventKind, LaneFigures, StringId, Unheld};
+use gpumem_channel::{BlockState, EventKind, LaneFigures, Split, StringId, Unheld};
 
 use crate::counts::Counts;
 use crate::heap::Grant;
@@ -121,7 +121,7 @@ impl Lane {
         if tag == UNKNOWN || !self.counts.allocate(pool, requested, size) {
             return None;
         }
-        if record.split {
+        if record.split.is_one() {
             self.counts.subtract(pool, [0, 0, 0, 1, size]);
         }
         lists.take(size, record.link);
@@ -148,7 +148,7 @@ impl Lane {
         if !self.open || record.state != State::Held || !lists[pool].takes(size) {
             return false;
         }
-        if record.split && !self.counts.add_split(pool, size) {
+        if record.split.is_one() && !self.counts.add_split(pool, size) {
             return false;
         }
         self.counts.subtract(pool, [1, record.requested, size, 0, 0]);
@@ -186,7 +186,7 @@ impl Lane {
             stream: self.stream,
         };
         if let Some(outlet) = &mut self.outlet
-            && outlet.operation(&operation(kind, state, &block, false)).figures_due
+            && outlet.operation(&operation(kind, state, &block, Split::NO)).figures_due
         {
             self.tell_figures();
         }
@@ -305,7 +305,7 @@ impl Lane {
         let records = &self.records;
         let at = self.noted[half].take_any(&self.lists[half], |at| records[at as usize].link)?;
         let record = self.remove(at)?;
-        if record.split {
+        if record.split.is_one() {
             self.counts.subtract(half, [0, 0, 0, 1, record.size]);
         }
         Some(record)

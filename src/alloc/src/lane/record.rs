@@ -1,6 +1,6 @@
 //! What a lane knows of a block that it was lent.
 
-use gpumem_channel::{Place, StringId};
+use gpumem_channel::{Place, Split, StringId};
 
 use crate::heap::{DEVICE, NIL};
 use crate::size::pool_of;
@@ -38,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) served: bool,
     pub(crate) state: State,
     /// Whether it is an inactive split while it is free.
-    pub(crate) split: bool,
+    pub(crate) split: Split,
 }
 
 impl Record {
@@ -56,7 +56,7 @@ impl Record {
             tag,
             served: false,
             state: State::Held,
-            split: false,
+            split: Split::NO,
         }
     }
 }

@@ -1,11 +1,10 @@
 //! What is published of a block that is lent.
 
-use gpumem_channel::{self as channel, BlockState, EventKind, Operation};
+use gpumem_channel::{self as channel, BlockState, EventKind, Operation, Split};
 
 use super::Record;
 use super::seen::Seen;
 use crate::heap::NIL;
-use crate::size::pool_of;
 use crate::stream::Stream;
 
 /// Publishes that a block was handed out, or set aside. Whether the figures are due.
@@ -32,7 +31,7 @@ pub(super) fn operation<'a>(
     kind: EventKind,
     state: BlockState,
     block: &'a Seen<'a>,
-    split: bool,
+    split: Split,
 ) -> Operation<'a, Seen<'a>> {
     let record = block.record;
     Operation {
@@ -41,7 +40,7 @@ pub(super) fn operation<'a>(
         state,
         block,
         next: some(record.next),
-        split: split.then_some(pool_of(record.size)),
+        split,
     }
 }
 

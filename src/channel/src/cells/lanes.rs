@@ -11,13 +11,13 @@ pub(super) const FIGURES: usize = EVENTS + 1;
 const POOL_WORDS: usize = 10;
 const _: () = assert!(FIGURES + 2 * POOL_WORDS <= LANE_CELL);
 
-/// A lane's private half: which cell is next, and how many operations may be left to their events before it is written.
+/// A lane's private half: which cell is next, and up to which event operations may be left to their events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneCells {
     ticket: u64,
-    left: u32,
-    /// How many that are after it was written.
-    most: u32,
+    until: u64,
+    /// For how many events that is after it was written.
+    most: u64,
 }
 
 impl LaneCells {
@@ -25,24 +25,20 @@ impl LaneCells {
     pub(crate) fn new(ring: usize) -> LaneCells {
         LaneCells {
             ticket: 0,
-            left: 0,
+            until: 0,
             most: left_to_events(ring),
         }
     }
 
-    /// Whether what an operation does to the figures may be left to its event.
+    /// Whether what an operation does to the figures may be left to its event, the last of so many `events`.
     #[inline(always)]
-    pub(crate) fn leaves(&mut self) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
-        true
+    pub(crate) fn leaves(&self, events: u64) -> bool {
+        events <= self.until
     }
 
     /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
     pub(crate) fn leave_nothing(&mut self) {
-        self.left = 0;
+        self.until = 0;
     }
 
     /// Publishes the figures as they are after so many `events` into one of the lane's two `cells`.
@@ -55,7 +51,7 @@ impl LaneCells {
         store(&cell[FIGURES + POOL_WORDS..][..POOL_WORDS], pool(&figures.large));
         seqlock::end(cell, self.ticket);
         self.ticket += 1;
-        self.left = self.most;
+        self.until = events + self.most;
     }
 }
 

@@ -1,9 +1,9 @@
 //! The same with a lane beside the publisher: its operations, and a change of structure that touches its block.
 
 use super::*;
-use crate::Operation;
 use crate::lane::LaneWriter;
 use crate::stats::LaneFigures;
+use crate::{Operation, Split};
 
 struct Pair {
     writer: Writer<Memory>,
@@ -33,7 +33,7 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
             ..block(0, 512, state)
         },
         next: Some(next),
-        split: None,
+        split: Split::NO,
     };
     let told = pair.lane.operation::<false>(0, &operation);
     assert!(told.stored);

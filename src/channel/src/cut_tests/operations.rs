@@ -1,6 +1,7 @@
 //! What is cut.
 
 use super::*;
+use crate::Split;
 
 /// The operation that ends the segment.
 pub(super) const LAST: usize = 6;
@@ -52,7 +53,7 @@ pub(super) const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
     },
     |w| {
         // A request splits a block, told in one go.
-        let due = w.change(0, (EventKind::Alloc, None), true, &small(EventKind::Alloc));
+        let due = w.change(0, (EventKind::Alloc, Split::NO), true, &small(EventKind::Alloc));
         let mut blocks = w.structure(0, 0).unwrap();
         blocks.block(0, BlockState::Allocated, &block(0, 512, BlockState::Allocated), Some(1));
         blocks.block(1, BlockState::Free, &block(512, 3584, BlockState::Free), None);
@@ -64,7 +65,7 @@ pub(super) const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
     },
     |w| {
         // A free joins two blocks, told in one go.
-        assert!(w.change(0, (EventKind::Free, None), false, &small(EventKind::Free)));
+        assert!(w.change(0, (EventKind::Free, Split::NO), false, &small(EventKind::Free)));
         let mut blocks = w.structure(0, 0).unwrap();
         blocks.gone(1);
         blocks.block(0, BlockState::Free, &block(0, 4096, BlockState::Free), None);

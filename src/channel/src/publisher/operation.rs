@@ -1,5 +1,6 @@
 //! The one thing that has to be published fast.
 
+use crate::codec::{SPLIT, SPLIT_IN_LARGE};
 use crate::facts::Facts;
 use crate::record::{Block, BlockState, EventKind, PoolId};
 
@@ -17,8 +18,35 @@ pub struct Operation<'a, F = Block> {
     pub block: &'a F,
     /// The slot of the block behind it in its segment.
     pub next: Option<u32>,
-    /// The pool that counts it as an inactive split while it is free, if it is one.
-    pub split: Option<PoolId>,
+    /// Whether it is an inactive split while it is free.
+    pub split: Split,
+}
+
+/// The pool that counts a block as an inactive split while it is free, if one does: as it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split(pub(crate) u8);
+
+impl Split {
+    /// None does.
+    pub const NO: Split = Split(0);
+
+    /// This pool does.
+    #[inline(always)]
+    pub fn of(pool: PoolId) -> Split {
+        Split(SPLIT | (SPLIT_IN_LARGE * u8::from(pool != PoolId::SMALL)))
+    }
+
+    /// Whether one does.
+    #[inline(always)]
+    pub fn is_one(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<Option<PoolId>> for Split {
+    fn from(pool: Option<PoolId>) -> Split {
+        pool.map_or(Split::NO, Split::of)
+    }
 }
 
 impl<F: Facts> Clone for Operation<'_, F> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use gpumem_channel::{
-    Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, Options, Publisher, Segment,
+    Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, Options, Publisher, Segment, Split,
     StringId, Touched,
 };
 
@@ -90,7 +90,7 @@ impl Front {
             state: block.state,
             block: &block,
             next: Some(held.next),
-            split: None,
+            split: Split::NO,
         });
         if told.figures_due {
             self.lane.figures(&self.figures);

@@ -3,7 +3,7 @@
 //! A history takes its event by reference, from memory. Without one nothing of all this is ever stored but in the channel; so the two
 //! go separate ways.
 
-use gpumem_channel::{BlockState, EventKind, Unheld};
+use gpumem_channel::{BlockState, EventKind, Split, Unheld};
 
 use super::{Heap, Seen, some};
 use crate::size::Class;
@@ -44,7 +44,7 @@ impl Heap {
         let seen = Seen::of(block, &self.streams);
         let due = match Heap::follows(block.class) {
             true => publisher.change(EventKind::Alloc, &seen),
-            false => publisher.change_with(EventKind::Alloc, &seen, None, false),
+            false => publisher.change_with(EventKind::Alloc, &seen, Split::NO, false),
         };
         let mut stored = true;
         if let Some(mut told) = publisher.structure(block.segment) {
@@ -96,7 +96,10 @@ impl Heap {
         let pool = block.class.pool();
         // It tells of one that stays what it is, of one pool.
         let follows = block.pool == pool && !self.joins_any(b);
-        let split = (follows && Heap::is_split(block)).then_some(pool);
+        let split = match follows && Heap::is_split(block) {
+            true => Split::of(pool),
+            false => Split::NO,
+        };
         let seen = Seen::of(block, &self.streams);
         let publisher = self.outlet.publisher();
         publisher.is_some_and(|publisher| publisher.change_with(kind, &seen, split, follows))
