@@ -27,8 +27,10 @@ pub(crate) struct LaneWriter<M> {
     /// Where its record begins.
     record: usize,
     device: u8,
-    /// No other writer's are the same, modulo [`WRITERS`].
-    ticket: u64,
+    /// What its numbers of writes begin with: no other writer's are the same, modulo [`WRITERS`].
+    first: u64,
+    /// Every write of a slot that is none of an event's.
+    others: u64,
     events: u64,
     /// The publisher's number of the last meeting.
     order: u32,
@@ -45,7 +47,8 @@ impl<M: Words> LaneWriter<M> {
             slots: Slots::of_lane(layout, index),
             record: layout.lanes.record(index).start,
             device,
-            ticket: 1 + index as u64,
+            first: 1 + index as u64,
+            others: 0,
             events: 0,
             order: 0,
             cells: LaneCells::new(layout.lane_ring(index).count),
@@ -71,6 +74,12 @@ impl<M: Words> LaneWriter<M> {
 
     fn words(&self) -> &[M::W] {
         here(&self.memory, self.open).unwrap_or_default()
+    }
+
+    /// The number of the write of a slot that is just made.
+    #[inline(always)]
+    fn ticket(&self) -> u64 {
+        (self.events + self.others) * WRITERS + self.first
     }
 
     /// The publisher's order from now on.
@@ -104,9 +113,8 @@ impl<M: Words> LaneWriter<M> {
             order: self.order,
         };
         put::event(words, &self.ring, &mut self.events, what, block);
-        self.ticket += WRITERS;
         let record = (slot as usize, time, state, next);
-        let (slots, ticket) = (&self.slots, self.ticket);
+        let (slots, ticket) = (&self.slots, self.ticket());
         let stored = match state {
             BlockState::Free | BlockState::Quick => {
                 put::block::<KNOWN, _>(words, slots, ticket, record, &Unheld(block))
@@ -129,10 +137,11 @@ impl<M: Words> LaneWriter<M> {
         block: &impl Facts,
         next: Option<u32>,
     ) -> bool {
-        self.ticket += WRITERS;
+        self.others += 1;
+        let ticket = self.ticket();
         here(&self.memory, self.open).is_none_or(|words| {
             let slot = slot as usize;
-            put::block::<false, _>(words, &self.slots, self.ticket, (slot, time, state, next), block)
+            put::block::<false, _>(words, &self.slots, ticket, (slot, time, state, next), block)
         })
     }
 

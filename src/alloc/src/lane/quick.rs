@@ -174,7 +174,9 @@ impl Noted {
         if size > SMALL_MAX {
             lists.add_sort(size);
         }
-        lists.sizes[list].store(size, Ordering::Relaxed);
+        if lists.size(list) != size {
+            lists.sizes[list].store(size, Ordering::Relaxed);
+        }
         let (word, bit) = (&mut self.among[list / 64], 1 << (list % 64));
         if *word & bit == 0 {
             *word |= bit;
