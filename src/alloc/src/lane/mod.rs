@@ -118,7 +118,12 @@ impl Lane {
         let tag = *self.tags.get(tag.0 as usize)?;
         let record = self.records.get_mut(at as usize)?;
         let addr = NonZeroU64::new(record.addr)?;
-        if tag == UNKNOWN || !self.counts.allocate(pool, requested, size) {
+        if tag == UNKNOWN {
+            return None;
+        }
+        // Nobody asks for that of a block that is set aside: said now, it need not be kept for later.
+        record.tag = tag;
+        if !self.counts.allocate(pool, requested, size) {
             return None;
         }
         if record.split.is_one() {
@@ -127,7 +132,6 @@ impl Lane {
         lists.take(size, record.link);
         record.state = State::Held;
         record.requested = requested;
-        record.tag = tag;
         record.served = true;
         if let Some(outlet) = &mut self.outlet
             && publish::<true>(outlet, self.stream, record)
