@@ -27,8 +27,6 @@ mod told;
 #[cfg(test)]
 mod front_tests;
 
-use std::num::NonZeroU64;
-
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, EventKind, LaneFigures, Split, StringId, Unheld};
 
@@ -117,7 +115,6 @@ impl Lane {
         let at = lists.first(size)?;
         let tag = *self.tags.get(tag.0 as usize)?;
         let record = self.records.get_mut(at as usize)?;
-        let addr = NonZeroU64::new(record.addr)?;
         if tag == UNKNOWN {
             return None;
         }
@@ -133,13 +130,18 @@ impl Lane {
         record.state = State::Held;
         record.requested = requested;
         record.served = true;
-        if let Some(outlet) = &mut self.outlet
-            && publish::<true>(outlet, self.stream, record)
-        {
+        let mut due = false;
+        if let Some(outlet) = &mut self.outlet {
+            due = publish::<true>(outlet, self.stream, record);
+        }
+        let lent = Lent {
+            addr: record.addr,
+            held: Held::by_lane(self.number, at),
+        };
+        if due {
             self.tell_figures();
         }
-        let held = Held::by_lane(self.number, at);
-        Some(Lent { addr, held })
+        Some(lent)
     }
 
     /// Takes back a block that the program held. Whether it did; else it is for the heap to do.
@@ -177,7 +179,7 @@ impl Lane {
     fn grant(&self, at: u32, record: &Record) -> Grant {
         Grant {
             block: record.block,
-            addr: record.addr,
+            addr: record.addr.get(),
             size: record.size,
             held: Held::by_lane(self.number, at),
         }
