@@ -293,6 +293,10 @@ impl Program {
             }
             let events = heap.events;
             drop(heap);
+            // Nobody takes them meanwhile, and there is room for no more than a lane has.
+            if events >= OPERATIONS && !self.watched.load(Ordering::Relaxed) {
+                return;
+            }
             self.wait(0, events);
             std::thread::yield_now();
         }
