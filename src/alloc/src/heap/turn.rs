@@ -179,11 +179,9 @@ impl Heap {
         let request = turn.resumed.take().unwrap_or(by);
         turn.calls += 1;
         // Who cannot agree with the others goes on alone.
-        let (alone, before) = (turn.calls >= MOST, turn.before.take());
+        let (alone, before, caller) = (turn.calls >= MOST, turn.before.take(), turn.caller);
         self.calls = if alone { Calls::Here } else { Calls::Suspends };
-        let turn = self.turn.get_or_insert_default();
-        if turn.caller != Stack::NONE {
-            let caller = turn.caller;
+        if caller != Stack::NONE {
             self.attribute(caller);
         }
         let result = match (fails, before) {
