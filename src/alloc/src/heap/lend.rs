@@ -86,7 +86,7 @@ impl Heap {
     }
 
     /// Blocks of a stream's lane took the heap once more, which lending them should save.
-    fn lending_cost(&mut self, stream: u16, half: usize) {
+    pub(super) fn lending_cost(&mut self, stream: u16, half: usize) {
         let LaneOf::Some(lane) = self.streams.line(stream).lane else {
             return;
         };

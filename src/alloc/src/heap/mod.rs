@@ -11,7 +11,7 @@
 //! | `corner` | the same for small requests, most of the time |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again`, `trial`, `drain` | blocks lent to lanes, and which are worth it |
-//! | `room` | who may count how much before a peak rises |
+//! | `room`, `wish` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
 //! | `ask`, `asking`, `event`, `errands`, `wonder` | short driver calls, without the heap's lock |
@@ -88,6 +88,7 @@ mod trial;
 mod turn;
 mod view;
 mod views;
+mod wish;
 mod wonder;
 
 #[cfg(test)]
@@ -112,6 +113,8 @@ mod program_tests;
 mod published_tests;
 #[cfg(test)]
 mod streams_tests;
+#[cfg(test)]
+mod wish_tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -175,7 +175,7 @@ impl World {
         let caller = naive_tests::caller(bytes);
         self.heap.attribute(caller.1);
         let quick = (arena == COMMON)
-            .then(|| self.heap.front.grant(bytes, stream, caller.0, true))
+            .then(|| self.heap.lend_quick(bytes, stream, caller.0, true))
             .flatten();
         let granted = match quick {
             Some(grant) => Ok(grant),

@@ -8,7 +8,7 @@ use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
-use crate::lane::{Given, Held, Lent};
+use crate::lane::{Given, Held, Lent, Wish};
 use crate::stream::Stream;
 use crate::tag;
 
@@ -37,7 +37,25 @@ impl Home {
         if !self.process.is_current() {
             return None;
         }
-        self.front.allocate(request, stream, tag::current(), buffer)
+        match self.front.allocate(request, stream, tag::current(), buffer) {
+            Ok(lent) => Some(lent),
+            Err(false) => None,
+            Err(true) => self.lend_wished(request, stream, buffer),
+        }
+    }
+
+    /// The same where the lane keeps a wish.
+    #[cold]
+    #[inline(never)]
+    fn lend_wished(&self, (requested, size): (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
+        let mut place = self.tenant.lock();
+        let wish = Wish {
+            requested,
+            size,
+            stream,
+            tag: tag::current(),
+        };
+        place.as_deref_mut()?.heap.lend_wished(&wish, buffer)
     }
 
     /// The best block for a request that no lane had one for, if the heap finds it at once, or after asking the driver how far another stream

@@ -6,6 +6,7 @@ use gpumem_channel::NO_STREAM;
 use spin::mutex::SpinMutexGuard;
 
 use super::quick::Lists;
+use super::wish::Wishing;
 use super::{Held, Lane, Lent, half};
 #[cfg(test)]
 use crate::heap::Grant;
@@ -36,6 +37,7 @@ pub(crate) struct Front {
     pub(super) numbers: [AtomicU8; PLACES],
     /// Sizes from the first on are multiples of the second, a power of two.
     coarse: [AtomicU64; 2],
+    pub(super) wishing: Wishing,
     lanes: [Apart; LANES],
 }
 
@@ -51,6 +53,7 @@ impl Front {
             streams: std::array::from_fn(|_| AtomicU64::new(NO_STREAM)),
             numbers: std::array::from_fn(|_| AtomicU8::new(0)),
             coarse: [AtomicU64::new(u64::MAX), AtomicU64::new(MIN_BLOCK)],
+            wishing: Wishing::default(),
             lanes: std::array::from_fn(|_| Apart {
                 lane: Lock::new(None),
                 lists: Box::new([Lists::new(), Lists::new()]),
@@ -84,7 +87,7 @@ impl Front {
 
     /// The number of a stream's lane.
     #[inline(always)]
-    fn number_of(&self, stream: Stream) -> Option<u8> {
+    pub(super) fn number_of(&self, stream: Stream) -> Option<u8> {
         let mut place = place_of(stream);
         loop {
             // Its number was stored before.
@@ -96,30 +99,49 @@ impl Front {
         }
     }
 
-    /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of).
+    /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
+    /// whether the lane has one that it may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told of.
     #[inline(always)]
-    pub(crate) fn allocate(&self, (bytes, size): (u64, u64), stream: Stream, tag: Tag, buffer: bool) -> Option<Lent> {
-        let apart = &self.lanes[usize::from(self.number_of(stream)?)];
+    pub(crate) fn allocate(
+        &self,
+        (bytes, size): (u64, u64),
+        stream: Stream,
+        tag: Tag,
+        buffer: bool,
+    ) -> Result<Lent, bool> {
+        let number = self.number_of(stream).ok_or(false)?;
+        let apart = &self.lanes[usize::from(number)];
         let lists = &apart.lists[half(size)];
-        lists.first(size)?;
+        lists.first(size).ok_or(false)?;
         let mut lane = apart.lane.lock();
         // It may have become another stream's since it was found.
-        let lane = lane.as_mut().filter(|lane| lane.stream == stream)?;
-        let lent = lane.allocate(lists, bytes, size, tag)?;
-        lane.buffers += i64::from(buffer);
-        Some(lent)
+        let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(false)?;
+        match lane.allocate(lists, bytes, size, tag) {
+            Some(lent) => {
+                lane.buffers += i64::from(buffer);
+                Ok(lent)
+            }
+            None => Err(lane.keep((bytes, size), tag, &self.wishing)),
+        }
     }
 
     /// [`allocate`](Front::allocate), with all that the heap knows of the block.
     #[cfg(test)]
     pub(crate) fn grant(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
         let size = self.size_of(bytes);
-        let lent = self.allocate((bytes, size), stream, tag, buffer)?;
+        match self.allocate((bytes, size), stream, tag, buffer) {
+            Ok(lent) => self.all_of(lent, size),
+            Err(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all_of(&self, Lent { addr, held }: Lent, size: u64) -> Option<Grant> {
         Some(Grant {
-            block: self.block_of(lent.held)?,
-            addr: lent.addr.get(),
+            block: self.block_of(held)?,
+            addr: addr.get(),
             size,
-            held: lent.held,
+            held,
         })
     }
 

@@ -12,6 +12,7 @@
 //! | `record`, `held` | a lent block, and the number by which the program holds it |
 //! | `quick` | the free ones among the lent blocks, by exact size |
 //! | `told`, `seen` | what is published of them |
+//! | `wish` | requests that wait for leave to count a block |
 //!
 //! Rules of locking: who holds a lane's lock takes no other one. The heap's comes first: whoever holds it may take a lane's, one at a
 //! time, for as long as that lane's own matters take.
@@ -23,6 +24,7 @@ mod record;
 mod seen;
 mod succession;
 mod told;
+mod wish;
 
 #[cfg(test)]
 mod front_tests;
@@ -43,6 +45,8 @@ pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 pub(crate) use record::{Record, State};
 use seen::Seen;
 use told::{operation, publish, some};
+use wish::Kept;
+pub(crate) use wish::Wish;
 
 /// A tag whose number in the channel this lane does not know.
 const UNKNOWN: StringId = StringId(u32::MAX);
@@ -60,6 +64,7 @@ pub(crate) struct Lane {
     records: Vec<Record>,
     vacant: Vec<u32>,
     pub(crate) counts: Counts,
+    kept: Kept,
     /// The channel's numbers of tags.
     tags: Vec<StringId>,
     /// What is set aside now carries this: no event that was recorded before tells that its stream is done with it.
@@ -87,6 +92,7 @@ impl Lane {
             records: Vec::new(),
             vacant: Vec::new(),
             counts: Counts::default(),
+            kept: Kept::Nothing,
             tags: Vec::new(),
             clock: u64::MAX,
             buffers: 0,

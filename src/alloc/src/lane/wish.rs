@@ -1,0 +1,131 @@
+//! Requests that a lane has a block for and no leave to count it.
+//!
+//! Peaks are exact, so a block that would pass one takes the heap, which takes leave from where it is not used or raises the peak. Threads
+//! that each hold a block for nanoseconds would take it from each other for ever: hardly ever are all of their blocks seen held at the same
+//! time. So a request says what it wants before it waits for the heap, and who has that serves all who wait: what they get is held at the same
+//! time, and the peak rises to that at once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpumem_channel::StringId;
+
+use super::front::{Front, LANES};
+use super::{Lane, Lent, half};
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+/// A request that a lane refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) requested: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: Stream,
+    pub(crate) tag: Tag,
+}
+
+/// The one wish that a lane can keep, and what came of it. Who has it takes it away again.
+#[derive(Debug, Default)]
+pub(super) enum Kept {
+    #[default]
+    Nothing,
+    Wish(Wish),
+    Served(Wish, Lent),
+}
+
+/// Lanes that keep a wish, and perhaps some that did: a bit each.
+#[derive(Debug, Default)]
+pub(super) struct Wishing(AtomicU32);
+
+const _: () = assert!(LANES <= u32::BITS as usize);
+
+impl Wishing {
+    fn add(&self, lane: u8) {
+        self.0.fetch_or(1 << lane, Ordering::Relaxed);
+    }
+
+    /// Takes one out.
+    fn take(&self) -> Option<u8> {
+        let lanes = self.0.load(Ordering::Relaxed);
+        let lane = lanes.trailing_zeros();
+        (lanes != 0).then(|| {
+            self.0.fetch_and(!(1 << lane), Ordering::Relaxed);
+            lane as u8
+        })
+    }
+}
+
+impl Lane {
+    /// Keeps the wish for a block that is there and was refused, if it keeps none. Whether it does.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep(&mut self, (requested, size): (u64, u64), tag: Tag, wishing: &Wishing) -> bool {
+        let keeps = self.has(size) && matches!(self.kept, Kept::Nothing);
+        if keeps {
+            let stream = self.stream;
+            self.kept = Kept::Wish(Wish {
+                requested,
+                size,
+                stream,
+                tag,
+            });
+            wishing.add(self.number);
+        }
+        keeps
+    }
+
+    fn has(&self, size: u64) -> bool {
+        self.lists[half(size)].first(size).is_some()
+    }
+
+    /// What is wished for here and can be had: the block may have gone meanwhile, or the lane to another stream.
+    pub(crate) fn wish(&self) -> Option<Wish> {
+        match self.kept {
+            Kept::Wish(wish) if wish.stream == self.stream && self.has(wish.size) => Some(wish),
+            _ => None,
+        }
+    }
+
+    /// Hands out the block that is wished for.
+    pub(crate) fn serve(&mut self, string: StringId) {
+        if let Some(wish) = self.wish() {
+            self.learn(wish.tag, string);
+            let lent = self.allocate(&self.lists[half(wish.size)], wish.requested, wish.size, wish.tag);
+            if let Some(lent) = lent {
+                self.kept = Kept::Served(wish, lent);
+            }
+        }
+    }
+
+    /// What came of a wish, for who had it: nothing, and the wish is taken away, or a block.
+    fn take_wished(&mut self, wish: &Wish, buffer: bool) -> Option<Option<Lent>> {
+        let lent = match self.kept {
+            Kept::Wish(its) if its == *wish => None,
+            Kept::Served(its, lent) if its == *wish => Some(lent),
+            _ => return None,
+        };
+        self.kept = Kept::Nothing;
+        self.buffers += i64::from(buffer && lent.is_some());
+        Some(lent)
+    }
+}
+
+impl Front {
+    /// A lane that may keep a wish, each time another one, as long as there are any.
+    pub(crate) fn next_wishing(&self) -> Option<u8> {
+        self.wishing.take()
+    }
+
+    /// What came of a wish that is not waited for any more.
+    pub(crate) fn take_wished(&self, wish: &Wish, buffer: bool) -> Option<Lent> {
+        // Its lane may have become another stream's, and keep what came of it all the same.
+        let mut lanes = self.number_of(wish.stream).into_iter().chain(0..LANES as u8);
+        lanes.find_map(|lane| self.with(lane, |lane| lane.take_wished(wish, buffer)).flatten())?
+    }
+
+    /// Whether something came of a wish that is waited for.
+    #[cfg(test)]
+    pub(crate) fn is_served(&self, wish: &Wish) -> bool {
+        let served = |lane: &mut Lane| matches!(&lane.kept, Kept::Served(its, _) if its == wish);
+        (0..LANES as u8).any(|lane| self.with(lane, served) == Some(true))
+    }
+}
