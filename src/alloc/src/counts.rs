@@ -18,7 +18,7 @@ pub(crate) const BOTH: usize = 2;
 pub(crate) const PLACES: [(usize, usize); 7] = [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (7, 3), (8, 4)];
 
 /// Where the figures of splits begin.
-const SPLITS: usize = 3;
+pub(crate) const SPLITS: usize = 3;
 
 /// A pool's number among [`Figures`].
 #[inline(always)]

@@ -4,7 +4,7 @@ mod grant;
 
 use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
 
-use crate::counts::{BOTH, Counts, Figures, PLACES, pool_number};
+use crate::counts::{BOTH, Counts, FIGURES, Figures, PLACES, pool_number};
 
 /// The figures of one device but for what lanes count, with the peaks of all of it; and which of them changed since they were last
 /// published.
@@ -15,6 +15,8 @@ pub(crate) struct Ledger {
     pub(super) own: Counts,
     /// What the heap and all lanes are allowed to count. With what waits it passes no peak.
     granted: Figures,
+    /// Of which figures nothing is left below the peak that nobody is allowed to count.
+    spent: [[bool; FIGURES]; 3],
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
     waiting: [Waiting; 2],
     touched: Touched,
@@ -147,6 +149,8 @@ impl Ledger {
         let number = pool_number(pool);
         self.waiting[number].blocks += 1;
         self.waiting[number].bytes += size;
+        // Other figures may have room now than those that had the least.
+        self.spent = Default::default();
         // It is still active: what waits leaves no room for others.
         let less = [1, 0, size, 0, 0];
         self.own.hand_over(number, less);
@@ -163,6 +167,8 @@ impl Ledger {
         let number = pool_number(pool);
         self.waiting[number].blocks -= 1;
         self.waiting[number].bytes -= size;
+        // That leaves room for others.
+        self.spent = Default::default();
         self.own.subtract(number, [0, requested, 0, 0, 0]);
     }
 

@@ -178,7 +178,7 @@ impl Heap {
         };
         let record = self.front.with(lane, |lane| lane.wants(at).copied()).flatten();
         if let Some(record) = record.filter(|record| record.split.is_one()) {
-            self.make_room(lane, half(record.size), [0, 0, 0, 1, record.size]);
+            self.make_room_for_split(lane, half(record.size), record.size);
         }
         let (outlet, frees) = (&mut self.outlet, &mut self.frees);
         let gone = self.front.with(lane, |lane| {

@@ -8,8 +8,7 @@ use gpumem_channel::PoolId;
 
 use super::Heap;
 use super::allocate::Request;
-use crate::counts::{BOTH, FIGURES, pool_number};
-use crate::lane::LANES;
+use crate::counts::{BOTH, SPLITS, pool_number};
 
 /// Who counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,19 +20,24 @@ enum Who {
 impl Heap {
     /// Lets a lane hand out a block of `size` bytes for a request.
     pub(super) fn make_room_for(&mut self, lane: u8, request: &Request, size: u64) {
-        self.make_room(lane, pool_number(request.pool), [1, request.requested, size, 0, 0]);
+        self.make_room(lane, pool_number(request.pool), request.requested, size);
     }
 
-    /// Lets a lane count so much more in a pool.
-    pub(super) fn make_room(&mut self, lane: u8, pool: usize, by: [u64; FIGURES]) {
-        self.allow(Who::Lane(lane), pool, by);
+    /// Lets a lane count one more block of a pool.
+    pub(super) fn make_room(&mut self, lane: u8, pool: usize, requested: u64, size: u64) {
+        self.allow::<0, _>(Who::Lane(lane), pool, [1, requested, size]);
+    }
+
+    /// Lets a lane count one more inactive split of a pool.
+    pub(super) fn make_room_for_split(&mut self, lane: u8, pool: usize, size: u64) {
+        self.allow::<SPLITS, _>(Who::Lane(lane), pool, [1, size]);
     }
 
     /// Counts a block that is handed out.
     #[inline(always)]
     pub(super) fn count_allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
         while !self.ledger.allocated(pool, size, requested) {
-            self.make_own_room(pool, [1, requested, size, 0, 0]);
+            self.make_own_room(pool, requested, size);
         }
     }
 
@@ -41,33 +45,39 @@ impl Heap {
     #[inline(always)]
     pub(super) fn count_split(&mut self, pool: PoolId, size: u64) {
         while !self.ledger.split_added(pool, size) {
-            self.make_own_room(pool, [0, 0, 0, 1, size]);
+            self.make_own_room_for_split(pool, size);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn make_own_room(&mut self, pool: PoolId, by: [u64; FIGURES]) {
-        self.allow(Who::Heap, pool_number(pool), by);
+    fn make_own_room(&mut self, pool: PoolId, requested: u64, size: u64) {
+        self.allow::<0, _>(Who::Heap, pool_number(pool), [1, requested, size]);
     }
 
-    /// Allows somebody to count so much more. Raises peaks if they have to be, which the caller tells.
-    fn allow(&mut self, who: Who, pool: usize, by: [u64; FIGURES]) {
+    #[cold]
+    #[inline(never)]
+    fn make_own_room_for_split(&mut self, pool: PoolId, size: u64) {
+        self.allow::<SPLITS, _>(Who::Heap, pool_number(pool), [1, size]);
+    }
+
+    /// Allows somebody to count so much more of the figures from one on. Raises peaks if they have to be, which the caller tells.
+    fn allow<const FROM: usize, const N: usize>(&mut self, who: Who, pool: usize, by: [u64; N]) {
         let ledger = &mut self.ledger;
         let lacks = match who {
-            Who::Heap => lacks(pool, by, |row, figure, by| ledger.allow_own(row, figure, by)),
+            Who::Heap => lacks(pool, by, |row, figure, by| ledger.allow_own(row, FROM + figure, by)),
             Who::Lane(lane) => {
                 let lacks = self.front.with(lane, |lane| {
                     lacks(pool, by, |row, figure, by| {
-                        ledger.allow(&mut lane.counts, row, figure, by)
+                        ledger.allow(&mut lane.counts, row, FROM + figure, by)
                     })
                 });
-                lacks.unwrap_or_default()
+                lacks.unwrap_or([[0; N]; 2])
             }
         };
         for (row, lacks) in [pool, BOTH].into_iter().zip(lacks) {
             for (figure, lack) in lacks.into_iter().enumerate().filter(|(_, lack)| *lack != 0) {
-                self.allow_at_others_expense(who, (row, figure), lack);
+                self.allow_at_others_expense(who, (row, FROM + figure), lack);
             }
         }
     }
@@ -76,7 +86,7 @@ impl Heap {
     #[inline(never)]
     fn allow_at_others_expense(&mut self, who: Who, (row, figure): (usize, usize), lack: u64) {
         let mut found = 0;
-        for lane in 0..LANES as u8 {
+        for lane in self.front.numbers() {
             if found < lack && who != Who::Lane(lane) {
                 let given = self
                     .front
@@ -99,10 +109,10 @@ impl Heap {
 
 /// What somebody lacks of each figure of a pool, and of both pools together, who is allowed so much more.
 #[inline(always)]
-fn lacks(pool: usize, by: [u64; FIGURES], mut allow: impl FnMut(usize, usize, u64) -> u64) -> [[u64; FIGURES]; 2] {
+fn lacks<const N: usize>(pool: usize, by: [u64; N], mut allow: impl FnMut(usize, usize, u64) -> u64) -> [[u64; N]; 2] {
     [pool, BOTH].map(|row| {
         let mut lacks = by;
-        for (figure, by) in lacks.iter_mut().enumerate().filter(|(_, by)| **by != 0) {
+        for (figure, by) in lacks.iter_mut().enumerate() {
             *by = allow(row, figure, *by);
         }
         lacks

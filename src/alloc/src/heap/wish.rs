@@ -13,7 +13,7 @@ impl Heap {
                 continue;
             };
             let string = self.string_of(wish.tag);
-            self.make_room(lane, half(wish.size), [1, wish.requested, wish.size, 0, 0]);
+            self.make_room(lane, half(wish.size), wish.requested, wish.size);
             self.front.with(lane, |lane| lane.serve(string));
         }
         let lent = self.front.take_wished(wish, buffer);

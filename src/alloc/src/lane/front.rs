@@ -1,5 +1,6 @@
 //! All lanes of a heap, found by stream without a lock.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use gpumem_channel::NO_STREAM;
@@ -38,6 +39,8 @@ pub(crate) struct Front {
     /// Sizes from the first on are multiples of the second, a power of two.
     coarse: [AtomicU64; 2],
     pub(super) wishing: Wishing,
+    /// Lanes that are there: the first ones. Changes under the heap's lock.
+    count: AtomicU8,
     lanes: [Apart; LANES],
 }
 
@@ -54,6 +57,7 @@ impl Front {
             numbers: std::array::from_fn(|_| AtomicU8::new(0)),
             coarse: [AtomicU64::new(u64::MAX), AtomicU64::new(MIN_BLOCK)],
             wishing: Wishing::default(),
+            count: AtomicU8::new(0),
             lanes: std::array::from_fn(|_| Apart {
                 lane: Lock::new(None),
                 lists: Box::new([Lists::new(), Lists::new()]),
@@ -218,9 +222,19 @@ impl Front {
 
     /// Does something with every lane that is there.
     pub(crate) fn each(&self, mut work: impl FnMut(&mut Lane)) {
-        for number in 0..LANES as u8 {
+        for number in self.numbers() {
             self.with(number, &mut work);
         }
+    }
+
+    /// Numbers of the lanes that are there.
+    pub(crate) fn numbers(&self) -> Range<u8> {
+        0..self.count.load(Ordering::Relaxed)
+    }
+
+    /// One more is there.
+    pub(super) fn came(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends all lanes.
@@ -228,6 +242,7 @@ impl Front {
         for stream in &self.streams {
             stream.store(NO_STREAM, Ordering::Release);
         }
+        self.count.store(0, Ordering::Relaxed);
         for number in 0..LANES as u8 {
             let mut lane = self.lock(number);
             *lane = None;

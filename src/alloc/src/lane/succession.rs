@@ -39,7 +39,11 @@ impl Front {
         let mut place = self.lock(number);
         let lane = match &mut *place {
             Some(lane) => lane,
-            empty => empty.insert(Lane::new(number, self.lists_of(number), stream, outlet()?)),
+            empty => {
+                let lane = empty.insert(Lane::new(number, self.lists_of(number), stream, outlet()?));
+                self.came();
+                lane
+            }
         };
         lane.begin(stream, clock);
         drop(place);

@@ -117,15 +117,16 @@ impl Front {
 
     /// What came of a wish that is not waited for any more.
     pub(crate) fn take_wished(&self, wish: &Wish, buffer: bool) -> Option<Lent> {
+        let take = |lane| self.with(lane, |lane| lane.take_wished(wish, buffer)).flatten();
+        let taken = self.number_of(wish.stream).and_then(take);
         // Its lane may have become another stream's, and keep what came of it all the same.
-        let mut lanes = self.number_of(wish.stream).into_iter().chain(0..LANES as u8);
-        lanes.find_map(|lane| self.with(lane, |lane| lane.take_wished(wish, buffer)).flatten())?
+        taken.or_else(|| self.numbers().find_map(take))?
     }
 
     /// Whether something came of a wish that is waited for.
     #[cfg(test)]
     pub(crate) fn is_served(&self, wish: &Wish) -> bool {
         let served = |lane: &mut Lane| matches!(&lane.kept, Kept::Served(its, _) if its == wish);
-        (0..LANES as u8).any(|lane| self.with(lane, served) == Some(true))
+        self.numbers().any(|lane| self.with(lane, served) == Some(true))
     }
 }

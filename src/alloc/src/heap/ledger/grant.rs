@@ -49,11 +49,20 @@ impl Ledger {
 
     /// Grants somebody what it lacks of a figure, and half of what is left then, as far as that is below the peak.
     fn take_below_peak(&mut self, row: usize, figure: usize, lack: u64) -> u64 {
-        let slack = SHOWN[figure].map(|at| self.peak(row, at).saturating_sub(self.counted(row, at, figure)));
-        let slack = slack[0].min(slack[1]);
+        if self.spent[row][figure] {
+            return 0;
+        }
+        let slack = self.slack(row, figure);
         let more = slack.min(lack + slack.saturating_sub(lack) / 2);
         self.granted[row][figure] += more;
+        self.spent[row][figure] = more == slack;
         more
+    }
+
+    /// What is left below the peak, or the lower one of two.
+    fn slack(&self, row: usize, figure: usize) -> u64 {
+        let slack = SHOWN[figure].map(|at| self.peak(row, at).saturating_sub(self.counted(row, at, figure)));
+        slack[0].min(slack[1])
     }
 
     /// Grants somebody so much more of a figure where nobody may count more than is counted: raises the peaks that this passes.
@@ -99,6 +108,7 @@ impl Ledger {
         for (at, figure) in PLACES {
             for row in 0..=BOTH {
                 assert!(self.counted(row, at, figure) <= self.peak(row, at));
+                assert!(!self.spent[row][figure] || self.slack(row, figure) == 0);
             }
         }
     }
