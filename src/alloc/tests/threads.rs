@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
@@ -236,4 +236,81 @@ fn the_last_buffer_ends_the_heap() {
         }
     });
     assert_eq!(sim.live(), Default::default());
+}
+
+/// How many there are, and the most that there were.
+#[derive(Default)]
+struct Most {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Most {
+    fn enter(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn get(&self) -> u64 {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Threads that hold a block for a moment each take leave to count it from one another, and are served together when they wait for it.
+#[test]
+fn a_peak_is_between_what_was_surely_held_and_what_may_have_been() {
+    const BYTES: usize = 4096;
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    // One stream after the other, so that there is leave for one block besides these.
+    let kept: Vec<Buffer<u8>> = (0..2 * THREADS)
+        .map(|stream| alloc.alloc(512, Stream(stream)).unwrap())
+        .collect();
+    for stream in 0..2 * THREADS {
+        (0..100).for_each(|_| drop(alloc.alloc::<u8>(BYTES, Stream(stream)).unwrap()));
+    }
+    let before = kept.len() as u64;
+    assert_eq!(alloc.stats().all().allocation.peak, before + 1);
+    let (may_be, surely) = (Most::default(), Most::default());
+    std::thread::scope(|scope| {
+        for stream in 0..2 * THREADS {
+            let (alloc, may_be, surely) = (&alloc, &may_be, &surely);
+            scope.spawn(move || {
+                for round in 0..20 * ROUNDS {
+                    may_be.enter();
+                    let buffer = alloc.alloc::<u8>(BYTES, Stream(stream)).unwrap();
+                    surely.enter();
+                    if round % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                    surely.leave();
+                    drop(buffer);
+                    may_be.leave();
+                }
+            });
+        }
+    });
+    let all = alloc.stats().all();
+    let blocks = surely.get().max(1)..=may_be.get();
+    let peak = all.allocation.peak - before;
+    assert!(blocks.contains(&peak), "{peak} of {blocks:?}");
+    for stat in [all.requested_bytes, all.allocated_bytes] {
+        // Another moment may be that of the most bytes.
+        let peak = stat.peak - 512 * before;
+        assert!(blocks.contains(&peak.div_ceil(BYTES as u64)), "{peak} of {blocks:?}");
+    }
+    assert_eq!(all.allocation.current, before);
+    assert_eq!(
+        all.allocation.allocated,
+        before + 2 * THREADS * (100 + 20 * ROUNDS as u64)
+    );
+    drop(kept);
+    assert_eq!(alloc.stats().all().allocation.current, 0);
 }
