@@ -87,11 +87,10 @@ impl Heap {
 
     /// Blocks of a stream's lane took the heap once more, which lending them should save.
     pub(super) fn lending_cost(&mut self, stream: u16, half: usize) {
-        let LaneOf::Some(lane) = self.streams.line(stream).lane else {
-            return;
-        };
-        let handed_out = self.front.with(lane, |lane| lane.counts.came(half)[0]).unwrap_or(0);
-        if self.streams.line_mut(stream).trials[half].cost(handed_out, self.frees) {
+        let (front, line) = (self.front, self.streams.line_mut(stream));
+        let LaneOf::Some(lane) = line.lane else { return };
+        let handed_out = || front.with(lane, |lane| lane.counts.came(half)[0]).unwrap_or(0);
+        if line.trials[half].cost(handed_out, self.frees) {
             self.drain(stream, half);
         }
     }

@@ -24,12 +24,16 @@ impl Trial {
         frees >= self.until
     }
 
-    /// Lending took the heap once more; its lane has handed out so many so far. Whether that is enough, and they come back.
-    pub(super) fn cost(&mut self, handed_out: u64, frees: u64) -> bool {
+    /// Lending took the heap once more; its lane has handed out so many so far, which is not asked each time. Whether that is enough, and
+    /// they come back.
+    #[inline(always)]
+    pub(super) fn cost(&mut self, handed_out: impl FnOnce() -> u64, frees: u64) -> bool {
         self.costs += 1;
-        if self.costs < TRIAL {
-            return false;
-        }
+        self.costs >= TRIAL && self.judge(handed_out(), frees)
+    }
+
+    #[inline(never)]
+    fn judge(&mut self, handed_out: u64, frees: u64) -> bool {
         let by_itself = handed_out.saturating_sub(self.before + u64::from(self.costs));
         let fails = by_itself * 10 < u64::from(self.costs) * 7;
         if fails {
@@ -50,12 +54,12 @@ mod tests {
         let mut handed_out = 0;
         for _ in 0..4 * TRIAL {
             handed_out += 2;
-            assert!(!trial.cost(handed_out, 7));
+            assert!(!trial.cost(|| handed_out, 7));
         }
         assert!(trial.is_open(7));
         let ended = (1..=TRIAL).find(|_| {
             handed_out += 1;
-            trial.cost(handed_out, 7)
+            trial.cost(|| handed_out, 7)
         });
         assert_eq!(ended, Some(TRIAL));
         assert!(!trial.is_open(6 + PAUSE) && trial.is_open(7 + PAUSE));
