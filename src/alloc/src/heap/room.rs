@@ -2,7 +2,7 @@
 //!
 //! Each may count up only as far as it was [allowed](crate::counts). Who comes to that limit gets, figure by figure: some of what is left
 //! below the peak, else some of what others may count and do not. Only when nobody has any does the peak rise, and then what is allowed is
-//! what is counted.
+//! what is counted. Lanes that wait for it at the same time are served together ([`wish`](crate::lane::Wish)).
 
 use gpumem_channel::PoolId;
 
