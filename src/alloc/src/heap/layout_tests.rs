@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::config::{Config, SegmentMode};
-use crate::device::{Call, Sim, SimConfig};
+use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::heap::Heap;
 use crate::publish::Publish;
 use crate::stream::Stream;
@@ -117,8 +117,8 @@ fn remembering_ends_when_nothing_is_mapped_and_is_prolonged_more_each_time() {
     }
 }
 
-/// Random sizes on three streams, some of them small; blocks are freed in another order than they came.
-fn random_round(heap: &mut Heap, seed: u64) {
+/// Random sizes on so many streams, some of them small; blocks are freed in another order than they came.
+fn random_round(heap: &mut Heap, seed: u64, streams: u64) {
     let mut state = seed;
     let mut random = |below: u64| {
         state = state
@@ -132,7 +132,7 @@ fn random_round(heap: &mut Heap, seed: u64) {
             0 => 512 + random(64 << 10),
             _ => MIB + 1 + random(40 * MIB),
         };
-        let grant = heap.allocate(bytes, Stream(random(3)), Tag(0)).unwrap();
+        let grant = heap.allocate(bytes, Stream(random(streams)), Tag(0)).unwrap();
         held.insert(i, grant.block);
         if held.len() > 9 {
             let mut numbers: Vec<u64> = held.keys().copied().collect();
@@ -162,10 +162,35 @@ fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
         let mut rounds = Vec::new();
         for _ in 0..6 {
             let before = calls();
-            random_round(&mut heap, seed);
+            random_round(&mut heap, seed, 3);
             rounds.push(calls().iter().sum::<u64>() - before.iter().sum::<u64>());
         }
         assert!(rounds[0] > 0 && heap.layouts.repeats(), "{seed}: {rounds:?}");
         assert_eq!(rounds[2..], [0; 4], "{seed}: {rounds:?}");
+    }
+}
+
+/// A driver was seen to refuse more than half a million mappings, and a program that never repeats itself goes on mapping for ever.
+#[test]
+fn views_that_were_not_used_for_long_go_where_only_one_stream_is_used() {
+    for timeline in [Timeline::Immediate, Timeline::Manual] {
+        let sim = Sim::new(SimConfig {
+            timeline,
+            ..SimConfig::default()
+        });
+        let config = Config {
+            segments: SegmentMode::Stitched,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        heap.views.most = 200;
+        let mut most = 0;
+        for seed in 0..60 {
+            random_round(&mut heap, seed, 1);
+            sim.finish(Stream(0));
+            most = most.max(heap.views.mappings);
+        }
+        assert!((200..400).contains(&most), "{timeline:?}: {most} mappings");
     }
 }

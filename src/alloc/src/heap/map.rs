@@ -7,7 +7,7 @@ use super::runs::Run;
 use super::segment::{Chunk, Segment};
 use super::view::Piece;
 use crate::device::Driver;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 
 /// Address space of a view beyond what is mapped in it at first, as a multiple of that: for what is mapped behind it later.
 const ROOM: u64 = 3;
@@ -16,6 +16,20 @@ const ROOM: u64 = 3;
 const MOST_ROOM: u64 = 32;
 
 impl Heap {
+    /// Where no more mappings are kept, some have to go for others: learns whether the streams that used them are done. Nothing else asks
+    /// where there is one stream only, for which that never matters otherwise.
+    pub(super) fn ask_about_views(&mut self, request: &Request) -> Result<(), Error> {
+        if !self.views.is_full() {
+            return Ok(());
+        }
+        let freed = self.views.idle().flat_map(|(_, view)| &view.freed);
+        let unknown = freed.filter(|(line, at)| *at > self.streams.line(*line).safe);
+        let mut lines: Vec<u16> = unknown.map(|(line, _)| *line).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        self.ask_how_far_for(request, &lines)
+    }
+
     /// Maps the chunks of pieces side by side in a new view. A block there; `None` when the driver has no room for it.
     pub(super) fn map_view(&mut self, pieces: &[Piece], request: &Request) -> Result<Option<u32>, DeviceError> {
         let Some(home) = self.home.and_then(|home| self.segments.get(home)) else {

@@ -146,6 +146,7 @@ impl Heap {
             if let Some(grant) = self.fit_in_views(request) {
                 return Ok(Some(grant));
             }
+            self.ask_about_views(request)?;
             if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
                 && let Some(grant) = self.stitch(plan, request)?
             {

@@ -11,6 +11,10 @@ use super::going::Going;
 use super::segment::{Chunk, Segment};
 use super::view::{Stale, View};
 
+/// The part of all mappings that are kept which goes at a time. The request that needs the room waits for it: a driver takes some 20 µs
+/// for each.
+const AT_A_TIME: usize = 16;
+
 impl Heap {
     /// Everything.
     pub(super) fn spare(&self) -> Vec<Going> {
@@ -134,7 +138,7 @@ impl Heap {
         idle.sort_unstable_by_key(|(number, view)| (view.freed_at(), *number));
         let mut left = self.views.mappings + mappings;
         let goes = |(_, view): &(u32, &View)| {
-            let goes = left > self.views.most / 2;
+            let goes = left > self.views.most - self.views.most / AT_A_TIME;
             left -= if goes { view.chunks.len() } else { 0 };
             goes
         };

@@ -161,6 +161,11 @@ impl Views {
         })
     }
 
+    /// Whether as many mappings are kept as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.mappings >= self.most
+    }
+
     /// Those that no block is in.
     pub(super) fn idle(&self) -> impl Iterator<Item = (u32, &View)> {
         self.iter().filter(|(_, view)| view.users == 0)
