@@ -2,13 +2,17 @@
 //!
 //! A tag is a small number; its text is looked up once per allocator and never on the hot path.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use gpumem_channel::Process;
 
 /// Distinct names a process may use. Names are meant to be few ("optimizer", not "step 17"); further ones share
 /// [`OTHER`].
 const MAX_TAGS: usize = 4096;
+/// How often a forked child looks whether they are open: for a millisecond or so.
+const LOOKS: u32 = 1000;
 const OTHER: &str = "(other tags)";
 
 /// A name's number; 0 is no name.
@@ -17,6 +21,8 @@ pub(crate) struct Tag(pub(crate) u32);
 
 thread_local! {
     static CURRENT: Cell<u32> = const { Cell::new(0) };
+    /// The open scopes and their tags, the innermost last. Each has a number that is higher than those before it.
+    static OPEN: RefCell<Vec<(u64, Tag)>> = const { RefCell::new(Vec::new()) };
 }
 
 static NAMES: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
@@ -29,18 +35,33 @@ pub(crate) fn current() -> Tag {
 
 /// A tag's text; empty for tag 0.
 pub(crate) fn name(tag: Tag) -> String {
-    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(names) = names() else { return String::new() };
     let index = (tag.0 as usize).checked_sub(1);
     index
         .and_then(|i| names.get(i))
         .map_or_else(String::new, |name| name.to_string())
 }
 
+/// The names. None in a forked child where they are locked: by another thread of it for a moment, or for ever by one of its parent's.
+fn names() -> Option<MutexGuard<'static, Vec<Box<str>>>> {
+    if !Process::current().is_forked() {
+        return Some(NAMES.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    for _ in 0..LOOKS {
+        match NAMES.try_lock() {
+            Ok(names) => return Some(names),
+            Err(TryLockError::Poisoned(names)) => return Some(names.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
 fn number(name: &str) -> Tag {
     if name.is_empty() {
         return Tag(0);
     }
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut names) = names() else { return Tag(0) };
     let full = names.len() >= MAX_TAGS - 1;
     let known = |names: &[Box<str>], name: &str| names.iter().position(|n| **n == *name);
     let at = known(&names, name)
@@ -52,31 +73,45 @@ fn number(name: &str) -> Tag {
     Tag(at as u32 + 1)
 }
 
-/// Names what this thread allocates until the guard is dropped; scopes nest, the innermost counts.
+/// Names what this thread allocates until the guard is dropped; scopes nest, the innermost counts, whatever the order in which they end. A
+/// guard that is forgotten (`std::mem::forget`) never ends.
 ///
 /// ```
 /// let _scope = gpumem_alloc::scope("optimizer");
 /// ```
 #[must_use = "the name holds until the guard is dropped"]
 pub fn scope(name: &str) -> Scope {
-    let outer = CURRENT.with(|current| current.replace(number(name).0));
+    let tag = number(name);
+    let number = OPEN.try_with(|open| {
+        let mut open = open.borrow_mut();
+        let number = open.last().map_or(0, |(last, _)| last + 1);
+        open.push((number, tag));
+        CURRENT.with(|current| current.set(tag.0));
+        number
+    });
     Scope {
-        outer,
+        number: number.ok(),
         here: PhantomData,
     }
 }
 
-/// Restores the outer name when dropped. It belongs to the thread that made it.
+/// Ends its scope when dropped. It belongs to the thread that made it.
 #[derive(Debug)]
 pub struct Scope {
-    outer: u32,
+    /// Its number; none where the thread was about to end.
+    number: Option<u64>,
     here: PhantomData<*const ()>,
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
         // A guard may outlive its thread's locals during thread exit; there is nothing left to restore then.
-        let _ = CURRENT.try_with(|current| current.set(self.outer));
+        let _ = OPEN.try_with(|open| {
+            let mut open = open.borrow_mut();
+            open.retain(|(number, _)| Some(*number) != self.number);
+            let innermost = open.last().map_or(Tag(0), |(_, tag)| *tag);
+            CURRENT.with(|current| current.set(innermost.0));
+        });
     }
 }
 
@@ -99,5 +134,19 @@ mod tests {
         }
         assert_eq!(name(current()), "forward");
         assert_eq!(number("forward"), current(), "the same text is the same tag");
+    }
+
+    #[test]
+    fn scopes_that_do_not_end_in_their_order_leave_the_innermost_that_is_open() {
+        let [first, second, third] = ["first", "second", "third"].map(scope);
+        drop(first);
+        assert_eq!(name(current()), "third");
+        drop(third);
+        assert_eq!(name(current()), "second");
+        let fourth = scope("fourth");
+        drop(second);
+        assert_eq!(name(current()), "fourth");
+        drop(fourth);
+        assert_eq!(name(current()), "");
     }
 }

@@ -142,6 +142,11 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
+    /// Whether it was forked from one that had asked before.
+    pub fn is_forked(self) -> bool {
+        self.0 > 0
+    }
+
     /// Whether the calling process is still the same.
     #[inline(always)]
     pub fn is_current(self) -> bool {
