@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::heap::{self, Access};
 use crate::home::Home;
 use alert::Reading;
-use watch::Watch;
+use watch::{Told, Watch};
 
 /// What a monitor does when it finds too much fragmentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,11 +203,11 @@ impl Eye {
                 reading = Reading::of(heap, true);
             }
             let ratio = config.ratio(&reading);
-            let lasted = watch.look(now, ratio)?;
-            Some((reading, ratio.unwrap_or(0.0), lasted))
+            let told = watch.look(now, ratio)?;
+            Some((reading, ratio.unwrap_or(0.0), told))
         });
         let Some(found) = found else { return false };
-        let Some((reading, ratio, lasted)) = found else {
+        let Some((reading, ratio, told)) = found else {
             return true;
         };
         // Not under the lock that it looked under: what it does may take long.
@@ -216,7 +216,15 @@ impl Eye {
         };
         let done = self.config.action.take(&mut turn);
         drop(turn);
-        self.watch.acted(done.helped());
+        // To be warned once more helps nobody.
+        if self.config.action != Action::Warn {
+            self.watch.acted(done.helped());
+        }
+        let lasted = match told {
+            Told::Begun(lasted) => lasted,
+            Told::GoesOn(lasted) if done.helped() => lasted,
+            Told::GoesOn(_) => return true,
+        };
         self.tell(&Alert {
             device: self.device,
             measure: self.config.measure,

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
@@ -7,11 +7,11 @@ use gpumem_channel::{EventKind, Options, Reader};
 
 use super::*;
 use crate::device::{Call, Live, Sim, SimConfig, Timeline};
-use crate::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
+use crate::{Allocator, Buffer, Config, Publish, Route, SegmentMode, Stream};
 
 const MIB: u64 = 1 << 20;
 
-type Told = Arc<Mutex<Vec<Alert>>>;
+type Alerts = Arc<Mutex<Vec<Alert>>>;
 
 /// An allocator on a device whose work is done when the test says so.
 fn start(segments: SegmentMode, publish: Publish) -> (Sim, Allocator) {
@@ -39,8 +39,8 @@ fn holes(allocator: &Allocator) -> Vec<Buffer<u8>> {
 }
 
 /// Looks for more than half of 64 MiB in pieces for 2 s.
-fn looking_for(action: Action) -> (MonitorConfig, Told) {
-    let told = Told::default();
+fn looking_for(action: Action) -> (MonitorConfig, Alerts) {
+    let told = Alerts::default();
     let listener = Arc::clone(&told);
     let config = MonitorConfig {
         action,
@@ -148,19 +148,46 @@ fn it_makes_the_cache_compact() {
     assert_eq!(allocator.free_blocks().fragmentation(), Some(0.0));
 }
 
-/// What cannot be tidied up is not tried again and again.
+/// What could not be tidied up is tried again after a while.
 #[test]
-fn a_driver_that_fails_is_told_and_left_alone() {
+fn a_driver_that_fails_is_told_and_left_alone_for_a_while() {
     let (sim, allocator) = start(SegmentMode::Plain, Publish::Off);
     let (config, told) = looking_for(Action::Release);
     let mut eye = eye(&allocator, config);
     let _held = holes(&allocator);
     look(&mut eye, 0..2);
     sim.fail_after(0, false);
-    look(&mut eye, 2..20);
+    look(&mut eye, 2..5);
+    assert_eq!((sim.calls(Call::Synchronize), sim.calls(Call::Free)), (1, 0));
+    look(&mut eye, 5..30);
     let alerts = told.lock().unwrap();
-    assert!(matches!(&alerts[..], [Alert { done: Done::Failed(why), .. }] if why.contains("cuCtxSynchronize")));
-    assert_eq!(sim.calls(Call::Free), 0);
+    let [Done::Failed(why), Done::Released(bytes)] = [&alerts[0].done, &alerts[1].done] else {
+        panic!("{alerts:?}");
+    };
+    assert!(why.contains("cuCtxSynchronize"));
+    assert_eq!((*bytes, alerts.len(), sim.calls(Call::Free)), (80 * MIB, 2, 5));
+}
+
+/// A capture was under way, or all free memory was pinned by what is held, when something was first done about it.
+#[test]
+fn what_did_not_help_at_first_helps_later() {
+    let (_, allocator) = start(SegmentMode::Plain, Publish::Off);
+    let (config, told) = looking_for(Action::Release);
+    let mut eye = eye(&allocator, config);
+    let pool = allocator.private_pool().unwrap();
+    let mut held = holes(&allocator);
+    allocator
+        .begin_allocate_to_pool(&pool, Route::Stream(Stream(9)))
+        .unwrap();
+    look(&mut eye, 0..4);
+    allocator.end_allocate_to_pool(&pool).unwrap();
+    held.truncate(2);
+    look(&mut eye, 4..30);
+    let done: Vec<Done> = told.lock().unwrap().iter().map(|alert| alert.done.clone()).collect();
+    assert!(
+        matches!(done[..], [Done::Failed(_), Done::Released(bytes), ..] if bytes > 0),
+        "{done:?}"
+    );
 }
 
 #[test]

@@ -2,16 +2,30 @@
 
 use std::time::Duration;
 
+/// How long it is waited at most until something is tried again that did not help: twice as long each time.
+const LONGEST: Duration = Duration::from_secs(300);
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What a look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// An episode has begun: the ratio has been too high for so long.
+    Begun(Duration),
+    /// It goes on, and what did not help before may help now.
+    GoesOn(Duration),
+}
+
 /// Begins an episode when a ratio has been above one limit for some time, and ends it when it is below another.
 #[derive(Debug)]
 pub(super) struct Watch {
     above: f64,
     below: f64,
     lasting: Duration,
-    /// Since when the ratio is above.
+    /// Since when the ratio is above, and in an episode since when nothing was tried.
     since: Option<Duration>,
-    /// Whether the episode was told.
+    /// Whether the episode was told, and when something is tried again in it.
     told: bool,
+    pause: Option<Duration>,
 }
 
 impl Watch {
@@ -22,31 +36,38 @@ impl Watch {
             lasting,
             since: None,
             told: false,
+            pause: None,
         }
     }
 
-    /// Takes a ratio (`None`: nothing to speak of). How long it has been too high, if that is to be told now.
-    pub(super) fn look(&mut self, now: Duration, ratio: Option<f64>) -> Option<Duration> {
+    /// Takes a ratio (`None`: nothing to speak of). How long it has been too high, if something is to be done now.
+    pub(super) fn look(&mut self, now: Duration, ratio: Option<f64>) -> Option<Told> {
         let ratio = ratio.unwrap_or(0.0);
-        if self.told {
-            self.told = ratio >= self.below;
-            self.since = None;
-            return None;
+        if self.told && ratio < self.below {
+            (self.told, self.pause) = (false, None);
         }
         if ratio <= self.above {
             self.since = None;
             return None;
         }
         let lasted = now.saturating_sub(*self.since.get_or_insert(now));
+        if self.told {
+            return self
+                .pause
+                .filter(|pause| lasted >= *pause)
+                .map(|_| Told::GoesOn(lasted));
+        }
         self.told = lasted >= self.lasting;
-        self.told.then_some(lasted)
+        self.told.then_some(Told::Begun(lasted))
     }
 
-    /// What was done about it: if it helped, what comes is another episode. If not, it would not help again.
+    /// What was done about it: if it helped, what comes is another episode. If not, it may later: memory that was held then, or a capture
+    /// that was under way, may be gone.
     pub(super) fn acted(&mut self, helped: bool) {
-        if helped {
-            (self.told, self.since) = (false, None);
-        }
+        self.since = None;
+        let pause = self.pause.map_or(self.lasting, |pause| pause * 2);
+        self.pause = (!helped).then_some(pause.clamp(SHORTEST, LONGEST));
+        self.told = !helped;
     }
 }
 
@@ -54,12 +75,12 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// What is told at each of these ratios, a second apart.
-    fn told(helps: bool, ratios: &[f64]) -> Vec<usize> {
+    /// At which of these ratios, a second apart, something is to be done, if that helps, does not, or is only a warning.
+    fn told(helps: Option<bool>, ratios: &[f64]) -> Vec<usize> {
         let mut watch = Watch::new(0.5, 0.4, Duration::from_secs(2));
         let mut look = |at: usize, ratio: f64| {
             let told = watch.look(Duration::from_secs(at as u64), Some(ratio)).is_some();
-            if told {
+            if told && let Some(helps) = helps {
                 watch.acted(helps);
             }
             told
@@ -73,23 +94,37 @@ mod tests {
 
     #[test]
     fn an_episode_is_told_once() {
-        assert_eq!(told(false, &[0.6; 10]), [2]);
-        assert_eq!(told(false, &[0.5; 10]), [0; 0], "not above");
+        assert_eq!(told(None, &[0.6; 10]), [2]);
+        assert_eq!(told(None, &[0.5; 10]), [0; 0], "not above");
         assert_eq!(
-            told(false, &[0.6, 0.6, 0.3, 0.6, 0.6, 0.3]),
+            told(None, &[0.6, 0.6, 0.3, 0.6, 0.6, 0.3]),
             [0; 0],
             "not for long enough"
         );
         assert_eq!(
-            told(false, &[0.6, 0.6, 0.6, 0.45, 0.6, 0.6, 0.6]),
+            told(None, &[0.6, 0.6, 0.6, 0.45, 0.6, 0.6, 0.6]),
             [2],
             "it is not over yet"
         );
-        assert_eq!(told(false, &[0.6, 0.6, 0.6, 0.39, 0.6, 0.6, 0.6]), [2, 6]);
+        assert_eq!(told(None, &[0.6, 0.6, 0.6, 0.39, 0.6, 0.6, 0.6]), [2, 6]);
         assert_eq!(
-            told(true, &[0.6; 8]),
+            told(Some(true), &[0.6; 8]),
             [2, 5],
             "what helped is done again, after as long"
+        );
+    }
+
+    #[test]
+    fn what_did_not_help_is_tried_again_after_twice_as_long_each_time() {
+        assert_eq!(told(Some(false), &[0.6; 40]), [2, 5, 10, 19, 36]);
+        let mut ratios = [0.6; 20];
+        ratios[6] = 0.3;
+        assert_eq!(told(Some(false), &ratios), [2, 5, 9, 12, 17], "another episode");
+        ratios[6] = 0.45;
+        assert_eq!(
+            told(Some(false), &ratios),
+            [2, 5, 11],
+            "the same, for a while not too much"
         );
     }
 
