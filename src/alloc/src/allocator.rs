@@ -74,10 +74,17 @@ impl Allocator {
             Some(Lent { addr, held }) => (addr.get(), size, held),
             None => match home.lend_short(bytes, stream, true, &self.0.device.driver) {
                 Some(given) => given.parts(),
-                None => self.lend_in(self.0.arena(stream), bytes, stream)?,
+                None => self.lend_as_routed(bytes, stream)?,
             },
         };
         Ok(Buffer::new(home, parts, len, stream))
+    }
+
+    /// A block from where requests for a stream go.
+    #[inline(never)]
+    fn lend_as_routed(&self, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
+        let pool = self.0.pool(stream);
+        self.lend_in(pool.as_deref().map_or(COMMON, |pool| pool.arena), bytes, stream)
     }
 
     /// A block of an arena that becomes a buffer: its address, its bytes, and how it is given back.

@@ -157,7 +157,7 @@ impl<T: Element> Buffer<T> {
         match heap::has_ended(&mut self.home.way(), block)? {
             None => return Ok(self.stream),
             Some(true) => {}
-            Some(false) => self.home.device()?.driver.synchronize()?,
+            Some(false) => heap::wait_for_device(&mut self.home.turn()?)?,
         }
         Ok(Stream::DEFAULT)
     }

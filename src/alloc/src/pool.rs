@@ -76,11 +76,24 @@ pub struct Pool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    handle: Arc<Handle>,
-    arena: u16,
+    memory: Arc<PoolMemory>,
     name: String,
     id: MempoolId,
     private: bool,
+}
+
+/// A pool's memory, while anybody may ask for some of it: who holds the pool, or a request that was sent there.
+#[derive(Debug)]
+pub(crate) struct PoolMemory {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) arena: u16,
+}
+
+impl Drop for PoolMemory {
+    fn drop(&mut self) {
+        // In a forked child the pool is the parent's.
+        let _ = self.handle.home.give(|heap| heap.close_arena(self.arena));
+    }
 }
 
 impl Allocator {
@@ -111,14 +124,16 @@ impl Allocator {
     }
 
     fn make_pool(&self, new: NewPool<'_>, config: PoolConfig) -> Result<Pool, Error> {
-        let (arena, name, id) = self.heap(|heap| {
-            let arena = heap.add_arena(new, config)?;
-            let (name, id) = heap.name_of_arena(arena);
-            Ok::<_, Error>((arena, name, id))
-        })??;
+        let (arena, name, id) = self.0.home.naming(|| {
+            self.heap(|heap| {
+                let arena = heap.add_arena(new, config)?;
+                let (name, id) = heap.name_of_arena(arena);
+                Ok((arena, name, id))
+            })?
+        })?;
+        let handle = Arc::clone(&self.0);
         Ok(Pool(Arc::new(Inner {
-            handle: Arc::clone(&self.0),
-            arena,
+            memory: Arc::new(PoolMemory { handle, arena }),
             name,
             id,
             private: matches!(new, NewPool::Private(_)),
@@ -132,18 +147,17 @@ impl Allocator {
     /// back to the driver, whoever asks for it, so that no capture ends by it.
     pub fn begin_allocate_to_pool(&self, pool: &Pool, route: Route) -> Result<(), Error> {
         self.of_this(pool)?;
-        self.0.routes.begin(&self.0, pool.0.arena, route);
-        match pool.0.private {
-            // Nobody who has the turn gives memory back when the capture begins.
-            true => heap::begin_capture(&mut self.0.home.turn()?),
-            false => Ok(()),
+        // Before anybody can find the route and end both. Nobody who has the turn gives memory back when the capture begins.
+        if pool.0.private {
+            heap::begin_capture(&mut self.0.home.turn()?)?;
         }
+        self.0.routes.begin(&pool.0.memory, route)
     }
 
     /// Ends what was begun last for a pool. Whether there was anything.
     pub fn end_allocate_to_pool(&self, pool: &Pool) -> Result<bool, Error> {
         self.of_this(pool)?;
-        let ended = self.0.routes.end(&self.0, pool.0.arena);
+        let ended = self.0.routes.end(&pool.0.memory)?;
         if ended && pool.0.private {
             self.0.home.give(|heap| heap.end_capture())?;
         }
@@ -151,7 +165,7 @@ impl Allocator {
     }
 
     fn of_this(&self, pool: &Pool) -> Result<(), Error> {
-        match Arc::ptr_eq(&self.0, &pool.0.handle) {
+        match Arc::ptr_eq(&self.0, &pool.0.memory.handle) {
             true => Ok(()),
             false => Err(Error::Config {
                 setting: "pool",
@@ -174,44 +188,44 @@ impl Pool {
 
     /// The allocator it is of.
     pub fn allocator(&self) -> Allocator {
-        Allocator(Arc::clone(&self.0.handle))
+        Allocator(Arc::clone(&self.0.memory.handle))
     }
 
     /// [`Allocator::alloc`] from this pool.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         self.allocator()
-            .alloc_in(self.0.arena, len, bytes_of::<T>(len)?, stream)
+            .alloc_in(self.0.memory.arena, len, bytes_of::<T>(len)?, stream)
     }
 
     /// [`Allocator::alloc_raw`] from this pool; to be given back as any raw address.
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
-        self.allocator().alloc_raw_in(self.0.arena, bytes, stream)
+        self.allocator().alloc_raw_in(self.0.memory.arena, bytes, stream)
     }
 
     /// Its figures now.
     ///
     /// In a forked child: all zero.
     pub fn stats(&self) -> PoolFigures {
-        let figures = self.0.handle.home.with(|heap| heap.pool_figures(self.0.arena));
+        let PoolMemory { handle, arena } = &*self.0.memory;
+        let figures = handle.home.with(|heap| heap.pool_figures(*arena));
         figures.unwrap_or_default()
     }
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        heap::release_pool(&mut self.0.handle.home.turn()?, self.0.arena)
+        let PoolMemory { handle, arena } = &*self.0.memory;
+        heap::release_pool(&mut handle.home.turn()?, *arena)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let handle = &self.handle;
-        while handle.routes.end(handle, self.arena) {
+        let handle = &self.memory.handle;
+        // In a forked child the routes are the parent's, and nothing is captured.
+        while let Ok(true) = handle.routes.end(&self.memory) {
             if self.private {
-                // In a forked child nothing is captured.
                 let _ = handle.home.give(|heap| heap.end_capture());
             }
         }
-        // In a forked child the pool is the parent's.
-        let _ = handle.home.give(|heap| heap.close_arena(self.arena));
     }
 }

@@ -23,7 +23,8 @@ impl Allocator {
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
     /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
-        self.alloc_raw_in(self.0.arena(stream), bytes, stream)
+        let pool = self.0.pool(stream);
+        self.alloc_raw_in(pool.as_deref().map_or(COMMON, |pool| pool.arena), bytes, stream)
     }
 
     /// The same from an arena.

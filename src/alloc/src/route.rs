@@ -1,11 +1,12 @@
 //! Which requests go to which pool: what a program says for a while, instead of asking the pool.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 
-use crate::heap::COMMON;
-use crate::home::Handle;
+use crate::error::Error;
+use crate::home::{Handle, Home};
+use crate::pool::PoolMemory;
 use crate::stream::Stream;
 
 /// Which requests go to a pool.
@@ -15,7 +16,8 @@ pub enum Route {
     ThisThread,
     /// All for a stream.
     Stream(Stream),
-    /// All for streams that a function says yes to. It is called by any thread that allocates, and must not allocate here.
+    /// All for streams that a function says yes to. It is called by any thread that allocates, and must neither allocate here nor begin or end
+    /// anything: who ends a route waits until nobody is in its function, which is never called after that.
     Filter(Arc<dyn Fn(Stream) -> bool + Send + Sync>),
 }
 
@@ -33,12 +35,12 @@ impl fmt::Debug for Route {
 /// look here.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    open: Mutex<Arc<Vec<Open>>>,
+    open: RwLock<Vec<Open>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Open {
-    arena: u16,
+    memory: Arc<PoolMemory>,
     route: Route,
     thread: ThreadId,
 }
@@ -54,44 +56,52 @@ impl Open {
 }
 
 impl Routes {
-    fn open(&self) -> MutexGuard<'_, Arc<Vec<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Open>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begin(&self, handle: &Handle, arena: u16, route: Route) {
-        let thread = thread::current().id();
-        let mut open = self.open();
-        Arc::make_mut(&mut open).push(Open { arena, route, thread });
-        handle.home.set_routed(true);
+    /// In a forked child the lock may be held for ever.
+    fn write(&self, home: &Home) -> Result<RwLockWriteGuard<'_, Vec<Open>>, Error> {
+        home.not_forked()?;
+        Ok(self.open.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends what was begun last for an arena. Whether there was anything.
-    pub(crate) fn end(&self, handle: &Handle, arena: u16) -> bool {
-        let mut open = self.open();
-        let last = open.iter().rposition(|route| route.arena == arena);
-        if let Some(at) = last {
-            Arc::make_mut(&mut open).remove(at);
-        }
-        handle.home.set_routed(!open.is_empty());
-        last.is_some()
+    pub(crate) fn begin(&self, memory: &Arc<PoolMemory>, route: Route) -> Result<(), Error> {
+        let home = memory.handle.home;
+        let mut open = self.write(home)?;
+        open.push(Open {
+            memory: Arc::clone(memory),
+            route,
+            thread: thread::current().id(),
+        });
+        home.set_routed(true);
+        Ok(())
     }
 
-    /// The arena of a request.
-    pub(crate) fn arena(&self, stream: Stream) -> u16 {
-        // Without the lock, so that a filter may take its time.
-        let open = Arc::clone(&self.open());
+    /// Ends what was begun last for a pool. Whether there was anything.
+    pub(crate) fn end(&self, memory: &PoolMemory) -> Result<bool, Error> {
+        let home = memory.handle.home;
+        let mut open = self.write(home)?;
+        let last = open.iter().rposition(|route| route.memory.arena == memory.arena);
+        let ended = last.map(|at| open.remove(at));
+        home.set_routed(!open.is_empty());
+        // A function may own the last of another pool, which has routes to end, too.
+        drop(open);
+        Ok(ended.is_some())
+    }
+
+    /// The pool that a request goes to. Its memory is that pool's until the request is served, whoever ends the route meanwhile.
+    fn pool(&self, stream: Stream) -> Option<Arc<PoolMemory>> {
+        let open = self.read();
         let found = open.iter().rev().find(|route| route.holds(stream));
-        found.map_or(COMMON, |route| route.arena)
+        found.map(|route| Arc::clone(&route.memory))
     }
 }
 
 impl Handle {
-    /// The arena of a request: the common one, unless the program began something else.
+    /// The pool that a request goes to, if the program began something of the kind.
     #[inline]
-    pub(crate) fn arena(&self, stream: Stream) -> u16 {
-        match self.home.is_routed() {
-            true => self.routes.arena(stream),
-            false => COMMON,
-        }
+    pub(crate) fn pool(&self, stream: Stream) -> Option<Arc<PoolMemory>> {
+        self.home.is_routed().then(|| self.routes.pool(stream)).flatten()
     }
 }

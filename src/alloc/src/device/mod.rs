@@ -86,7 +86,7 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
-    /// Whether graphs are being captured: calls that take memory then must not end a capture.
+    /// One more allocator has graphs captured, or one fewer: while any has, calls that take memory must not end a capture.
     fn capturing(&self, capturing: bool);
     /// Gives an event back. The one call that keeps nobody waiting.
     fn retire(&self, event: EventHandle);

@@ -31,6 +31,12 @@ pub(super) fn settle(on: &mut impl Access) -> Result<(), Error> {
     on.heap(|heap| heap.settled(frees))
 }
 
+/// The same, unless a graph is captured: the capture would end by it.
+pub(crate) fn wait_for_device(on: &mut impl Access) -> Result<(), Error> {
+    on.heap(|heap| heap.not_capturing())??;
+    settle(on)
+}
+
 /// Gives back to the driver what is chosen. The bytes that came free; the first failure is returned after everything was tried.
 pub(super) fn give_back(on: &mut impl Access, choose: impl FnOnce(&mut Heap) -> Vec<Going>) -> Result<u64, Error> {
     let (driver, going) = on.heap(|heap| {

@@ -18,13 +18,27 @@ pub(crate) fn begin_capture(on: &mut impl Access) -> Result<(), Error> {
     })?;
     asked.wait_for_all();
     wait_for_answers(on, None)?;
-    on.heap(|heap| heap.driver.capturing(heap.capturing()))
+    on.heap(|heap| heap.tell_capturing())
 }
 
 impl Heap {
     #[inline]
     pub(crate) fn capturing(&self) -> bool {
         self.captures > 0
+    }
+
+    /// Tells the driver when the first capture has begun and when the last one has ended.
+    fn tell_capturing(&mut self) {
+        if self.capture_told != self.capturing() {
+            self.capture_told = self.capturing();
+            self.driver.capturing(self.capture_told);
+        }
+    }
+
+    /// There are none any more.
+    pub(super) fn forget_captures(&mut self) {
+        self.captures = 0;
+        self.tell_capturing();
     }
 
     pub(super) fn not_capturing(&self) -> Result<(), Error> {
@@ -38,7 +52,7 @@ impl Heap {
     /// time that the device is waited for.
     pub(crate) fn end_capture(&mut self) {
         self.captures = self.captures.saturating_sub(1);
-        self.driver.capturing(self.captures > 0);
+        self.tell_capturing();
         if self.captures == 0 {
             self.look_at_all_closing();
         }

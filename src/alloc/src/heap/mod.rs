@@ -140,7 +140,7 @@ use turn::{Calls, Turn};
 use views::Views;
 use wonder::Wondering;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, wait_for_device};
 pub(crate) use arena::{COMMON, NewPool, release_pool, shrink_closing};
 pub(crate) use ask::poll;
 pub(crate) use block::NIL;
@@ -217,6 +217,8 @@ pub(crate) struct Heap {
     arenas: Arenas,
     /// Captures of graphs that are under way.
     captures: u32,
+    /// Whether the driver knows that there are some.
+    capture_told: bool,
     ledger: Ledger,
     /// Whether a block that comes free takes in what is nobody's beside it.
     swallows: bool,
@@ -271,6 +273,12 @@ impl Heap {
         };
         let granularity = check_settings(info, config)?;
         let budget = config.budget_on(info.total);
+        if budget == Some(0) {
+            return Err(Error::Config {
+                setting: "budget_fraction",
+                reason: format!("that part of {} bytes is no memory", info.total),
+            });
+        }
         let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, budget));
         let sizes = Sizes::new(config, granularity);
         front.round_as(&sizes);
@@ -285,6 +293,7 @@ impl Heap {
             streams: Streams::new(),
             arenas: Arenas::default(),
             captures: 0,
+            capture_told: false,
             ledger: Ledger::default(),
             swallows: true,
             frees: 0,

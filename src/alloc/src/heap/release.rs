@@ -3,7 +3,7 @@
 use gpumem_channel::{BlockState, EventKind, SegmentKind};
 
 use super::Heap;
-use super::access::{Access, give_back, settle};
+use super::access::{Access, give_back, wait_for_device};
 use super::block::NIL;
 use super::going::{Going, Went, give_back as give_back_to, span};
 use super::segment::Chunk;
@@ -13,8 +13,7 @@ use crate::error::Error;
 /// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back. Returns the bytes that
 /// came free. What the driver does not take stays in the cache; the first such failure is returned after everything else was tried.
 pub(crate) fn release_cached(on: &mut impl Access) -> Result<u64, Error> {
-    on.heap(|heap| heap.not_capturing())??;
-    settle(on)?;
+    wait_for_device(on)?;
     give_back(on, |heap| heap.spare())
 }
 
@@ -232,7 +231,7 @@ impl Heap {
 /// Nothing is left on the device: blocks that are still allocated have no owner any more.
 impl Drop for Heap {
     fn drop(&mut self) {
-        self.driver.capturing(false);
+        self.forget_captures();
         // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
         let _ = self.driver.synchronize();
         let stale = std::mem::take(&mut self.views.stale).into_iter();

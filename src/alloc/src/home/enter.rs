@@ -66,6 +66,14 @@ impl Home {
         })?
     }
 
+    /// An error in a forked child: what is the parent's may be locked there for ever.
+    pub(crate) fn not_forked(&self) -> Result<(), Error> {
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
     /// Whether requests may go to pools without saying so.
     #[inline]
     pub(crate) fn is_routed(&self) -> bool {

@@ -6,7 +6,7 @@ mod launch;
 mod open;
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaContext;
@@ -32,8 +32,8 @@ struct Cuda {
     context: Arc<CudaContext>,
     prop: Prop,
     spare: Mutex<Vec<EventHandle>>,
-    /// Whether graphs are being captured somewhere.
-    capturing: AtomicBool,
+    /// Allocators that have graphs captured.
+    capturing: AtomicUsize,
 }
 
 /// What physical chunks are made as.
@@ -50,8 +50,8 @@ impl Cuda {
     fn bind(&self) -> Result<Bound<'_>> {
         let bound = Bound::to(&self.api, self.context.cu_ctx().cast())?;
         match self.capturing.load(Ordering::Relaxed) {
-            true => bound.relaxed(),
-            false => Ok(bound),
+            0 => Ok(bound),
+            _ => bound.relaxed(),
         }
     }
 
@@ -211,7 +211,10 @@ impl Driver for Cuda {
     }
 
     fn capturing(&self, capturing: bool) {
-        self.capturing.store(capturing, Ordering::Relaxed);
+        match capturing {
+            true => self.capturing.fetch_add(1, Ordering::Relaxed),
+            false => self.capturing.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     fn retire(&self, event: EventHandle) {

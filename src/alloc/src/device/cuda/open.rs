@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaContext, DriverError, sys};
@@ -103,7 +103,7 @@ impl Cuda {
             context: Arc::clone(context),
             prop: Prop(prop),
             spare: Mutex::new(Vec::new()),
-            capturing: AtomicBool::new(false),
+            capturing: AtomicUsize::new(0),
         })
     }
 }

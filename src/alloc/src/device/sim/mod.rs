@@ -185,6 +185,11 @@ impl Sim {
         self.state().modelled_ns
     }
 
+    /// Allocators that have told it of captures of graphs which are under way.
+    pub fn capturing(&self) -> usize {
+        self.state().capturing
+    }
+
     /// What is alive on the device.
     pub fn live(&self) -> Live {
         self.state().live()
@@ -290,7 +295,11 @@ impl Driver for Shared {
     }
 
     fn capturing(&self, capturing: bool) {
-        self.state().capturing = capturing;
+        let mut state = self.state();
+        match capturing {
+            true => state.capturing += 1,
+            false => state.capturing -= 1,
+        }
     }
 
     fn retire(&self, event: EventHandle) {

@@ -79,7 +79,8 @@ pub(in crate::device::sim) struct State {
     queues: BTreeMap<Name, Queue>,
     events: HashMap<u64, (Name, u64)>,
     failure: Option<Failure>,
-    pub(in crate::device::sim) capturing: bool,
+    /// Allocators that have graphs captured.
+    pub(in crate::device::sim) capturing: usize,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
     clock: u64,
     pub(in crate::device::sim) modelled_ns: u64,
@@ -111,7 +112,7 @@ impl State {
             queues: BTreeMap::new(),
             events: HashMap::new(),
             failure: None,
-            capturing: false,
+            capturing: 0,
             calls: [0; Call::COUNT],
             clock: 0,
             modelled_ns: 0,
@@ -129,7 +130,7 @@ impl State {
             call,
             Call::Free | Call::QueryStream | Call::Record | Call::Query | Call::Synchronize
         );
-        if self.capturing && ends_capture {
+        if self.capturing > 0 && ends_capture {
             self.violations
                 .push(format!("{} while a graph is captured", call.name()));
         }

@@ -1,0 +1,168 @@
+//! Pools, routes and captures that begin and end while other threads are on their way through them.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use gpumem_alloc::device::{self, Call, Live, Sim, SimConfig, Timeline};
+use gpumem_alloc::{Allocator, Config, Error, PoolConfig, Publish, Route, SegmentMode, Stream};
+
+const MIB: usize = 1 << 20;
+
+fn allocator(timeline: Timeline) -> (Allocator, Sim) {
+    let device = device::sim(SimConfig {
+        timeline,
+        ..SimConfig::default()
+    });
+    let sim = device.as_sim().unwrap().clone();
+    let config = Config {
+        publish: Publish::Off,
+        segments: SegmentMode::Plain,
+        ..Config::default()
+    };
+    (Allocator::new(device, config).unwrap(), sim)
+}
+
+/// The request was sent to a pool that is gone when the driver has served it, and whose number another tenant would have by then.
+#[test]
+fn what_was_on_its_way_to_a_pool_that_ends_is_no_other_tenants() {
+    let (alloc, sim) = allocator(Timeline::Immediate);
+    let pool = alloc.pool("old", PoolConfig::default()).unwrap();
+    alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(3))).unwrap();
+    let pause = sim.pause(Call::Alloc);
+    let (buffer, other) = std::thread::scope(|scope| {
+        let request = scope.spawn(|| alloc.alloc::<u8>(5 * MIB, Stream(3)).unwrap());
+        pause.wait();
+        assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+        drop(pool);
+        let config = PoolConfig {
+            budget: Some(20 << 20),
+            ..PoolConfig::default()
+        };
+        let other = alloc.pool("other tenant", config).unwrap();
+        drop(pause);
+        (request.join().unwrap(), other)
+    });
+    let figures = other.stats();
+    assert_eq!(
+        (figures.reserved_bytes.current, figures.allocated_bytes.current),
+        (0, 0)
+    );
+    other.alloc::<u8>(18 * MIB, Stream(1)).unwrap();
+    drop(buffer);
+    assert_eq!(other.stats().allocation.current, 0);
+    drop(other);
+    alloc.release_cached().unwrap();
+    assert_eq!(
+        (alloc.stats().all().reserved_bytes.current, sim.live()),
+        (0, Live::default())
+    );
+}
+
+/// It may look at something that the program destroys after that.
+#[test]
+fn nobody_is_in_a_filter_once_its_route_has_ended() {
+    let (alloc, _) = allocator(Timeline::Immediate);
+    let pool = alloc.pool("pool", PoolConfig::default()).unwrap();
+    let (meeting, inside) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+    let filter = {
+        let (meeting, inside) = (Arc::clone(&meeting), Arc::clone(&inside));
+        move |_| {
+            inside.store(true, Ordering::SeqCst);
+            meeting.wait();
+            std::thread::sleep(Duration::from_millis(50));
+            inside.store(false, Ordering::SeqCst);
+            true
+        }
+    };
+    alloc
+        .begin_allocate_to_pool(&pool, Route::Filter(Arc::new(filter)))
+        .unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| alloc.alloc::<u8>(MIB, Stream(3)).unwrap());
+        meeting.wait();
+        assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+        assert!(!inside.load(Ordering::SeqCst));
+    });
+}
+
+/// One device, two allocators: what the driver is told is of both.
+#[test]
+fn a_capture_goes_on_while_another_allocator_of_its_device_goes() {
+    let (one, sim) = allocator(Timeline::Immediate);
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let two = Allocator::new(one.device().clone(), config).unwrap();
+    let pool = one.private_pool().unwrap();
+    one.begin_allocate_to_pool(&pool, Route::ThisThread).unwrap();
+    drop(two);
+    assert_eq!(sim.capturing(), 1);
+    one.end_allocate_to_pool(&pool).unwrap();
+    assert_eq!(sim.capturing(), 0);
+}
+
+/// What begins a capture waits for its turn, and somebody ends it meanwhile.
+#[test]
+fn a_capture_that_has_not_begun_cannot_be_ended() {
+    let (alloc, sim) = allocator(Timeline::Immediate);
+    let pool = alloc.private_pool().unwrap();
+    let pause = sim.pause(Call::Alloc);
+    std::thread::scope(|scope| {
+        scope.spawn(|| alloc.alloc::<u8>(40 * MIB, Stream(1)).unwrap());
+        pause.wait();
+        scope.spawn(|| alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(7))).unwrap());
+        // Long enough for it to wait in most runs; in the others there is nothing to see.
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!alloc.end_allocate_to_pool(&pool).unwrap());
+        drop(pause);
+    });
+    assert!(matches!(alloc.release_cached(), Err(Error::Capturing)));
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    assert_eq!(alloc.release_cached().unwrap(), 40 << 20);
+}
+
+#[test]
+fn a_filter_may_own_the_last_of_another_pool() {
+    let (alloc, _) = allocator(Timeline::Immediate);
+    let [pool, other] = ["pool", "other"].map(|name| alloc.pool(name, PoolConfig::default()).unwrap());
+    let filter = move |stream| other.name().is_empty() || stream == Stream(3);
+    alloc
+        .begin_allocate_to_pool(&pool, Route::Filter(Arc::new(filter)))
+        .unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    // Not joined: it would wait for itself for ever.
+    let thread = {
+        let (alloc, pool) = (alloc.clone(), pool.clone());
+        std::thread::spawn(move || done.send(alloc.end_allocate_to_pool(&pool).unwrap()))
+    };
+    assert!(
+        ended.recv_timeout(Duration::from_secs(30)).unwrap(),
+        "it does not come back"
+    );
+    thread.join().unwrap().unwrap();
+    alloc.pool("other", PoolConfig::default()).unwrap();
+}
+
+/// A buffer of a stream that has ended is read and written once the device was waited for.
+#[test]
+fn nobody_waits_for_a_stream_that_has_ended_while_a_graph_is_captured() {
+    let (alloc, sim) = allocator(Timeline::Manual);
+    let mut buffer = alloc.alloc::<u8>(4096, Stream(5)).unwrap();
+    sim.enqueue(Stream(5), buffer.device_ptr(), 4096);
+    alloc.retire_stream(Stream(5)).unwrap();
+    let pool = alloc.private_pool().unwrap();
+    alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(9))).unwrap();
+    let mut values = vec![0; 4096];
+    assert!(matches!(buffer.read(&mut values), Err(Error::Capturing)));
+    assert!(matches!(buffer.write(&values), Err(Error::Capturing)));
+    assert!(matches!(buffer.fill_words(7), Err(Error::Capturing)));
+    assert_eq!(sim.violations(), [""; 0]);
+    alloc.end_allocate_to_pool(&pool).unwrap();
+    buffer.fill_words(0x0707_0707).unwrap();
+    buffer.read(&mut values).unwrap();
+    assert_eq!(values, [7; 4096]);
+    assert_eq!(sim.violations(), [""; 0]);
+}
