@@ -4,8 +4,8 @@
 mod common;
 
 use common::{MIB, start};
-use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, SegmentMode, Stream};
+use gpumem_alloc::device::{self, Call, Sim, SimConfig, Timeline};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, Publish, SegmentMode, Stream};
 
 const S: Stream = Stream::DEFAULT;
 
@@ -275,4 +275,27 @@ fn settings_that_cannot_work_are_errors() {
         ..Config::default()
     };
     assert!(Allocator::new(sim.device(), config).is_err());
+}
+
+#[test]
+fn a_budget_below_one_chunk_costs_no_driver_call() {
+    let device = device::sim(SimConfig::default());
+    let sim = device.as_sim().unwrap().clone();
+    let config = Config {
+        budget: Some(1 << 20),
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device, config).unwrap();
+    assert!(matches!(alloc.alloc::<u8>(512, Stream(1)), Err(Error::OutOfMemory(_))));
+    assert_eq!((sim.calls(Call::Reserve), sim.calls(Call::Create)), (0, 0));
+}
+
+#[test]
+fn a_part_of_the_device_that_is_no_memory_is_an_error() {
+    for part in ["budget_fraction:1e-12", "per_process_memory_fraction:1e-300"] {
+        let config = Config::parse(part).unwrap();
+        let refused = Allocator::new(device::sim(SimConfig::default()), config).unwrap_err();
+        assert!(refused.to_string().contains("is no memory"), "{part}: {refused}");
+    }
 }

@@ -85,6 +85,8 @@ impl Going {
     fn needs(&self, other: &Going) -> bool {
         match (self, other) {
             (Going::Chunks { .. }, Going::View { left, .. }) => left.mapped > 0,
+            // What was moved may still be mapped where it was.
+            (Going::Chunks { .. }, Going::Stale { .. }) => true,
             (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
                 slot == its
             }
@@ -101,8 +103,10 @@ pub(super) fn span(run: &[(u64, Chunk)]) -> (u64, u64) {
 }
 
 /// Gives memory back to the driver; what fails does not keep the rest. To be called by who has the turn.
-pub(super) fn give_back(going: Vec<Going>, driver: &dyn Driver) -> Went {
+pub(super) fn give_back(mut going: Vec<Going>, driver: &dyn Driver) -> Went {
     let mut went = Went::default();
+    // What others need gone comes first.
+    going.sort_by_key(|going| !matches!(going, Going::Stale { .. }));
     for mut going in going {
         let taken = match went.refused.iter().any(|other| going.needs(other)) {
             true => Ok(false),
@@ -120,4 +124,41 @@ pub(super) fn give_back(going: Vec<Going>, driver: &dyn Driver) -> Went {
     // They are counted as gone: once more.
     went.orphans.retain(|chunk| driver.release(chunk.handle).is_err());
     went
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::device::{Sim, SimConfig};
+
+    /// The chunk was moved, and could not be unmapped where it was: not then, and not now.
+    #[test]
+    fn a_chunk_that_may_be_mapped_elsewhere_does_not_go() {
+        let sim = Sim::new(SimConfig::default());
+        let driver = sim.device().driver;
+        let size = 2 << 20;
+        let addr = driver.reserve(2 * size).unwrap();
+        let handle = driver.create(size).unwrap();
+        driver.map(addr, size, handle).unwrap();
+        driver.map(addr + size, size, handle).unwrap();
+        let going = || {
+            let run = vec![(addr, Chunk { handle, size })];
+            let (slot, block) = (0, 0);
+            let stale = Going::Stale {
+                slot,
+                addr: addr + size,
+                bytes: size,
+            };
+            vec![Going::Chunks { slot, block, run }, stale]
+        };
+        sim.fail_after(0, false);
+        let went = give_back(going(), &*driver);
+        assert_eq!((went.taken.len(), went.refused.len()), (0, 2));
+        assert_eq!(sim.live().bytes, size);
+        let went = give_back(going(), &*driver);
+        assert_eq!((went.taken.len(), went.refused.len()), (2, 0));
+        assert_eq!(sim.live().bytes, 0);
+    }
 }

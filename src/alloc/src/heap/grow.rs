@@ -74,6 +74,7 @@ impl Heap {
             Some(place) => place,
             // Views show places in one home: where it has none, because the driver left something there, there is none.
             None if request.class == Class::Chunked && self.home.is_some() => return Ok(false),
+            None if !self.within_budget(request.size.next_multiple_of(self.sizes.granularity)) => return Ok(false),
             None => match self.reserve(request) {
                 Ok(place) => place,
                 Err(error) if error.is_out_of_memory() => return Ok(false),

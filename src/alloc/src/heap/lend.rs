@@ -3,7 +3,7 @@
 //! A lent block is a held one to the heap, which counts it nowhere and knows neither what was asked for nor whether the program has it
 //! now. What is free in a lane comes back as soon as a request needs to look at all there is.
 
-use gpumem_channel::{DeviceStats, Split};
+use gpumem_channel::{DeviceStats, NO_STREAM, Split};
 
 use super::allocate::Request;
 use super::arena::COMMON;
@@ -61,7 +61,11 @@ impl Heap {
         // A lane rounds sizes by itself, and only the quick way: otherwise it would never hand out what it is lent.
         self.sizes.round_quick(1)?;
         let (front, outlet, clock) = (self.front, &mut self.outlet, self.frees + 1);
-        let lane = front.open(name, clock, || outlet.lane(DEVICE, name));
+        // A handle that means no stream to a lane has none.
+        let named = name.0 != NO_STREAM;
+        let lane = named
+            .then(|| front.open(name, clock, || outlet.lane(DEVICE, name)))
+            .flatten();
         self.streams.line_mut(stream).lane = lane.map_or(LaneOf::None, LaneOf::Some);
         lane
     }

@@ -83,8 +83,11 @@ impl Ending {
 impl Heap {
     /// Nobody finds the lines of a stream any more: what they own waits for an event that is yet to be recorded.
     fn end_stream(&mut self, stream: Stream) -> Result<Ending, Error> {
-        self.not_capturing()?;
         let lines: Vec<u16> = self.streams.named(stream).collect();
+        // Who does not know it is not concerned.
+        if !lines.is_empty() {
+            self.not_capturing()?;
+        }
         let events = lines.iter().map(|at| self.end_line(*at)).collect();
         Ok(Ending {
             stream,
@@ -164,6 +167,7 @@ impl Heap {
             self.end_waiting(*at);
             self.disown(*at);
         }
+        self.forget_done_users();
         let named = self.named_lines();
         for at in retired {
             let line = self.streams.line(at);
@@ -172,6 +176,16 @@ impl Heap {
             }
         }
         self.streams.most_retired = self.streams.retired + self.streams.retired / 4 + SPARE;
+    }
+
+    /// Blocks do not wait for streams that have ended and whose work is done.
+    fn forget_done_users(&mut self) {
+        let (streams, blocks) = (&self.streams, &mut self.blocks);
+        self.users.retain(|b, lines| {
+            lines.retain(|at| !streams.line(*at).is_retired() || !streams.line(*at).is_done());
+            blocks[*b].used = !lines.is_empty();
+            !lines.is_empty()
+        });
     }
 
     /// Of which lines there is a block, or one that is to wait for them.

@@ -17,7 +17,8 @@ use crate::free::FreeIndex;
 use crate::size::CLASSES;
 use crate::stream::Stream;
 
-/// Streams kept apart by one heap.
+/// Streams kept apart by one heap outside of pools, and as many in all pools together: a tenant with many streams leaves everybody else
+/// theirs.
 const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
 
 /// One stream in one arena.
@@ -211,11 +212,14 @@ impl Streams {
     }
 
     fn add(&mut self, stream: Stream, arena: u16, any: u16) -> Result<u16, Error> {
-        let vacant = self.indices().find(|at| self.line(*at).arena == VACANT);
-        let at = vacant.unwrap_or(self.lines.len() as u16);
-        if usize::from(at) > MAX_STREAMS {
+        let arenas = self.lines.iter().map(|line| line.arena).filter(|at| *at != VACANT);
+        let like = arenas.filter(|at| (*at == COMMON) == (arena == COMMON)).count();
+        // The common arena's line of nobody's memory is no stream's.
+        if like >= MAX_STREAMS + usize::from(arena == COMMON) {
             return Err(Error::TooManyStreams { limit: MAX_STREAMS });
         }
+        let vacant = self.indices().find(|at| self.line(*at).arena == VACANT);
+        let at = vacant.unwrap_or(self.lines.len() as u16);
         match self.lines.get_mut(usize::from(at)) {
             None => {
                 self.names.push(stream);

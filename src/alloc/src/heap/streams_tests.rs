@@ -3,9 +3,12 @@
 
 use super::pools_tests::{Pools, unless_capturing};
 use super::streams::LaneOf;
+use super::turn::Suspended;
 use super::*;
+use crate::allocator::Allocator;
 use crate::config::Config;
-use crate::device::{Sim, SimConfig, Timeline};
+use crate::device::{Call, Sim, SimConfig, Timeline};
+use crate::pool::PoolConfig;
 use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -218,4 +221,120 @@ fn only_streams_that_allocate_have_a_table_of_sizes() {
         heap.streams.line(at).again.iter().any(|again| again.has_table())
     };
     assert!(learns(&heap, 11) && !learns(&heap, 12));
+}
+
+/// The table is as full as it may be, of streams that have ended and whose work is done.
+#[test]
+fn a_pool_is_made_where_ended_streams_take_all_places() {
+    let sim = Sim::new(SimConfig::default());
+    let alloc = Allocator::new(sim.device(), unpublished()).unwrap();
+    let mut streams = Vec::new();
+    while let Ok(buffer) = alloc.alloc::<u8>(512, Stream(streams.len() as u64 + 1)) {
+        streams.push(buffer.stream());
+    }
+    for stream in streams {
+        alloc.retire_stream(stream).unwrap();
+    }
+    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    pool.alloc::<u8>(512, Stream(1)).unwrap();
+}
+
+#[test]
+fn pools_with_many_streams_leave_everybody_else_theirs() {
+    let sim = Sim::new(SimConfig::default());
+    let alloc = Allocator::new(sim.device(), unpublished()).unwrap();
+    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    let full = (1..).map(|n| pool.alloc::<u8>(512, Stream(n))).find(Result::is_err);
+    assert!(matches!(full, Some(Err(Error::TooManyStreams { .. }))));
+    alloc.alloc::<u8>(512, Stream(1 << 20)).unwrap();
+}
+
+/// A request asks about more streams than it may call the driver for, and another thread is in a call meanwhile.
+#[test]
+fn nobody_calls_the_driver_without_the_turn_however_much_was_asked() {
+    const MIB: u64 = 1 << 20;
+    let (sim, mut heap) = heap(Timeline::Manual);
+    let tag = Tag(0);
+    for _ in 0..8 {
+        let round = [150, 3, 5, 7, 4, 6, 9, 8].map(|mib| heap.allocate(mib * MIB, Stream(1), tag).unwrap().block);
+        round.into_iter().for_each(|b| heap.free(b));
+    }
+    assert!(heap.layouts.repeats());
+    heap.wait_for_device().unwrap();
+    let others: Vec<Grant> = (100..170)
+        .map(|stream| heap.allocate(2 * MIB, Stream(stream), tag).unwrap())
+        .collect();
+    for mib in [10, 42] {
+        heap.allocate(mib * MIB, Stream(300), tag).unwrap();
+    }
+    let mut theirs = suspended(heap.attempt(COMMON, 900 * MIB, Stream(2), tag));
+    while !theirs.needs_turn() {
+        let made = theirs.run(&mut heap).unwrap();
+        theirs = suspended(heap.resume(made));
+    }
+    heap.begin_call(&mut theirs);
+    others[..66].iter().for_each(|grant| heap.free(grant.block));
+    let maps = sim.calls(Call::Map);
+    // It goes where it went in the rounds before, where all that was the others' lies now.
+    let mut attempt = heap.attempt(COMMON, 150 * MIB, Stream(1), tag);
+    let mut asked = 0;
+    while let Attempt::Suspended(mine) = attempt {
+        if mine.needs_turn() {
+            break;
+        }
+        let made = mine.run(&mut heap).unwrap();
+        asked += 1;
+        attempt = heap.resume(made);
+    }
+    assert!(asked >= 64, "{asked}");
+    assert_eq!(sim.calls(Call::Map), maps);
+    let made = theirs.run(&mut heap).unwrap();
+    heap.resume(made);
+    assert_eq!(sim.violations(), [""; 0]);
+}
+
+/// A block that lives on was used by more streams than are kept apart, one after the other.
+#[test]
+fn streams_that_used_a_block_which_lives_on_are_forgotten() {
+    let (_, mut heap) = heap(Timeline::Immediate);
+    let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
+    for n in 0..1000 {
+        let stream = Stream(2 + n);
+        if heap.record_use(grant.block, stream).is_err() {
+            forget_streams(&mut heap).unwrap();
+            heap.record_use(grant.block, stream).unwrap();
+        }
+        heap.retire_stream(stream).unwrap();
+    }
+    heap.check();
+    heap.free(grant.block);
+    heap.check();
+    assert_eq!(heap.streams.pending, 0);
+}
+
+/// Its handle is that by which lanes know that they have no stream.
+#[test]
+fn a_stream_of_any_handle_is_a_stream() {
+    let (_, mut heap) = heap(Timeline::Immediate);
+    let last = insist(&mut heap, Stream(u64::MAX));
+    let other = insist(&mut heap, Stream(1));
+    assert!(!has_lane(&heap, Stream(u64::MAX)) && has_lane(&heap, Stream(1)));
+    heap.check();
+    give_back(&mut heap, last);
+    give_back(&mut heap, other);
+    heap.check();
+}
+
+fn suspended(attempt: Attempt) -> Box<Suspended> {
+    match attempt {
+        Attempt::Suspended(suspended) => suspended,
+        Attempt::Done(result) => panic!("{result:?}"),
+    }
+}
+
+fn unpublished() -> Config {
+    Config {
+        publish: Publish::Off,
+        ..Config::default()
+    }
 }

@@ -154,7 +154,7 @@ impl Heap {
         self.suspended -= 1;
         self.turn = Some(turn);
         // Nothing helped before that was asked for the report.
-        let fails = matches!(call, Call::Memory);
+        let (fails, in_turn) = (matches!(call, Call::Memory), call.needs_turn());
         match result {
             Ok(()) => self.keep(&by, &call, gave),
             Err(error) => {
@@ -164,20 +164,22 @@ impl Heap {
                 }
             }
         }
-        self.go_on(by, fails)
+        self.go_on(by, fails, in_turn)
     }
 
     /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         self.suspended -= 1;
         self.turn = Some(suspended.turn);
-        self.go_on(suspended.by, false)
+        self.go_on(suspended.by, false, true)
     }
 
-    fn go_on(&mut self, by: Request, fails: bool) -> Attempt {
+    /// `in_turn`: by who has the turn.
+    fn go_on(&mut self, by: Request, fails: bool, in_turn: bool) -> Attempt {
         let turn = self.turn.get_or_insert_default();
         let request = turn.resumed.take().unwrap_or(by);
-        turn.calls += 1;
+        // Who asks something has no turn yet, and must not call the driver for long.
+        turn.calls += usize::from(in_turn);
         // Who cannot agree with the others goes on alone.
         let (alone, before, caller) = (turn.calls >= MOST, turn.before.take(), turn.caller);
         self.calls = if alone { Calls::Here } else { Calls::Suspends };

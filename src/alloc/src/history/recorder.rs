@@ -175,7 +175,8 @@ impl Recorder {
     }
 
     fn push(&mut self, entry: Entry) {
-        if self.ring.len() >= self.max_events {
+        // Where the program has no memory for a larger ring, this one is as large as it gets.
+        if self.ring.len() >= self.max_events || self.ring.try_reserve(1).is_err() {
             self.dropped += 1;
             if self.ring.pop_front().is_none() {
                 return;
