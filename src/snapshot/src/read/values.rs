@@ -15,6 +15,9 @@ const DEPTH: u32 = 32;
 /// What the tables take for one more thing, about: twice the thing, its hash and its number.
 const ENTRY: usize = 96;
 
+/// Things for which a map keeps its room for the next document. Emptying takes time for all the room, however little is in it.
+const ROOM: usize = 1024;
+
 /// Takes a document's values into the tables.
 pub(crate) struct Converter<'a> {
     pub(crate) tables: &'a mut Tables,
@@ -48,9 +51,9 @@ impl<'a> Converter<'a> {
 
     /// Another document follows, whose numbers mean other objects.
     pub(crate) fn next_document(&mut self) {
-        self.stacks.clear();
-        self.frames.clear();
-        self.values.clear();
+        empty(&mut self.stacks);
+        empty(&mut self.frames);
+        empty(&mut self.values);
     }
 
     /// A list of frames.
@@ -206,6 +209,15 @@ impl<'a> Converter<'a> {
     }
 }
 
+/// Forgets what is in a map, and its room after a large document: many small ones may follow.
+fn empty<T>(map: &mut HashMap<ObjectId, T>) {
+    if map.capacity() > ROOM {
+        *map = HashMap::new();
+    } else {
+        map.clear();
+    }
+}
+
 /// Nodes and levels below a value.
 #[derive(Default)]
 struct Sum {
@@ -235,4 +247,44 @@ impl Sum {
 
 fn too_deep() -> ReadError {
     ReadError::shape("at most 32 levels", "more")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::Limits;
+
+    #[test]
+    fn a_large_document_leaves_no_room_to_be_emptied_after_every_small_one() {
+        let (mut tables, mut meter) = (Tables::default(), Limits::default().meter(0));
+        let (mut document, mut converter) = (Document::default(), Converter::new(&mut tables, &mut meter));
+        let text = |text| Node::Text(text);
+        for _ in 0..5000 {
+            let frame = [
+                (text(names::NAME), text(names::NAME)),
+                (text(names::FILENAME), text(names::NAME)),
+                (text(names::LINE), Node::Int(1)),
+            ];
+            let frame = document.add(Object::Dict(frame.into()), converter.meter).unwrap();
+            let stack = document.add(Object::List(vec![frame]), converter.meter).unwrap();
+            converter.stack(&document, stack).unwrap();
+            converter.value(&document, stack).unwrap();
+        }
+        let room = |converter: &Converter<'_>| {
+            [
+                converter.stacks.capacity(),
+                converter.frames.capacity(),
+                converter.values.capacity(),
+            ]
+        };
+        assert!(room(&converter).iter().all(|room| *room >= 5000));
+        converter.next_document();
+        assert!(
+            room(&converter).iter().all(|room| *room <= 1024),
+            "{:?}",
+            room(&converter)
+        );
+    }
 }
