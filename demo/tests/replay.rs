@@ -117,6 +117,74 @@ fn without_a_cache_every_operation_is_a_driver_call() {
     }
 }
 
+fn trace(rows: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(format!("op,id,bytes,stream\n{rows}").as_bytes())
+        .unwrap();
+    file
+}
+
+/// The device is asked only now and then. A trace that holds less than what it gives out at once must not be told to take nothing,
+/// and what came last before a refusal counts.
+#[test]
+fn a_small_trace_takes_memory_too() {
+    const PAGE: u64 = 2 << 20;
+    let absurd = u64::MAX / 2;
+    for (rows, reserved, refused) in [
+        ("a,1,100,0\nf,1\n".to_owned(), Some(PAGE), 0),
+        ("a,1,100,0\na,2,100,0\na,3,100,0\n".to_owned(), Some(3 * PAGE), 0),
+        (
+            "a,1,100,0\nf,1\na,2,60,0\na,3,70,0\nf,2\n".to_owned(),
+            Some(2 * PAGE),
+            0,
+        ),
+        (format!("a,1,9,0\na,2,9,0\na,3,{absurd},0\n"), Some(2 * PAGE), 1),
+        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\nf,1\n"), Some(2 * PAGE), 1),
+        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\n"), Some(2 * PAGE), 1),
+        (format!("a,1,{absurd},0\n"), Some(0), 1),
+    ] {
+        let file = trace(&rows);
+        let report = run(&ReplayArgs {
+            allocator: AllocatorChoice::CudaMalloc,
+            passes: 1,
+            ..args(file.path().to_owned())
+        });
+        let report = report.unwrap();
+        assert_eq!(report.memory.peak_reserved, reserved, "{rows}");
+        assert_eq!(report.memory.ratio.is_some(), reserved > Some(0), "{rows}");
+        assert_eq!(report.out_of_memory.count, refused, "{rows}");
+    }
+    let file = trace("a,1,100,0\n");
+    let report = run(&ReplayArgs {
+        allocator: AllocatorChoice::CudaMalloc,
+        limit: Some(PAGE - 1),
+        ..args(file.path().to_owned())
+    });
+    assert_eq!(
+        report.unwrap().memory.peak_reserved,
+        Some(0),
+        "what went back was none of it"
+    );
+}
+
+/// A channel that cannot be made is none, whatever was wished for.
+#[test]
+fn only_what_is_published_is_called_so() {
+    let (folder, file) = (
+        tempfile::tempdir_in("/dev/shm").unwrap(),
+        tempfile::NamedTempFile::new().unwrap(),
+    );
+    for (dir, publishing) in [(&*folder.path().join("channels"), true), (file.path(), false)] {
+        let report = run(&ReplayArgs {
+            publish: true,
+            channel_dir: Some(dir.to_owned()),
+            passes: 1,
+            ..args(excerpt(EXCERPTS[0]))
+        });
+        assert_eq!(report.unwrap().allocator.publishing, publishing, "{}", dir.display());
+    }
+}
+
 /// What finds no memory is counted, and the replay goes on.
 #[test]
 fn requests_beyond_the_limit_are_counted() {

@@ -41,6 +41,11 @@ impl Gpumem {
         }
     }
 
+    /// Whether there is a channel: one that was wished for cannot always be had.
+    pub(super) fn publishes(&self) -> bool {
+        self.allocator.channel().is_ok()
+    }
+
     /// The state that a request found which was refused just now.
     pub(super) fn out_of_memory(&self, requested: u64, report: String) -> OutOfMemory {
         let (all, free) = (self.allocator.stats().all(), self.allocator.free_blocks());

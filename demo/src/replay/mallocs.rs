@@ -12,7 +12,8 @@ use crate::bytes::format_bytes;
 use crate::gpu::{DriverMemory, OUT_OF_MEMORY};
 use crate::trace::Trace;
 
-/// How much more must be held than when the device was last asked for what is free, before it is asked again: its granularity.
+/// How much more must be held than when the device was last asked for what is free, before it is asked again: its granularity. It
+/// is asked also at the first block, at the trace's peak, and where a request was refused: a trace need not hold so much.
 const GRAIN: u64 = 2 << 20;
 
 /// Where allocations come from.
@@ -40,6 +41,9 @@ pub(super) struct Mallocs {
     /// Most bytes to take from the device; of the pool, which tells only how much it took at most, to hold.
     limit: Option<u64>,
     requested: u64,
+    /// The peak of `requested` that the trace has; not reached once the device has refused a request.
+    peak: u64,
+    refused: bool,
     allocs: u64,
     frees: u64,
     /// Highest `requested` at which the device was asked, and what it had given out most beyond `baseline`.
@@ -79,6 +83,8 @@ impl Mallocs {
             live: vec![Held::default(); trace.slots],
             limit: args.limit,
             requested: 0,
+            peak: trace.peak_requested,
+            refused: false,
             allocs: 0,
             frees: 0,
             asked_at: 0,
@@ -113,15 +119,41 @@ impl Mallocs {
         done
     }
 
-    /// Asks the device what it has given out, with a block that was taken just now. `false`: more than the limit, and the block went back.
+    /// Asks the device what it has given out.
+    fn ask(&mut self) -> Result<u64, String> {
+        Ok(self.aside(Mallocs::used)?.saturating_sub(self.baseline))
+    }
+
+    /// What it said, with what is held.
+    fn note(&mut self, used: u64) {
+        self.asked_at = self.asked_at.max(self.requested);
+        self.most_used = self.most_used.max(used);
+    }
+
+    /// Asks the device, unless it was with as much held.
+    fn ask_at_new_peak(&mut self) -> Result<(), String> {
+        if self.requested > self.asked_at {
+            let used = self.ask()?;
+            self.note(used);
+        }
+        Ok(())
+    }
+
+    /// Whether to ask the device after a block was taken.
+    fn is_worth_asking(&self) -> bool {
+        let (now, before) = (self.requested, self.asked_at);
+        let grown = before == 0 || now >= before.saturating_add(GRAIN) || now >= self.peak;
+        self.limit.is_some() || now > before && grown
+    }
+
+    /// Asks the device, with a block that was taken just now. `false`: more than the limit, and the block went back.
     fn within_limit(&mut self, taken: Held) -> Result<bool, String> {
-        self.asked_at = self.requested;
-        let used = self.aside(Mallocs::used)?.saturating_sub(self.baseline);
+        let used = self.ask()?;
         if self.limit.is_some_and(|limit| used > limit) {
             self.aside(|mallocs| mallocs.give_back(taken))?;
             return Ok(false);
         }
-        self.most_used = self.most_used.max(used);
+        self.note(used);
         Ok(true)
     }
 
@@ -168,18 +200,25 @@ impl Replayer for Mallocs {
         let addr = match &self.source {
             Source::Sim(sim) => sim
                 .alloc(bytes)
-                .map_err(|e| refused(e.is_out_of_memory(), e.to_string()))?,
-            Source::Plain(memory) => memory.alloc(bytes).map_err(of_gpu)?,
+                .map_err(|e| refused(e.is_out_of_memory(), e.to_string())),
+            Source::Plain(memory) => memory.alloc(bytes).map_err(of_gpu),
             Source::Pool(memory) => {
                 let stream = self.streams[usize::from(stream)];
-                memory.alloc_async(bytes, stream).map_err(of_gpu)?
+                memory.alloc_async(bytes, stream).map_err(of_gpu)
             }
         };
-        let taken = Held { addr, bytes, stream };
-        self.requested += bytes;
-        let ask = self.limit.is_some() || self.requested >= self.asked_at + GRAIN;
         let pool = matches!(self.source, Source::Pool(_));
-        if ask && !pool && !self.within_limit(taken).map_err(Refused::Broken)? {
+        if addr.is_err() && !pool {
+            self.refused = true;
+            self.ask_at_new_peak().map_err(Refused::Broken)?;
+        }
+        let taken = Held {
+            addr: addr?,
+            bytes,
+            stream,
+        };
+        self.requested += bytes;
+        if !pool && self.is_worth_asking() && !self.within_limit(taken).map_err(Refused::Broken)? {
             self.requested -= bytes;
             return Err(self.beyond_limit(bytes));
         }
@@ -188,6 +227,9 @@ impl Replayer for Mallocs {
     }
 
     fn free(&mut self, slot: u32) -> Result<(), String> {
+        if self.refused {
+            self.ask_at_new_peak()?;
+        }
         match std::mem::take(&mut self.live[slot as usize]) {
             Held { addr: 0, .. } => Ok(()),
             held => self.release(held),
@@ -229,10 +271,15 @@ impl Replayer for Mallocs {
                     reserved: Some(reserved),
                 })
             }
-            _ => Ok(Peaks {
-                allocated: None,
-                reserved: Some(self.most_used),
-            }),
+            _ => {
+                self.ask_at_new_peak()?;
+                // Blocks that the device sees nothing of lie in memory that was taken before, for the context or by others.
+                let known = self.most_used > 0 || self.asked_at == 0;
+                Ok(Peaks {
+                    allocated: None,
+                    reserved: known.then_some(self.most_used),
+                })
+            }
         }
     }
 }

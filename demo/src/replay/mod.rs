@@ -153,7 +153,6 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let measured = match args.allocator {
         AllocatorChoice::Gpumem => {
             let segments = config.segments_on(device.info().virtual_memory).name();
-            let publishing = matches!(config.publish, Publish::On(_));
             let silent = Config {
                 publish: Publish::Off,
                 history: History::Off,
@@ -161,6 +160,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
                 ..config.clone()
             };
             let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;
+            let publishing = replayer.publishes();
             let mut measured = measure(&trace, args.passes, &mut replayer)?;
             // Two of them may not fit beside each other.
             drop(replayer);
