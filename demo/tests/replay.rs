@@ -245,6 +245,22 @@ fn absurd_requests_are_refused_like_others() {
     }
 }
 
+/// A trace with more streams than the allocator keeps apart is refused before it is replayed, and not halfway.
+#[test]
+fn as_many_streams_are_read_as_can_be_replayed() {
+    let rows = |streams| (0..streams).map(|n| format!("a,{n},1,{n}\n")).collect::<String>();
+    let most = trace(&rows(4096));
+    let report = run(&ReplayArgs {
+        passes: 1,
+        ..args(most.path().to_owned())
+    });
+    assert_eq!(report.unwrap().trace.streams, 4096);
+    let more = trace(&rows(4097));
+    let said = run(&args(more.path().to_owned())).unwrap_err().to_string();
+    let place = ": line 4098, column 10: more than 4096 streams; expected one of them";
+    assert!(said.ends_with(place), "{said}");
+}
+
 #[test]
 fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
     for (allocator, limit, passes) in [

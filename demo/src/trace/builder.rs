@@ -1,7 +1,7 @@
 //! Makes a trace of operations on blocks with names.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::error::Problem;
 use super::lines::Row;
@@ -9,16 +9,49 @@ use super::{Format, Op, Trace};
 
 /// Most operations of a trace: 1.6 GB of memory, and a hundred times what the longest recorded one has.
 const MOST_OPERATIONS: usize = 100_000_000;
+/// Most streams: as many as our allocator keeps apart, which would end the replay at the next.
+const MOST_STREAMS: usize = 4096;
 /// The slot of a block of 0 bytes: it has none.
 const NOWHERE: u32 = u32::MAX;
 
-/// Spreads block names. They are a program's own numbers or addresses; who crafts collisions slows down only itself.
-#[derive(Default)]
-struct Spread(u64);
+/// Spreads block names, with a multiplier that no file can know: names may be crafted, and those that collide for one multiplier are
+/// found with pencil and paper. The standard hasher, which is safe too, takes longer than the rest of reading a line.
+struct Spread {
+    spread: u64,
+    times: u64,
+}
+
+/// Makes the hashers of one map.
+struct Key {
+    start: u64,
+    times: u64,
+}
+
+impl Default for Key {
+    fn default() -> Key {
+        let random = RandomState::new();
+        Key {
+            start: random.hash_one(0),
+            // Even ones would lose bits.
+            times: random.hash_one(1) | 1,
+        }
+    }
+}
+
+impl BuildHasher for Key {
+    type Hasher = Spread;
+
+    fn build_hasher(&self) -> Spread {
+        Spread {
+            spread: self.start,
+            times: self.times,
+        }
+    }
+}
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {
-        self.0
+        self.spread
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -26,8 +59,8 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, n: u64) {
-        let wide = u128::from(self.0 ^ n) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (wide >> 64) as u64 ^ wide as u64;
+        let wide = u128::from(self.spread ^ n) * u128::from(self.times);
+        self.spread = (wide >> 64) as u64 ^ wide as u64;
     }
 }
 
@@ -36,9 +69,9 @@ impl Hasher for Spread {
 pub(super) struct Builder {
     ops: Vec<Op>,
     /// Live blocks by name: slot and bytes.
-    live: HashMap<u64, (u32, u64), BuildHasherDefault<Spread>>,
+    live: HashMap<u64, (u32, u64), Key>,
     streams: Vec<u64>,
-    stream_index: HashMap<u64, u16, BuildHasherDefault<Spread>>,
+    stream_index: HashMap<u64, u16, Key>,
     free_slots: Vec<u32>,
     slots: u32,
     requested: u64,
@@ -69,7 +102,7 @@ impl Wrong {
             Wrong::Overflow => {
                 "the sum of all live blocks does not fit into 64 bits; expected a smaller size".to_owned()
             }
-            Wrong::TooManyStreams => format!("more than {} streams; expected one of them", u16::MAX),
+            Wrong::TooManyStreams => format!("more than {MOST_STREAMS} streams; expected one of them"),
             Wrong::TooManyOperations => {
                 format!("more than {MOST_OPERATIONS} operations; expected the end of the file")
             }
@@ -148,7 +181,10 @@ impl Builder {
         if let Some(index) = self.stream_index.get(&number) {
             return Ok(*index);
         }
-        let index = u16::try_from(self.streams.len()).map_err(|_| Wrong::TooManyStreams)?;
+        if self.streams.len() == MOST_STREAMS {
+            return Err(Wrong::TooManyStreams);
+        }
+        let index = self.streams.len() as u16;
         self.streams.push(number);
         self.stream_index.insert(number, index);
         Ok(index)
@@ -170,5 +206,27 @@ impl Builder {
             assumed: self.assumed,
             other_devices: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Names that have the same lower bits with a multiplier that everybody knows, the golden ratio's.
+    #[test]
+    fn crafted_names_do_not_collide() {
+        let known = |n: u64| {
+            let wide = u128::from(n) * 0x9e37_79b9_7f4a_7c15;
+            (wide >> 64) as u64 ^ wide as u64
+        };
+        let crafted = (0..1u64 << 20).filter(|n| known(*n) % 1024 == 0);
+        let builder = Builder::default();
+        let places: Vec<u64> = crafted.map(|n| builder.live.hasher().hash_one(n) % 1024).collect();
+        let met: HashSet<u64> = places.iter().copied().collect();
+        // By chance 63 of 100 places are met by as many names as there are places.
+        assert!(places.len() > 900 && met.len() > 400, "{} {}", places.len(), met.len());
     }
 }
