@@ -138,6 +138,13 @@ fn a_watched_replays_flags_mean_what_the_users_meant() {
     assert_eq!((here.steps, here.budget), (7, Some(1 << 30)));
 }
 
+/// It is told what is wrong with the number, and not that there is no flag `-1`.
+#[test]
+fn a_number_of_passes_is_no_flag() {
+    let said = parse(&["replay", "x", "--passes", "-1"]).unwrap_err().to_string();
+    assert!(said.contains("'-1'") && said.contains("1..=1000000"), "{said}");
+}
+
 #[test]
 fn a_replay_is_measured_or_looked_at() {
     let replay = |args: &[&str]| match parse(&[&["replay", "x"], args].concat()).map(|cli| cli.command) {

@@ -43,7 +43,7 @@ pub struct ReplayCli {
     #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
     pub conf: Option<Conf>,
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub passes: Option<u32>,
     /// Most device memory to use: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
