@@ -36,7 +36,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line that is not empty, without its end (`\n` or `\r\n`).
+    /// The next line that is not empty, without its end (`\n` or `\r\n`). Of a first line that is too long there is the beginning.
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>, Problem> {
         let (from, to) = loop {
             let Some((from, to)) = self.find()? else {
@@ -69,6 +69,10 @@ impl<'a> Lines<'a> {
             let found = self.bytes[searched..self.end].iter().position(|byte| *byte == b'\n');
             let to = found.map_or(self.end, |at| searched + at);
             let from = self.start;
+            // What a file begins with says what it is, or that it is nothing known, without the rest of the line.
+            if to - from > LONGEST && self.line == 0 {
+                return Ok(Some((from, from + LONGEST)));
+            }
             if to - from > LONGEST {
                 return Err(Problem::At {
                     line: self.line + 1,

@@ -23,15 +23,18 @@ mod rmm;
 mod tests;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use flate2::bufread::{GzDecoder, MultiGzDecoder};
+use flate2::bufread::MultiGzDecoder;
 use gpumem_snapshot::{Limits, Snapshot};
 
 use builder::Builder;
 pub use error::{Problem, TraceError};
 use lines::{Lines, Row};
+
+/// Bytes by which a file is known, and of what gzip makes of them.
+const HEAD: u64 = 1 << 16;
 
 /// One operation of a program. Blocks are known by *slot*: a number that is reused once its block is freed, so that slots are few
 /// and whoever replays can keep its blocks in an array.
@@ -123,19 +126,22 @@ impl Trace {
     /// When it cannot be read or is no trace.
     pub fn read(from: impl Read) -> Result<Trace, Problem> {
         let mut from = BufReader::with_capacity(1 << 16, from);
-        let head = from.fill_buf()?;
+        let mut head = Vec::new();
+        from.by_ref().take(HEAD).read_to_end(&mut head)?;
         let compressed = head.starts_with(&[0x1f, 0x8b]);
-        let mut first = [0];
-        let begins = if compressed {
-            GzDecoder::new(head).read(&mut first)
+        let is_snapshot = if compressed {
+            let mut unpacked = Vec::new();
+            // Where it is damaged is told by whoever reads on; that it ends early is how the head of a long file looks.
+            let _ = MultiGzDecoder::new(&head[..]).take(HEAD).read_to_end(&mut unpacked);
+            begins_a_snapshot(&unpacked)
         } else {
-            (&head[..]).read(&mut first)
+            begins_a_snapshot(&head)
         };
-        // A first read that fails is told by whoever reads on.
-        let trace = match (begins.unwrap_or(0), first[0]) {
-            (1, 0x80 | b'{' | b'[') => snapshot(from),
-            _ if compressed => rows(&mut MultiGzDecoder::new(from)),
-            _ => rows(&mut from),
+        let mut from = (&head[..]).chain(from);
+        let trace = match (is_snapshot, compressed) {
+            (true, _) => snapshot(from),
+            (false, true) => rows(&mut MultiGzDecoder::new(from)),
+            (false, false) => rows(&mut from),
         };
         trace.map(|trace| Trace { compressed, ..trace })
     }
@@ -157,6 +163,12 @@ impl Trace {
         }
         peak
     }
+}
+
+/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
+fn begins_a_snapshot(head: &[u8]) -> bool {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
 }
 
 /// Reads a snapshot, whose reader takes it compressed, too.

@@ -65,6 +65,17 @@ fn the_history_of_a_snapshot_is_read() {
 }
 
 #[test]
+fn what_editors_leave_before_json_is_skipped() {
+    let plain = read(SNAPSHOT).unwrap();
+    for before in ["\n", " \t\r\n", "\u{feff}", "\u{feff}\r\n"] {
+        let text = format!("{before}{SNAPSHOT}");
+        assert_eq!(read(&text).unwrap(), plain, "{before:?}");
+        let parts = [gzip(b""), gzip(text.as_bytes())].concat();
+        assert_eq!(read(parts).unwrap().ops, plain.ops, "{before:?}");
+    }
+}
+
+#[test]
 fn a_real_snapshot_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/snapshot/tests/data/torch211_gpt_fixed.pickle.gz");
     let trace = Trace::open(&path).unwrap();

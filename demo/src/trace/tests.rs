@@ -161,6 +161,19 @@ fn what_is_wrong_is_said_with_line_and_column() {
     }
 }
 
+/// A member of gzip's may hold nothing, the first, too.
+#[test]
+fn what_is_compressed_in_parts_is_read() {
+    let rows = [OURS, "a,1,5,0\n", "", "f,1\n"]
+        .map(|part| gzip(part.as_bytes()))
+        .concat();
+    let trace = read([gzip(b""), rows].concat()).unwrap();
+    assert_eq!(
+        (&trace.ops[..], trace.compressed),
+        (&[alloc(0, 0, 5), free(0)][..], true)
+    );
+}
+
 #[test]
 fn what_is_no_trace_at_all_is_said_too() {
     let headers = "expected the header \"op,id,bytes,stream\" or \"Thread,Time,Action,Pointer,Size,Stream\", or a snapshot of PyTorch's";
@@ -179,8 +192,13 @@ fn what_is_no_trace_at_all_is_said_too() {
         ),
         (b"", "is empty: a trace begins with a header line".to_owned()),
         (b"\n\n", "is empty: a trace begins with a header line".to_owned()),
+        (
+            &[b'x'; 5000],
+            format!("line 1, column 1: found \"{}\"...; {headers}", "x".repeat(48)),
+        ),
     ] {
         assert_eq!(read(bytes).unwrap_err().to_string(), said);
+        assert_eq!(read(gzip(bytes)).unwrap_err().to_string(), said);
     }
     let error = Trace::open(Path::new("/nowhere/to be\x1b found"))
         .unwrap_err()

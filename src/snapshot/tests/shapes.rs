@@ -278,3 +278,14 @@ fn what_does_not_add_up_is_told() {
     ];
     assert_eq!(problems, expected);
 }
+
+#[test]
+fn a_byte_order_mark_before_json_is_skipped() {
+    let text = least().to_string();
+    let marked = Snapshot::from_bytes(format!("\u{feff}\n{text}").as_bytes()).unwrap();
+    assert_eq!(marked.segments, read(&least()).unwrap().segments);
+    assert!(
+        Snapshot::from_bytes(b"\xef\xbb\xbf\x80\x04}.").is_err(),
+        "but not before a pickle"
+    );
+}

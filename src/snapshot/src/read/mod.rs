@@ -50,14 +50,16 @@ impl Snapshot {
         let bytes = unpack::bytes(bytes, limits)?;
         let mut meter = limits.meter(bytes.len() as u64);
         let mut tables = Tables::default();
-        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        // Editors on Windows put it before JSON.
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
         let mut snapshot = match first {
             Some(0x80) => {
                 let mut document = Document::default();
                 let root = pickle::load(&bytes, &mut document, &mut tables, &mut meter)?;
                 Converter::new(&mut tables, &mut meter).snapshot(&document, root)?
             }
-            Some(b'{' | b'[') => json::load(&bytes, Converter::new(&mut tables, &mut meter))?,
+            Some(b'{' | b'[') => json::load(text, Converter::new(&mut tables, &mut meter))?,
             None => return Err(ReadError::Format("the file is empty")),
             Some(_) if bytes.starts_with(b"PK\x03\x04") => {
                 return Err(ReadError::Format("a zip archive, as torch.save makes them"));
