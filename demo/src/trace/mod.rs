@@ -173,11 +173,24 @@ fn begins_a_snapshot(head: &[u8]) -> bool {
 
 /// Reads a snapshot, whose reader takes it compressed, too.
 fn snapshot(from: impl Read) -> Result<Trace, Problem> {
-    let limits = Limits::default();
+    let most = Limits::default().input;
     let mut bytes = Vec::new();
     // One more than is allowed, so that too many are refused and not cut off.
-    from.take(limits.input.saturating_add(1)).read_to_end(&mut bytes)?;
+    from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    let limits = limits(bytes.len() as u64);
     pytorch::trace(&Snapshot::from_bytes_within(&bytes, &limits)?)
+}
+
+/// What a snapshot of a size may take: a gigabyte in all, and what only a file of many megabytes earns. The reader's own limits allow
+/// memory for each byte that gzip makes of a file, which is bytes for each of the file's in turn: 60 kB would earn 4 GiB. Real ones
+/// take 20 bytes for each of a pickle's, 200 once it is compressed.
+fn limits(file: u64) -> Limits {
+    let most = Limits::default();
+    let earned = file.saturating_mul(256).saturating_add(768 << 20);
+    Limits {
+        memory: most.memory.min(earned),
+        ..most
+    }
 }
 
 /// Reads the formats that have lines.

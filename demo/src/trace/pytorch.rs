@@ -28,7 +28,8 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
             number,
             what: wrong.what(&format!("the block at 0x{:x}", request.addr)),
         })?;
-        if !request.recorded {
+        // One of 0 bytes is no operation.
+        if !request.recorded && request.size > 0 {
             builder.assumed();
         }
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::tests::{alloc, free, gzip, read};
-use super::{Format, Problem, Trace};
+use super::{Format, Limits, Problem, Trace, limits};
 
 const SNAPSHOT: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_size": 8192, "allocated_size": 2048, "active_size": 2048,
   "requested_size": 1100, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], "is_expandable": false, "frames": [],
@@ -64,6 +64,14 @@ fn the_history_of_a_snapshot_is_read() {
     assert!(matches!(read(b"\x80\x02cos\nsystem\n."), Err(Problem::Snapshot(_))));
 }
 
+/// The free between them is not recorded, but of what is no operation none is lacking.
+#[test]
+fn a_block_of_0_bytes_that_is_allocated_twice_lacks_no_operation() {
+    let entry = r#"{"action": "alloc", "addr": 512, "size": 0}"#;
+    let trace = read(format!(r#"{{"device_traces": [[{entry}, {entry}]]}}"#)).unwrap();
+    assert_eq!((trace.ops.len(), trace.zero_sized, trace.assumed), (0, 2, 0));
+}
+
 #[test]
 fn what_editors_leave_before_json_is_skipped() {
     let plain = read(SNAPSHOT).unwrap();
@@ -84,4 +92,15 @@ fn a_real_snapshot_is_read() {
         (trace.ops.len(), trace.assumed, trace.live_blocks),
         (7_497 + 7_197 + 3, 3, 303)
     );
+}
+
+/// A file earns memory by its own size, and not by what it says that it unpacks to.
+#[test]
+fn a_small_snapshot_takes_a_gigabyte_at_most() {
+    const GIB: u64 = 1 << 30;
+    let total = |file: u64| limits(file).memory + file * limits(file).gzip_ratio + (64 << 20);
+    assert!(total(60_000) < GIB);
+    // The real one: 160 kB, which are 32 MB. One of a hundred times as much is read, too.
+    assert!(limits(16_000_000).memory > 3_200_000_000);
+    assert_eq!(limits(GIB), Limits::default());
 }
