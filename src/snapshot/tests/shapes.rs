@@ -289,3 +289,12 @@ fn a_byte_order_mark_before_json_is_skipped() {
         "but not before a pickle"
     );
 }
+
+/// What Python writes of a file name that is not UTF-8.
+#[test]
+fn a_lone_surrogate_is_read_as_a_text() {
+    let text = least().to_string().replace("a.py", r"\udc80.py\ud83d\ude00");
+    let snapshot = Snapshot::from_bytes(text.as_bytes()).unwrap();
+    let frame = snapshot.tables.all_frames().next().unwrap();
+    assert_eq!(snapshot.tables.get_text(frame.filename), "\u{fffd}.py\u{1f600}");
+}

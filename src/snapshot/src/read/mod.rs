@@ -10,6 +10,7 @@ mod json;
 mod limits;
 mod opcode;
 mod pickle;
+mod surrogates;
 mod unpack;
 mod values;
 
@@ -47,19 +48,22 @@ impl Snapshot {
 
     /// [`Snapshot::from_bytes`] with other limits.
     pub fn from_bytes_within(bytes: &[u8], limits: &Limits) -> Result<Snapshot, ReadError> {
-        let bytes = unpack::bytes(bytes, limits)?;
+        let mut bytes = unpack::bytes(bytes, limits)?;
         let mut meter = limits.meter(bytes.len() as u64);
         let mut tables = Tables::default();
         // Editors on Windows put it before JSON.
-        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-        let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+        let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let first = bytes[mark..].iter().copied().find(|byte| !byte.is_ascii_whitespace());
         let mut snapshot = match first {
             Some(0x80) => {
                 let mut document = Document::default();
                 let root = pickle::load(&bytes, &mut document, &mut tables, &mut meter)?;
                 Converter::new(&mut tables, &mut meter).snapshot(&document, root)?
             }
-            Some(b'{' | b'[') => json::load(text, Converter::new(&mut tables, &mut meter))?,
+            Some(b'{' | b'[') => {
+                surrogates::replace_lone(&mut bytes);
+                json::load(&bytes[mark..], Converter::new(&mut tables, &mut meter))?
+            }
             None => return Err(ReadError::Format("the file is empty")),
             Some(_) if bytes.starts_with(b"PK\x03\x04") => {
                 return Err(ReadError::Format("a zip archive, as torch.save makes them"));
