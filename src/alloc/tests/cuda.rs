@@ -15,6 +15,9 @@ const MIB: usize = 1 << 20;
 /// Set in the inner run.
 const INNER: &str = "GPUMEM_INNER_TEST";
 
+/// What a message must contain, in an inner run.
+const EXPECTED: &str = "GPUMEM_INNER_EXPECTED";
+
 /// Runs one inner test in a process of its own.
 fn inner(test: &str, library: &Path, env: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
@@ -57,6 +60,22 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_DEVICES", "2")],
     );
     passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
+    for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
+        let expected = format!("({call}: {code})");
+        passes(
+            "inner_says_the_number_of_an_error_without_a_name",
+            library,
+            &[("FAKE_CUDA_INIT", code), (EXPECTED, &expected)],
+        );
+    }
+    for call in ["cuDeviceGet", "cuDevicePrimaryCtxRetain"] {
+        let (fail, expected) = (format!("{call}:1:-1"), format!("({call}: -1)"));
+        passes(
+            "inner_says_the_number_of_an_error_without_a_name",
+            library,
+            &[("FAKE_CUDA_FAIL", &fail), (EXPECTED, &expected)],
+        );
+    }
     passes("inner_refuses_virtual_segments", library, &[("FAKE_CUDA_VMM", "0")]);
     passes(
         "inner_survives_a_failing_map",
@@ -261,6 +280,19 @@ fn inner_says_no_device() {
     let error = device::cuda(0).unwrap_err().to_string();
     assert!(
         error.contains("CUDA_ERROR_NO_DEVICE: ") && error.contains("nvidia-smi"),
+        "{error}"
+    );
+}
+
+#[test]
+fn inner_says_the_number_of_an_error_without_a_name() {
+    if !is_inner() {
+        return;
+    }
+    let expected = std::env::var(EXPECTED).unwrap();
+    let error = device::cuda(0).unwrap_err().to_string();
+    assert!(
+        error.contains("an error this driver has no name for (") && error.contains(&expected),
         "{error}"
     );
 }

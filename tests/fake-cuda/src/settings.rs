@@ -1,5 +1,7 @@
 //! What the environment asks for; see the crate's documentation.
 
+use crate::result;
+
 /// What the environment says.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -9,7 +11,7 @@ pub(crate) struct Settings {
     pub(crate) init: i32,
     pub(crate) vmm: bool,
     pub(crate) event_queries: u64,
-    pub(crate) fail: Option<(String, u64)>,
+    pub(crate) fail: Option<(String, u64, i32)>,
 }
 
 impl Settings {
@@ -18,17 +20,20 @@ impl Settings {
             let value = std::env::var(name).ok();
             value.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
         };
+        let signed = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         let fail = std::env::var("FAKE_CUDA_FAIL").ok();
         Settings {
             total: number("FAKE_CUDA_TOTAL", 8 << 30),
             used: number("FAKE_CUDA_USED", 0),
             devices: number("FAKE_CUDA_DEVICES", 1) as i32,
-            init: number("FAKE_CUDA_INIT", 0) as i32,
+            init: signed("FAKE_CUDA_INIT"),
             vmm: number("FAKE_CUDA_VMM", 1) != 0,
             event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
             fail: fail.and_then(|text| {
-                let (call, count) = text.split_once(':')?;
-                Some((call.to_owned(), count.parse().ok()?))
+                let mut parts = text.split(':');
+                let (call, count) = (parts.next()?, parts.next()?);
+                let code = parts.next().map_or(Some(result::UNKNOWN), |code| code.parse().ok())?;
+                Some((call.to_owned(), count.parse().ok()?, code))
             }),
         }
     }

@@ -79,7 +79,7 @@ impl State {
         let count = self.calls.entry(name).or_default();
         *count += 1;
         match &self.settings.fail {
-            Some((call, number)) if call == name && number == count => Err(result::UNKNOWN),
+            Some((call, number, code)) if call == name && number == count => Err(*code),
             _ if !self.initialized && name != "cuInit" => Err(result::NOT_INITIALIZED),
             _ => Ok(()),
         }

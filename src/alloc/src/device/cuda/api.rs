@@ -67,6 +67,11 @@ macro_rules! api {
 
 api! {
     get_error_name = "cuGetErrorName" (c_int, *mut *const c_char);
+    get_error_string = "cuGetErrorString" (c_int, *mut *const c_char);
+    init = "cuInit" (c_uint);
+    device_get = "cuDeviceGet" (*mut c_int, c_int);
+    primary_ctx_retain = "cuDevicePrimaryCtxRetain" (*mut Opaque, c_int);
+    primary_ctx_release = "cuDevicePrimaryCtxRelease_v2" (c_int);
     ctx_get_current = "cuCtxGetCurrent" (*mut Opaque);
     ctx_set_current = "cuCtxSetCurrent" (Opaque);
     ctx_synchronize = "cuCtxSynchronize" ();
@@ -108,13 +113,20 @@ impl Api {
     }
 
     fn error_name(&self, code: c_int) -> String {
-        let mut name: *const c_char = std::ptr::null();
-        // SAFETY: cuGetErrorName writes one pointer, or leaves it null for an error it does not know.
-        let known = unsafe { (self.get_error_name)(code, &mut name) } == 0 && !name.is_null();
-        if !known {
-            return "an error this driver has no name for".to_owned();
-        }
-        // SAFETY: the driver's names are static strings that end in a zero byte.
-        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        text_of(self.get_error_name, code).unwrap_or_else(|| "an error this driver has no name for".to_owned())
     }
+
+    /// What the driver says about an error, if it knows it: "no CUDA-capable device is detected".
+    pub(super) fn error_text(&self, code: c_int) -> Option<String> {
+        text_of(self.get_error_string, code)
+    }
+}
+
+/// An error's name or text by one of the driver's two functions.
+fn text_of(of: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int, code: c_int) -> Option<String> {
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: both functions write one pointer, or leave it null for an error they do not know.
+    let known = unsafe { of(code, &mut text) } == 0 && !text.is_null();
+    // SAFETY: the driver's names and texts are static strings that end in a zero byte.
+    known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

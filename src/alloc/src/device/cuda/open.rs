@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
 
-use super::api::{AllocationProp, Api, Location};
+use super::api::{AllocationProp, Api, Location, Opaque};
 use super::bound::Bound;
 use super::{Cuda, Prop};
 use crate::device::{Device, DeviceInfo};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::size::LARGE_ROUND;
 
 const LOCATION_DEVICE: c_int = 1;
@@ -20,7 +20,7 @@ const ALLOCATION_PINNED: c_int = 1;
 const GRANULARITY_MINIMUM: c_int = 0;
 
 /// Opens a device.
-pub(in crate::device) fn open(ordinal: u32) -> std::result::Result<Device, Error> {
+pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     let fail = |reason: String| Error::NoDevice { ordinal, reason };
     // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
     if !unsafe { sys::is_culib_present() } {
@@ -35,21 +35,65 @@ pub(in crate::device) fn open(ordinal: u32) -> std::result::Result<Device, Error
     })?;
     // Opening makes the device's context current.
     let _as_before = Bound::as_it_is(&api);
+    let unusable = |reason: String| {
+        fail(format!(
+            "{reason}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES"
+        ))
+    };
+    // What cudarc calls next has succeeded a moment before, and the context is there until cudarc holds it, too.
+    let _held = Primary::retain(&api, ordinal).map_err(|error| unusable(refusal(&api, &error)))?;
     // cudarc panics when a function it wants is missing from an old driver.
     let context = catch_unwind(|| CudaContext::new(ordinal as usize))
         .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
-        .map_err(|error| {
-            fail(format!(
-                "{}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES",
-                driver_message(error)
-            ))
-        })?;
+        .map_err(|error| unusable(driver_message(error)))?;
     let cuda = Cuda::new(api, ordinal, &context).map_err(|error| fail(error.to_string()))?;
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
         context: Some(context),
     })
+}
+
+/// A device's primary context, held so that it stays.
+///
+/// The calls that cudarc opens a device with are made here first, where an error is a number: they are the ones that fail on machines in
+/// trouble, and cudarc has undefined behaviour for an error that its enum does not know.
+struct Primary<'a> {
+    api: &'a Api,
+    device: c_int,
+}
+
+impl<'a> Primary<'a> {
+    fn retain(api: &'a Api, ordinal: u32) -> Result<Primary<'a>, DeviceError> {
+        // SAFETY: takes no pointer; 0 is the only value that the flags have.
+        api.check("cuInit", unsafe { (api.init)(0) })?;
+        let mut device: c_int = 0;
+        // SAFETY: writes one number. An ordinal that is too large for one is negative here, which is no device either.
+        api.check("cuDeviceGet", unsafe {
+            (api.device_get)(&mut device, ordinal as c_int)
+        })?;
+        let mut context: Opaque = std::ptr::null_mut();
+        // SAFETY: writes one pointer; the device is the one found just now.
+        let code = unsafe { (api.primary_ctx_retain)(&mut context, device) };
+        api.check("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Primary { api, device })
+    }
+}
+
+impl Drop for Primary<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once more for this. An error would only leave the context held, as it is for the process's life.
+        unsafe { (self.api.primary_ctx_release)(self.device) };
+    }
+}
+
+/// An error of the driver's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected (cuInit: 100)".
+fn refusal(api: &Api, error: &DeviceError) -> String {
+    let DeviceError { call, code, name } = error;
+    match api.error_text(*code) {
+        Some(text) if !text.is_empty() => format!("{name}: {text} ({call}: {code})"),
+        _ => format!("{name} ({call}: {code})"),
+    }
 }
 
 /// An error of cudarc's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected". Its own text is that of
@@ -63,7 +107,7 @@ pub fn driver_message(error: DriverError) -> String {
 }
 
 impl Cuda {
-    fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> std::result::Result<Cuda, Error> {
+    fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> Result<Cuda, Error> {
         let ask = |error: DriverError| Error::NoDevice {
             ordinal,
             reason: driver_message(error),
