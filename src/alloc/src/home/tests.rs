@@ -1,0 +1,49 @@
+//! Homes that become vacant while the list of vacant ones is locked.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use super::*;
+use crate::{Allocator, Config, Publish};
+
+/// Makes an allocator and drops it, which leaves its home vacant.
+fn come_and_go() {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let device = crate::device::sim(crate::device::SimConfig::default());
+    drop(Allocator::new(device, config).unwrap());
+}
+
+/// What a thread of the parent held when the process forked is held in the child for ever.
+#[test]
+fn a_forked_child_waits_for_no_list() {
+    come_and_go();
+    let list = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the child makes an allocator on the simulated device and ends; the alarm ends it if it hangs.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: takes a number of seconds.
+        unsafe { libc::alarm(20) };
+        come_and_go();
+        // SAFETY: ends the child without running the test harness's exit handlers.
+        unsafe { libc::_exit(0) };
+    }
+    drop(list);
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child ended in order");
+}
+
+/// A home that is not on the list is lost, and with it its memory.
+#[test]
+fn the_parent_waits_for_the_list() {
+    let list = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
+    let other = std::thread::spawn(come_and_go);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!other.is_finished(), "it went on without the list");
+    drop(list);
+    other.join().unwrap();
+}
