@@ -2,12 +2,12 @@
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use gpumem_channel::{Life, Reader};
 use gpumem_tests::{World, said};
 
-use crate::abi::Abi;
+use crate::abi::{Abi, PoolId, stream};
 use crate::{inner, library, passes};
 
 const MIB: usize = 1 << 20;
@@ -66,6 +66,8 @@ fn a_forked_child_is_refused_and_frees_are_free_of_effect() {
 fn inner_forks() {
     let Some(abi) = library() else { return };
     let held = abi.alloc(MIB, 0, null_mut());
+    abi.begin_allocate_to_pool(0, PoolId(3, 1), null_mut());
+    abi.end_allocate_to_pool(0, PoolId(3, 1));
     let before = abi.figures(0);
     // SAFETY: the child calls nothing but the library and _exit, and this process has one thread that allocates.
     let child = unsafe { libc::fork() };
@@ -86,6 +88,25 @@ fn inner_forks() {
             abi.stats(0, [16u64, 0].as_mut_ptr()).into(),
         ];
         let failed = others == [-1; 9] && abi.error().is_some_and(|error| error.contains("spawn"));
+        let pool = PoolId(3, 1);
+        let silent: [&dyn Fn(); 9] = [
+            &|| abi.begin_allocate_to_pool(0, pool, null_mut()),
+            &|| abi.end_allocate_to_pool(0, pool),
+            &|| abi.release_pool(0, pool),
+            &|| abi.memory_fraction(0.5, 0),
+            &|| abi.memory_fraction(0.5, 1),
+            &|| assert!(abi.base_alloc(held, null_mut()).is_null()),
+            &|| abi.free(held, MIB, 1, null_mut()),
+            &|| abi.record_stream(held, null_mut()),
+            &|| assert_eq!(abi.retire_stream(stream(77)), -1),
+        ];
+        for (n, call) in silent.iter().enumerate() {
+            call();
+            if !abi.error().is_some_and(|error| error.contains("spawn")) {
+                // SAFETY: as below.
+                unsafe { libc::_exit(100 + n as i32) };
+            }
+        }
         // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(if refused && told && failed { 7 } else { 8 }) };
     }
@@ -94,6 +115,62 @@ fn inner_forks() {
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(libc::WEXITSTATUS(status), 7);
     assert_eq!(abi.figures(0), before);
+    abi.release_pool(0, PoolId(3, 1));
     abi.free(held, MIB, 0, null_mut());
     assert_eq!((abi.figures(0)["all.allocation.current"], abi.error_count()), (0, 0));
+}
+
+/// What other threads of the parent hold when it forks is held in the child for ever.
+#[test]
+fn a_forked_child_never_hangs() {
+    assert_eq!(
+        passes("ends::inner_forks_in_the_middle", &[("FAKE_CUDA_DEVICES", "2")]),
+        ""
+    );
+}
+
+#[test]
+fn inner_forks_in_the_middle() {
+    let Some(abi) = library() else { return };
+    let held = abi.alloc(MIB, 0, null_mut());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let (abi, done) = (&abi, &done);
+            scope.spawn(move || {
+                let pool = PoolId(100 + number, 1);
+                while !done.load(Ordering::Relaxed) {
+                    abi.begin_allocate_to_pool(0, pool, null_mut());
+                    abi.end_allocate_to_pool(0, pool);
+                    abi.release_pool(0, pool);
+                }
+            });
+        }
+        let mut hung = 0;
+        for _ in 0..200 {
+            // SAFETY: the child calls nothing but the library, alarm and _exit; the alarm ends it if it hangs.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: takes a number of seconds.
+                unsafe { libc::alarm(3) };
+                abi.begin_allocate_to_pool(0, PoolId(100, 1), null_mut());
+                abi.end_allocate_to_pool(0, PoolId(100, 1));
+                abi.release_pool(0, PoolId(100, 1));
+                abi.memory_fraction(0.5, 1);
+                abi.base_alloc(held, null_mut());
+                abi.free(held, MIB, 0, null_mut());
+                // SAFETY: ends the child without the parent's exit handlers.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child made above; `status` is valid for writes.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            hung += i32::from(status != 0);
+            if hung > 0 {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(hung, 0, "a child that hung or crashed");
+    });
 }

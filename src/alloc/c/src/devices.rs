@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gpumem::{Allocator, Error, device};
+use gpumem::{Allocator, device};
 
 use crate::failure::Failure;
 use crate::pools::Pools;
@@ -79,7 +79,9 @@ impl Place {
     }
 
     /// Limits the allocator to a fraction of the device's memory, now or when it is made.
-    pub(crate) fn limit(&'static self, to: f64) -> Result<(), Error> {
+    pub(crate) fn limit(&'static self, to: f64) -> Result<(), Failure> {
+        // As in `make`.
+        not_forked()?;
         if self.allocator.get().is_none() {
             let mut fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
             if self.allocator.get().is_none() {
@@ -87,9 +89,10 @@ impl Place {
                 return Ok(());
             }
         }
-        self.allocator
-            .get()
-            .map_or(Ok(()), |allocator| allocator.set_memory_fraction(to))
+        match self.allocator.get() {
+            Some(allocator) => Ok(allocator.set_memory_fraction(to)?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -41,6 +41,10 @@ fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(),
     }
     let place = devices::place(device)?;
     let unknown = || {
+        // What the parent allocated is unknown here, and no news.
+        if let Err(forked) = devices::not_forked() {
+            return forked;
+        }
         let reason = match devices::owner(ptr.addr() as u64) {
             Some((owner, _)) => format!("it is one of device {owner}"),
             None => "foreign, or freed before".to_owned(),

@@ -22,7 +22,7 @@ pub(crate) type Pools = Mutex<Option<HashMap<PoolId, (Pool, u64)>>>;
 
 /// Sends what a route says to a pool, which is made if there is none of that number.
 pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failure> {
-    let place = devices::place(device)?;
+    let place = place(device)?;
     let allocator = place.open(device)?;
     let pool = {
         let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failu
 
 /// Ends what was begun last for a pool.
 pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
-    let place = devices::place(device)?;
+    let place = place(device)?;
     let pool = find(place, id)?;
     match pool.allocator().end_allocate_to_pool(&pool)? {
         true => Ok(()),
@@ -57,7 +57,7 @@ pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
 
 /// Takes back one beginning; with the last the pool goes.
 pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
-    let place = devices::place(device)?;
+    let place = place(device)?;
     let pool = find(place, id)?;
     let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pools) = &mut *pools
@@ -72,6 +72,13 @@ pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
     // Gives memory back: not under the lock.
     drop(pool);
     Ok(())
+}
+
+/// The place of a device, unless this is a forked child: there its pools may be locked for ever by a thread that does not exist.
+fn place(device: c_int) -> Result<&'static Place, Failure> {
+    let place = devices::place(device)?;
+    devices::not_forked()?;
+    Ok(place)
 }
 
 fn find(place: &Place, id: PoolId) -> Result<Pool, Failure> {

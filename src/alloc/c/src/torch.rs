@@ -32,7 +32,7 @@ extern "C" fn gpumem_memory_fraction(fraction: f64, device: c_int) {
                 "a fraction of {fraction}: it must be above 0 and at most 1"
             )));
         }
-        Ok(place.limit(fraction)?)
+        place.limit(fraction)
     });
 }
 
@@ -49,6 +49,7 @@ unsafe extern "C" fn gpumem_base_alloc(ptr: *mut c_void, size: *mut usize) -> *m
     };
     enter("gpumem_base_alloc", std::ptr::null_mut(), || {
         answer(0);
+        devices::not_forked()?;
         let addr = ptr.addr() as u64;
         let (_, owner) =
             devices::owner(addr).ok_or_else(|| Failure::misuse(format!("{ptr:p} is not a live allocation")))?;
