@@ -8,24 +8,56 @@ use gpumem_tests::{World, said};
 
 /// Runs the C compiler on the program; `None`, and a word about it, where there is none, or none that has C's own headers.
 fn compile(arguments: &[&str]) -> Option<Output> {
-    let probe = ["-fsyntax-only", "-include", "stdio.h", "-x", "c", "/dev/null"];
-    if !Command::new("cc")
+    compile_with(("cc", "c", "stdio.h"), "program.c", arguments)
+}
+
+/// The same for any file beside this one, by a compiler for a language that is known by a header.
+fn compile_with((compiler, language, header): (&str, &str, &str), file: &str, arguments: &[&str]) -> Option<Output> {
+    let probe = ["-fsyntax-only", "-include", header, "-x", language, "/dev/null"];
+    if !Command::new(compiler)
         .args(probe)
         .output()
         .is_ok_and(|probe| probe.status.success())
     {
-        eprintln!("SKIPPED: there is no C compiler");
+        eprintln!("SKIPPED: there is no compiler for {language}");
         return None;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
-    let made = Command::new("cc")
+    let made = Command::new(compiler)
         .args(strict)
         .arg(root.join("../src/alloc/c/include"))
         .args(arguments)
-        .arg(root.join("tests/c_abi/program.c"))
+        .arg(root.join("tests/c_abi").join(file))
         .output();
     Some(made.unwrap())
+}
+
+/// Compiles a file twice: into a shared object that its program loads, whose path is its argument, and into the program, which must
+/// succeed.
+#[track_caller]
+fn succeeds_with(compiler: (&str, &str, &str), file: &str, object: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, object] = ["program", object].map(|name| folder.path().join(name));
+    let library: PathBuf = gpumem_tests::libgpumem_alloc();
+    let linked = format!("-Wl,--no-as-needed,{}", library.display());
+    let shared = ["-shared", "-fPIC", "-DLIBRARY", "-o", object.to_str().unwrap(), &linked];
+    let whole = ["-pthread", "-o", program.to_str().unwrap(), &linked, "-ldl"];
+    for arguments in [&shared[..], &whole] {
+        let Some(compiled) = compile_with(compiler, file, arguments) else {
+            return;
+        };
+        succeeded(&compiled);
+    }
+    gpumem_fake_cuda::install(folder.path()).unwrap();
+    let found = std::env::join_paths([folder.path(), library.parent().unwrap()]).unwrap();
+    let ran = Command::new(&program)
+        .arg(&object)
+        .env("LD_LIBRARY_PATH", found)
+        .envs(World::without_gpu().environment())
+        .output()
+        .unwrap();
+    succeeded(&ran);
 }
 
 #[track_caller]
@@ -73,4 +105,10 @@ fn it_is_a_header_for_later_standards_too() {
             succeeded(&compiled);
         }
     }
+}
+
+/// An exception of another language passes, on threads that are about to end, too.
+#[test]
+fn a_failure_is_thrown_as_pytorch_throws() {
+    succeeds_with(("c++", "c++", "stdexcept"), "torch.cpp", "libc10.so");
 }

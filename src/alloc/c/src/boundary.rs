@@ -8,20 +8,26 @@ use crate::failure::{self, Failure, Kind};
 /// Does the work of `call`. If it fails the caller gets `failed`, and a message.
 #[inline]
 pub(crate) fn enter<R: Copy>(call: &'static str, failed: R, work: impl FnOnce() -> Result<R, Failure>) -> R {
+    attempt(call, work).unwrap_or(failed)
+}
+
+/// The same for a caller that does more about a failure than to tell of it, which is done here.
+#[inline]
+pub(crate) fn attempt<R>(call: &'static str, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     // What a panic leaves behind is as it was or counted as lost: the allocator's lock is made for that.
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(result)) => result,
-        Ok(Err(failure)) => fail(call, &failure, failed),
-        Err(panic) => fail(call, &bug(panic), failed),
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(failure)) => Err(told(call, failure)),
+        Err(panic) => Err(told(call, bug(panic))),
     }
 }
 
 #[cold]
-fn fail<R>(call: &'static str, failure: &Failure, failed: R) -> R {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| failure::report(call, failure))) {
+fn told(call: &'static str, failure: Failure) -> Failure {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| failure::report(call, &failure))) {
         std::mem::forget(panic);
     }
-    failed
+    failure
 }
 
 #[cold]

@@ -105,10 +105,23 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Kinds that were printed, a bit each.
 static PRINTED: AtomicU32 = AtomicU32::new(0);
 
+fn line(call: &str, failure: &Failure) -> String {
+    format!("{call}: {}", failure.text)
+}
+
+fn c_string(line: &str) -> CString {
+    CString::new(line.replace('\0', "")).unwrap_or_default()
+}
+
+/// What a failure says, as a thread's last message would: for threads that have no room for messages any more.
+pub(crate) fn message(call: &str, failure: &Failure) -> CString {
+    c_string(&line(call, failure))
+}
+
 /// Tells of a failure.
 pub(crate) fn report(call: &str, failure: &Failure) {
     COUNT.fetch_add(1, Ordering::Relaxed);
-    let line = format!("{call}: {}", failure.text);
+    let line = line(call, failure);
     let bit = 1 << failure.kind as u32;
     let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
     if first && failure.kind != Kind::Forked && !exit::has_begun() {
@@ -121,7 +134,7 @@ pub(crate) fn report(call: &str, failure: &Failure) {
     // A thread that ends has no room for messages any more.
     let _ = MESSAGES.try_with(|messages| {
         if let Ok(mut messages) = messages.try_borrow_mut() {
-            messages.latest = Some(CString::new(line.replace('\0', "")).unwrap_or_default());
+            messages.latest = Some(c_string(&line));
         }
     });
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use gpumem::{Error, Stream};
 
-use crate::boundary::enter;
+use crate::boundary::{attempt, enter};
 use crate::failure::Failure;
 use crate::{devices, exit, throw};
 
@@ -68,16 +68,14 @@ extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream:
     enter("gpumem_free", (), || give_back(ptr, device, stream));
 }
 
-/// Unwinds when it fails, so nothing here may need to be dropped.
+/// Unwinds when it fails, where the process has PyTorch.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
-    let ptr = enter("gpumem_torch_alloc", std::ptr::null_mut(), || {
-        take(size, device, stream).map_err(Failure::in_pytorchs_words)
-    });
-    if ptr.is_null() && size > 0 {
-        throw::as_pytorch();
-    }
-    ptr
+    let call = "gpumem_torch_alloc";
+    attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)).unwrap_or_else(|failure| {
+        throw::as_pytorch(call, &failure);
+        std::ptr::null_mut()
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::failure;
+use crate::failure::{self, Failure};
 
 /// `c10::detail::torchCheckFail(const char* function, const char* file, uint32_t line, const char* message)`, declared in
 /// `c10/util/Exception.h`: throws `c10::Error`, in Python a `RuntimeError`.
@@ -14,17 +14,16 @@ type TorchCheckFail = unsafe extern "C-unwind" fn(*const c_char, *const c_char, 
 const LIBRARY: &CStr = c"libc10.so";
 const FUNCTION: &CStr = c"_ZN3c106detail14torchCheckFailEPKcS2_jS2_";
 
-/// Throws the calling thread's last failure, if this process has PyTorch; returns otherwise.
-pub(crate) fn as_pytorch() {
+/// Throws a failure, if this process has PyTorch; returns otherwise. The failure is handed over: a thread that ends has no last message.
+pub(crate) fn as_pytorch(call: &str, failure: &Failure) {
     // Nothing unwinds through code that was built to abort.
     let Some(throw) = find().filter(|_| cfg!(panic = "unwind")) else {
         return;
     };
-    let message = failure::last();
-    if !message.is_null() {
-        // SAFETY: the type is the function's. It copies the texts, and then unwinds through frames that have nothing to drop.
-        unsafe { throw(c"gpumem_torch_alloc".as_ptr(), c"gpumem".as_ptr(), 0, message) };
-    }
+    let message = failure::message(call, failure);
+    // SAFETY: the type is the function's. It copies the texts, and then unwinds through frames that may be unwound by an exception of
+    // another language: their ABIs are Rust's and "C-unwind", and what they own is dropped on the way.
+    unsafe { throw(c"gpumem_torch_alloc".as_ptr(), c"gpumem".as_ptr(), 0, message.as_ptr()) };
 }
 
 fn find() -> Option<TorchCheckFail> {
