@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use crate::abi::stream;
+use crate::abi::{PoolId, stream};
 use crate::{library, passes};
 
 const MIB: usize = 1 << 20;
@@ -12,6 +12,10 @@ fn a_retired_stream_is_never_called_again() {
     let late = [("FAKE_CUDA_EVENT_QUERIES", "40")];
     assert_eq!(passes("streams::inner_streams_come_and_go", &late), "");
     passes("streams::inner_what_cannot_be_retired_is_refused", &[]);
+    passes(
+        "streams::inner_a_capture_on_one_device_does_not_keep_a_stream_on_others",
+        &[("FAKE_CUDA_DEVICES", "3")],
+    );
 }
 
 #[test]
@@ -54,4 +58,32 @@ fn inner_what_cannot_be_retired_is_refused() {
         abi.refused(why);
     }
     assert_eq!(abi.retire_stream(stream(77)), 0, "nobody knows it");
+}
+
+#[test]
+fn inner_a_capture_on_one_device_does_not_keep_a_stream_on_others() {
+    let Some(abi) = library() else { return };
+    let take = |device, stream| {
+        let ptr = abi.alloc(30 * MIB, device, stream);
+        assert!(!ptr.is_null());
+        ptr
+    };
+    // Memory that was used on the stream, which the driver does not know any more when it is freed.
+    take(0, null_mut());
+    let ending = crate::driver_stream();
+    let of_each = [0, 1, 2].map(|device| take(device, ending));
+    let pool = PoolId(7, 1);
+    abi.begin_allocate_to_pool(1, pool, null_mut());
+    assert_eq!(abi.retire_stream(ending), -1);
+    abi.refused("a CUDA graph is being captured");
+    abi.end_allocate_to_pool(1, pool);
+    abi.release_pool(1, pool);
+    crate::destroy_driver_stream(ending);
+    let again = [0, 1, 2].map(|device| {
+        abi.free(of_each[device as usize], 30 * MIB, device, ending);
+        take(device, null_mut())
+    });
+    let reused = [0, 1, 2].map(|device| again[device] == of_each[device]);
+    assert_eq!(reused, [true, false, true], "the others are done with the stream");
+    assert_eq!((abi.retire_stream(ending), abi.error()), (0, None));
 }

@@ -97,11 +97,12 @@ extern "C" fn gpumem_retire_stream(handle: *mut c_void) -> c_int {
         if stream == Stream::DEFAULT {
             return Err(Error::DefaultStream.into());
         }
-        // Who does not know it is not concerned.
-        for (_, allocator) in devices::in_use() {
-            allocator.retire_stream(stream)?;
+        // Who does not know it is not concerned. An error on one device does not keep it from the others.
+        let retired = devices::in_use().map(|(_, allocator)| allocator.retire_stream(stream));
+        match retired.filter_map(Result::err).reduce(|first, _| first) {
+            Some(first) => Err(first.into()),
+            None => Ok(0),
         }
-        Ok(0)
     })
 }
 
