@@ -112,3 +112,9 @@ fn it_is_a_header_for_later_standards_too() {
 fn a_failure_is_thrown_as_pytorch_throws() {
     succeeds_with(("c++", "c++", "stdexcept"), "torch.cpp", "libc10.so");
 }
+
+/// Who has the dynamic loader and who makes the first allocation do not wait for each other.
+#[test]
+fn a_librarys_constructor_allocates_while_another_thread_does_so_first() {
+    succeeds_with(("cc", "c", "stdio.h"), "constructor.c", "plugin.so");
+}

@@ -68,11 +68,17 @@ impl Place {
         let us = std::process::id();
         let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
         not_forked()?;
+        // Not under our lock: the driver and what it loads wait for the dynamic loader, and who has that may be a library's constructor
+        // that allocates and waits for us.
+        load_driver();
+        let opened = device::cuda(device.unsigned_abs())?;
         let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(allocator) = self.allocator.get() {
+            // Two threads opened it. Dropping it would leave its context current on this one.
+            std::mem::forget(opened);
             return Ok(allocator);
         }
-        let made = config::allocator(device::cuda(device.unsigned_abs())?, *fraction)?;
+        let made = config::allocator(opened, *fraction)?;
         let allocator = self.allocator.get_or_init(|| made);
         exit::watch();
         Ok(allocator)
@@ -92,6 +98,18 @@ impl Place {
         match self.allocator.get() {
             Some(allocator) => Ok(allocator.set_memory_fraction(to)?),
             None => Ok(()),
+        }
+    }
+}
+
+/// Loads the driver's library, where there is one, for the process's life. cudarc does so under a lock of its own: it must find it loaded,
+/// and be in and out of the dynamic loader at once.
+fn load_driver() {
+    // The first is the name that cudarc tries first, the second the one that a driver has without a toolkit.
+    for name in [c"libcuda.so", c"libcuda.so.1"] {
+        // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
+        if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null() {
+            return;
         }
     }
 }
