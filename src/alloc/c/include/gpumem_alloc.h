@@ -24,13 +24,15 @@
  * long as the process. Where CUDA notices, no memory is lost.
  *
  * Errors. No function ends the process or lets an exception out, except gpumem_torch_alloc, which throws PyTorch's own. A call
- * that failed has changed nothing. gpumem_last_error() has the message; the first of each kind is also printed to stderr.
- * gpumem_error_count() tells whether anything went wrong on threads that are not yours.
+ * that failed has changed nothing, but for three: gpumem_empty_cache and gpumem_compact keep what they did before the error, and go on
+ * with the other devices if they are for all (-1); so does gpumem_retire_stream. gpumem_last_error() has the message; the first of each
+ * kind is also printed to stderr. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
  * frees are free of effect.
  *
- * Exit. Memory goes back with the process. Once exit() has begun, gpumem_free does nothing, whatever is left of CUDA.
+ * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
+ * last: once they run gpumem_free does nothing, whatever is left of CUDA. In those that were added later it frees.
  *
  * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
  * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on
@@ -70,8 +72,9 @@ void gpumem_record_stream(void *ptr, void *stream);
  * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
  * cudaStreamDestroy. Nothing is waited for. What is free on it is anybody's once its work is done, and so is what is in use when it is
  * freed; a gpumem_free of that may name the stream or another one. From then on its handle means another stream, which CUDA may make.
- * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and while a graph is captured, and then nothing
- * changes.
+ * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and then nothing changes, and while a graph is captured
+ * on a device. That device goes on with the stream, and the others, where there are some, are done with it: call this again after the
+ * capture, and destroy the stream then.
  */
 int gpumem_retire_stream(void *stream);
 
@@ -90,7 +93,8 @@ int64_t gpumem_compact(int device);
 
 /*
  * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python: "CUDA out of memory. ..."
- * with what would have helped. Only if the process has no PyTorch it returns NULL. To be freed with gpumem_free.
+ * with what would have helped, which gpumem_last_error() has, too. Only if the process has no PyTorch it returns NULL. To be freed
+ * with gpumem_free.
  */
 void *gpumem_torch_alloc(size_t size, int device, void *stream);
 
@@ -123,7 +127,9 @@ struct gpumem_pool_id {
  * For set_begin_allocate_to_pool, set_end_allocate_to_pool_fn and set_release_pool: private pools, which CUDA graphs and
  * torch.cuda.MemPool use. From begin to end what `filter` says yes to is allocated in the pool of that id, which is any but (0, 0):
  * PyTorch's filter, a pointer to a std::function<bool(cudaStream_t)> of libstdc++, which is copied; NULL is everything of the calling
- * thread. In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and
+ * thread. Any thread that allocates on the device may call the copy, until gpumem_end_allocate_to_pool or gpumem_release_pool returns: what
+ * it looks at must live as long. It must not throw (an exception out of it ends the process), not allocate here, and not begin or end what
+ * goes to pools. In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and
  * gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out is handed to anybody else or goes back,
  * for graphs go on using them. A pool goes when it was released as often as it was begun; its memory goes back as soon as nothing uses
  * it. In snapshots the id is the segment_pool_id of its segments.
