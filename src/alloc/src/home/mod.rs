@@ -12,7 +12,7 @@ mod tests;
 mod turn;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 
 use gpumem_channel::Process;
@@ -70,9 +70,6 @@ struct Tenant {
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
 
-/// The process that made the first home; 0 for none yet. No lock, as a forked child may find one taken.
-static KEEPER: AtomicU32 = AtomicU32::new(0);
-
 /// Tenants so far.
 static TENANTS: AtomicU64 = AtomicU64::new(0);
 
@@ -118,7 +115,7 @@ impl Home {
             Ok(list) => Some(list),
             Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
             // Here it is locked for a moment.
-            Err(TryLockError::WouldBlock) if KEEPER.load(Ordering::Relaxed) == std::process::id() => {
+            Err(TryLockError::WouldBlock) if !Process::current().is_forked() => {
                 Some(VACANT.lock().unwrap_or_else(PoisonError::into_inner))
             }
             // In a forked child it may be locked for ever. The home's own process does not tell: a child has homes of its own.
@@ -131,7 +128,6 @@ impl Home {
     }
 
     fn vacant() -> &'static Home {
-        let _ = KEEPER.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
         // In a forked child the list may be locked for ever, and its homes are the parent's.
         let list = match VACANT.try_lock() {
             Ok(list) => Some(list),
