@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How long it is waited at most until something is tried again that did not help: twice as long each time.
-const LONGEST: Duration = Duration::from_secs(300);
+/// How long it is waited until something is tried again that did not help: at least, and at most. It is twice as long each time.
 const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// What a look tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,9 @@ pub(super) struct Watch {
     lasting: Duration,
     /// Since when the ratio is above, and in an episode since when nothing was tried.
     since: Option<Duration>,
-    /// Whether the episode was told, and when something is tried again in it.
+    /// Whether the episode was told.
     told: bool,
+    /// After how long something is tried again in it, if it is.
     pause: Option<Duration>,
 }
 
