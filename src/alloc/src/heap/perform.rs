@@ -60,7 +60,10 @@ impl Heap {
                 }
             }
             (_, Gave::Range(Some(stale))) => self.views.stale.push(stale),
-            (Call::Extend { view, .. }, Gave::Mapped(mapped)) if mapped > 0 => self.views.leave(*view, mapped),
+            (Call::Extend { view, chunks, .. }, Gave::Mapped(mapped)) if mapped > 0 => {
+                let homes = chunks.iter().map(|(home, _)| *home);
+                self.views.leave(*view, mapped, homes);
+            }
             _ => {}
         }
     }

@@ -146,15 +146,15 @@ impl Heap {
         idle.map(|(number, view)| going_view(number, view)).collect()
     }
 
-    /// Where the chunks are at home that a view maps which stays.
-    fn kept_by_views(&self) -> HashSet<u64> {
+    /// Where the chunks are at home that a view maps which stays, or that are mapped in its range after a failure.
+    fn kept_by_views<'a>(&'a self) -> HashSet<u64> {
         let safe = |stream: u16| self.streams.line(stream).safe;
         let stay = self
             .views
             .iter()
             .filter(|(_, view)| view.users > 0 || !view.is_done(safe));
-        let chunks = stay.flat_map(|(_, view)| &view.chunks);
-        chunks.map(|(addr, _)| *addr).collect()
+        let chunks = |(_, view): (u32, &'a View)| view.chunks.iter().map(|(addr, _)| addr).chain(&view.behind);
+        stay.flat_map(chunks).copied().collect()
     }
 }
 
@@ -175,5 +175,52 @@ pub(super) fn going_view(number: u32, view: &View) -> Going {
             bytes: view.room,
             mapped: view.mapped,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    const MIB: u64 = 1 << 20;
+
+    /// The end of a view could not be unmapped, and a block is in the view.
+    #[test]
+    fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            publish: Publish::Off,
+            max_chunk: 8 * MIB,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
+        let held = [8; 7].map(&mut take);
+        for at in [1, 3, 5] {
+            heap.free(held[at].block);
+        }
+        let _whole = heap.allocate(24 * MIB, Stream(1), Tag(0)).unwrap();
+        let (view, _) = heap.views.iter().next().unwrap();
+        heap.free(held[2].block);
+        heap.wait_for_device().unwrap();
+        let goes = |heap: &Heap| {
+            let chunks = heap.spare().into_iter().filter_map(|going| match going {
+                Going::Chunks { run, .. } => Some(run),
+                _ => None,
+            });
+            chunks.flatten().map(|(home, _)| home).collect::<Vec<u64>>()
+        };
+        let homes = goes(&heap);
+        assert!(!homes.is_empty());
+        heap.views.leave(view, 8 * MIB, homes.into_iter());
+        assert!(goes(&heap).is_empty());
     }
 }

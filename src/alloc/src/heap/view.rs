@@ -20,6 +20,8 @@ pub(super) struct View {
     pub(super) room: u64,
     /// Where its chunks are at home, and their sizes.
     pub(super) chunks: Vec<(u64, u64)>,
+    /// And of those that are mapped behind them after a failure.
+    pub(super) behind: Vec<u64>,
     /// Stitched blocks in it.
     pub(super) users: u32,
     /// No other view ever has it, but for one four thousand million views later.
@@ -104,6 +106,7 @@ pub(super) mod tests {
             mapped: bytes,
             room: bytes,
             chunks: chunks.to_vec(),
+            behind: Vec::new(),
             users: 0,
             serial: 0,
             freed: Vec::new(),

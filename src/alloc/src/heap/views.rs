@@ -77,6 +77,7 @@ impl Views {
             mapped: bytes,
             room,
             chunks,
+            behind: Vec::new(),
             users: 0,
             serial: self.serials,
             freed: Vec::new(),
@@ -146,10 +147,11 @@ impl Views {
         }
     }
 
-    /// So many bytes behind the chunks of a view could not be unmapped: nothing is mapped there any more.
-    pub(super) fn leave(&mut self, view: u32, mapped: u64) {
+    /// So many bytes behind the chunks of a view could not be unmapped: parts of these chunks, given by where they are at home.
+    pub(super) fn leave(&mut self, view: u32, mapped: u64, chunks: impl Iterator<Item = u64>) {
         if let Some(view) = self.view_mut(view) {
             view.mapped = view.bytes + mapped;
+            view.behind.extend(chunks);
         }
     }
 
