@@ -13,7 +13,7 @@ mod turn;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 
 use gpumem_channel::Process;
 
@@ -70,6 +70,16 @@ struct Tenant {
 /// Homes without a tenant.
 static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
 
+/// The list of them. `None` in a forked child that finds it locked: perhaps for ever, by a thread that does not exist there.
+fn vacant_homes(forked: bool) -> Option<MutexGuard<'static, Vec<&'static Home>>> {
+    match VACANT.try_lock() {
+        Ok(list) => Some(list),
+        Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
+        Err(TryLockError::WouldBlock) if forked => None,
+        Err(TryLockError::WouldBlock) => Some(VACANT.lock().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
 /// Tenants so far.
 static TENANTS: AtomicU64 = AtomicU64::new(0);
 
@@ -111,29 +121,15 @@ impl Home {
 
     /// Makes room for the next tenant.
     fn vacate(&'static self) {
-        let list = match VACANT.try_lock() {
-            Ok(list) => Some(list),
-            Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
-            // Here it is locked for a moment.
-            Err(TryLockError::WouldBlock) if !Process::current().is_forked() => {
-                Some(VACANT.lock().unwrap_or_else(PoisonError::into_inner))
-            }
-            // In a forked child it may be locked for ever. The home's own process does not tell: a child has homes of its own.
-            Err(TryLockError::WouldBlock) => None,
-        };
         // Without the list the home stays empty for ever.
-        if let Some(mut list) = list {
+        if let Some(mut list) = vacant_homes(Process::current().is_forked()) {
             list.push(self);
         }
     }
 
     fn vacant() -> &'static Home {
-        // In a forked child the list may be locked for ever, and its homes are the parent's.
-        let list = match VACANT.try_lock() {
-            Ok(list) => Some(list),
-            Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
+        // A child's list has homes of its parent's.
+        let list = vacant_homes(Process::current().is_forked());
         list.and_then(|mut list| list.pop())
             .filter(|home| home.process.is_current())
             .unwrap_or_else(|| {
