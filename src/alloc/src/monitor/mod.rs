@@ -47,7 +47,8 @@ pub struct MonitorConfig {
     pub above: f64,
     /// For how long.
     pub lasting: Duration,
-    /// An episode is over, and the next one is told again, when the ratio is below this. `None`: nine tenths of `above`.
+    /// An episode is over, and the next one is told again, when the ratio is below this. `None`: nine tenths of `above`. In one what did not
+    /// help is tried again from time to time, seconds at first and minutes later, and told only if it helps then.
     pub below: Option<f64>,
     /// Less free memory than this many bytes is never too much.
     pub least: u64,
