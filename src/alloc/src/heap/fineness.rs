@@ -7,13 +7,13 @@
 use crate::size::SLACK;
 
 /// What is reserved beyond what the program ever held, as a part of that: above it new chunks are half as large.
-const EXCESS: u64 = 28;
+const EXCESS: u64 = 32;
 
 /// Up to so many bytes reserved a part of them says nothing.
-const FEW: u64 = 64 << 20;
+const FEW: u64 = 128 << 20;
 
 /// The part of the usual size that chunks come down to in that way.
-const FINEST: u64 = 16;
+const FINEST: u64 = 4;
 
 /// By how much new chunks are smaller than usual.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +60,14 @@ mod tests {
     fn chunks_are_finer_after_excess_and_coarser_after_growth_without() {
         let mut fineness = Fineness::default();
         let steps = [
-            ("too little to say", 60, 30, 1),
-            ("excess", 100, 90, 2),
-            ("the same one", 105, 95, 2),
-            ("another one", 120, 110, 4),
-            ("no more than allowed, but soon after", 130, 129, 4),
-            ("after growth without", 180, 179, 2),
-            ("and again", 400, 399, 1),
-            ("never coarser than usual", 800, 799, 1),
+            ("too little to say", 120, 60, 1),
+            ("excess", 200, 180, 2),
+            ("the same one", 210, 190, 2),
+            ("another one", 240, 220, 4),
+            ("no more than allowed, but soon after", 260, 259, 4),
+            ("after growth without", 360, 358, 2),
+            ("and again", 800, 798, 1),
+            ("never coarser than usual", 1600, 1598, 1),
         ];
         for (what, reserved, held, times) in steps {
             fineness.grew(reserved * MIB, held * MIB);

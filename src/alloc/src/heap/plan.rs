@@ -3,6 +3,7 @@
 //! Every chunk that has to be mapped costs the same, whatever its size. So a block that is stitched begins, if it can, with what lies free
 //! at the end of a view, and only what is missing then is mapped behind it.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use super::Heap;
@@ -44,6 +45,12 @@ impl Candidate {
     fn tail(&self) -> u64 {
         self.end - self.first
     }
+
+    /// What its middle goes by among others: the size of its chunks, to a power of two, and how short it is. Of no whole chunk there is none.
+    fn order(&self) -> (Option<u32>, Reverse<u64>) {
+        let chunk = self.middle().checked_div(self.chunks).and_then(u64::checked_ilog2);
+        (chunk, Reverse(self.middle()))
+    }
 }
 
 /// A stitched block to be.
@@ -67,7 +74,8 @@ impl Plan {
         self.pieces.push(Piece { addr, size });
     }
 
-    /// Adds whole chunks, the longest rows of them first, and in the end the beginning of one.
+    /// Adds whole chunks, the largest first and of rows of about as large ones the shortest, and in the end the beginning of one. It is
+    /// chunks that cost, not rows; and a long row is what a request can have that is not stitched.
     fn fill(&mut self, mut candidates: Vec<Candidate>) {
         while self.missing > 0 {
             let fits = candidates.iter().filter(|c| c.tail() >= self.missing);
@@ -75,10 +83,12 @@ impl Plan {
                 self.add(end.first, self.missing);
                 break;
             }
-            let next = (0..candidates.len()).max_by_key(|i| candidates[*i].middle());
-            let next = next.map(|next| candidates.swap_remove(next));
-            match next.filter(|next| next.middle() > 0) {
-                Some(next) => self.add(next.first, next.middle()),
+            let rows = (0..candidates.len()).filter(|i| candidates[*i].chunks > 0);
+            match rows.max_by_key(|i| candidates[*i].order()) {
+                Some(next) => {
+                    let next = candidates.swap_remove(next);
+                    self.add(next.first, next.middle());
+                }
                 None => break,
             }
         }

@@ -3,7 +3,7 @@
 use super::{Class, Sizes, power};
 
 /// New memory of up to so many units is one chunk.
-const WHOLE: u64 = 2;
+const WHOLE: u64 = 3;
 /// Chunks are of so many units at least, unless they have to be finer: a program takes its first memory when it is
 /// small, and most grow.
 const LEAST: u64 = 2;
@@ -20,9 +20,9 @@ impl Sizes {
 
     /// [`chunk`](Sizes::chunk) where `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no less than
     /// 1/32 of all, and that no less than [`LEAST`] units, divided by `fineness`; and no request is of more than two dozens of them, or
-    /// four times that where they are finer.
+    /// twice that where they are finer.
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        let of_request = power(bytes / 16) / fineness.min(4);
+        let of_request = power(bytes / 12) / fineness.min(2);
         let of_all = power(reserved / 32).max(LEAST * self.granularity) / fineness;
         self.clamp_chunk(of_request.max(of_all))
     }
