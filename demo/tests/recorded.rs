@@ -1,0 +1,37 @@
+//! Whole programs, as PyTorch 2.11 asked for memory on an H100 (`tests/gpu/record.py`), on the simulated device: how much memory is
+//! reserved for them, and that what repeats itself is not mapped again. They share nothing but that their sizes change all the time.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use gpumem_demo::DeviceChoice;
+use gpumem_demo::replay::{ReplayArgs, run};
+
+const PROGRAMS: [&str; 7] = ["detect", "fsdp", "gnn", "rl", "speech", "streams", "unet"];
+
+#[test]
+fn programs_of_changing_sizes_reserve_little_more_than_they_ask_for_and_soon_map_nothing() {
+    let mut product = 1.0;
+    for name in PROGRAMS {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+        let report = run(&ReplayArgs {
+            trace: data.join(format!("torch211_{name}.csv.gz")),
+            device: DeviceChoice::Sim,
+            publish: false,
+            passes: 4,
+            ..ReplayArgs::default()
+        });
+        let report = report.unwrap();
+        assert_eq!(report.out_of_memory.count, 0, "{name}");
+        let ratio = report.memory.ratio.unwrap();
+        assert!((1.0..=1.06).contains(&ratio), "{name}: {ratio:.4}");
+        product *= ratio;
+        let passes = report.time.passes.iter();
+        let maps: Vec<u64> = passes
+            .map(|pass| pass.driver_calls.get("cuMemMap").copied().unwrap_or(0))
+            .collect();
+        assert!(maps[3] * 20 <= maps[0], "{name}: {maps:?}");
+    }
+    let mean = product.powf(1.0 / PROGRAMS.len() as f64);
+    assert!(mean <= 1.03, "{mean:.4}");
+}
