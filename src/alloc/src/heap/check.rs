@@ -145,6 +145,8 @@ impl Heap {
         assert_eq!(blocks, self.blocks.len(), "no block outside of segments");
         assert!(self.users.keys().all(|b| self.blocks[*b].used));
         assert_eq!((pending, apart), (self.streams.pending, self.apart));
+        large.reserved_bytes.current += self.ledger.loose();
+        assert!(self.orphans.iter().map(|chunk| chunk.size).sum::<u64>() <= self.ledger.loose());
         let mut stats = *self.ledger.clone().stats();
         self.add_lanes(&mut stats);
         self.check_granted();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::model_tests::World;
 use super::program_tests::{config, program};
 use super::*;
-use crate::device::{Live, Sim, SimConfig, Timeline};
+use crate::device::{Call, Live, Sim, SimConfig, Timeline};
 use crate::pool::{Overflow, PoolConfig};
 use crate::publish::Publish;
 use crate::stream::Stream;
@@ -155,6 +155,44 @@ fn every_call_fails_once_on_virtual_segments() {
 fn every_call_fails_once_on_stitched_memory() {
     fail_everywhere(SegmentMode::Stitched, false);
     fail_everywhere(SegmentMode::Stitched, true);
+}
+
+#[test]
+fn a_chunk_that_the_driver_does_not_take_is_reserved_until_it_does() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let take = |heap: &mut Heap| heap.allocate(30 * MIB, Stream(0), Tag(0)).unwrap().block;
+        let block = take(&mut heap);
+        heap.free(block);
+        let had = sim.live().bytes;
+        let reserved = |heap: &mut Heap| {
+            heap.check();
+            let (all, free) = (heap.stats().all(), heap.free_blocks().total);
+            let counted = all.allocated_bytes.current + free + heap.ledger.loose();
+            assert_eq!(all.reserved_bytes.current, counted);
+            counted
+        };
+        for _ in 0..2 {
+            sim.fail_next(Call::Release, u64::MAX);
+            assert!(matches!(heap.release_cached(), Err(Error::Device(_))));
+            assert_eq!((reserved(&mut heap), sim.live().bytes), (had, had));
+            assert_eq!(heap.ledger.loose(), had, "nobody can have it");
+        }
+        // What it is used for again is not counted twice.
+        let block = take(&mut heap);
+        assert_eq!((reserved(&mut heap), sim.live().bytes), (had, had));
+        heap.free(block);
+        assert!(heap.release_cached().is_err());
+        sim.fail_next(Call::Release, 0);
+        assert_eq!(heap.release_cached().unwrap(), had);
+        assert_eq!((reserved(&mut heap), sim.live().bytes), (0, 0));
+    }
 }
 
 /// A growth that runs out of memory half-way and cannot undo itself: the next attempt must go elsewhere.

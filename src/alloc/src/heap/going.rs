@@ -76,7 +76,7 @@ impl Going {
                 Ok(true)
             }
             Going::Range { addr, bytes, .. } => Ok(driver.unreserve(*addr, *bytes).is_ok()),
-            Going::Orphan(chunk) => Ok(driver.release(chunk.handle).is_ok()),
+            Going::Orphan(chunk) => driver.release(chunk.handle).map(|()| true),
         }
     }
 
@@ -121,8 +121,14 @@ pub(super) fn give_back(mut going: Vec<Going>, driver: &dyn Driver) -> Went {
             }
         }
     }
-    // They are counted as gone: once more.
-    went.orphans.retain(|chunk| driver.release(chunk.handle).is_err());
+    // They are in no segment any more: once more.
+    went.orphans.retain(|chunk| match driver.release(chunk.handle) {
+        Ok(()) => false,
+        Err(error) => {
+            went.error.get_or_insert(error);
+            true
+        }
+    });
     went
 }
 

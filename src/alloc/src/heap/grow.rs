@@ -43,8 +43,7 @@ impl Heap {
 
     /// Bytes that the budget still allows to take.
     pub(super) fn budget_left(&self) -> u64 {
-        let orphans: u64 = self.orphans.iter().map(|chunk| chunk.size).sum();
-        let taken = self.ledger.reserved().saturating_add(orphans);
+        let taken = self.ledger.reserved();
         self.budget.map_or(u64::MAX, |budget| budget.saturating_sub(taken))
     }
 
@@ -161,11 +160,12 @@ impl Heap {
         self.take_chunks(request, place, sizes)
     }
 
-    /// Gives a chunk back to the driver, or keeps it for later if the driver does not take it.
-    pub(super) fn discard(&mut self, chunk: Chunk) {
-        if self.driver.release(chunk.handle).is_err() {
-            self.orphans.push(chunk);
+    /// Keeps chunks that are mapped nowhere for later: the driver did not take them.
+    pub(super) fn keep_loose(&mut self, chunks: Vec<Chunk>) {
+        for chunk in &chunks {
+            self.ledger.loose_added(chunk.size);
         }
+        self.orphans.extend(chunks);
     }
 
     pub(super) fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {

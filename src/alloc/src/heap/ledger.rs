@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     spent: [[bool; FIGURES]; 3],
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
     waiting: [Waiting; 2],
+    /// Bytes that are reserved and in no segment.
+    loose: u64,
     touched: Touched,
 }
 
@@ -224,6 +226,23 @@ impl Ledger {
     pub(crate) fn reserved_removed(&mut self, pool: PoolId, bytes: u64, calls: u64) {
         self.sub(pool, Figure::Reserved, bytes);
         self.stats.num_device_free += calls;
+    }
+
+    /// Physical memory that the driver did not take back, and that is nobody's: counted with that for large requests.
+    pub(crate) fn loose_added(&mut self, bytes: u64) {
+        self.loose += bytes;
+        self.reserved_added(PoolId::LARGE, bytes, 0);
+    }
+
+    /// It became somebody's, or went, in `calls` calls.
+    pub(crate) fn loose_removed(&mut self, bytes: u64, calls: u64) {
+        self.loose -= bytes;
+        self.reserved_removed(PoolId::LARGE, bytes, calls);
+    }
+
+    /// Bytes of what is reserved that are nobody's.
+    pub(crate) fn loose(&self) -> u64 {
+        self.loose
     }
 
     pub(crate) fn retried(&mut self) {

@@ -233,7 +233,7 @@ pub(crate) struct Heap {
     views: Views,
     layouts: Layouts,
     fineness: Fineness,
-    /// Chunks that are mapped nowhere but could not be given back; used first by growth, tried again at every release.
+    /// Chunks that are mapped nowhere but could not be given back, which are reserved; used first by growth, tried again at every release.
     orphans: Vec<Chunk>,
     /// Free blocks that are on their way back to the driver, or to another address.
     apart: usize,
@@ -339,7 +339,7 @@ impl Heap {
     pub(crate) fn count_free(&self) -> FreeBlocks {
         let ledger = &self.ledger;
         let mut free = FreeBlocks {
-            total: ledger.reserved() - self.allocated_bytes() - ledger.pending(),
+            total: ledger.reserved() - ledger.loose() - self.allocated_bytes() - ledger.pending(),
             ..FreeBlocks::default()
         };
         for index in self

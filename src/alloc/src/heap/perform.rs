@@ -42,7 +42,12 @@ impl Heap {
             Call::Map { sizes, spare, .. } => {
                 for size in sizes {
                     let known = self.orphans.iter().position(|orphan| orphan.size == *size);
-                    spare.extend(known.map(|known| self.orphans.swap_remove(known)));
+                    let known = known.map(|known| self.orphans.swap_remove(known));
+                    if let Some(chunk) = known {
+                        // It is counted anew where it ends up.
+                        self.ledger.loose_removed(chunk.size, 0);
+                        spare.push(chunk);
+                    }
                 }
             }
             Call::GiveBack(going) => self.set_apart(going),
@@ -54,7 +59,8 @@ impl Heap {
     pub(super) fn undo(&mut self, call: &Call, gave: Gave) {
         match (call, gave) {
             (Call::Map { segment, .. }, Gave::Chunks { loose, stale, .. }) => {
-                self.orphans.extend(loose);
+                self.keep_loose(loose);
+                self.tell_figures();
                 if let Some(segment) = self.segments.get_mut(*segment) {
                     segment.stale.extend(stale);
                 }
@@ -76,7 +82,7 @@ impl Heap {
                 self.add_range(request, addr, *bytes);
             }
             (Call::Map { segment, addr, .. }, Gave::Chunks { mapped, loose, .. }) => {
-                self.orphans.extend(loose);
+                self.keep_loose(loose);
                 let bytes = mapped.iter().map(|(_, chunk)| chunk.size).sum();
                 let place = Place {
                     segment: *segment,
@@ -134,7 +140,7 @@ impl Heap {
         };
         match self.perform(request, call)? {
             Gave::Chunks { mapped, loose, .. } => {
-                self.orphans.extend(loose);
+                self.keep_loose(loose);
                 Ok(mapped)
             }
             _ => Ok(Vec::new()),

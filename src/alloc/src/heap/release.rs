@@ -81,7 +81,6 @@ impl Heap {
     /// Forgets what the driver took; what it did not take is free again. The bytes that the device got.
     pub(super) fn account_for(&mut self, went: Went) -> u64 {
         let before = self.ledger.reserved();
-        self.orphans.extend(went.orphans);
         let slots: Vec<u32> = went.taken.iter().chain(&went.refused).filter_map(Going::slot).collect();
         for going in went.taken {
             self.forget(going);
@@ -89,6 +88,7 @@ impl Heap {
         for going in went.refused {
             self.keep_after_all(going);
         }
+        self.keep_loose(went.orphans);
         for slot in slots {
             self.trim(slot);
         }
@@ -118,7 +118,8 @@ impl Heap {
                     self.home = None;
                 }
             }
-            Going::View { .. } | Going::Orphan(_) => {}
+            Going::Orphan(chunk) => self.ledger.loose_removed(chunk.size, 1),
+            Going::View { .. } => {}
         }
     }
 
@@ -252,7 +253,9 @@ impl Drop for Heap {
             }
             for (addr, chunk) in &segment.chunks {
                 let _ = self.driver.unmap(*addr, chunk.size);
-                self.discard(*chunk);
+                if self.driver.release(chunk.handle).is_err() {
+                    self.orphans.push(*chunk);
+                }
             }
             let _ = self.driver.unreserve(segment.addr, segment.reservation);
         }

@@ -150,6 +150,11 @@ impl Sim {
         self.state().fail_after(skip, out_of_memory);
     }
 
+    /// Makes the next calls of a kind fail, so many times.
+    pub fn fail_next(&self, call: Call, times: u64) {
+        self.state().fail_next(call, times);
+    }
+
     /// Takes back a failure that has not happened yet; whether there was one.
     pub fn clear_failure(&self) -> bool {
         self.state().clear_failure()

@@ -79,6 +79,8 @@ pub(in crate::device::sim) struct State {
     queues: BTreeMap<Name, Queue>,
     events: HashMap<u64, (Name, u64)>,
     failure: Option<Failure>,
+    /// How many calls of each kind fail before one succeeds.
+    failing: [u64; Call::COUNT],
     /// Allocators that have graphs captured.
     pub(in crate::device::sim) capturing: usize,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
@@ -112,6 +114,7 @@ impl State {
             queues: BTreeMap::new(),
             events: HashMap::new(),
             failure: None,
+            failing: [0; Call::COUNT],
             capturing: 0,
             calls: [0; Call::COUNT],
             clock: 0,
@@ -134,6 +137,10 @@ impl State {
             self.violations
                 .push(format!("{} while a graph is captured", call.name()));
         }
+        if let Some(left) = self.failing[call as usize].checked_sub(1) {
+            self.failing[call as usize] = left;
+            return Err(error(call, UNKNOWN));
+        }
         match &mut self.failure {
             Some(failure) if failure.skip == 0 => {
                 let kind = if failure.out_of_memory { OUT_OF_MEMORY } else { UNKNOWN };
@@ -150,6 +157,10 @@ impl State {
 
     pub(in crate::device::sim) fn fail_after(&mut self, skip: u64, out_of_memory: bool) {
         self.failure = Some(Failure { skip, out_of_memory });
+    }
+
+    pub(in crate::device::sim) fn fail_next(&mut self, call: Call, times: u64) {
+        self.failing[call as usize] = times;
     }
 
     pub(in crate::device::sim) fn clear_failure(&mut self) -> bool {
