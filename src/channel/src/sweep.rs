@@ -48,16 +48,20 @@ pub(crate) fn sweep(dir: &File) {
             continue;
         }
         let Ok(file) = place::open_in(dir, &name) else { continue };
+        // A clock that jumped back makes files of the future: they are new.
+        let age_of = |last| now.duration_since(last).unwrap_or_default();
+        let made = file.metadata().and_then(|metadata| metadata.modified());
+        // To ask for the lock of one that is being made could keep its publisher from it.
+        if temporary && made.is_ok_and(|made| age_of(made) <= ABANDONED) {
+            continue;
+        }
         if !matches!(life::is_held(&file), Ok(false)) {
             continue;
         }
         let Ok(last) = last_sign(file) else { continue };
-        // A clock that jumped back makes files of the future: they are new.
-        let age = now.duration_since(last).unwrap_or_default();
         match temporary {
-            true if age > ABANDONED => remove(dir, &name),
-            true => {}
-            false => dead.push((age, name)),
+            true => remove(dir, &name),
+            false => dead.push((age_of(last), name)),
         }
     }
     dead.sort();

@@ -163,7 +163,8 @@ impl<'a> Temporary<'a> {
     fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
         let name = OsString::from(format!("{}{name}", place::TEMPORARY));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
+        // Nobody opens it for writing again. A file that its user cuts by mistake would end the program: it stores into what is gone.
+        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR)?;
         Ok(Temporary {
             dir,
             name,
