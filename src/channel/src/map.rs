@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -156,14 +157,50 @@ impl Process {
 
 /// Descriptors of locked channel files. A forked child closes them, else it would hold its parent's lock, and a dead publisher
 /// would look alive for as long as one of its workers runs.
-static LOCKED: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+static LOCKED: [Descriptor; 64] = [const {
+    Descriptor {
+        fd: AtomicI32::new(-1),
+        file: [const { AtomicU64::new(0) }; 2],
+    }
+}; 64];
 
-/// Runs in the child, between fork and whatever it does next: only atomics and close(2), both async-signal-safe.
+/// A descriptor, and the file that it is of: device and number.
+#[derive(Debug)]
+struct Descriptor {
+    fd: AtomicI32,
+    file: [AtomicU64; 2],
+}
+
+impl Descriptor {
+    /// Takes the descriptor out, for who closes it. None if the program has closed it, as daemons close all there are: then it may be a
+    /// file of the program's by now. Async-signal-safe.
+    fn take(&self, fd: RawFd) -> Option<RawFd> {
+        let file = [0, 1].map(|part| self.file[part].load(Ordering::Relaxed));
+        let taken = self.fd.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
+        taken.ok().filter(|fd| file_of(*fd) == Some(file))
+    }
+}
+
+/// The device of a file and its number there. Async-signal-safe.
+fn file_of(fd: RawFd) -> Option<[u64; 2]> {
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: writes one record, if it succeeds.
+    if unsafe { libc::fstat(fd, about.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: written just now.
+    let about = unsafe { about.assume_init() };
+    Some([about.st_dev, about.st_ino])
+}
+
+/// Runs in the child, between fork and whatever it does next: only atomics, fstat(2) and close(2), all async-signal-safe.
 extern "C" fn in_forked_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    for fd in &LOCKED {
-        let fd = fd.swap(-1, Ordering::Relaxed);
-        if fd >= 0 {
+    for place in &LOCKED {
+        let fd = place.fd.load(Ordering::Relaxed);
+        if fd >= 0
+            && let Some(fd) = place.take(fd)
+        {
             // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again (it finds -1).
             unsafe { libc::close(fd) };
         }
@@ -182,7 +219,7 @@ fn watch_forks() {
 /// An open file whose lock says "alive", registered so that forked children let go of it.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
-    place: &'static AtomicI32,
+    place: &'static Descriptor,
     fd: RawFd,
     /// A forked child finds it closed.
     process: Process,
@@ -194,10 +231,11 @@ impl LockedFile {
         let process = Process::current();
         let fd = file.as_raw_fd();
         for place in &LOCKED {
-            if place
-                .compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-            {
+            let free = place.fd.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed);
+            if free.is_ok() {
+                for (part, number) in place.file.iter().zip(file_of(fd).unwrap_or_default()) {
+                    part.store(number, Ordering::Relaxed);
+                }
                 return Ok(LockedFile {
                     place,
                     fd: file.into_raw_fd(),
@@ -213,16 +251,13 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // In a forked child it is closed already, and place and number may be another file's by now.
         if self.process.is_current()
-            && self
-                .place
-                .compare_exchange(self.fd, -1, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+            && let Some(fd) = self.place.take(self.fd)
         {
-            // SAFETY: taken over in `register`, and the exchange makes sure that only one side closes it. Unlocked first: a child that is
-            // being forked right now still has the file open.
+            // SAFETY: taken over in `register`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
+            // is being forked right now still has the file open.
             unsafe {
-                libc::flock(self.fd, libc::LOCK_UN);
-                libc::close(self.fd);
+                libc::flock(fd, libc::LOCK_UN);
+                libc::close(fd);
             }
         }
     }

@@ -7,6 +7,8 @@
 )]
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 use gpumem_channel::{
@@ -316,5 +318,27 @@ pub(crate) fn fork(child: impl FnOnce()) -> i32 {
             unsafe { libc::_exit(0) }
         }
         pid => pid,
+    }
+}
+
+/// How a forked child ended; 0 if in order.
+#[allow(unsafe_code, reason = "waiting for a child has no safe interface")]
+pub(crate) fn ended(child: i32) -> i32 {
+    let mut status = -1;
+    // SAFETY: waits for a child of `fork`; `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status
+}
+
+/// Gives the number of this process's descriptor of a file to another file, as a program does that closes all descriptors and opens one.
+#[allow(unsafe_code, reason = "the descriptor is the library's")]
+pub(crate) fn put_in_place_of(path: &Path, file: &File) -> OwnedFd {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut numbers = descriptors.filter(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|to| to == path));
+    let number: i32 = numbers.next().unwrap().file_name().to_str().unwrap().parse().unwrap();
+    // SAFETY: replaces an open descriptor by a copy of another one, which is the caller's.
+    unsafe {
+        assert_eq!(libc::dup2(file.as_raw_fd(), number), number);
+        OwnedFd::from_raw_fd(number)
     }
 }

@@ -1,0 +1,26 @@
+//! What programs do to the channel that lives in them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::fs::File;
+
+use common::{channel_dir, ended, fork, options, put_in_place_of};
+use gpumem_channel::Publisher;
+
+/// Daemons close all descriptors there are, and the numbers become those of files of their own.
+#[test]
+fn a_descriptor_that_the_program_closed_is_the_programs() {
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let mine = put_in_place_of(publisher.path(), &File::open("/dev/null").unwrap());
+    let is_open = || rustix::io::fcntl_getfd(&mine).is_ok();
+    let child = fork(|| {
+        if !is_open() {
+            std::process::abort();
+        }
+    });
+    assert_eq!(ended(child), 0, "a forked child has what its parent had");
+    drop(publisher);
+    assert!(is_open());
+}
