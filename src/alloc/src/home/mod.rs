@@ -127,6 +127,8 @@ impl Home {
         }
     }
 
+    /// Not inlined: its stack is not there any more when the channel and the heap are made. Threads may have small ones.
+    #[inline(never)]
     fn vacant() -> &'static Home {
         // A child's list has homes of its parent's.
         let list = vacant_homes(Process::current().is_forked());

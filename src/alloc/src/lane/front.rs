@@ -60,7 +60,8 @@ impl Front {
             count: AtomicU8::new(0),
             lanes: std::array::from_fn(|_| Apart {
                 lane: Lock::new(None),
-                lists: Box::new([Lists::new(), Lists::new()]),
+                // A constant, so that it is made where it stays: it is larger than some threads' stacks.
+                lists: Box::new(const { [Lists::new(), Lists::new()] }),
             }),
         }
     }

@@ -23,12 +23,12 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn new() -> Lists {
+    pub(super) const fn new() -> Lists {
         Lists {
-            sizes: std::array::from_fn(|_| AtomicU64::new(0)),
-            firsts: std::array::from_fn(|_| AtomicU32::new(END)),
+            sizes: [const { AtomicU64::new(0) }; LISTS],
+            firsts: [const { AtomicU32::new(END) }; LISTS],
             count: AtomicU32::new(0),
-            sorts: std::array::from_fn(|_| AtomicU64::new(0)),
+            sorts: [const { AtomicU64::new(0) }; SORTS],
         }
     }
 
