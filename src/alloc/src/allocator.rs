@@ -1,6 +1,5 @@
 //! The front: one allocator per device, shared by threads.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::lane::{Held, Lent};
 use crate::monitor::{Monitor, MonitorConfig};
+use crate::process::say;
 use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
@@ -40,8 +40,7 @@ impl Allocator {
         let handle = Home::settle(device, OnOom::from_environment(), |front| {
             let heap = Heap::new(driver, &config, front)?;
             if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
-                // Not with `eprintln`, which panics where stderr is closed.
-                let _ = writeln!(std::io::stderr(), "gpumem: not publishing: {why}");
+                say(&format!("gpumem: not publishing: {why}"));
             }
             Ok(heap)
         });

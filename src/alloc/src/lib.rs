@@ -101,6 +101,7 @@ mod lane;
 mod lock;
 mod monitor;
 mod pool;
+mod process;
 mod publish;
 mod raw;
 mod report;
@@ -124,6 +125,8 @@ pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
 pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures};
+#[doc(hidden)]
+pub use process::{Uncancelled, say};
 pub use publish::Publish;
 pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};

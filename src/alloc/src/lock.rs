@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
+use crate::process;
+
 /// Looks at once, then looks that let others run in between, for no longer than this.
 const EAGER: u32 = 64;
 const PATIENT: u32 = 32;
@@ -91,7 +93,7 @@ impl<T> Lock<T> {
     fn wait_for_long(&self) -> SpinMutexGuard<'_, T> {
         let mut sleep = SLEEP;
         while sleep < LONGEST {
-            std::thread::sleep(sleep);
+            process::sleep(sleep);
             sleep *= 2;
             if let Some(guard) = self.look_after_others() {
                 return guard;
@@ -111,7 +113,7 @@ impl<T> Lock<T> {
                 return guard;
             }
             // It is held for long: by a thread that does not run, or that waits itself.
-            std::thread::sleep(LONGEST);
+            process::sleep(LONGEST);
         }
     }
 }

@@ -12,8 +12,10 @@
  * those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It works in the device's primary context,
  * which the CUDA runtime, PyTorch and CuPy use too, and leaves the calling thread's current context and device as they were.
  *
- * Threads. Every function may be called from any thread at any time. Memory may be freed by another thread than the one that
- * allocated it.
+ * Threads. Every function may be called from any thread at any time, but not from a signal handler, which may have interrupted one of
+ * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred,
+ * as is usual) leaves these functions first. The first allocation on a device needs 40 KiB of stack beside what CUDA does; 32 KiB are
+ * enough for everything else.
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2, the per-thread default stream, is
  * refused: it is another stream in each thread. Memory belongs to the stream it was allocated for, and is reused on that stream at
@@ -23,10 +25,11 @@
  * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
  * long as the process. Where CUDA notices, no memory is lost.
  *
- * Errors. No function ends the process or lets an exception out, except gpumem_torch_alloc, which throws PyTorch's own. A call
- * that failed has changed nothing, but for three: gpumem_empty_cache and gpumem_compact keep what they did before the error, and go on
- * with the other devices if they are for all (-1); so does gpumem_retire_stream. gpumem_last_error() has the message; the first of each
- * kind is also printed to stderr. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
+ * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
+ * throws PyTorch's own. A call that failed has changed nothing, but for three: gpumem_empty_cache and gpumem_compact keep what they did
+ * before the error, and go on with the other devices if they are for all (-1); so does gpumem_retire_stream. gpumem_last_error() has the
+ * message; the first of each kind is also printed to stderr. gpumem_error_count() tells whether anything went wrong on threads that are
+ * not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
  * frees are free of effect.
@@ -36,7 +39,8 @@
  *
  * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
  * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on
- * stderr once, and the defaults hold.
+ * stderr once, and the defaults hold. What the library writes, there or into files, raises no signal, and a reader of stderr that does not
+ * read is waited for no longer than 100 ms.
  *
  * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there.
  */

@@ -3,15 +3,23 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gpumem::Uncancelled;
+
 use crate::failure::{self, Failure, Kind};
 
-/// Does the work of `call`. If it fails the caller gets `failed`, and a message.
-#[inline]
+/// Does the work of `call`. If it fails the caller gets `failed`, and a message. The thread is not ended in the middle.
 pub(crate) fn enter<R: Copy>(call: &'static str, failed: R, work: impl FnOnce() -> Result<R, Failure>) -> R {
+    let _undisturbed = Uncancelled::begin();
+    enter_quick(call, failed, work)
+}
+
+/// The same for work of nanoseconds, which sees to that itself where it takes longer.
+#[inline]
+pub(crate) fn enter_quick<R: Copy>(call: &'static str, failed: R, work: impl FnOnce() -> Result<R, Failure>) -> R {
     attempt(call, work).unwrap_or(failed)
 }
 
-/// The same for a caller that does more about a failure than to tell of it, which is done here.
+/// [`enter_quick`] for a caller that does more about a failure than to tell of it, which is done here.
 #[inline]
 pub(crate) fn attempt<R>(call: &'static str, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     // What a panic leaves behind is as it was or counted as lost: the allocator's lock is made for that.
@@ -24,6 +32,7 @@ pub(crate) fn attempt<R>(call: &'static str, work: impl FnOnce() -> Result<R, Fa
 
 #[cold]
 fn told(call: &'static str, failure: Failure) -> Failure {
+    let _undisturbed = Uncancelled::begin();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| failure::report(call, &failure))) {
         std::mem::forget(panic);
     }

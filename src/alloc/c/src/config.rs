@@ -1,7 +1,6 @@
 //! What the allocators of this process are told: the environment's `GPUMEM_ALLOC_CONF`.
 
-use std::io::Write;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem::device::Device;
 use gpumem::{Allocator, Config, Error};
@@ -29,12 +28,10 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<Allocat
 }
 
 fn complain(about: &str) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // Whoever closed stderr does not want to know.
-        let _ = writeln!(
-            std::io::stderr(),
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        gpumem::say(&format!(
             "gpumem: {about}\ngpumem: the allocator goes on with its defaults; GPUMEM_ALLOC_CONF is as if it were not set"
-        );
-    });
+        ));
+    }
 }

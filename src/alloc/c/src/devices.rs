@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gpumem::{Allocator, device};
+use gpumem::{Allocator, Uncancelled, device};
 
 use crate::failure::Failure;
 use crate::pools::Pools;
@@ -64,6 +64,7 @@ impl Place {
 
     #[cold]
     fn make(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
+        let _undisturbed = Uncancelled::begin();
         // The lock may be held for ever by a thread that does not exist in a forked child.
         let us = std::process::id();
         let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
-use std::io::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gpumem::{Error, ExportError};
@@ -125,11 +124,9 @@ pub(crate) fn report(call: &str, failure: &Failure) {
     let bit = 1 << failure.kind as u32;
     let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
     if first && failure.kind != Kind::Forked && !exit::has_begun() {
-        // Whoever closed stderr does not want to know.
-        let _ = writeln!(
-            std::io::stderr(),
+        gpumem::say(&format!(
             "gpumem: {line}\ngpumem: (further errors of this kind: gpumem_last_error() only)"
-        );
+        ));
     }
     // A thread that ends has no room for messages any more.
     let _ = MESSAGES.try_with(|messages| {

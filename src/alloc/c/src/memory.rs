@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use gpumem::{Error, Stream};
 
-use crate::boundary::{attempt, enter};
+use crate::boundary::{attempt, enter, enter_quick};
 use crate::failure::Failure;
 use crate::{devices, exit, throw};
 
@@ -60,12 +60,12 @@ fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(),
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
-    enter("gpumem_alloc", std::ptr::null_mut(), || take(size, device, stream))
+    enter_quick("gpumem_alloc", std::ptr::null_mut(), || take(size, device, stream))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream: *mut c_void) {
-    enter("gpumem_free", (), || give_back(ptr, device, stream));
+    enter_quick("gpumem_free", (), || give_back(ptr, device, stream));
 }
 
 /// Unwinds when it fails, where the process has PyTorch.
@@ -80,14 +80,14 @@ extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_cupy_malloc(stream: *mut c_void, size: usize, device: c_int) -> *mut c_void {
-    enter("gpumem_cupy_malloc", std::ptr::null_mut(), || {
+    enter_quick("gpumem_cupy_malloc", std::ptr::null_mut(), || {
         take(size, device, stream)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_cupy_free(stream: *mut c_void, ptr: *mut c_void, device: c_int) {
-    enter("gpumem_cupy_free", (), || give_back(ptr, device, stream));
+    enter_quick("gpumem_cupy_free", (), || give_back(ptr, device, stream));
 }
 
 #[unsafe(no_mangle)]

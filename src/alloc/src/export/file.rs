@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpumem_snapshot::{Snapshot, WriteError};
 
 use super::ExportError;
+use crate::process::Unraised;
 
 /// Writes a snapshot into a file: JSON if it is named `.json`, else a pickle. The file is there when it is whole.
 pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError> {
@@ -19,6 +20,8 @@ pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError>
     let name = path
         .file_name()
         .ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
+    // A program that may not make large files is not ended for one of ours.
+    let _undisturbed = Unraised::begin();
     let (draft, file) = draft(path, name).map_err(failed)?;
     let written = fill(snapshot, &file, path).and_then(|()| std::fs::rename(&draft, path));
     written.map_err(|error| {

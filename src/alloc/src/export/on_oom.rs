@@ -1,12 +1,12 @@
 //! A snapshot at the moment when memory runs out, for whoever asked for it from outside:
 //! `GPUMEM_SNAPSHOT_ON_OOM=/tmp/oom-%p.pickle python train.py`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::allocator::Allocator;
 use crate::error::Error;
+use crate::process::{Uncancelled, say};
 
 const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
 
@@ -35,11 +35,11 @@ impl OnOom {
         if WRITTEN.swap(true, Ordering::Relaxed) {
             return;
         }
+        let _undisturbed = Uncancelled::begin();
         let said = match allocator.write_snapshot(path) {
             Ok(()) => format!("gpumem: out of memory: wrote the snapshot {}", path.display()),
             Err(error) => format!("gpumem: {VARIABLE}: {error}"),
         };
-        // Not with `eprintln`, which panics where stderr is closed.
-        let _ = writeln!(std::io::stderr(), "{said}");
+        say(&said);
     }
 }

@@ -11,6 +11,7 @@ use super::access::Access;
 use super::ask::{Answer, Question};
 use crate::device::Driver;
 use crate::error::Error;
+use crate::process::sleep;
 use crate::stream::Stream;
 
 /// A question takes some microseconds; who has to wait for the answer looks again after so long.
@@ -66,7 +67,7 @@ impl Wonder {
 /// Waits until nobody asks anything that names a stream, or anything at all. Whoever calls this has seen to it that nobody begins to.
 pub(super) fn wait_for_answers(on: &mut impl Access, named: Option<Stream>) -> Result<(), Error> {
     while on.heap(|heap| heap.waits_for_answer(named))? {
-        std::thread::sleep(LOOK);
+        sleep(LOOK);
     }
     Ok(())
 }

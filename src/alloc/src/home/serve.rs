@@ -9,6 +9,7 @@ use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
 use crate::lane::{Given, Held, Lent, Wish};
+use crate::process::Uncancelled;
 use crate::stream::Stream;
 use crate::tag;
 
@@ -92,6 +93,7 @@ impl Home {
         (bytes, stream, buffer): (u64, Stream, bool),
         driver: &Arc<dyn Driver>,
     ) -> Option<Given> {
+        let _undisturbed = Uncancelled::begin();
         let mut wonder = Some(wonder);
         let mut given = None;
         while let Some(next) = wonder {
@@ -118,6 +120,7 @@ impl Home {
 
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
+        let _undisturbed = Uncancelled::begin();
         self.naming(|| self.allocate_named(arena, bytes, stream, buffer))
     }
 

@@ -5,6 +5,7 @@ use super::enter::ALL_STACKS;
 use super::queue::Called;
 use crate::error::Error;
 use crate::heap::{self, Access, Errands, Heap};
+use crate::process::Uncancelled;
 use crate::stream::Stream;
 
 /// A way to the heap for who asks the driver something, for which the turn is not needed.
@@ -62,6 +63,7 @@ impl Home {
     pub(crate) fn naming<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
         match work() {
             Err(Error::TooManyStreams { .. }) => {
+                let _undisturbed = Uncancelled::begin();
                 heap::forget_streams(&mut self.way())?;
                 work()
             }
@@ -85,6 +87,7 @@ impl Home {
     #[cold]
     #[inline(never)]
     pub(super) fn run_errands(&self, errands: Box<Errands>) {
+        let _undisturbed = Uncancelled::begin();
         let closing = heap::run_errands(&mut self.way(), errands);
         // A forked child has nothing.
         let Ok(closing) = closing else { return };

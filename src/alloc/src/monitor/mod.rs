@@ -21,6 +21,7 @@ pub use alert::{Alert, Done, Measure};
 use crate::error::Error;
 use crate::heap::{self, Access};
 use crate::home::Home;
+use crate::process::say;
 use alert::Reading;
 use watch::{Told, Watch};
 
@@ -240,11 +241,9 @@ impl Eye {
     }
 
     fn tell(&self, alert: &Alert) {
-        use std::io::Write;
         match &self.config.listener {
             Some(listener) => (listener.0)(alert),
-            // Whoever closed stderr does not want to know.
-            None => drop(writeln!(std::io::stderr(), "gpumem: {alert}")),
+            None => say(&format!("gpumem: {alert}")),
         }
     }
 }

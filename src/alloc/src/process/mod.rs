@@ -1,0 +1,11 @@
+//! What this library must not do to the process that it lives in: have it ended for a line or a file that nobody takes, or leave a thread
+//! that is ended in the middle.
+
+mod cancel;
+mod raise;
+mod say;
+
+pub use cancel::Uncancelled;
+pub(crate) use cancel::sleep;
+pub(crate) use raise::Unraised;
+pub use say::say;
