@@ -296,8 +296,17 @@ impl Allocator {
             .map_err(|error| error.to_string())?
     }
 
-    /// Ends the channel; the allocator works on without one. For programs that exit with the allocator in a global variable,
-    /// which nothing drops: a channel that is not ended looks like that of a program that was killed.
+    /// Says goodbye on the channel, which goes on until the process ends. For programs that exit with the allocator in a global variable,
+    /// which nothing drops: a channel without it looks like that of a program that was killed. May be called at any time, by handlers of
+    /// `exit` that a signal handler runs, too: it waits for nobody, and no other thread of this process, the one that was interrupted
+    /// included, has to go on for it.
+    pub fn goodbye(&self) {
+        if let Some(goodbye) = &self.0.goodbye {
+            goodbye.say();
+        }
+    }
+
+    /// Ends the channel; the allocator works on without one.
     pub fn stop_publishing(&self) {
         // In a forked child there is no channel.
         let _ = self.heap(Heap::close_outlet);

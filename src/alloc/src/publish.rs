@@ -7,7 +7,8 @@ use std::fmt;
 use std::path::Path;
 
 use gpumem_channel::{
-    BlockState, Device, DeviceStats, Event, Facts, Lane, Operation, Options, Publisher, Segment, StringId, Touched,
+    BlockState, Device, DeviceStats, Event, Facts, Goodbye, Lane, Operation, Options, Publisher, Segment, StringId,
+    Touched,
 };
 
 use crate::history::{Deed, Recorder};
@@ -94,6 +95,11 @@ impl Outlet {
         if let Some(publisher) = self.publisher() {
             publisher.set_device(index, device);
         }
+    }
+
+    /// What says goodbye on the channel, if there is one.
+    pub(crate) fn goodbye(&self) -> Option<Goodbye> {
+        self.channel.as_ref().map(|publisher| publisher.goodbye())
     }
 
     /// Ends the channel, if there is one.

@@ -78,6 +78,7 @@ mod error;
 mod facts;
 #[cfg(test)]
 mod golden_tests;
+mod goodbye;
 mod identity;
 mod lane;
 mod layout;
@@ -105,6 +106,7 @@ pub use cells::Touched;
 pub use discover::{Found, Problem, Scan, discover};
 pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
+pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
 pub use place::own_directories;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, Weak};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -24,12 +24,12 @@ pub(crate) struct Map {
     /// In a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
     process: Process,
     /// The handle has the place itself, so that nobody who stores has to look it up here.
-    _mapping: Arc<Mapping>,
+    mapping: Arc<Mapping>,
 }
 
 /// Unmaps the words when it goes.
 #[derive(Debug)]
-struct Mapping {
+pub(crate) struct Mapping {
     ptr: NonNull<AtomicU64>,
     words: usize,
     process: Process,
@@ -74,13 +74,26 @@ impl Map {
             )?
         };
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        let mapping = Mapping { ptr, words, process };
-        Ok(Map {
+        Ok(Map::of(Arc::new(Mapping { ptr, words, process })))
+    }
+
+    fn of(mapping: Arc<Mapping>) -> Map {
+        let Mapping { ptr, words, process } = *mapping;
+        Map {
             ptr,
             words,
             process,
-            _mapping: Arc::new(mapping),
-        })
+            mapping,
+        }
+    }
+
+    /// The mapping, to be found again while it lasts.
+    pub(crate) fn downgrade(&self) -> Weak<Mapping> {
+        Arc::downgrade(&self.mapping)
+    }
+
+    pub(crate) fn upgrade(mapping: &Weak<Mapping>) -> Option<Map> {
+        mapping.upgrade().map(Map::of)
     }
 
     /// Whether this is a copy of the handle in a forked child, where there is nothing to touch.

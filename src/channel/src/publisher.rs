@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cells::Touched;
 use crate::facts::Facts;
+use crate::goodbye::Goodbye;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
@@ -183,6 +184,11 @@ impl Publisher {
         let memory = self.writer.memory().clone();
         let lane = self.writer.lane(memory, device, stream)?;
         Some(Lane::new(lane, self.stamp.of_other()))
+    }
+
+    /// What says goodbye without the publisher, once.
+    pub fn goodbye(&self) -> Goodbye {
+        Goodbye::new(self.writer.memory(), self.writer.closed_word())
     }
 
     /// Orders events: what was published on either comes before what comes after on either. The caller holds the locks of both.

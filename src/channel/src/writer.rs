@@ -258,6 +258,11 @@ impl<M: Words> Writer<M> {
         lane.meet(self.order);
     }
 
+    /// The word that says goodbye.
+    pub(crate) fn closed_word(&self) -> usize {
+        self.layout.live.start + live::CLOSED
+    }
+
     /// Says goodbye: the file that stays behind is that of a program that ended in order.
     pub(crate) fn close(&mut self) {
         self.publish_live(live::CLOSED, 1);

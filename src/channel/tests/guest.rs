@@ -6,7 +6,7 @@ mod common;
 use std::fs::File;
 
 use common::{channel_dir, ended, fork, options, put_in_place_of};
-use gpumem_channel::Publisher;
+use gpumem_channel::{Life, Publisher, Reader};
 
 /// Daemons close all descriptors there are, and the numbers become those of files of their own.
 #[test]
@@ -23,4 +23,21 @@ fn a_descriptor_that_the_program_closed_is_the_programs() {
     assert_eq!(ended(child), 0, "a forked child has what its parent had");
     drop(publisher);
     assert!(is_open());
+}
+
+#[test]
+fn a_goodbye_ends_nothing_and_keeps_nothing() {
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let path = publisher.path().to_owned();
+    let life = || Reader::open(&path).unwrap().life().unwrap();
+    let goodbye = publisher.goodbye();
+    assert_eq!(ended(fork(|| goodbye.say())), 0);
+    goodbye.say();
+    assert_eq!(life(), Life::Alive, "the program is still there");
+    drop(publisher);
+    assert_eq!(life(), Life::Closed);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(path.to_str().unwrap()));
+    goodbye.say();
 }

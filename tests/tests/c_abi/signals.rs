@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use gpumem_channel::{Life, Reader};
 use gpumem_tests::{World, said};
 
 use crate::abi::Abi;
-use crate::{inner_with_stderr, library, passes};
+use crate::{inner, inner_with_stderr, library, passes};
 
 const MIB: usize = 1 << 20;
 
@@ -115,6 +116,47 @@ fn inner_may_not_write() {
     assert_eq!(masks(), before);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     abi.free(held, MIB, 0, null_mut());
+}
+
+/// Handlers of `exit` wait for nobody: who has the allocator's lock may be the thread that the signal interrupted.
+#[test]
+fn a_program_exits_from_a_signal_handler() {
+    for micros in [2000, 2100, 2200, 2300, 2400] {
+        let world = World::without_gpu();
+        let after = micros.to_string();
+        let output = inner(&world, "signals::inner_exits_when_told", &[("AFTER", &after)]);
+        assert_eq!(output.status.code(), Some(42), "{}", said(&output.stderr));
+        let files = world.channel_files();
+        let life = |file| Reader::open(file).unwrap().refresh().unwrap().life;
+        assert_eq!(files.iter().map(|file| life(file)).collect::<Vec<_>>(), [Life::Closed]);
+    }
+}
+
+#[test]
+fn inner_exits_when_told() {
+    extern "C" fn exit(_: c_int) {
+        // SAFETY: what C programs do here, although it is not allowed.
+        unsafe { libc::exit(42) };
+    }
+    let Some(abi) = in_c(libc::SIGPIPE) else { return };
+    abi.alloc(MIB, 0, null_mut());
+    let after = std::env::var("AFTER").unwrap().parse().unwrap();
+    // SAFETY: the handler lives as long as the program; it is this thread that is told, and that goes on until then.
+    let me = unsafe {
+        libc::signal(libc::SIGTERM, exit as *const () as libc::sighandler_t);
+        libc::pthread_self()
+    };
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_micros(after));
+        // SAFETY: as above.
+        unsafe { libc::pthread_kill(me, libc::SIGTERM) };
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        for size in 1..1000 {
+            abi.free(abi.alloc(size * 5000, 0, null_mut()), 0, 0, null_mut());
+        }
+    }
 }
 
 unsafe extern "C" {

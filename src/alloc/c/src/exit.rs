@@ -1,8 +1,8 @@
 //! The end of the process.
 //!
 //! The allocators live in global variables and are never dropped: memory goes back with the process, and CUDA may be gone before
-//! the last destructor of another library frees its last tensor. But their channels are ended, or each program would look as if
-//! it had been killed.
+//! the last destructor of another library frees its last tensor. But goodbye is said on their channels, or each program would look as
+//! if it had been killed. No lock is taken for that: if a signal handler calls `exit`, who has it may be the thread that was interrupted.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ pub(crate) fn watch() {
 
 extern "C" fn begin() {
     BEGUN.store(true, Ordering::Relaxed);
-    let ended = catch_unwind(|| devices::in_use().for_each(|(_, allocator)| allocator.stop_publishing()));
+    let ended = catch_unwind(|| devices::in_use().for_each(|(_, allocator)| allocator.goodbye()));
     if let Err(panic) = ended {
         std::mem::forget(panic);
     }

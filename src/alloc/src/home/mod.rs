@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 
-use gpumem_channel::Process;
+use gpumem_channel::{Goodbye, Process};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -37,6 +37,7 @@ pub(crate) struct Handle {
     /// The monitor that the configuration asked for.
     pub(crate) monitor: OnceLock<Monitor>,
     pub(crate) routes: Routes,
+    pub(crate) goodbye: Option<Goodbye>,
 }
 
 /// A place for a heap.
@@ -105,6 +106,7 @@ impl Home {
             on_oom: Arc::clone(&on_oom),
             monitor: OnceLock::new(),
             routes: Routes::default(),
+            goodbye: heap.outlet().goodbye(),
         });
         home.recording.store(OFF, Ordering::Relaxed);
         *home.tenant.lock() = Some(Box::new(Tenant {
@@ -176,6 +178,7 @@ impl Home {
                     on_oom: Arc::clone(&tenant.on_oom),
                     monitor: OnceLock::new(),
                     routes: Routes::default(),
+                    goodbye: tenant.heap.outlet().goodbye(),
                 });
                 tenant.handle = Arc::downgrade(&handle);
                 tenant.orphaned = false;
