@@ -43,7 +43,7 @@
 //! anywhere and the beginning of another free block, mapped side by side a second time, are one block. Only what then is still
 //! missing is new memory. Such a *view* stays mapped when its block is freed, and whatever later request finds enough free memory
 //! side by side in a view has it without a driver call: a loop that repeats itself soon maps nothing. Mapping costs more than
-//! memory, so up to 1.7 % more than the program ever held are taken before anything is stitched.
+//! memory, so up to 1.4 % more than the program ever held are taken before anything is stitched.
 //!
 //! **Free.** A block joins its free neighbours, unless its size is one that comes again: then it is set aside whole for the next request
 //! of that size, in front of the heap, until a request of another size looks at all free memory of the stream. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
