@@ -43,6 +43,23 @@ fn the_cache_is_given_back_before_a_request_fails() {
     }
 }
 
+/// A trace may ask for 100 TiB again and again: that is no list of 50 million chunks to be made, of which the first few thousand are.
+#[test]
+fn more_than_the_device_has_takes_no_driver_call() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let config = Config {
+            segments,
+            ..Config::default()
+        };
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        fails(&alloc, 100 << 20);
+        assert_eq!(sim.calls(Call::Create), 0);
+        let all = get(&alloc, 100);
+        assert!(sim.calls(Call::Create) > 0);
+        drop(all);
+    }
+}
+
 #[test]
 fn pending_blocks_are_waited_for_before_a_request_fails() {
     let (sim, alloc) = start(100 * MIB, Timeline::Manual, Config::default());

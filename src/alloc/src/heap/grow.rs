@@ -149,6 +149,14 @@ impl Heap {
         bytes: u64,
         whole: u64,
     ) -> Result<Vec<(u64, Chunk)>, DeviceError> {
+        // What the driver would say in the end, without a list of millions of chunks first.
+        if request.size > self.driver.info().total {
+            return Err(DeviceError {
+                call: "cuMemCreate",
+                code: DeviceError::OUT_OF_MEMORY,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            });
+        }
         let sizes = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
