@@ -9,6 +9,8 @@ use super::{Format, Op, Trace};
 
 /// Most operations of a trace: 1.6 GB of memory, and a hundred times what the longest recorded one has.
 const MOST_OPERATIONS: usize = 100_000_000;
+/// Most blocks that live at once, which take half a gigabyte with what the allocator knows of them. Recorded programs have thousands.
+const MOST_LIVE: usize = 4 << 20;
 /// Most streams: as many as our allocator keeps apart, which would end the replay at the next.
 const MOST_STREAMS: usize = 4096;
 /// The slot of a block of 0 bytes: it has none.
@@ -89,6 +91,7 @@ pub(super) enum Wrong {
     Overflow,
     TooManyStreams,
     TooManyOperations,
+    TooManyLive,
 }
 
 impl Wrong {
@@ -106,13 +109,16 @@ impl Wrong {
             Wrong::TooManyOperations => {
                 format!("more than {MOST_OPERATIONS} operations; expected the end of the file")
             }
+            Wrong::TooManyLive => {
+                format!("more than {MOST_LIVE} blocks that live at once; expected one of them to be freed")
+            }
         }
     }
 
     /// The problem, at the column of the block's name, of its size or of its stream.
     pub(super) fn at(self, row: &Row<'_>, [name_at, bytes_at, stream_at]: [usize; 3], name: &str) -> Problem {
         let column = match self {
-            Wrong::LiveAlready | Wrong::NotLive => name_at,
+            Wrong::LiveAlready | Wrong::NotLive | Wrong::TooManyLive => name_at,
             Wrong::Overflow => bytes_at,
             Wrong::TooManyStreams => stream_at,
             Wrong::TooManyOperations => 1,
@@ -125,9 +131,13 @@ impl Builder {
     pub(super) fn alloc(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
         use std::collections::hash_map::Entry;
         let stream = self.stream(stream)?;
+        let full = self.live.len() == MOST_LIVE;
         let Entry::Vacant(entry) = self.live.entry(id) else {
             return Err(Wrong::LiveAlready);
         };
+        if full {
+            return Err(Wrong::TooManyLive);
+        }
         if bytes == 0 {
             entry.insert((NOWHERE, 0));
             self.zero_sized += 1;
@@ -214,6 +224,19 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn so_many_blocks_live_at_once_and_no_more() {
+        // Those of 0 bytes are kept, too.
+        let mut builder = Builder {
+            live: (0..MOST_LIVE as u64).map(|id| (id, (NOWHERE, 0))).collect(),
+            ..Builder::default()
+        };
+        assert_eq!(builder.alloc(u64::MAX, 1, 0), Err(Wrong::TooManyLive));
+        assert_eq!(builder.alloc(0, 1, 0), Err(Wrong::LiveAlready));
+        assert_eq!(builder.free(0), Ok(()));
+        assert_eq!(builder.alloc(u64::MAX, 1, 0), Ok(()));
+    }
 
     /// Names that have the same lower bits with a multiplier that everybody knows, the golden ratio's.
     #[test]
