@@ -8,8 +8,9 @@
 //! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
-//! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, memory is bounded by
-//! the number of operations, and nothing of a file is kept but numbers.
+//! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, and nothing of a file is
+//! kept but numbers. Memory is bounded: of lines there is one at a time, of operations and of blocks that live at once there are no
+//! more than `builder.rs` allows, and what a snapshot takes while it is read is bounded by its size ([`Limits`]).
 
 mod builder;
 mod csv;
@@ -177,20 +178,9 @@ fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     let mut bytes = Vec::new();
     // One more than is allowed, so that too many are refused and not cut off.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    let limits = limits(bytes.len() as u64);
-    pytorch::trace(&Snapshot::from_bytes_within(&bytes, &limits)?)
-}
-
-/// What a snapshot of a size may take: a gigabyte in all, and what only a file of many megabytes earns. The reader's own limits allow
-/// memory for each byte that gzip makes of a file, which is bytes for each of the file's in turn: 60 kB would earn 4 GiB. Real ones
-/// take 20 bytes for each of a pickle's, 200 once it is compressed.
-fn limits(file: u64) -> Limits {
-    let most = Limits::default();
-    let earned = file.saturating_mul(256).saturating_add(768 << 20);
-    Limits {
-        memory: most.memory.min(earned),
-        ..most
-    }
+    let snapshot = Snapshot::from_bytes(&bytes)?;
+    drop(bytes);
+    pytorch::trace(&snapshot)
 }
 
 /// Reads the formats that have lines.

@@ -97,12 +97,20 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         }
     }
 
+    fn find<Q>(&self, thing: &Q) -> Option<u32>
+    where
+        T: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.numbers.get(thing).copied()
+    }
+
     fn number<Q>(&mut self, thing: &Q, own: impl FnOnce() -> T) -> u32
     where
         T: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        if let Some(&number) = self.numbers.get(thing) {
+        if let Some(number) = self.find(thing) {
             return number;
         }
         // Each of them takes more than a byte: memory ends long before the numbers do.
@@ -150,7 +158,7 @@ impl Tables {
 
     /// The number of a text, if it is here.
     pub fn find_text(&self, text: &str) -> Option<TextId> {
-        self.texts.numbers.get(text).map(|&number| TextId(number))
+        self.texts.find(text).map(TextId)
     }
 
     /// The number of a frame.
@@ -166,6 +174,21 @@ impl Tables {
     /// The number of a value.
     pub fn value(&mut self, value: Value) -> ValueId {
         ValueId(self.values.number(&value, || value.clone()))
+    }
+
+    /// The number of a frame, if it is here.
+    pub(crate) fn find_frame(&self, frame: &Frame) -> Option<FrameId> {
+        self.frames.find(frame).map(FrameId)
+    }
+
+    /// The number of a call stack, if it is here.
+    pub(crate) fn find_stack(&self, frames: &[FrameId]) -> Option<StackId> {
+        self.stacks.find(frames).map(StackId)
+    }
+
+    /// The number of a value, if it is here.
+    pub(crate) fn find_value(&self, value: &Value) -> Option<ValueId> {
+        self.values.find(value).map(ValueId)
     }
 
     /// The number of a dict with texts as keys; none of them twice.

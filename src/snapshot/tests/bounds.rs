@@ -4,7 +4,7 @@
 mod common;
 
 use common::{SMALL, gzip, pickle, read_value, small, with_value};
-use gpumem_snapshot::{Limits, ReadError, Snapshot};
+use gpumem_snapshot::{Limits, ReadError, Snapshot, Value};
 
 /// A tuple of two, each of which is the same tuple of two, and so on.
 fn laughs(levels: u8) -> Vec<u8> {
@@ -21,7 +21,7 @@ fn what_is_shared_is_not_expanded() {
     let snapshot = Snapshot::from_bytes(&with_value(&laughs(20))).unwrap();
     assert!(pickle(&snapshot).len() < 200);
     let error = read_value(&laughs(30)).unwrap_err();
-    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+    assert!(matches!(error, ReadError::Shared { .. }), "{error}");
     let error = read_value(&laughs(40)).unwrap_err();
     assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
 }
@@ -88,12 +88,12 @@ fn one_segment_a_million_times_is_not_a_million_segments() {
 
 #[test]
 fn one_event_of_a_million_keys_a_million_times_is_not_looked_at_as_often() {
-    let entry = [b"}\x8c\x01k\x940(".as_slice(), &b"h\x00N".repeat(300_000), b"u\x940"].concat();
+    let entry = [b"}\x8c\x01k\x940(".as_slice(), &b"h\x00N".repeat(30_000), b"u\x940"].concat();
     let file = [
         b"\x80\x04".as_slice(),
         &entry,
         b"}\x8c\x0ddevice_traces]",
-        &times(1, 300_000),
+        &times(1, 30_000),
         b"as.",
     ];
     let error = Snapshot::from_bytes(&file.concat()).unwrap_err();
@@ -104,7 +104,7 @@ fn one_event_of_a_million_keys_a_million_times_is_not_looked_at_as_often() {
     let with_action = file.concat();
     let with_action = [&with_action[..9], b"\x8c\x06action\x8c\x08snapshot", &with_action[9..]].concat();
     let error = Snapshot::from_bytes(&with_action).unwrap_err();
-    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+    assert!(matches!(error, ReadError::Shared { .. }), "{error}");
 }
 
 #[test]
@@ -137,6 +137,60 @@ fn json_shares_what_it_repeats() {
     assert_eq!((small().tables.stacks(), small().tables.all_frames().count()), (2, 1));
 }
 
+/// Of what a real file is unpacked to, that is: what other tests call too much.
+#[test]
+fn a_real_file_takes_a_third_of_what_it_may() {
+    let mut bytes = Vec::new();
+    let real = std::fs::read(common::real_path()).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(&real[..]), &mut bytes).unwrap();
+    let all = Limits::default().memory_ratio * bytes.len() as u64;
+    let third = Limits {
+        memory: all / 3 + (1 << 20),
+        ..Limits::default()
+    };
+    assert!(Snapshot::from_bytes_within(&bytes, &third).is_ok());
+}
+
+#[test]
+fn what_takes_too_much_memory_says_where() {
+    let limits = Limits {
+        memory: 1 << 20,
+        ..Limits::default()
+    };
+    let said = |bytes: &[u8]| Snapshot::from_bytes_within(bytes, &limits).unwrap_err().to_string();
+    let too_much =
+        "the content takes more than 1048576 bytes of memory, too much for a file of its size: damaged or hostile?";
+    let list = |item: &[u8]| with_value(&[b"](", &item.repeat(20_000)[..], b"e"].concat());
+    // The 16,385th object, the lists and the dict around them among them: beside 32 bytes for each would be twice as many.
+    assert_eq!(said(&list(b"]")), format!("pickle, byte 16401: {too_much}"));
+    // These take little before they are values.
+    let numbers: Vec<u8> = (0..20_000u16)
+        .flat_map(|n| [b"M".as_slice(), &n.to_le_bytes()].concat())
+        .collect();
+    assert_eq!(
+        said(&with_value(&[b"](", &numbers[..], b"e"].concat())),
+        format!("x: {too_much}")
+    );
+    let events = "{\"action\": \"snapshot\"},\n".repeat(20_000);
+    let error = said(format!("{{\"device_traces\": [[\n{events}").as_bytes());
+    assert_eq!(
+        error,
+        format!("device_traces[0][4096], before line 4099, column 0: {too_much}")
+    );
+    let lists = "[], ".repeat(40_000);
+    let error = said(format!("{{\"x\":\n[{lists}").as_bytes());
+    assert_eq!(error, format!("the snapshot, before line 2, column 65539: {too_much}"));
+}
+
+/// Bytes are looked at once, wherever they stand: these would be 20 GB.
+#[test]
+fn bytes_that_are_shared_are_looked_at_once() {
+    let bytes = [b"B".as_slice(), &200_000u32.to_le_bytes(), &[b'x'; 200_000], b"\x94"].concat();
+    let value = [b"](", &bytes[..], &b"h\x00".repeat(100_000), b"e"].concat();
+    let snapshot = Snapshot::from_bytes(&with_value(&value)).unwrap();
+    assert!(matches!(snapshot.tables.get_value(snapshot.extra[0].1), Value::List(items) if items.len() == 100_001));
+}
+
 #[test]
 fn limits_hold() {
     let limits = Limits {
@@ -163,7 +217,7 @@ fn limits_hold() {
     };
     for bytes in [pickle(&small()), SMALL.as_bytes().to_vec()] {
         let error = Snapshot::from_bytes_within(&bytes, &tight).unwrap_err();
-        assert!(matches!(error, ReadError::Memory { limit: 500 }), "{error}");
+        assert!(matches!(error, ReadError::Memory { limit: 500, .. }), "{error}");
     }
     assert!(matches!(Snapshot::read("/nowhere".as_ref()), Err(ReadError::Io { .. })));
 }

@@ -243,6 +243,24 @@ fn what_is_not_as_pytorch_writes_it_says_where() {
     }
 }
 
+/// Where the thing ends that is wrong.
+#[test]
+fn what_is_wrong_in_json_says_line_and_column_too() {
+    for (text, said) in [
+        (
+            "{\"segments\": [\n  {}\n]}",
+            "segments[0].address: expected this key, which every snapshot has, found nothing, before line 3, column 1",
+        ),
+        (
+            "{\"segments\": [],\n \"allocator_settings\": 5}",
+            "allocator_settings: expected a dict, found 5, before line 2, column 25",
+        ),
+        ("{\n\n", "JSON: EOF while parsing an object at line 3 column 0"),
+    ] {
+        assert_eq!(Snapshot::from_bytes(text.as_bytes()).unwrap_err().to_string(), said);
+    }
+}
+
 #[test]
 fn addresses_above_the_middle_may_be_negative() {
     // PyTorch's own pickler has no unsigned integers.

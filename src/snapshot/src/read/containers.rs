@@ -2,7 +2,7 @@
 
 use super::document::{Node, Object, Pair};
 use super::error::PickleError;
-use super::limits::GROWTH;
+use super::limits::heap;
 use super::opcode::Opcode;
 use super::pickle::{Machine, Stop};
 
@@ -16,23 +16,24 @@ impl Machine<'_> {
             Opcode::EMPTY_TUPLE => self.push_object(Object::Tuple(Vec::new())),
             Opcode::LIST => {
                 let mark = self.mark(opcode)?;
-                let items = self.stack.split_off(mark);
+                let items = self.split_off(mark)?;
                 self.push_object(Object::List(items))
             }
             Opcode::TUPLE => {
                 let mark = self.mark(opcode)?;
-                let items = self.stack.split_off(mark);
+                let items = self.split_off(mark)?;
                 self.push_object(Object::Tuple(items))
             }
             Opcode::TUPLE1 | Opcode::TUPLE2 | Opcode::TUPLE3 => {
                 let length = usize::from(byte - Opcode::TUPLE1) + 1;
                 let floor = self.floor();
                 let from = self.stack.len().checked_sub(length).filter(|from| *from >= floor);
-                let items = self.stack.split_off(from.ok_or(PickleError::Stack(opcode))?);
+                let items = self.split_off(from.ok_or(PickleError::Stack(opcode))?)?;
                 self.push_object(Object::Tuple(items))
             }
             Opcode::DICT => {
                 let mark = self.mark(opcode)?;
+                self.meter.charge(heap(size_of_val(&self.stack[mark..])))?;
                 let pairs = pairs(opcode, &self.stack[mark..])?.collect();
                 self.stack.truncate(mark);
                 self.push_object(Object::Dict(pairs))
@@ -61,14 +62,17 @@ impl Machine<'_> {
 
     fn push_object(&mut self, object: Object) -> Result<(), Stop> {
         let node = self.document.add(object, self.meter)?;
-        self.stack.push(node);
-        Ok(())
+        self.push(node)
+    }
+
+    /// The stack from there on, as items of an object.
+    fn split_off(&mut self, from: usize) -> Result<Vec<Node>, Stop> {
+        self.meter.charge(heap(size_of_val(&self.stack[from..])))?;
+        Ok(self.stack.drain(from..).collect())
     }
 
     /// Moves the stack from there on into the list below.
     fn append(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
-        let count = self.stack.len() - from;
-        self.meter.charge(GROWTH * count * size_of::<Node>())?;
         let target = from.checked_sub(1).filter(|below| *below >= self.floor());
         let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
             let expected = "a list";
@@ -78,14 +82,13 @@ impl Machine<'_> {
             let expected = "a list";
             return Err(PickleError::Kind { opcode, expected }.into());
         };
+        self.meter.reserve(items, self.stack.len() - from)?;
         items.extend(self.stack.drain(from..));
         Ok(())
     }
 
     /// Moves the stack's pairs from there on into the dict below.
     fn set(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
-        let count = self.stack.len() - from;
-        self.meter.charge(GROWTH * count * size_of::<Node>())?;
         let target = from.checked_sub(1).filter(|below| *below >= self.floor());
         let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
             let expected = "a dict";
@@ -96,9 +99,7 @@ impl Machine<'_> {
             return Err(PickleError::Kind { opcode, expected }.into());
         };
         let new = pairs(opcode, &self.stack[from..])?;
-        if dict.is_empty() {
-            dict.reserve_exact(new.len());
-        }
+        self.meter.reserve(dict, new.len())?;
         dict.extend(new);
         self.stack.truncate(from);
         Ok(())

@@ -54,7 +54,7 @@ impl Converter<'_> {
             Node::Text(other) => {
                 let value = self.value(document, value);
                 let value = value.map_err(|error| error.within(|| self.tables.get_text(other).to_owned()))?;
-                into.extra.push((other, value));
+                self.meter.push(&mut into.extra, (other, value))?;
             }
             other => return Err(ReadError::shape("keys that are texts", document.kind(other))),
         }
@@ -68,11 +68,10 @@ impl Converter<'_> {
         mut item: impl FnMut(&mut Self, &Document, Node) -> Result<T, ReadError>,
     ) -> Result<Vec<T>, ReadError> {
         let (_, nodes) = document.list(node)?;
-        self.meter.charge(size_of_val(nodes))?;
+        self.meter.look(nodes.len() as u64)?;
         let mut items = Vec::new();
+        self.meter.reserve(&mut items, nodes.len())?;
         for (i, node) in nodes.iter().enumerate() {
-            // Also where one thing stands in the list a million times.
-            self.meter.charge(size_of::<T>())?;
             let item = item(self, document, *node);
             items.push(item.map_err(|error| error.within(|| format!("[{i}]")))?);
         }
@@ -82,7 +81,7 @@ impl Converter<'_> {
     /// A dict's pairs. Counted each time: one dict of a million keys may stand in a list a million times.
     fn pairs<'d>(&mut self, document: &'d Document, node: Node) -> Result<&'d [Pair], ReadError> {
         let (_, pairs) = document.dict(node)?;
-        self.meter.charge(size_of_val(pairs))?;
+        self.meter.look(pairs.len() as u64)?;
         Ok(pairs)
     }
 
@@ -112,7 +111,7 @@ impl Converter<'_> {
                 }
                 Node::Text(names::FRAMES) => frames = self.stack(document, value).map_err(at("frames"))?,
                 Node::Text(names::BLOCKS) => blocks = Some(value),
-                _ => extra.push((key, value)),
+                _ => self.meter.push(&mut extra, (key, value))?,
             }
         }
         let address = required(address, "address")?;
@@ -141,7 +140,7 @@ impl Converter<'_> {
             is_expandable: expandable,
             frames,
             blocks,
-            extra: self.extra(document, &extra)?,
+            extra: self.extra(document, extra)?,
         })
     }
 
@@ -190,7 +189,7 @@ impl Converter<'_> {
                 name => BlockState::named(name),
             },
             frames: frames.unwrap_or(StackId::EMPTY),
-            extra: self.extra(document, &extra)?,
+            extra: self.extra(document, extra)?,
         })
     }
 
@@ -231,7 +230,7 @@ impl Converter<'_> {
                 Node::Text(names::USER_METADATA) => {
                     user_metadata = Some(self.value(document, value).map_err(at("user_metadata"))?);
                 }
-                _ => extra.push((key, value)),
+                _ => self.meter.push(&mut extra, (key, value))?,
             }
         }
         let action = Action::named(required(action, "action")?);
@@ -249,7 +248,7 @@ impl Converter<'_> {
             frames,
             compile_context,
             user_metadata,
-            extra: self.extra(document, &extra)?,
+            extra: self.extra(document, extra)?,
         })
     }
 
@@ -260,13 +259,13 @@ impl Converter<'_> {
             match key {
                 Node::Text(names::DEVICE) => device = document.device(value).map_err(at("device"))?,
                 Node::Text(names::TIME_US) => time_us = document.size(value).map_err(at("time_us"))?,
-                _ => metadata.push((key, value)),
+                _ => self.meter.push(&mut metadata, (key, value))?,
             }
         }
         Ok(Annotation {
             device,
             time_us,
-            metadata: self.extra(document, &metadata)?,
+            metadata: self.extra(document, metadata)?,
         })
     }
 }

@@ -46,7 +46,7 @@ pub enum ReadError {
     #[error("JSON: {0}")]
     Json(serde_json::Error),
     /// Well-formed, but not what a snapshot looks like.
-    #[error("{}: expected {expected}, found {found}", if path.is_empty() { "the snapshot" } else { path })]
+    #[error("{}: expected {expected}, found {found}", at_place(path))]
     Shape {
         /// Where: `segments[3].blocks[0].size`.
         path: String,
@@ -55,14 +55,32 @@ pub enum ReadError {
         /// What is there.
         found: String,
     },
-    /// The content would take more memory than files of its size do: [`Limits`](crate::Limits).
+    /// The content would take more memory than files of its size do: [`Limits::memory_ratio`](crate::Limits) and the like.
     #[error(
-        "the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?"
+        "{}: the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?",
+        at_place(place)
     )]
     Memory {
+        /// Where: as with [`ReadError::Shape`], or the byte of a pickle or line and column of JSON.
+        place: String,
         /// The limit.
         limit: u64,
     },
+    /// What the content shares would come to more than files of its size do: [`Limits::values_ratio`](crate::Limits).
+    #[error(
+        "{}: the content stands for more than {limit} values, too many for a file of its size: damaged or hostile?",
+        at_place(place)
+    )]
+    Shared {
+        /// Where, as with [`ReadError::Shape`].
+        place: String,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+fn at_place(path: &str) -> &str {
+    if path.is_empty() { "the snapshot" } else { path }
 }
 
 /// What is wrong with a pickle.
@@ -115,23 +133,37 @@ pub enum PickleError {
 
 impl ReadError {
     /// The same error, told from one level further out.
-    pub(crate) fn within(self, outer: impl FnOnce() -> String) -> ReadError {
-        match self {
-            ReadError::Shape {
-                mut path,
-                expected,
-                found,
-            } => {
-                let outer = outer();
-                let dot = if path.is_empty() || path.starts_with('[') {
-                    ""
-                } else {
-                    "."
-                };
-                path = format!("{outer}{dot}{path}");
-                ReadError::Shape { path, expected, found }
+    pub(crate) fn within(mut self, outer: impl FnOnce() -> String) -> ReadError {
+        if let Some(path) = self.place() {
+            let dot = if path.is_empty() || path.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            *path = format!("{}{dot}{path}", outer());
+        }
+        self
+    }
+
+    /// The same error, met where JSON was read up to there.
+    pub(crate) fn before(mut self, line: usize, column: usize) -> ReadError {
+        let before = format!("before line {line}, column {column}");
+        match &mut self {
+            ReadError::Shape { found, .. } => *found = format!("{found}, {before}"),
+            ReadError::Memory { place, .. } | ReadError::Shared { place, .. } => {
+                *place = format!("{}, {before}", at_place(place));
             }
-            other => other,
+            _ => {}
+        }
+        self
+    }
+
+    fn place(&mut self) -> Option<&mut String> {
+        match self {
+            ReadError::Shape { path: place, .. }
+            | ReadError::Memory { place, .. }
+            | ReadError::Shared { place, .. } => Some(place),
+            _ => None,
         }
     }
 

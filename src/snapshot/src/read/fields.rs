@@ -1,16 +1,16 @@
 //! One value of a file as the Rust type it should have.
 
-use super::document::{Document, Node, Object, ObjectId, Pair};
+use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::ReadError;
 use crate::tables::TextId;
 
 impl Document {
     fn found(&self, node: Node) -> String {
-        match node {
-            Node::Int(value) => value.to_string(),
-            Node::Unsigned(value) => value.to_string(),
-            Node::Float(value) => format!("the float {value}"),
-            Node::Bool(value) => format!("the bool {value}"),
+        match (node, self.number(node)) {
+            (_, Some(Number::Int(value))) => value.to_string(),
+            (_, Some(Number::Unsigned(value))) => value.to_string(),
+            (_, Some(Number::Float(value))) => format!("the float {value}"),
+            (Node::Bool(value), _) => format!("the bool {value}"),
             _ => self.kind(node).to_owned(),
         }
     }
@@ -21,25 +21,25 @@ impl Document {
 
     /// A size, time or count.
     pub(crate) fn size(&self, node: Node) -> Result<u64, ReadError> {
-        match node {
-            Node::Int(value) if value >= 0 => Ok(value.cast_unsigned()),
-            Node::Unsigned(value) => Ok(value),
+        match self.number(node) {
+            Some(Number::Int(value)) if value >= 0 => Ok(value.cast_unsigned()),
+            Some(Number::Unsigned(value)) => Ok(value),
             _ => self.wrong(node, "a number of bytes or microseconds"),
         }
     }
 
     /// An address or number of 64 bits. PyTorch's own pickler writes those above 2^63 as negative.
     pub(crate) fn word(&self, node: Node) -> Result<u64, ReadError> {
-        match node {
-            Node::Int(value) => Ok(value.cast_unsigned()),
-            Node::Unsigned(value) => Ok(value),
+        match self.number(node) {
+            Some(Number::Int(value)) => Ok(value.cast_unsigned()),
+            Some(Number::Unsigned(value)) => Ok(value),
             _ => self.wrong(node, "an integer"),
         }
     }
 
     pub(crate) fn signed(&self, node: Node) -> Result<i64, ReadError> {
-        match node {
-            Node::Int(value) => Ok(value),
+        match self.number(node) {
+            Some(Number::Int(value)) => Ok(value),
             _ => self.wrong(node, "an integer of 64 bits"),
         }
     }

@@ -8,11 +8,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::convert::no_snapshot;
-use super::document::{Document, Node, Object};
+use super::document::{Document, Node, Number, Object};
 use super::error::ReadError;
 use super::values::Converter;
 use crate::names;
-use crate::tables::TextId;
 use crate::types::Snapshot;
 
 /// Reads JSON. Everything but the tables is in the answer.
@@ -25,7 +24,10 @@ pub(crate) fn load(bytes: &[u8], converter: Converter<'_>) -> Result<Snapshot, R
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = Root(&mut loader).deserialize(&mut json);
     let read = read.and_then(|snapshot| json.end().map(|()| snapshot));
-    read.map_err(|error| loader.failure.take().unwrap_or(ReadError::Json(error)))
+    read.map_err(|error| match loader.failure.take() {
+        Some(failure) => failure.before(error.line(), error.column()),
+        None => ReadError::Json(error),
+    })
 }
 
 struct Loader<'a> {
@@ -46,13 +48,8 @@ impl Loader<'_> {
         self.failure = self.failure.take().map(|error| error.within(outer));
     }
 
-    fn text(&mut self, text: &str) -> Result<TextId, ReadError> {
-        self.converter.meter.charge(size_of::<[usize; 8]>() + text.len())?;
-        Ok(self.converter.tables.text(text))
-    }
-
     fn forget(&mut self) {
-        self.document.clear();
+        self.document.clear(self.converter.meter);
         self.converter.next_document();
     }
 }
@@ -90,23 +87,21 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
         let loader = self.0;
         let mut snapshot = Snapshot::default();
         let mut known = false;
-        while let Some(key) = json.next_key::<String>()? {
-            let key = loader.text(&key).map_err(|error| loader.fail(error))?;
-            known |= matches!(key, names::SEGMENTS | names::DEVICE_TRACES);
+        while let Some(key) = json.next_key_seed(Any(loader))? {
+            known |= matches!(key, Node::Text(names::SEGMENTS | names::DEVICE_TRACES));
             match key {
-                names::SEGMENTS => {
+                Node::Text(names::SEGMENTS) => {
                     let convert = Converter::segment;
                     let segments = json.next_value_seed(Elements { loader, convert });
                     snapshot.segments = segments.inspect_err(|_| loader.within(|| "segments".to_owned()))?;
                 }
-                names::DEVICE_TRACES => {
+                Node::Text(names::DEVICE_TRACES) => {
                     let traces = json.next_value_seed(Traces(loader));
                     snapshot.device_traces = traces.inspect_err(|_| loader.within(|| "device_traces".to_owned()))?;
                 }
                 _ => {
                     let value = json.next_value_seed(Any(loader))?;
-                    let pair = (Node::Text(key), value);
-                    let part = loader.converter.part(&mut snapshot, &loader.document, pair);
+                    let part = loader.converter.part(&mut snapshot, &loader.document, (key, value));
                     part.map_err(|error| loader.fail(error))?;
                     loader.forget();
                 }
@@ -151,14 +146,8 @@ where
         let mut elements = Vec::new();
         while let Some(node) = json.next_element_seed(Any(loader))? {
             let element = convert(&mut loader.converter, &loader.document, node);
-            let charged = element.and_then(|element| loader.converter.meter.charge(size_of::<T>()).map(|()| element));
-            match charged {
-                Ok(element) => elements.push(element),
-                Err(error) => {
-                    let place = format!("[{}]", elements.len());
-                    return Err(loader.fail(error.within(|| place)));
-                }
-            }
+            let kept = element.and_then(|element| loader.converter.meter.push(&mut elements, element));
+            kept.map_err(|error| loader.fail(error.within(|| format!("[{}]", elements.len()))))?;
             loader.forget();
         }
         Ok(elements)
@@ -189,7 +178,10 @@ impl<'de> Visitor<'de> for Traces<'_, '_> {
         loop {
             let convert = Converter::entry;
             match json.next_element_seed(Elements { loader, convert }) {
-                Ok(Some(trace)) => traces.push(trace),
+                Ok(Some(trace)) => {
+                    let kept = loader.converter.meter.push(&mut traces, trace);
+                    kept.map_err(|error| loader.fail(error))?;
+                }
                 Ok(None) => return Ok(traces),
                 Err(error) => {
                     loader.within(|| format!("[{}]", traces.len()));
@@ -212,6 +204,12 @@ impl<'de> DeserializeSeed<'de> for Any<'_, '_> {
 }
 
 impl Any<'_, '_> {
+    fn number<E: Error>(self, number: Number) -> Result<Node, E> {
+        let loader = self.0;
+        let added = loader.document.add_number(number, loader.converter.meter);
+        added.map_err(|error| loader.fail(error))
+    }
+
     fn add<E: Error>(self, object: Object) -> Result<Node, E> {
         let loader = self.0;
         let added = loader.document.add(object, loader.converter.meter);
@@ -235,27 +233,29 @@ impl<'de> Visitor<'de> for Any<'_, '_> {
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Int(value))
+        self.number(Number::Int(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
-        Ok(i64::try_from(value).map_or(Node::Unsigned(value), Node::Int))
+        self.number(i64::try_from(value).map_or(Number::Unsigned(value), Number::Int))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Float(value))
+        self.number(Number::Float(value))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
         let loader = self.0;
-        let text = loader.text(text).map_err(|error| loader.fail(error))?;
-        Ok(Node::Text(text))
+        let converter = &mut loader.converter;
+        let kept = converter.tables.charged_text(text, converter.meter);
+        kept.map(Node::Text).map_err(|error| loader.fail(error))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Node, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = json.next_element_seed(Any(self.0))? {
-            items.push(item);
+            let kept = self.0.converter.meter.push(&mut items, item);
+            kept.map_err(|error| self.0.fail(error))?;
         }
         self.add(Object::List(items))
     }
@@ -263,7 +263,9 @@ impl<'de> Visitor<'de> for Any<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut json: A) -> Result<Node, A::Error> {
         let mut pairs = Vec::new();
         while let Some(key) = json.next_key_seed(Any(self.0))? {
-            pairs.push((key, json.next_value_seed(Any(self.0))?));
+            let pair = (key, json.next_value_seed(Any(self.0))?);
+            let kept = self.0.converter.meter.push(&mut pairs, pair);
+            kept.map_err(|error| self.0.fail(error))?;
         }
         self.add(Object::Dict(pairs))
     }

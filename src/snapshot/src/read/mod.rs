@@ -1,5 +1,8 @@
 //! From bytes to a [`Snapshot`].
 
+mod charged;
+#[cfg(test)]
+mod charged_tests;
 mod containers;
 mod convert;
 mod cursor;
@@ -14,13 +17,15 @@ mod surrogates;
 mod unpack;
 mod values;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 
 use document::Document;
+use limits::in_map;
 use values::Converter;
 
-use crate::tables::Tables;
+use crate::tables::{Tables, TextId};
 use crate::types::Snapshot;
 
 pub use error::{PickleError, ReadError};
@@ -48,8 +53,13 @@ impl Snapshot {
 
     /// [`Snapshot::from_bytes`] with other limits.
     pub fn from_bytes_within(bytes: &[u8], limits: &Limits) -> Result<Snapshot, ReadError> {
+        let file = bytes.len();
         let mut bytes = unpack::bytes(bytes, limits)?;
-        let mut meter = limits.meter(bytes.len() as u64);
+        let mut meter = limits.meter(file as u64, bytes.len() as u64);
+        meter.charge(file)?;
+        if let Cow::Owned(unpacked) = &bytes {
+            meter.charge(unpacked.len())?;
+        }
         let mut tables = Tables::default();
         // Editors on Windows put it before JSON.
         let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
@@ -61,7 +71,7 @@ impl Snapshot {
                 Converter::new(&mut tables, &mut meter).snapshot(&document, root)?
             }
             Some(b'{' | b'[') => {
-                surrogates::replace_lone(&mut bytes);
+                surrogates::replace_lone(&mut bytes, &mut meter)?;
                 json::load(&bytes[mark..], Converter::new(&mut tables, &mut meter))?
             }
             None => return Err(ReadError::Format("the file is empty")),
@@ -71,7 +81,8 @@ impl Snapshot {
             Some(_) => return Err(ReadError::Format("unknown content")),
         };
         // Of equal keys the last counts.
-        let mut met = HashSet::new();
+        meter.charge(snapshot.extra.len() * in_map::<TextId>())?;
+        let mut met = HashSet::with_capacity(snapshot.extra.len());
         snapshot.extra.reverse();
         snapshot.extra.retain(|(key, _)| met.insert(*key));
         snapshot.extra.reverse();

@@ -4,9 +4,9 @@
 //! recursion.
 
 use super::cursor::Cursor;
-use super::document::{Document, Node};
+use super::document::{Document, Node, Number};
 use super::error::{PickleError, ReadError};
-use super::limits::{GROWTH, Meter};
+use super::limits::Meter;
 use super::opcode::Opcode;
 use crate::tables::{Tables, TextId};
 
@@ -21,7 +21,6 @@ pub(crate) fn load(
         input: Cursor::new(bytes),
         stack: Vec::new(),
         marks: Vec::new(),
-        highest: 0,
         memo: Vec::new(),
         document,
         tables,
@@ -29,11 +28,11 @@ pub(crate) fn load(
     };
     loop {
         let start = machine.input.position();
-        match machine.step().and_then(|answer| machine.weigh().map(|()| answer)) {
+        match machine.step() {
             Ok(None) => {}
             Ok(Some(answer)) => return Ok(answer),
             Err(Stop::Pickle(kind)) => return Err(ReadError::Pickle { offset: start, kind }),
-            Err(Stop::Other(error)) => return Err(error),
+            Err(Stop::Other(error)) => return Err(error.within(|| format!("pickle, byte {start}"))),
         }
     }
 }
@@ -61,8 +60,6 @@ pub(super) struct Machine<'a> {
     pub(super) stack: Vec<Node>,
     /// Heights of the stack.
     marks: Vec<usize>,
-    /// The most that was on the stack, marks among it.
-    highest: usize,
     memo: Vec<Option<Node>>,
     pub(super) document: &'a mut Document,
     tables: &'a mut Tables,
@@ -70,15 +67,13 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Counts the stack's memory where it grew.
-    fn weigh(&mut self) -> Result<(), Stop> {
-        let height = self.stack.len() + self.marks.len();
-        if height > self.highest {
-            self.meter
-                .charge(GROWTH * (height - self.highest) * size_of::<Node>())?;
-            self.highest = height;
-        }
-        Ok(())
+    pub(super) fn push(&mut self, node: Node) -> Result<(), Stop> {
+        Ok(self.meter.push(&mut self.stack, node)?)
+    }
+
+    fn push_number(&mut self, number: Number) -> Result<(), Stop> {
+        let node = self.document.add_number(number, self.meter)?;
+        self.push(node)
     }
 
     /// One opcode; the answer if it was the last.
@@ -93,7 +88,7 @@ impl<'a> Machine<'a> {
             // Only says how far to read ahead.
             Opcode::FRAME => drop(self.input.take(8)?),
             Opcode::STOP => return Ok(Some(self.pop(opcode)?)),
-            Opcode::MARK => self.marks.push(self.stack.len()),
+            Opcode::MARK => self.meter.push(&mut self.marks, self.stack.len())?,
             Opcode::POP => self.pop_or_mark(opcode)?,
             Opcode::POP_MARK => {
                 let mark = self.mark(opcode)?;
@@ -101,22 +96,22 @@ impl<'a> Machine<'a> {
             }
             Opcode::DUP => {
                 let top = self.top(opcode)?;
-                self.stack.push(top);
+                self.push(top)?;
             }
-            Opcode::NONE => self.stack.push(Node::None),
-            Opcode::NEWTRUE => self.stack.push(Node::Bool(true)),
-            Opcode::NEWFALSE => self.stack.push(Node::Bool(false)),
+            Opcode::NONE => self.push(Node::None)?,
+            Opcode::NEWTRUE => self.push(Node::Bool(true))?,
+            Opcode::NEWFALSE => self.push(Node::Bool(false))?,
             Opcode::BININT => {
                 let bits = self.input.u32()?;
-                self.stack.push(Node::Int(i64::from(bits.cast_signed())));
+                self.push(Node::Small(bits.cast_signed()))?;
             }
             Opcode::BININT1 => {
                 let value = self.input.byte()?;
-                self.stack.push(Node::Int(i64::from(value)));
+                self.push(Node::Small(i32::from(value)))?;
             }
             Opcode::BININT2 => {
                 let value = self.input.u16()?;
-                self.stack.push(Node::Int(i64::from(value)));
+                self.push(Node::Small(i32::from(value)))?;
             }
             Opcode::LONG1 => {
                 let length = u32::from(self.input.byte()?);
@@ -128,16 +123,16 @@ impl<'a> Machine<'a> {
             }
             Opcode::BINFLOAT => {
                 let bits = self.input.u64()?.swap_bytes();
-                self.stack.push(Node::Float(f64::from_bits(bits)));
+                self.push_number(Number::Float(f64::from_bits(bits)))?;
             }
             Opcode::SHORT_BINUNICODE | Opcode::BINUNICODE | Opcode::BINUNICODE8 => {
                 let text = self.text(byte)?;
-                self.stack.push(Node::Text(text));
+                self.push(Node::Text(text))?;
             }
             Opcode::SHORT_BINBYTES | Opcode::BINBYTES | Opcode::BINBYTES8 => {
                 let bytes = self.counted(byte)?;
                 let node = self.document.add_bytes(bytes, self.meter)?;
-                self.stack.push(node);
+                self.push(node)?;
             }
             Opcode::BINPUT | Opcode::LONG_BINPUT | Opcode::MEMOIZE => self.put(byte)?,
             Opcode::BINGET => {
@@ -229,26 +224,23 @@ impl<'a> Machine<'a> {
         }
         let top = self.top(Opcode(byte))?;
         if number >= self.memo.len() {
-            self.meter
-                .charge(GROWTH * (number + 1 - self.memo.len()) * size_of::<Node>())?;
+            let more = number + 1 - self.memo.len();
+            self.meter.reserve(&mut self.memo, more)?;
             self.memo.resize(number + 1, None);
         }
         self.memo[number] = Some(top);
         Ok(())
     }
 
-    fn get(&mut self, number: u32) -> Result<(), PickleError> {
+    fn get(&mut self, number: u32) -> Result<(), Stop> {
         let kept = self.memo.get(number as usize).copied().flatten();
-        self.stack.push(kept.ok_or(PickleError::Memo(number))?);
-        Ok(())
+        self.push(kept.ok_or(PickleError::Memo(number))?)
     }
 
     /// A little-endian integer in two's complement.
-    fn long(&mut self, length: u32) -> Result<(), PickleError> {
+    fn long(&mut self, length: u32) -> Result<(), Stop> {
         let bytes = self.input.take(u64::from(length))?;
-        let node = long(bytes).ok_or(PickleError::Integer(length))?;
-        self.stack.push(node);
-        Ok(())
+        self.push_number(long(bytes).ok_or(PickleError::Integer(length))?)
     }
 
     /// Bytes after their length, which has 1, 4 or 8 bytes.
@@ -264,21 +256,28 @@ impl<'a> Machine<'a> {
     /// Python writes lone surrogates too, as for file names that are not UTF-8: they become U+FFFD.
     fn text(&mut self, byte: u8) -> Result<TextId, Stop> {
         let bytes = self.counted(byte)?;
-        let text = String::from_utf8_lossy(bytes);
-        self.meter.charge(size_of::<[usize; 8]>() + text.len())?;
-        Ok(self.tables.text(&text))
+        // Each byte that is not UTF-8 becomes three.
+        let copy = if str::from_utf8(bytes).is_ok() {
+            0
+        } else {
+            3 * bytes.len()
+        };
+        self.meter.charge(copy)?;
+        let text = self.tables.charged_text(&String::from_utf8_lossy(bytes), self.meter)?;
+        self.meter.give_back(copy);
+        Ok(text)
     }
 }
 
 /// An integer in as many bytes as Python needed: 64 bits, and one more byte where an unsigned one has the highest set.
-fn long(bytes: &[u8]) -> Option<Node> {
+fn long(bytes: &[u8]) -> Option<Number> {
     let (low, high) = bytes.split_at(bytes.len().min(8));
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut word = [if negative { 0xff } else { 0 }; 8];
     word[..low.len()].copy_from_slice(low);
     match (i64::from_le_bytes(word), high) {
-        (value, []) => Some(Node::Int(value)),
-        (value, [0]) if value < 0 => Some(Node::Unsigned(value.cast_unsigned())),
+        (value, []) => Some(Number::Int(value)),
+        (value, [0]) if value < 0 => Some(Number::Unsigned(value.cast_unsigned())),
         _ => None,
     }
 }

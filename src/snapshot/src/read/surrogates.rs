@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 
+use super::error::ReadError;
+use super::limits::Meter;
+
 /// Puts U+FFFD in the place of lone surrogates, as the reader of pickles does; the text keeps its length. It is copied only if it has any.
-pub(crate) fn replace_lone(json: &mut Cow<'_, [u8]>) {
+pub(crate) fn replace_lone(json: &mut Cow<'_, [u8]>, meter: &mut Meter) -> Result<(), ReadError> {
     let mut at = 0;
     while let Some(lone) = next_lone(json, at) {
+        if let Cow::Borrowed(json) = json {
+            meter.charge(json.len())?;
+        }
         json.to_mut()[lone + 2..lone + 6].copy_from_slice(b"fffd");
         at = lone + 6;
     }
+    Ok(())
 }
 
 /// Where the next escape begins that is a lone surrogate. `at` is not within an escape.
@@ -34,7 +41,10 @@ fn unit(json: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::Limits;
 
     #[test]
     fn only_lone_surrogates_are_replaced() {
@@ -49,7 +59,7 @@ mod tests {
             (r"\u+d83\", r"\u+d83\"),
         ] {
             let mut json = Cow::Borrowed(text.as_bytes());
-            replace_lone(&mut json);
+            replace_lone(&mut json, &mut Limits::default().meter(0, 0)).unwrap();
             assert_eq!(String::from_utf8_lossy(&json), replaced, "{text}");
             assert_eq!(matches!(json, Cow::Owned(_)), text != replaced, "{text}");
         }

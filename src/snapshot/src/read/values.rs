@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::document::{Document, Node, Object, ObjectId, Pair};
+use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::{ReadError, at};
 use super::fields::required;
-use super::limits::Meter;
+use super::limits::{Meter, in_map, room, shared};
 use crate::names;
 use crate::tables::{Frame, FrameId, StackId, Tables, Value, ValueId};
 
 /// Levels of a value. PyTorch's settings have two.
 const DEPTH: u32 = 32;
-
-/// What the tables take for one more thing, about: twice the thing, its hash and its number.
-const ENTRY: usize = 96;
 
 /// Things for which a map keeps its room for the next document. Emptying takes time for all the room, however little is in it.
 const ROOM: usize = 1024;
@@ -26,6 +23,8 @@ pub(crate) struct Converter<'a> {
     frames: HashMap<ObjectId, FrameId>,
     /// `None` while its own items are looked at: met again, it holds itself.
     values: HashMap<ObjectId, Option<Built>>,
+    /// Bytes charged for these maps.
+    charged: usize,
 }
 
 /// A value that is in the tables.
@@ -46,6 +45,7 @@ impl<'a> Converter<'a> {
             stacks: HashMap::new(),
             frames: HashMap::new(),
             values: HashMap::new(),
+            charged: 0,
         }
     }
 
@@ -54,6 +54,14 @@ impl<'a> Converter<'a> {
         empty(&mut self.stacks);
         empty(&mut self.frames);
         empty(&mut self.values);
+        self.meter.give_back(std::mem::take(&mut self.charged));
+    }
+
+    /// One more thing of the document is met.
+    fn meet<T>(&mut self) -> Result<(), ReadError> {
+        self.meter.charge(in_map::<(ObjectId, T)>())?;
+        self.charged += in_map::<(ObjectId, T)>();
+        Ok(())
     }
 
     /// A list of frames.
@@ -62,13 +70,15 @@ impl<'a> Converter<'a> {
         if let Some(&known) = self.stacks.get(&id) {
             return Ok(known);
         }
-        self.meter.charge(ENTRY + size_of_val(items))?;
-        let mut frames = Vec::with_capacity(items.len());
+        self.meet::<StackId>()?;
+        let mut frames = Vec::new();
+        self.meter.reserve(&mut frames, items.len())?;
         for (i, node) in items.iter().enumerate() {
             let frame = self.frame(document, *node);
             frames.push(frame.map_err(|error| error.within(|| format!("[{i}]")))?);
         }
-        let stack = self.tables.stack(&frames);
+        let stack = self.tables.charged_stack(&frames, self.meter)?;
+        self.meter.give_back(room(&frames));
         self.stacks.insert(id, stack);
         Ok(stack)
     }
@@ -78,7 +88,7 @@ impl<'a> Converter<'a> {
         if let Some(&known) = self.frames.get(&id) {
             return Ok(known);
         }
-        self.meter.charge(2 * ENTRY)?;
+        self.meet::<FrameId>()?;
         let (mut name, mut filename, mut line) = (None, None, None);
         let mut extra = Vec::new();
         for &(key, value) in pairs {
@@ -86,26 +96,27 @@ impl<'a> Converter<'a> {
                 Node::Text(names::NAME) => name = Some(document.text(value).map_err(at("name"))?),
                 Node::Text(names::FILENAME) => filename = Some(document.text(value).map_err(at("filename"))?),
                 Node::Text(names::LINE) => line = Some(document.signed(value).map_err(at("line"))?),
-                _ => extra.push((key, value)),
+                _ => self.meter.push(&mut extra, (key, value))?,
             }
         }
         let frame = Frame {
             name: required(name, "name")?,
             filename: required(filename, "filename")?,
             line: required(line, "line")?,
-            extra: self.extra(document, &extra)?,
+            extra: self.extra(document, extra)?,
         };
-        let frame = self.tables.frame(frame);
+        let frame = self.tables.charged_frame(frame, self.meter)?;
         self.frames.insert(id, frame);
         Ok(frame)
     }
 
     /// The keys of a thing that are not known, as a dict; none without any.
-    pub(crate) fn extra(&mut self, document: &Document, extra: &[Pair]) -> Result<Option<ValueId>, ReadError> {
+    pub(crate) fn extra(&mut self, document: &Document, extra: Vec<Pair>) -> Result<Option<ValueId>, ReadError> {
         if extra.is_empty() {
             return Ok(None);
         }
-        let built = self.dict(document, extra, 0)?;
+        let built = self.dict(document, &extra, 0)?;
+        self.meter.give_back(room(&extra));
         self.expanded(built).map(Some)
     }
 
@@ -117,40 +128,41 @@ impl<'a> Converter<'a> {
 
     /// Counts a value as if nothing in it were shared: a few lists that share lists would be terabytes as JSON.
     fn expanded(&mut self, built: Built) -> Result<ValueId, ReadError> {
-        let nodes = usize::try_from(built.nodes).unwrap_or(usize::MAX);
-        self.meter.charge(nodes.saturating_mul(size_of::<Node>()))?;
+        self.meter.look(built.nodes)?;
         Ok(built.id)
     }
 
     fn nested(&mut self, document: &Document, node: Node, depth: u32) -> Result<Built, ReadError> {
-        let value = match node {
-            Node::None => Value::None,
-            Node::Bool(value) => Value::Bool(value),
-            Node::Int(value) => Value::Int(value),
-            Node::Unsigned(value) => Value::Unsigned(value),
-            Node::Float(value) => Value::Float(value.to_bits()),
-            Node::Text(text) => Value::Text(text),
-            Node::Bytes(number) => Value::Bytes(document.bytes(number)),
-            Node::Object(id) => return self.object(document, id, depth),
+        let value = match (node, document.number(node)) {
+            (_, Some(Number::Int(value))) => Value::Int(value),
+            (_, Some(Number::Unsigned(value))) => Value::Unsigned(value),
+            (_, Some(Number::Float(value))) => Value::Float(value.to_bits()),
+            (Node::Bool(value), _) => Value::Bool(value),
+            (Node::Text(text), _) => Value::Text(text),
+            (Node::Object(id), _) => return self.object(document, id, depth),
+            _ => Value::None,
         };
         Ok(Built {
-            id: self.keep(value)?,
+            id: self.tables.charged_value(value, 0, self.meter)?,
             nodes: 1,
             height: 1,
         })
     }
 
     fn object(&mut self, document: &Document, id: ObjectId, depth: u32) -> Result<Built, ReadError> {
-        match self.values.insert(id, None) {
-            Some(Some(built)) => {
-                self.values.insert(id, Some(built));
-                return Ok(built);
-            }
+        match self.values.get(&id) {
+            Some(Some(built)) => return Ok(*built),
             Some(None) => return Err(ReadError::shape("a value that ends", "one that holds itself")),
             None if depth >= DEPTH => return Err(too_deep()),
-            None => {}
+            None => self.meet::<Option<Built>>()?,
         }
+        self.values.insert(id, None);
         let built = match document.object(id) {
+            // Charged where the document got them.
+            Object::Bytes(bytes) => {
+                let id = self.tables.charged_value(Value::Bytes(bytes.clone()), 0, self.meter)?;
+                Sum::default().built(id)?
+            }
             Object::Dict(pairs) => self.dict(document, pairs, depth)?,
             Object::List(items) => self.sequence(document, items, depth, |items| Value::List(items.into()))?,
             Object::Tuple(items) => self.sequence(document, items, depth, |items| Value::Tuple(items.into()))?,
@@ -167,24 +179,29 @@ impl<'a> Converter<'a> {
         kind: impl FnOnce(Vec<ValueId>) -> Value,
     ) -> Result<Built, ReadError> {
         let mut sum = Sum::default();
-        let mut ids = Vec::with_capacity(items.len());
+        let mut ids = Vec::new();
+        self.meter.reserve(&mut ids, items.len())?;
         for item in items {
             let built = self.nested(document, *item, depth + 1)?;
             ids.push(sum.add(built));
         }
-        self.meter.charge(size_of_val(items))?;
-        let id = self.keep(kind(ids))?;
+        let (own, room) = (shared(&ids), room(&ids));
+        self.meter.charge(own)?;
+        let id = self.tables.charged_value(kind(ids), own, self.meter)?;
+        self.meter.give_back(room);
         sum.built(id)
     }
 
     /// Of equal keys the place of the first and the value of the last, as in Python.
     fn dict(&mut self, document: &Document, pairs: &[Pair], depth: u32) -> Result<Built, ReadError> {
-        self.meter.charge(2 * size_of_val(pairs))?;
         let mut sum = Sum::default();
-        let mut ids: Vec<(ValueId, ValueId)> = Vec::with_capacity(pairs.len());
+        let mut ids: Vec<(ValueId, ValueId)> = Vec::new();
+        self.meter.reserve(&mut ids, pairs.len())?;
+        let map = pairs.len() * in_map::<(ValueId, usize)>();
+        self.meter.charge(map)?;
         let mut places = HashMap::with_capacity(pairs.len());
         for &(key, value) in pairs {
-            if matches!(key, Node::Object(_)) {
+            if document.holds_others(key) {
                 let found = document.kind(key);
                 return Err(ReadError::shape("a key that is a text or a number", found));
             }
@@ -199,13 +216,11 @@ impl<'a> Converter<'a> {
                 }
             }
         }
-        let id = self.keep(Value::Dict(ids.into()))?;
+        let (own, room) = (shared(&ids), room(&ids));
+        self.meter.charge(own)?;
+        let id = self.tables.charged_value(Value::Dict(ids.into()), own, self.meter)?;
+        self.meter.give_back(room + map);
         sum.built(id)
-    }
-
-    fn keep(&mut self, value: Value) -> Result<ValueId, ReadError> {
-        self.meter.charge(ENTRY)?;
-        Ok(self.tables.value(value))
     }
 }
 
@@ -258,14 +273,14 @@ mod tests {
 
     #[test]
     fn a_large_document_leaves_no_room_to_be_emptied_after_every_small_one() {
-        let (mut tables, mut meter) = (Tables::default(), Limits::default().meter(0));
+        let (mut tables, mut meter) = (Tables::default(), Limits::default().meter(0, 0));
         let (mut document, mut converter) = (Document::default(), Converter::new(&mut tables, &mut meter));
         let text = |text| Node::Text(text);
         for _ in 0..5000 {
             let frame = [
                 (text(names::NAME), text(names::NAME)),
                 (text(names::FILENAME), text(names::NAME)),
-                (text(names::LINE), Node::Int(1)),
+                (text(names::LINE), Node::Small(1)),
             ];
             let frame = document.add(Object::Dict(frame.into()), converter.meter).unwrap();
             let stack = document.add(Object::List(vec![frame]), converter.meter).unwrap();
@@ -280,7 +295,9 @@ mod tests {
             ]
         };
         assert!(room(&converter).iter().all(|room| *room >= 5000));
+        let before = converter.meter.used();
         converter.next_document();
+        assert!(converter.meter.used() < before - 5000 * 3 * size_of::<(ObjectId, StackId)>() as u64);
         assert!(
             room(&converter).iter().all(|room| *room <= 1024),
             "{:?}",

@@ -1,0 +1,66 @@
+//! What is counted of a file is what lives of it.
+#![allow(clippy::unwrap_used)]
+
+use super::document::Document;
+use super::limits::{Limits, Meter};
+use super::values::Converter;
+use super::{json, pickle};
+use crate::tables::Tables;
+
+fn meter() -> Meter {
+    Limits::default().meter(0, 0)
+}
+
+/// `{'x': [...]}`, the list's items given as opcodes.
+fn list_of(items: &[u8]) -> Vec<u8> {
+    [b"\x80\x04}\x8c\x01x](", items, b"es."].concat()
+}
+
+/// Small things of every kind, each 20,000 times, which take many times their size in the file.
+#[test]
+fn the_memory_of_a_pickles_objects_is_counted() {
+    for item in [
+        b"]".as_slice(),
+        b"}",
+        b")",
+        b"]Na",
+        b"]NaNa(NNNNe",
+        b"}NNs",
+        b"}(NNNNNNu",
+        b"NN\x86",
+        b"(NNNt",
+        b"(NNl",
+        b"(NNd",
+        b"C\x00",
+        b"C\x05abcde",
+        b"G\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x8a\x05\x00\x00\x00\x00\x01",
+    ] {
+        let (mut document, mut tables, mut meter) = (Document::default(), Tables::default(), meter());
+        let text = String::from_utf8_lossy(item);
+        pickle::load(&list_of(&item.repeat(20_000)), &mut document, &mut tables, &mut meter).unwrap();
+        let (lives, counted) = (document.room() as u64, meter.used());
+        assert!(lives > 100_000, "{text}: {lives}");
+        // The stack is counted, too, and the room that it grew to.
+        let stack = 3 * 8 * 32_768;
+        assert!((lives..=lives + stack).contains(&counted), "{text}: {lives} {counted}");
+    }
+}
+
+/// One event after the other is a document, which is forgotten before the next one.
+#[test]
+fn what_json_no_longer_needs_is_given_back() {
+    let event = r#"{"action": "snapshot", "time_us": 1795208136043549, "user_metadata": {"a": [1, 2, 3]}, "frames": [], "x": 1}"#;
+    let read = |events: usize| {
+        let text = format!("{{\"device_traces\": [[{}]]}}", vec![event; events].join(", "));
+        let (mut tables, mut meter) = (Tables::default(), meter());
+        let snapshot = json::load(text.as_bytes(), Converter::new(&mut tables, &mut meter)).unwrap();
+        assert_eq!(snapshot.device_traces[0].len(), events);
+        meter.used() as usize
+    };
+    let (few, many) = (read(10), read(1000));
+    assert!(
+        many - few < 1100 * size_of::<crate::TraceEntry>(),
+        "{few} bytes for 10 events, {many} for 1000"
+    );
+}
