@@ -203,3 +203,40 @@ fn borders(home: &Segment, addr: u64, end: u64) -> Option<(u64, u64, u64)> {
         (at <= addr).then_some((if at == addr { addr } else { at + size }, last, chunks))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A free block of so many chunks of a size.
+    fn row(addr: u64, chunks: u64, size: u64) -> Candidate {
+        let end = addr + chunks * size;
+        Candidate {
+            addr,
+            end,
+            first: addr,
+            last: end,
+            chunks,
+        }
+    }
+
+    #[test]
+    fn the_largest_chunks_come_first_and_of_rows_of_these_the_shortest() {
+        let mut plan = Plan {
+            missing: 60,
+            ..Plan::default()
+        };
+        // Of 5 bytes are as good as of 7: what that saves is less than a long row.
+        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 2, 7), row(400, 1, 1)]);
+        let pieces: Vec<(u64, u64)> = plan.pieces.iter().map(|piece| (piece.addr, piece.size)).collect();
+        assert_eq!(pieces, [(300, 14), (200, 20), (100, 16), (400, 1)]);
+        assert_eq!(plan.missing, 9);
+        plan.pieces.clear();
+        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 9, 1)]);
+        assert_eq!(
+            plan.pieces,
+            [Piece { addr: 300, size: 9 }],
+            "the end goes where it fits best"
+        );
+    }
+}
