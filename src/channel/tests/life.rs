@@ -20,7 +20,7 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();
     let metadata = path.metadata().unwrap();
-    assert_eq!(metadata.mode() & 0o777, 0o400);
+    assert_eq!(metadata.mode() & 0o777, 0o600);
     assert!(
         metadata.blocks() * 512 >= metadata.len(),
         "all of its memory is taken at the start, so no store can fail later"

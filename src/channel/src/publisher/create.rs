@@ -163,8 +163,7 @@ impl<'a> Temporary<'a> {
     fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
         let name = OsString::from(format!("{}{name}", place::TEMPORARY));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody opens it for writing again. A file that its user cuts by mistake would end the program: it stores into what is gone.
-        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR)?;
+        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(Temporary {
             dir,
             name,
