@@ -177,6 +177,9 @@ static LOCKED: [Descriptor; 64] = [const {
     }
 }; 64];
 
+/// No descriptor, but no free place either.
+const FILLING: RawFd = -2;
+
 /// A descriptor, and the file that it is of: device and number.
 #[derive(Debug)]
 struct Descriptor {
@@ -210,7 +213,7 @@ fn file_of(fd: RawFd) -> Option<[u64; 2]> {
 extern "C" fn in_forked_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for place in &LOCKED {
-        let fd = place.fd.load(Ordering::Relaxed);
+        let fd = place.fd.load(Ordering::Acquire);
         if fd >= 0
             && let Some(fd) = place.take(fd)
         {
@@ -239,16 +242,21 @@ pub(crate) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Takes `file` over. Gives it back when 64 are registered already.
+    /// Takes `file` over. Gives it back when 64 are registered already, or nobody can tell what file it is.
     pub(crate) fn register(file: File) -> Result<LockedFile, File> {
         let process = Process::current();
         let fd = file.as_raw_fd();
+        let Some(numbers) = file_of(fd) else { return Err(file) };
         for place in &LOCKED {
-            let free = place.fd.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed);
+            let free = place
+                .fd
+                .compare_exchange(-1, FILLING, Ordering::Acquire, Ordering::Relaxed);
             if free.is_ok() {
-                for (part, number) in place.file.iter().zip(file_of(fd).unwrap_or_default()) {
+                for (part, number) in place.file.iter().zip(numbers) {
                     part.store(number, Ordering::Relaxed);
                 }
+                // A child that is forked before closes nothing, one that is forked from here on knows what.
+                place.fd.store(fd, Ordering::Release);
                 return Ok(LockedFile {
                     place,
                     fd: file.into_raw_fd(),
