@@ -53,7 +53,21 @@ fn it_does_what_it_is_told() {
         "faster\nfaster\nslower\npause\nspeed 7\npause\nhurry\nnext\nspeed max\nquit\n",
     );
     let told: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
-    let expected = ["2 op", "4 op", "2 op", "It stands", "It stands", "7 op", "As fast"];
+    assert_eq!(
+        ran.steps()[0].title,
+        "Pass 1, 0 % of 2,000 operations",
+        "there is something to read from the beginning"
+    );
+    let expected = [
+        "1 op",
+        "2 op",
+        "4 op",
+        "2 op",
+        "It stands",
+        "It stands",
+        "7 op",
+        "As fast",
+    ];
     assert_eq!(told.len(), expected.len(), "{told:?}");
     for (told, expected) in told.iter().zip(expected) {
         assert!(told.contains(&format!(": {expected}")), "{told}");

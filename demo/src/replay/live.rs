@@ -68,6 +68,8 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         failures: 0,
         oom: None,
     };
+    // At a slow pace the next report is far away.
+    live.report(stage)?;
     let passes = stage.args.steps;
     while passes == 0 || live.pass <= passes {
         live.pass(stage)?;

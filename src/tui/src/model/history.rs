@@ -32,7 +32,7 @@ pub enum MarkKind {
     OutOfMemory,
     /// A request was retried after making room.
     Retry,
-    /// Memory was taken from the driver.
+    /// Memory was taken from the driver: a segment, or chunks of a virtual one.
     SegmentTaken,
     /// Memory went back to the driver.
     SegmentFreed,
@@ -57,6 +57,25 @@ pub struct Mark {
     pub bytes: u64,
     /// The mark's name or the tag of the request; empty when there is none.
     pub text: Arc<str>,
+}
+
+impl Mark {
+    /// Whether it is of the kind that comes most often and matters least.
+    fn is_routine(&self) -> bool {
+        matches!(self.kind, MarkKind::SegmentTaken | MarkKind::SegmentFreed)
+    }
+
+    /// Takes in what happened next, if it is more of the same in the same second: a program that grows takes its memory in hundreds of
+    /// pieces. Whether it did.
+    pub fn take_in(&mut self, next: &Mark) -> bool {
+        let same = (self.kind, self.process, &self.text) == (next.kind, next.process, &next.text);
+        let takes = same && self.is_routine() && self.at / SECOND == next.at / SECOND;
+        if takes {
+            self.at = self.at.max(next.at);
+            self.bytes = self.bytes.saturating_add(next.bytes);
+        }
+        takes
+    }
 }
 
 /// The past of a device, oldest first.
@@ -123,15 +142,20 @@ impl History {
         ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
     }
 
-    /// Adds an event; the oldest gives way.
+    /// Adds an event; the oldest of those that matter least gives way.
     pub fn mark(&mut self, mark: Mark) {
         if self.marks.capacity() == 0 {
             self.marks.reserve_exact(MAX_MARKS + 1);
         }
         let place = self.marks.partition_point(|m| m.at <= mark.at);
+        let before = place.checked_sub(1).and_then(|at| self.marks.get_mut(at));
+        if before.is_some_and(|before| before.take_in(&mark)) {
+            return;
+        }
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {
-            self.marks.pop_front();
+            let least = self.marks.iter().position(Mark::is_routine);
+            self.marks.remove(least.unwrap_or(0));
             self.marks_lost += 1;
         }
     }

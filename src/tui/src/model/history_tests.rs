@@ -60,24 +60,75 @@ fn reaches_back_by_seconds_beyond_the_samples() {
     assert_eq!((fine, coarse), (300, 60));
 }
 
-#[test]
-fn marks_are_kept_by_time() {
+fn mark(at: u64, kind: MarkKind, bytes: u64) -> Mark {
     let owner = Owner::Channel(ChannelKey(0, 0));
     let process = ProcessId {
         device: DeviceKey::NvmlIndex(0),
         owner,
     };
+    Mark {
+        at,
+        kind,
+        process,
+        bytes,
+        text: "".into(),
+    }
+}
+
+#[test]
+fn marks_are_kept_by_time() {
     let mut history = History::default();
     for at in [5, 1, 3] {
-        history.mark(Mark {
-            at,
-            kind: MarkKind::Phase,
-            process,
-            bytes: 0,
-            text: "".into(),
-        });
+        history.mark(mark(at, MarkKind::Phase, 0));
     }
     assert_eq!(history.marks.iter().map(|m| m.at).collect::<Vec<_>>(), [1, 3, 5]);
+}
+
+#[test]
+fn memory_that_is_taken_in_pieces_is_one_mark_a_second() {
+    use MarkKind::{OutOfMemory, SegmentFreed, SegmentTaken};
+    let mut history = History::default();
+    for (at, kind, bytes) in [
+        (10, SegmentTaken, 1),
+        (20, SegmentTaken, 2),
+        (30, SegmentFreed, 4),
+        (40, SegmentTaken, 8),
+        (SECOND + 1, SegmentTaken, u64::MAX),
+        (SECOND + 2, SegmentTaken, 16),
+        (SECOND + 3, OutOfMemory, 32),
+        (SECOND + 4, OutOfMemory, 32),
+    ] {
+        history.mark(mark(at, kind, bytes));
+    }
+    let marks: Vec<_> = history.marks.iter().map(|m| (m.at, m.kind, m.bytes)).collect();
+    let expected = [
+        (20, SegmentTaken, 3),
+        (30, SegmentFreed, 4),
+        (40, SegmentTaken, 8),
+        (SECOND + 2, SegmentTaken, u64::MAX),
+        (SECOND + 3, OutOfMemory, 32),
+        (SECOND + 4, OutOfMemory, 32),
+    ];
+    assert_eq!((marks, history.marks_lost), (expected.to_vec(), 0));
+}
+
+#[test]
+fn a_failed_request_is_not_forgotten_for_memory_that_is_taken() {
+    let mut history = History::default();
+    history.mark(mark(1, MarkKind::OutOfMemory, 7));
+    for second in 1..=2 * MAX_MARKS as u64 {
+        history.mark(mark(second * SECOND, MarkKind::SegmentTaken, 1));
+    }
+    assert_eq!(
+        (history.marks.len(), history.marks[0].kind),
+        (MAX_MARKS, MarkKind::OutOfMemory)
+    );
+    assert_eq!(history.marks_lost, MAX_MARKS as u64 + 1);
+    assert_eq!(
+        history.marks[1].at,
+        (MAX_MARKS as u64 + 2) * SECOND,
+        "the oldest of the others went"
+    );
 }
 
 /// The edges while a device's memory is looked at every second from 1 to `end`.

@@ -11,8 +11,8 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
     let kind = match event.kind {
         EventKind::OutOfMemory => MarkKind::OutOfMemory,
         EventKind::Retry => MarkKind::Retry,
-        EventKind::SegmentAlloc => MarkKind::SegmentTaken,
-        EventKind::SegmentFree => MarkKind::SegmentFreed,
+        EventKind::SegmentAlloc | EventKind::SegmentMap => MarkKind::SegmentTaken,
+        EventKind::SegmentFree | EventKind::SegmentUnmap => MarkKind::SegmentFreed,
         EventKind::CacheRelease => MarkKind::CacheReleased,
         EventKind::Remap => MarkKind::Remapped,
         EventKind::Mark => MarkKind::Phase,

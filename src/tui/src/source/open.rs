@@ -129,6 +129,9 @@ impl Open {
                 *known = RanOut::after(*known, event, largest_free(device));
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
+                if sample.marks.last_mut().is_some_and(|last| last.take_in(&mark)) {
+                    return;
+                }
                 if sample.marks.len() - before >= 2 * MAX_MARKS {
                     sample.marks.drain(before..before + MAX_MARKS);
                 }
@@ -164,6 +167,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::model::MarkKind;
 
     /// A publisher with one segment of one free block, in a directory of its own.
     fn publisher(name: &str) -> (PathBuf, Publisher) {
@@ -233,6 +237,26 @@ mod tests {
         );
         assert!(!tell(EventKind::Alloc, 1 << 21).served);
         assert!(tell(EventKind::Alloc, 3 << 21).served);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
+        use EventKind::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+        let (dir, mut publisher) = publisher("marks");
+        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        pass(&mut open, false);
+        for (kind, size) in [(SegmentAlloc, 1), (SegmentMap, 2), (SegmentFree, 4), (SegmentUnmap, 8)] {
+            publisher.event(&Event {
+                kind,
+                size,
+                ..Event::default()
+            });
+        }
+        let mut sample = ChannelSample::default();
+        open.pass(ChannelKey(1, 2), false, &mut sample);
+        let sum = |kind: MarkKind| -> u64 { sample.marks.iter().filter(|m| m.kind == kind).map(|m| m.bytes).sum() };
+        assert_eq!((sum(MarkKind::SegmentTaken), sum(MarkKind::SegmentFreed)), (3, 12));
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -340,8 +340,8 @@ fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, &'static str) {
         MarkKind::Retry => (5, '↻', '@', Ink::Warning, "retried"),
         MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, "cache released"),
         MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, "holes joined"),
-        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, "segment freed"),
-        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, "segment taken"),
+        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, "memory returned"),
+        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, "memory taken"),
         MarkKind::Phase => (0, '│', '|', Ink::Dim, "phase"),
     }
 }
