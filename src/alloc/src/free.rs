@@ -7,11 +7,11 @@
 mod bin;
 
 use crate::size::MIN_BLOCK;
-use bin::{Bin, choose, is_none};
+use bin::{Bin, NONE, choose, is_none};
 
 /// Bins for sizes up to 2^48 bytes.
 const BINS: usize = 40 * 16;
-/// One more bit is always set, that of a bin that is always empty: a search ends there.
+/// One more bit is always set, that of a bin that there never is: a search ends there.
 const WORDS: usize = BINS / 64 + 1;
 
 /// A free block: the order is best fit, then lowest address.
@@ -105,11 +105,9 @@ pub(crate) struct Place {
 pub(crate) struct FreeIndex {
     len: usize,
     occupied: [u64; WORDS],
-    bins: Box<Bins>,
+    /// Up to the largest that ever had something, and of these only those that did: there may be thousands of streams of few sizes.
+    bins: Vec<Option<Box<Bin>>>,
 }
-
-/// The last one is always empty.
-type Bins = [Bin; BINS + 1];
 
 /// 16 to the octave, from 32 units on; before that one for every unit.
 #[inline(always)]
@@ -119,18 +117,6 @@ fn bin_of(size: u64) -> usize {
     16 * octave as usize + (units >> octave) as usize
 }
 
-/// Not made as an array: that would be on the stack of whoever allocates, and takes 41 KB of it.
-fn new_bins() -> Box<Bins> {
-    let mut bins = Vec::new();
-    loop {
-        bins.resize_with(BINS + 1, Bin::default);
-        match bins.try_into() {
-            Ok(bins) => return bins,
-            Err(others) => bins = others,
-        }
-    }
-}
-
 impl FreeIndex {
     pub(crate) fn new() -> FreeIndex {
         let mut occupied = [0; WORDS];
@@ -138,20 +124,44 @@ impl FreeIndex {
         FreeIndex {
             len: 0,
             occupied,
-            bins: new_bins(),
+            bins: Vec::new(),
         }
+    }
+
+    #[inline(always)]
+    fn bin(&self, at: usize) -> Option<&Bin> {
+        self.bins.get(at)?.as_deref()
+    }
+
+    #[inline(always)]
+    fn bin_mut(&mut self, at: usize) -> Option<&mut Bin> {
+        self.bins.get_mut(at)?.as_deref_mut()
     }
 
     /// Adds a key. Its place, by which it is taken out.
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: Key) -> Place {
         self.len += 1;
-        let at = bin_of(key.size);
+        let (at, rank) = (bin_of(key.size), key.rank());
         self.occupied[at / 64] |= 1 << (at % 64);
+        let place = match self.bin_mut(at).and_then(|bin| bin.insert(rank)) {
+            Some(place) => place,
+            None => self.insert_further(at, rank),
+        };
         Place {
             bin: at as u16,
-            at: self.bins[at].insert(key.rank()),
+            at: place,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_further(&mut self, at: usize, rank: u128) -> u8 {
+        if at >= self.bins.len() {
+            self.bins.reserve_exact(at + 1 - self.bins.len());
+            self.bins.resize_with(at + 1, || None);
+        }
+        self.bins[at].get_or_insert_default().insert_further(rank)
     }
 
     /// Takes out a key that is in the index, at a place. The block that has this place now, or else its own.
@@ -159,7 +169,10 @@ impl FreeIndex {
     pub(crate) fn remove(&mut self, key: Key, place: Place) -> u32 {
         self.len -= 1;
         let at = usize::from(place.bin);
-        let bin = &mut self.bins[at];
+        // Where something is there is a bin.
+        let Some(bin) = self.bin_mut(at) else {
+            return key.block;
+        };
         let moved = bin.remove(key.rank(), place.at);
         self.occupied[at / 64] &= !(u64::from(bin.is_empty()) << (at % 64));
         moved as u32
@@ -193,15 +206,16 @@ impl FreeIndex {
         let at = bin_of(size);
         // Needed about every other time, and then it is there.
         let next = self.next_bin(at + 1);
-        let next = self.bins[next].first();
-        Found(self.bins[at].first_from(least(size)).min(next))
+        let next = self.bin_mut(next).map_or(NONE, Bin::first);
+        let own = self.bin(at).map_or(NONE, |bin| bin.first_from(least(size)));
+        Found(own.min(next))
     }
 
     /// The block of exactly `size`, or else of a few that are little larger the one at the lowest address.
     #[inline(never)]
     fn low_fit(&mut self, size: u64) -> Found {
         let mut at = self.next_bin(bin_of(size));
-        let mut lowest = self.bins[at].first_from(least(size));
+        let mut lowest = self.bin(at).map_or(NONE, |bin| bin.first_from(least(size)));
         if !is_none(lowest) && Key::of(lowest).size == size {
             return Found(lowest);
         }
@@ -217,13 +231,13 @@ impl FreeIndex {
             }
             at = at / 64 * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            let rank = self.bins[at].first();
+            let rank = self.bin_mut(at).map_or(NONE, Bin::first);
             lowest = choose(addr_of(rank) < addr_of(lowest), rank, lowest);
         }
         Found(lowest)
     }
 
-    /// The first bin from `from` on that has something, or else the one behind the last.
+    /// The first bin from `from` on that has something, or else one that there is not.
     #[inline(always)]
     fn next_bin(&self, from: usize) -> usize {
         let mut word = from / 64;
@@ -239,7 +253,7 @@ impl FreeIndex {
     fn occupied_bins(&self, from: usize) -> impl Iterator<Item = &Bin> {
         let there = |at: usize| (at < BINS).then_some(at);
         std::iter::successors(there(self.next_bin(from)), move |at| there(self.next_bin(at + 1)))
-            .map(|at| &self.bins[at])
+            .filter_map(|at| self.bin(at))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -262,7 +276,9 @@ impl FreeIndex {
         for (word, occupied) in self.occupied.iter().enumerate() {
             let mut bits = *occupied;
             while bits != 0 {
-                self.bins[word * 64 + bits.trailing_zeros() as usize].each(|rank| work(Key::of(rank)));
+                if let Some(bin) = self.bin(word * 64 + bits.trailing_zeros() as usize) {
+                    bin.each(|rank| work(Key::of(rank)));
+                }
                 bits &= bits - 1;
             }
         }

@@ -23,25 +23,23 @@ pub(super) fn choose(first: bool, one: u128, other: u128) -> u128 {
 
 /// Puts the last one of a list, which has so many without it, in the place of another. That one.
 #[inline(always)]
-fn put_last_in(list: &mut [u128; ROOM], place: u8, left: u8) -> u128 {
-    let (place, left) = (usize::from(place) % ROOM, usize::from(left) % ROOM);
+fn put_last_in(list: &mut [u128], place: u8, left: u8) -> u128 {
+    let (place, left) = (usize::from(place), usize::from(left));
     let last = list[left];
     list[place] = last;
     list[left] = NONE;
     last
 }
 
-/// Ranks that are kept in a list: looking through it must not take long.
-const LISTED: u8 = if cfg!(test) { 4 } else { ROOM as u8 };
-/// Room of a list.
-const ROOM: usize = 64;
-/// How many are looked at at a time.
-const STRIDE: usize = 4;
+/// Most ranks that are kept in a list: looking through it must not take long.
+const LISTED: usize = if cfg!(test) { 4 } else { 64 };
+/// How many are looked at at a time, and the room of the shortest list.
+const STRIDE: usize = if cfg!(test) { 2 } else { 4 };
 /// The place of those that are not in it.
 const IN_TREE: u8 = 64;
 /// Added to the number of those that are, while others are in the tree.
 const OTHERS: u8 = 128;
-const _: () = assert!(LISTED as usize <= ROOM);
+const _: () = assert!(LISTED <= IN_TREE as usize);
 
 /// A bin: one line of the cache. Most blocks are taken out because a neighbour took them in, whatever their rank is. So they are kept in no
 /// order, where one is put in and taken out without a branch that depends on which it is, and the smallest is looked for when somebody
@@ -55,8 +53,8 @@ pub(super) struct Bin {
     unknown: bool,
     /// How many of the list are taken, from its beginning on; and [`OTHERS`].
     listed: u8,
-    /// All others are [`NONE`]. Most bins never have any.
-    list: Option<Box<[u128; ROOM]>>,
+    /// All others are [`NONE`]. Most bins never have more than a few: it grows.
+    list: Box<[u128]>,
     /// Those that came while the list was full.
     tree: BTreeSet<u128>,
 }
@@ -67,33 +65,35 @@ impl Default for Bin {
             first: NONE,
             unknown: false,
             listed: 0,
-            list: None,
+            list: Box::default(),
             tree: BTreeSet::new(),
         }
     }
 }
 
 impl Bin {
-    /// Adds one. Its place, by which it is taken out.
+    /// Adds one, unless there is no room in the list. Its place, by which it is taken out.
     #[inline(always)]
-    pub(super) fn insert(&mut self, rank: u128) -> u8 {
-        self.first = self.first.min(rank);
+    pub(super) fn insert(&mut self, rank: u128) -> Option<u8> {
         let place = self.listed;
-        match &mut self.list {
-            Some(list) if place < LISTED => list[usize::from(place)] = rank,
-            _ => return self.insert_further(rank),
-        }
+        *self.list.get_mut(usize::from(place))? = rank;
+        self.first = self.first.min(rank);
         self.listed = place + 1;
-        place
+        Some(place)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn insert_further(&mut self, rank: u128) -> u8 {
-        let list = self.list.get_or_insert_with(|| Box::new([NONE; ROOM]));
+    /// The same where there is none, or where others are in the tree.
+    pub(super) fn insert_further(&mut self, rank: u128) -> u8 {
         let place = self.listed % OTHERS;
-        if place < LISTED {
-            list[usize::from(place)] = rank;
+        let room = self.list.len();
+        if usize::from(place) == room && room < LISTED {
+            let mut longer = std::mem::take(&mut self.list).into_vec();
+            longer.resize((2 * room).max(STRIDE), NONE);
+            self.list = longer.into_boxed_slice();
+        }
+        self.first = self.first.min(rank);
+        if let Some(free) = self.list.get_mut(usize::from(place)) {
+            *free = rank;
             self.listed += 1;
             return place;
         }
@@ -106,17 +106,16 @@ impl Bin {
     #[inline(always)]
     pub(super) fn remove(&mut self, rank: u128, place: u8) -> u128 {
         let left = self.listed.wrapping_sub(1);
-        let list = match &mut self.list {
-            Some(list) if left < LISTED => list,
-            _ => return self.remove_with_tree(rank, place),
-        };
+        if usize::from(left) >= self.list.len() {
+            return self.remove_with_tree(rank, place);
+        }
         self.listed = left;
-        let last = put_last_in(list, place, left);
+        let last = put_last_in(&mut self.list, place, left);
         // By the slot alone, which is no other's.
         let unknown = self.unknown | (rank as u32 == self.first as u32);
         let few = left <= 1;
         self.unknown = unknown & !few;
-        self.first = choose(few, list[0], self.first);
+        self.first = choose(few, self.list[0], self.first);
         last
     }
 
@@ -126,10 +125,7 @@ impl Bin {
         if place != IN_TREE {
             self.listed -= 1;
             let left = self.listed % OTHERS;
-            return self
-                .list
-                .as_deref_mut()
-                .map_or(rank, |list| put_last_in(list, place, left));
+            return put_last_in(&mut self.list, place, left);
         }
         self.tree.remove(&rank);
         if self.tree.is_empty() {
@@ -176,12 +172,10 @@ impl Bin {
         // Those that are smaller come to be the largest.
         let beyond = |rank: u128| rank.wrapping_sub(least);
         let mut first = beyond(NONE);
-        if let Some(list) = &self.list {
-            // A few more than there are: how many that is is not easily guessed.
-            let strides = usize::from(self.listed % OTHERS).div_ceil(STRIDE);
-            for ranks in list.as_chunks::<STRIDE>().0.iter().take(strides) {
-                first = ranks.iter().fold(first, |first, rank| first.min(beyond(*rank)));
-            }
+        // A few more than there are: how many that is is not easily guessed.
+        let strides = usize::from(self.listed % OTHERS).div_ceil(STRIDE);
+        for ranks in self.list.as_chunks::<STRIDE>().0.iter().take(strides) {
+            first = ranks.iter().fold(first, |first, rank| first.min(beyond(*rank)));
         }
         let first = first.wrapping_add(least);
         if self.listed < OTHERS {
@@ -199,11 +193,7 @@ impl Bin {
 
     #[inline(always)]
     fn listed(&self) -> &[u128] {
-        let list = self
-            .list
-            .as_deref()
-            .and_then(|list| list.get(..usize::from(self.listed % OTHERS)));
-        list.unwrap_or_default()
+        &self.list[..usize::from(self.listed % OTHERS)]
     }
 
     /// The largest.

@@ -8,6 +8,8 @@ use crate::lane::{SORTS, list_of, sort_of, sorts_between};
 
 /// Sizes told apart.
 const SIZES: usize = 1024;
+/// A stream that has no more than so many needs no table of them: there may be thousands of such.
+const FEW: usize = 8;
 /// How often a size came again, more often than not, when it is worth lending. Of large ones one has to be surer: what is set aside of
 /// them comes back soon.
 const WORTH: i8 = 2;
@@ -28,11 +30,19 @@ struct Entry {
     score: i8,
 }
 
+/// Which of a few is of a list. Most requests ask among many.
+#[inline(never)]
+fn among(few: &[Entry], list: usize) -> Option<usize> {
+    few.iter().position(|entry| list_of(entry.size) == list)
+}
+
 /// The sizes of one stream, small or large ones.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// None before the first block is given back: many streams only use what others allocate.
+    /// None while the few are enough.
     sizes: Vec<Entry>,
+    /// Each in another list. None before the first block is given back: many streams only use what others allocate.
+    few: Vec<Entry>,
     /// Requests that looked at all free memory.
     round: u32,
     /// The score from which on a size comes again; none where nothing is lent.
@@ -50,6 +60,7 @@ impl Again {
     fn new(worth: i8) -> Again {
         Again {
             sizes: Vec::new(),
+            few: Vec::new(),
             round: 1,
             worth: Some(worth),
             waits: [0; SORTS],
@@ -58,13 +69,19 @@ impl Again {
 
     #[inline(always)]
     fn entry(&mut self, size: u64) -> Option<&mut Entry> {
-        self.sizes.get_mut(list_of(size))
+        let list = list_of(size);
+        self.sizes.get_mut(list).or_else(|| {
+            let at = among(&self.few, list)?;
+            self.few.get_mut(at)
+        })
     }
 
     /// Whether a block of this size is worth lending.
     #[inline(always)]
     pub(super) fn comes(&self, size: u64) -> bool {
-        let entry = self.sizes.get(list_of(size));
+        let list = list_of(size);
+        let few = || self.few.get(among(&self.few, list)?);
+        let entry = self.sizes.get(list).or_else(few);
         entry.is_some_and(|entry| (entry.size == size) & self.worth.is_some_and(|worth| entry.score >= worth))
     }
 
@@ -85,7 +102,7 @@ impl Again {
     pub(super) fn given_back(&mut self, size: u64, addr: u64, block: u32) {
         let round = self.round;
         let Some(entry) = self.entry(size) else {
-            return self.first_given_back(size, addr, block);
+            return self.another_given_back(size, addr, block);
         };
         let same = entry.size == size;
         if !same & (entry.score > 0) {
@@ -114,11 +131,22 @@ impl Again {
 
     #[cold]
     #[inline(never)]
-    fn first_given_back(&mut self, size: u64, addr: u64, block: u32) {
-        if self.worth.is_some() {
-            self.sizes = vec![Entry::default(); SIZES];
-            self.given_back(size, addr, block);
+    fn another_given_back(&mut self, size: u64, addr: u64, block: u32) {
+        if self.worth.is_none() {
+            return;
         }
+        if self.few.len() < FEW {
+            self.few.push(Entry {
+                size,
+                ..Entry::default()
+            });
+        } else {
+            self.sizes = vec![Entry::default(); SIZES];
+            for entry in std::mem::take(&mut self.few) {
+                self.sizes[list_of(entry.size)] = entry;
+            }
+        }
+        self.given_back(size, addr, block);
     }
 
     /// A block that was lent came back without having been asked for.
@@ -130,7 +158,7 @@ impl Again {
 
     #[cfg(test)]
     pub(super) fn has_table(&self) -> bool {
-        !self.sizes.is_empty()
+        !self.sizes.is_empty() || !self.few.is_empty()
     }
 
     /// A request looks at all free memory.
@@ -144,6 +172,10 @@ impl Again {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     /// A block is given back and asked for again, so often.
@@ -206,6 +238,33 @@ mod tests {
         assert_eq!(again.asked(other), Some((9, 2)));
         come_again(&mut again, other, WORTH);
         assert!(again.comes(other) && !again.comes(512));
+    }
+
+    proptest! {
+        /// As long as there are few sizes they are kept elsewhere than many are: nobody notices.
+        #[test]
+        fn few_sizes_are_told_apart_as_many_are(
+            sizes in prop::collection::vec(1u64..4000, 1..3 * FEW),
+            ops in prop::collection::vec((any::<prop::sample::Index>(), 0..8), 1..300),
+        ) {
+            let mut again = Again::new(WORTH);
+            let mut of_many = Again { sizes: vec![Entry::default(); SIZES], ..Again::new(WORTH) };
+            for (at, (size, op)) in ops.into_iter().enumerate() {
+                let size = size.get(&sizes) * 512;
+                for again in [&mut again, &mut of_many] {
+                    match op {
+                        0..4 => again.given_back(size, at as u64, 7),
+                        4 => again.did_not_come(size),
+                        5 => again.next_round(),
+                        _ => {}
+                    }
+                }
+                prop_assert_eq!(again.asked(size), of_many.asked(size));
+                prop_assert!(sizes.iter().all(|size| again.comes(size * 512) == of_many.comes(size * 512)));
+            }
+            let lists: HashSet<usize> = sizes.iter().map(|size| list_of(size * 512)).collect();
+            prop_assert!(again.sizes.is_empty() || lists.len() > FEW);
+        }
     }
 
     #[test]

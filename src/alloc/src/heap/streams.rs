@@ -105,7 +105,7 @@ impl Line {
         line
     }
 
-    /// A vacant line is one of an arena from now on. Its index of free blocks, which is large, is empty and stays.
+    /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
     fn begin(&mut self, arena: u16, any: u16) {
         (self.arena, self.any) = (arena, any);
         if arena == COMMON {

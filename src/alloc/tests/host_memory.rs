@@ -1,0 +1,44 @@
+//! What the library takes of the host's memory.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+
+use gpumem_alloc::device::{self, SimConfig};
+use gpumem_alloc::{Allocator, Config, Publish, Stream};
+
+const STREAMS: u64 = 2000;
+
+/// Bytes of this process's own memory.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib << 10
+}
+
+/// What it takes for each stream that every one of them has a block of so many bytes for a moment.
+fn for_a_stream(alloc: &Allocator, bytes: usize) -> u64 {
+    let before = resident();
+    for stream in 1..=STREAMS {
+        alloc.alloc::<u8>(bytes, Stream(stream)).unwrap();
+    }
+    resident().saturating_sub(before) / STREAMS
+}
+
+/// Some programs have thousands of streams: what is kept for one is in proportion to what it had.
+#[test]
+fn a_stream_that_had_little_takes_little() {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap();
+    let small = for_a_stream(&alloc, 512);
+    let large = for_a_stream(&alloc, 4 << 20);
+    assert!(
+        (1..4 << 10).contains(&small),
+        "{small} bytes of host memory for one stream"
+    );
+    assert!(large < 4 << 10, "{large} more for a large block");
+}
