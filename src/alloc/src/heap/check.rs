@@ -154,6 +154,7 @@ impl Heap {
         self.check_stats(&large, &stats.large);
         Heap::check_peaks(&stats);
         self.check_free_blocks();
+        self.check_survey();
     }
 
     fn check_free_blocks(&self) {

@@ -1,16 +1,18 @@
 //! Why a request did not fit.
 
-use gpumem_channel::{BlockState, SegmentKind};
+use gpumem_channel::SegmentKind;
 
 use super::Heap;
 use super::allocate::Request;
-use super::block::NIL;
+use super::block::Block;
+use super::segment::Segment;
 use crate::device::MemoryInfo;
+use crate::free::Key;
 use crate::report::{Help, OomReport, PoolShortage};
 use crate::size::Class;
 
 /// What the cache holds, as far as it matters to a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cache {
     /// The largest free block of the request's class.
     largest: u64,
@@ -22,6 +24,12 @@ struct Cache {
     others: u64,
     /// Whole free chunks of virtual segments.
     joinable: u64,
+}
+
+impl Cache {
+    fn release(&mut self, bytes: u64, mine: bool) {
+        *(if mine { &mut self.releasable } else { &mut self.others }) += bytes;
+    }
 }
 
 impl Heap {
@@ -89,36 +97,56 @@ impl Heap {
         block < size || self.sizes.takes(size, block)
     }
 
+    /// By what is free alone: some programs ask for less and less until they are not refused, and hold very many blocks.
     fn survey(&self, request: &Request) -> Cache {
         let mut cache = Cache::default();
-        for (_, segment) in self.segments.iter() {
-            let mine = segment.arena == request.arena;
-            let mut all_free = true;
-            let mut whole_chunks = 0;
-            let mut b = segment.first;
-            while b != NIL {
-                let block = &self.blocks[b];
-                match block.state {
-                    BlockState::Free => {
-                        cache.free += block.size;
-                        whole_chunks += segment.bytes_within(block.addr, block.addr + block.size);
-                        if mine && block.class == request.class && self.may_serve(request.size, block.size) {
-                            cache.largest = cache.largest.max(block.size);
-                        }
+        for line in self.streams.indices().map(|at| self.streams.line(at)) {
+            let mine = line.arena == request.arena;
+            let mut chunks = 0;
+            for (class, index) in line.free.iter().enumerate() {
+                let serves = mine && class == request.class as usize;
+                index.each(|key| {
+                    cache.free += key.size;
+                    chunks += self.whole_chunks(key);
+                    if serves && self.may_serve(request.size, key.size) {
+                        cache.largest = cache.largest.max(key.size);
                     }
-                    _ => all_free = false,
-                }
-                b = block.next;
+                });
             }
-            let mut released = if all_free { segment.size } else { 0 };
-            if segment.kind == SegmentKind::Virtual {
-                cache.joinable += whole_chunks;
-                released = whole_chunks;
+            cache.joinable += chunks;
+            if self.arenas.may_shrink(line.arena) {
+                cache.release(chunks, mine);
             }
-            if self.arenas.may_shrink(segment.arena) {
-                *(if mine { &mut cache.releasable } else { &mut cache.others }) += released;
-            }
+        }
+        for (_, segment) in self.segments.iter().filter(|(_, segment)| self.is_idle(segment)) {
+            cache.release(segment.size, segment.arena == request.arena);
         }
         cache
     }
+
+    /// Bytes of whole chunks in a free block.
+    fn whole_chunks(&self, key: Key) -> u64 {
+        // No chunk is smaller, and most free blocks are.
+        if key.size < self.sizes.granularity {
+            return 0;
+        }
+        let segment = self.segments.get(self.blocks[key.block].segment);
+        segment.map_or(0, |segment| segment.bytes_within(key.addr, key.addr + key.size))
+    }
+
+    /// Whether a release may give a plain segment back: all its blocks are free.
+    fn is_idle(&self, segment: &Segment) -> bool {
+        let free = |b: &u32| self.blocks.get(*b).is_some_and(Block::is_free);
+        segment.kind != SegmentKind::Virtual
+            && self.arenas.may_shrink(segment.arena)
+            && std::iter::successors(Some(segment.first).filter(free), |b| {
+                Some(self.blocks[*b].next).filter(free)
+            })
+            .last()
+                == Some(segment.last)
+    }
 }
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;
