@@ -267,6 +267,18 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
+    /// Does something with every block of at least `size` bytes, in no order. Looks at bins of such blocks only.
+    pub(crate) fn each_from(&self, size: u64, mut work: impl FnMut(Key)) {
+        let least = least(size);
+        for bin in self.occupied_bins(bin_of(size)) {
+            bin.each(|rank| {
+                if rank >= least {
+                    work(Key::of(rank));
+                }
+            });
+        }
+    }
+
     /// Does something with every block, in no order.
     #[inline]
     pub(crate) fn each(&self, mut work: impl FnMut(Key)) {

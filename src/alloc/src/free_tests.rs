@@ -144,6 +144,12 @@ proptest! {
             index.each(|key| all.push(key));
             all.sort_unstable();
             prop_assert!(all.iter().eq(&set));
+            for size in [all.len() as u64 * 11, 65, 1 << 20].map(|units| (units + 1) * MIN_BLOCK) {
+                let mut large = Vec::new();
+                index.each_from(size, |key| large.push(key));
+                large.sort_unstable();
+                prop_assert!(large.iter().eq(all.iter().filter(|key| key.size >= size)));
+            }
             let largest = set.last().map_or(0, |key: &Key| key.size);
             prop_assert_eq!(index.largest_and_count(), (largest, set.len() as u64));
             prop_assert_eq!(index.is_empty(), set.is_empty());

@@ -155,6 +155,7 @@ impl Heap {
         Heap::check_peaks(&stats);
         self.check_free_blocks();
         self.check_survey();
+        self.check_spare();
     }
 
     fn check_free_blocks(&self) {

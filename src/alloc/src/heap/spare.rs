@@ -6,10 +6,10 @@ use gpumem_channel::{BlockState, SegmentKind};
 
 use super::Heap;
 use super::arena::COMMON;
-use super::block::NIL;
 use super::going::Going;
 use super::segment::{Chunk, Segment};
 use super::view::{Stale, View};
+use crate::free::Key;
 
 /// The part of all mappings that are kept which goes at a time. The request that needs the room waits for it: a driver takes some 20 µs
 /// for each.
@@ -42,9 +42,10 @@ impl Heap {
     pub(super) fn spare_in(&self, may: impl Fn(&Segment) -> bool) -> Vec<Going> {
         let mut spare = Vec::new();
         let kept = self.kept_by_views();
+        let roomy = self.roomy();
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| may(segment)) {
             match segment.kind {
-                SegmentKind::Virtual => self.spare_chunks(slot, segment, &kept, &mut spare),
+                SegmentKind::Virtual => self.spare_chunks(slot, segment, &roomy, &kept, &mut spare),
                 _ if self.is_free(segment) && self.is_unused(segment.first) => spare.push(Going::Plain {
                     slot,
                     addr: segment.addr,
@@ -66,32 +67,51 @@ impl Heap {
         self.streams.is_any(block.stream) || block.freed_at <= self.streams.line(block.stream).safe
     }
 
-    fn spare_chunks(&self, slot: u32, segment: &Segment, kept: &HashSet<u64>, spare: &mut Vec<Going>) {
+    /// Free blocks that a whole chunk may lie in, by segment and address. There may be very many smaller ones, and a request that is
+    /// refused has this done.
+    fn roomy(&self) -> Vec<(u32, Key)> {
+        let mut roomy = Vec::new();
+        for line in self.streams.indices().map(|at| self.streams.line(at)) {
+            for index in &line.free {
+                index.each_from(self.sizes.granularity, |key| {
+                    roomy.push((self.blocks[key.block].segment, key));
+                });
+            }
+        }
+        roomy.sort_unstable_by_key(|(segment, key)| (*segment, key.addr));
+        roomy
+    }
+
+    fn spare_chunks(
+        &self,
+        slot: u32,
+        segment: &Segment,
+        roomy: &[(u32, Key)],
+        kept: &HashSet<u64>,
+        spare: &mut Vec<Going>,
+    ) {
         let stale = segment.stale.iter();
         spare.extend(stale.map(|(addr, bytes)| Going::Stale {
             slot,
             addr: *addr,
             bytes: *bytes,
         }));
-        let (mut b, mut left) = (segment.first, 0);
-        while b != NIL {
-            let block = &self.blocks[b];
-            if block.state != BlockState::Unmapped {
-                left += block.size;
+        let mut left = segment.mapped;
+        let its = &roomy[roomy.partition_point(|(of, _)| *of < slot)..];
+        for (_, Key { addr, size, block }) in its.iter().take_while(|(of, _)| *of == slot) {
+            if !self.is_unused(*block) {
+                continue;
             }
-            if block.state == BlockState::Free && self.is_unused(b) {
-                let within = segment.chunks_within(block.addr, block.addr + block.size);
-                let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
-                for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
-                    left -= run.iter().map(|(_, chunk)| chunk.size).sum::<u64>();
-                    spare.push(Going::Chunks {
-                        slot,
-                        block: b,
-                        run: run.to_vec(),
-                    });
-                }
+            let within = segment.chunks_within(*addr, addr + size);
+            let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
+            for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
+                left -= run.iter().map(|(_, chunk)| chunk.size).sum::<u64>();
+                spare.push(Going::Chunks {
+                    slot,
+                    block: *block,
+                    run: run.to_vec(),
+                });
             }
-            b = block.next;
         }
         if left == 0 {
             spare.push(range(slot, segment));
@@ -179,48 +199,5 @@ pub(super) fn going_view(number: u32, view: &View) -> Going {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-    use crate::config::Config;
-    use crate::device::{Sim, SimConfig};
-    use crate::lane::Front;
-    use crate::publish::Publish;
-    use crate::stream::Stream;
-    use crate::tag::Tag;
-
-    const MIB: u64 = 1 << 20;
-
-    /// The end of a view could not be unmapped, and a block is in the view.
-    #[test]
-    fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
-        let sim = Sim::new(SimConfig::default());
-        let config = Config {
-            publish: Publish::Off,
-            max_chunk: 8 * MIB,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
-        let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
-        let held = [8; 7].map(&mut take);
-        for at in [1, 3, 5] {
-            heap.free(held[at].block);
-        }
-        let _whole = heap.allocate(24 * MIB, Stream(1), Tag(0)).unwrap();
-        let (view, _) = heap.views.iter().next().unwrap();
-        heap.free(held[2].block);
-        heap.wait_for_device().unwrap();
-        let goes = |heap: &Heap| {
-            let chunks = heap.spare().into_iter().filter_map(|going| match going {
-                Going::Chunks { run, .. } => Some(run),
-                _ => None,
-            });
-            chunks.flatten().map(|(home, _)| home).collect::<Vec<u64>>()
-        };
-        let homes = goes(&heap);
-        assert!(!homes.is_empty());
-        heap.views.leave(view, 8 * MIB, homes.into_iter());
-        assert!(goes(&heap).is_empty());
-    }
-}
+#[path = "spare_tests.rs"]
+mod tests;

@@ -1,0 +1,90 @@
+//! What may go back: against a walk over all blocks, and beside views that stay.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::Config;
+use crate::device::{Sim, SimConfig};
+use crate::heap::block::NIL;
+use crate::lane::Front;
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+
+impl Heap {
+    /// Panics unless what may go back of virtual segments is what a walk finds, in its order.
+    pub(in crate::heap) fn check_spare(&self) {
+        let is_virtual = |segment: &Segment| segment.kind == SegmentKind::Virtual;
+        let kept = self.kept_by_views();
+        let mut walked = Vec::new();
+        for (slot, segment) in self.segments.iter().filter(|(_, segment)| is_virtual(segment)) {
+            self.walk_chunks(slot, segment, &kept, &mut walked);
+        }
+        assert_eq!(format!("{:?}", self.spare_in(is_virtual)), format!("{walked:?}"));
+    }
+
+    fn walk_chunks(&self, slot: u32, segment: &Segment, kept: &HashSet<u64>, spare: &mut Vec<Going>) {
+        let stale = segment.stale.iter();
+        spare.extend(stale.map(|(addr, bytes)| Going::Stale {
+            slot,
+            addr: *addr,
+            bytes: *bytes,
+        }));
+        let (mut b, mut left) = (segment.first, 0);
+        while b != NIL {
+            let block = &self.blocks[b];
+            if block.state != BlockState::Unmapped {
+                left += block.size;
+            }
+            if block.state == BlockState::Free && self.is_unused(b) {
+                let within = segment.chunks_within(block.addr, block.addr + block.size);
+                let chunks: Vec<(u64, Chunk)> = within.filter(|(addr, _)| !kept.contains(addr)).collect();
+                for run in chunks.chunk_by(|(addr, chunk), (next, _)| addr + chunk.size == *next) {
+                    left -= run.iter().map(|(_, chunk)| chunk.size).sum::<u64>();
+                    spare.push(Going::Chunks {
+                        slot,
+                        block: b,
+                        run: run.to_vec(),
+                    });
+                }
+            }
+            b = block.next;
+        }
+        if left == 0 {
+            spare.push(range(slot, segment));
+        }
+    }
+}
+
+/// The end of a view could not be unmapped, and a block is in the view.
+#[test]
+fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        max_chunk: 8 * MIB,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
+    let held = [8; 7].map(&mut take);
+    for at in [1, 3, 5] {
+        heap.free(held[at].block);
+    }
+    let _whole = heap.allocate(24 * MIB, Stream(1), Tag(0)).unwrap();
+    let (view, _) = heap.views.iter().next().unwrap();
+    heap.free(held[2].block);
+    heap.wait_for_device().unwrap();
+    let goes = |heap: &Heap| {
+        let chunks = heap.spare().into_iter().filter_map(|going| match going {
+            Going::Chunks { run, .. } => Some(run),
+            _ => None,
+        });
+        chunks.flatten().map(|(home, _)| home).collect::<Vec<u64>>()
+    };
+    let homes = goes(&heap);
+    assert!(!homes.is_empty());
+    heap.views.leave(view, 8 * MIB, homes.into_iter());
+    assert!(goes(&heap).is_empty());
+}
