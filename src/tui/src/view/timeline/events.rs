@@ -94,9 +94,11 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             return;
         }
         let ago = newest.saturating_sub(mark.at) / SECOND;
-        screen
-            .pen
-            .text_end(area, 6, y, &format!("-{}", super::span_text(ago * SECOND)), dim);
+        let when = match ago {
+            0 => "now".to_owned(),
+            ago => format!("-{}", super::span_text(ago * SECOND)),
+        };
+        screen.pen.text_end(area, 6, y, &when, dim);
         let (glyph, style) = glyph(screen, mark.kind);
         screen.pen.cell(area, 8, y, glyph, style);
         let pid = pid_of(screen, mark);
