@@ -163,10 +163,11 @@ impl Sizes {
         Sizes { mode, ..*self }.round(requested)
     }
 
-    /// The same without a word about what is wrong, or why it takes longer.
+    /// The same without a word about what is wrong, or why it takes longer. 0 bytes are no block's.
     #[inline(always)]
     pub(crate) fn round_quick(&self, requested: u64) -> Option<(u64, Class)> {
-        if requested > self.quick_max {
+        // Of 0 bytes nothing is left but the largest number there is: one comparison is of both.
+        if requested.wrapping_sub(1) >= self.quick_max {
             return None;
         }
         let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);

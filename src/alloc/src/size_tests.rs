@@ -86,6 +86,7 @@ fn requests_that_are_rounded_further_take_the_long_way() {
         plain.round(MAX_REQUEST).unwrap()
     );
     assert_eq!(plain.round_quick(MAX_REQUEST + 1), None);
+    assert_eq!(plain.round_quick(0), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use gpumem_alloc::device::{self, Call, SimConfig};
-use gpumem_alloc::{Allocator, Config, Error, Help, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Divisions, Error, Help, Publish, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -92,6 +92,29 @@ fn buffers_may_be_dropped_on_other_threads_after_the_allocator() {
             drop(alloc);
         });
         assert_eq!(sim.live(), device::Live::default());
+    }
+}
+
+/// Also where a request that is not empty would be served at once.
+#[test]
+fn an_empty_buffer_takes_no_memory_where_some_is_free() {
+    for segments in SegmentMode::ALL {
+        for divisions in [1, 4] {
+            let alloc = allocator(Config {
+                segments,
+                roundup_power2_divisions: Divisions::all(divisions).unwrap(),
+                ..Config::default()
+            });
+            for bytes in [4096, 30 * MIB] {
+                drop(alloc.alloc::<u8>(bytes, Stream::DEFAULT).unwrap());
+            }
+            let before = alloc.stats();
+            let empty = alloc.alloc::<u8>(0, Stream::DEFAULT).unwrap();
+            assert_eq!((empty.device_ptr(), empty.allocated_bytes()), (0, 0), "{segments:?}");
+            assert_eq!(alloc.stats(), before);
+            drop(empty);
+            assert_eq!(alloc.stats(), before);
+        }
     }
 }
 
