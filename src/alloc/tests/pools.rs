@@ -179,6 +179,35 @@ fn what_a_graph_uses_stays_until_its_pool_is_gone() {
     }
 }
 
+/// A block that no event could be recorded for is waited for by what follows it on its stream: a program that captures graphs once and then
+/// goes on for days has its memory back.
+#[test]
+fn what_was_freed_while_a_graph_was_captured_holds_up_nothing_afterwards() {
+    let (alloc, sim) = allocator(1000, SegmentMode::Plain);
+    let pool = alloc.private_pool().unwrap();
+    let used_elsewhere = || {
+        let buffer = alloc.alloc::<u8>(30 * MIB, S).unwrap();
+        buffer.record_stream(Stream(2)).unwrap();
+    };
+    alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(9))).unwrap();
+    used_elsewhere();
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    assert_eq!(alloc.stats().all().active.current, 1);
+    (0..20).for_each(|_| used_elsewhere());
+    let all = alloc.stats().all();
+    assert_eq!((all.active.current, all.reserved_bytes.current), (0, 60 << 20));
+    assert_eq!(sim.calls(Call::Synchronize), 0);
+    // Nor does one for which the driver refuses it, or cannot say how far it is.
+    for call in [Call::Record, Call::Query] {
+        sim.fail_next(call, 1);
+        used_elsewhere();
+        assert_eq!(alloc.stats().all().active.current, 1);
+        used_elsewhere();
+        assert_eq!(alloc.stats().all().active.current, 0);
+    }
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
 #[test]
 fn routes_are_of_a_thread_or_a_stream_and_the_newest_counts() {
     let (alloc, _) = allocator(1000, SegmentMode::Plain);

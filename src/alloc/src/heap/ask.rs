@@ -18,7 +18,7 @@ use crate::stream::Stream;
 pub(super) enum Question {
     /// Whether it is idle when the heap's free counter is this; if not, an event is recorded that tells later.
     Idle { line: u16, frees: u64, stream: Stream },
-    /// Whether the event of the block is done that waits longest, if there is one, and else the line's marker.
+    /// Whether the event of a block is done that waits, and else the line's marker.
     Done {
         line: u16,
         waits: Option<Event>,
@@ -182,8 +182,9 @@ impl Heap {
     fn ask_whether_done(&mut self, line: u16) -> Option<Question> {
         self.end_waiting(line);
         let its = self.streams.line(line);
-        let waits = its.waiting.front().and_then(|(event, _)| event.as_ref());
-        let waits = waits.filter(|event| event.is_recorded()).cloned();
+        // Mostly the first one's. A block for which there is no event is done when one is that was given back after it.
+        let mut events = its.waiting.iter().filter_map(|(event, _)| event.as_ref());
+        let waits = events.find(|event| event.is_recorded()).cloned();
         let marker = its.recorded_marker().filter(|_| its.is_retired()).cloned();
         (waits.is_some() || marker.is_some()).then_some(Question::Done { line, waits, marker })
     }
@@ -254,21 +255,23 @@ impl Heap {
         }
     }
 
-    /// Whether it was the block that waits longest whose event is over, and that is done.
+    /// Whether a block still waits for this event, and that is done: so is all that the stream was used for before.
     fn hear_waited(&mut self, line: u16, event: &Event, done: bool) -> bool {
         let waiting = &mut self.streams.line_mut(line).waiting;
-        let first = waiting.front_mut();
-        let Some((waits, b)) = first.filter(|(waits, _)| waits.as_ref().is_some_and(|its| its.is(event))) else {
+        let its = |(waits, _): &(Option<Event>, u32)| waits.as_ref().is_some_and(|its| its.is(event));
+        let Some(at) = waiting.iter().position(its) else {
             return false;
         };
-        if done {
-            let b = *b;
-            waiting.pop_front();
-            self.waited(b);
-        } else {
-            *waits = None;
+        if !done {
+            waiting[at].0 = None;
+            return false;
         }
-        done
+        for _ in 0..=at {
+            if let Some((_, b)) = self.streams.line_mut(line).waiting.pop_front() {
+                self.waited(b);
+            }
+        }
+        true
     }
 
     /// Nothing waits any more for a stream that has ended and whose work is done.

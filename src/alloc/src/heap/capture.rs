@@ -49,7 +49,7 @@ impl Heap {
     }
 
     /// A capture ends, or one more is known to have ended. Blocks that were freed meanwhile and that other streams used wait for the next
-    /// time that the device is waited for.
+    /// event that is recorded there for another block, or the next time that the device is waited for.
     pub(crate) fn end_capture(&mut self) {
         self.captures = self.captures.saturating_sub(1);
         self.tell_capturing();

@@ -35,7 +35,7 @@ impl Event {
         }
     }
 
-    /// Whether it was recorded. What waits for one that was not waits for the device.
+    /// Whether it was recorded. What waits for one that was not waits for a later one of its stream, or for the device.
     pub(super) fn is_recorded(&self) -> bool {
         self.0.handle.get().is_some()
     }
