@@ -1,6 +1,9 @@
 //! `GPUMEM_SNAPSHOT_ON_OOM`, in programs of their own: this one is run again with it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -66,4 +69,29 @@ fn where_it_cannot_be_written_the_program_goes_on() {
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.matches(VARIABLE).count(), 1, "{said}");
+}
+
+/// Only root can make such a program; others learn nothing here.
+#[test]
+fn a_set_uid_program_writes_no_file_where_who_started_it_wants_one() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can make a set-uid program of root's");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let allow = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    allow(folder.path(), 0o755);
+    let program = folder.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let written = folder.path().join("oom.pickle");
+    for (mode, written_then) in [(0o755, true), (0o4755, false)] {
+        allow(&program, mode);
+        allow(folder.path(), if mode == 0o755 { 0o777 } else { 0o755 });
+        let mut program = Command::new(&program);
+        program.args(["--exact", "runs_out", "--nocapture", "--test-threads=1"]);
+        let output = program.env(VARIABLE, &written).uid(65534).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(written.exists(), written_then, "mode {mode:o}");
+        let _ = std::fs::remove_file(&written);
+    }
 }

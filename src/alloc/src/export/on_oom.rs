@@ -13,6 +13,13 @@ const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
 /// One of them is enough: what fails once is often tried again.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 
+/// Whether the environment is of a user that the process does not run as (a set-uid program): who started it must not have files
+/// written where only the other one may.
+fn runs_as_another() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    getuid() != geteuid() || getgid() != getegid()
+}
+
 /// Where the snapshot goes, if one is wanted.
 #[derive(Debug, Default)]
 pub(crate) struct OnOom(Option<PathBuf>);
@@ -20,6 +27,9 @@ pub(crate) struct OnOom(Option<PathBuf>);
 impl OnOom {
     /// What the environment says; `%p` is the process's number.
     pub(crate) fn from_environment() -> OnOom {
+        if runs_as_another() {
+            return OnOom::default();
+        }
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
         OnOom(path.map(|path| match path.to_str() {
             Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
