@@ -12,11 +12,17 @@ use crate::model::{BlockMap, Figures, Histogram, Process};
 use crate::units;
 use crate::units::{count, round_size};
 
-/// The state in words.
-fn state_text(state: BlockState) -> String {
-    match state {
+/// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
+fn is_first_piece(block: &Block) -> bool {
+    block.requested > block.size
+}
+
+/// The state in words, which the panel of a wide screen has room for.
+fn state_text(block: &Block) -> String {
+    match block.state {
+        BlockState::Allocated if is_first_piece(block) => "allocated, the first of its pieces".into(),
         BlockState::Allocated => "allocated".into(),
-        BlockState::Part => "allocated, a further piece of a stitched block".into(),
+        BlockState::Part => "allocated, a further piece".into(),
         BlockState::Free => "cached, ready for reuse".into(),
         BlockState::Quick => "cached, set aside for its size".into(),
         BlockState::PendingFree => "freed, the GPU still uses it".into(),
@@ -44,15 +50,14 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
 
 /// What is known of a block, as label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
-    let held = matches!(
-        block.state,
-        BlockState::Allocated | BlockState::Part | BlockState::PendingFree
-    );
+    let tells = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
     let mut facts = vec![
         ("address", format!("{:#014x}", block.addr)),
         ("size", units::bytes(block.size)),
     ];
-    if held {
+    if tells && is_first_piece(block) {
+        facts.push(("requested in all", units::bytes(block.requested)));
+    } else if tells {
         let waste = block.size.saturating_sub(block.requested);
         let waste = if waste > 0 {
             format!(" (+{})", units::bytes_short(waste))
@@ -60,6 +65,8 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
             String::new()
         };
         facts.push(("requested", format!("{}{waste}", units::bytes(block.requested))));
+    }
+    if tells || block.state == BlockState::Part {
         let tag = map.string(block.tag);
         facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
     }
@@ -121,10 +128,7 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
         ("external, 1 - largest/free", percent(f.fragmentation())),
         ("internal, 1 - requested/alloc", percent(f.internal_fragmentation())),
         ("inactive split / reserved", percent(f.inactive_split_ratio())),
-        (
-            "failed, retried requests",
-            format!("{}, {}", count(f.ooms), count(f.retries)),
-        ),
+        ("failed / retried", format!("{} / {}", count(f.ooms), count(f.retries))),
     ]
 }
 
@@ -133,14 +137,9 @@ fn state_line(screen: &mut Screen<'_>, area: Rect, block: &Block) {
     let tile = screen.pen.theme.tile(ink);
     screen.pen.cell(area, 0, 0, tile.glyph, tile.style);
     let style = screen.pen.theme.ink(Ink::Strong);
-    screen.pen.clipped(
-        area,
-        2,
-        0,
-        &state_text(block.state),
-        area.width.saturating_sub(2),
-        style,
-    );
+    screen
+        .pen
+        .clipped(area, 2, 0, &state_text(block), area.width.saturating_sub(2), style);
 }
 
 /// Labels at the left, figures at the right.
@@ -170,7 +169,7 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
     };
     state_line(screen, area, block);
     let dim = screen.pen.theme.ink(Ink::Dim);
-    let (mut x, mut y) = (width(&state_text(block.state)) + 5, 0);
+    let (mut x, mut y) = (width(&state_text(block)) + 5, 0);
     for (label, text) in facts(map, segment, block) {
         if x + width(label) + 1 + width(&text) > area.width {
             (x, y) = (2, y + 1);
@@ -234,8 +233,62 @@ mod tests {
 
     use gpumem_channel::{Segment, SegmentMap, StringId};
 
+    use super::super::SIDE;
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
+
+    #[test]
+    fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
+        let map = BlockMap {
+            process: ProcessId {
+                device: DeviceKey::Uuid([0; 16]),
+                owner: Owner::Channel(ChannelKey(1, 2)),
+            },
+            segments: vec![],
+            strings: ["", "batch"].map(Arc::from).into(),
+            bytes: 0,
+            blocks: 0,
+            untracked: (0, 0),
+            read_at: 0,
+        };
+        let told = |state, requested| {
+            let block = Block {
+                size: 8 << 20,
+                requested,
+                state,
+                tag: StringId(1),
+                ..Block::default()
+            };
+            let facts = facts(&map, 0, &block).into_iter();
+            let figures = facts.filter(|(label, _)| label.starts_with("requested") || *label == "tag");
+            let figures: Vec<_> = figures.map(|(label, text)| format!("{label} {text}")).collect();
+            // Two columns of a panel's 36 are the swatch's.
+            assert!(width(&state_text(&block)) <= SIDE - 4, "{}", state_text(&block));
+            (state_text(&block), figures.join(", "))
+        };
+        let first = told(BlockState::Allocated, 20 << 20);
+        assert_eq!(first.0, "allocated, the first of its pieces");
+        assert_eq!(first.1, "requested in all 20.0 MiB, tag batch");
+        let further = told(BlockState::Part, 0);
+        assert_eq!(further.0, "allocated, a further piece");
+        assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes");
+        let whole = told(BlockState::Allocated, 7 << 20);
+        assert_eq!(whole.0, "allocated");
+        assert_eq!(whole.1, "requested 7.0 MiB (+1.0M), tag batch");
+        assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
+    }
+
+    #[test]
+    fn figures_of_a_process_fit_into_their_panel() {
+        let figures = Figures {
+            ooms: 999_999,
+            retries: 999_999,
+            ..Figures::default()
+        };
+        for (label, text) in process_facts(&figures) {
+            assert!(width(label) + 1 + width(&text) <= SIDE - 2, "{label} {text}");
+        }
+    }
 
     #[test]
     fn a_block_tells_whose_pool_it_is_of() {
