@@ -38,7 +38,7 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
         let text = format!(
             "{}: {} blocks ({}) do not fit into its channel's table and are not on the map",
             channel.pid.unwrap_or(snapshot.identity.pid),
-            snapshot.untracked_blocks,
+            units::count(snapshot.untracked_blocks),
             units::bytes(snapshot.untracked_bytes)
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
@@ -98,7 +98,7 @@ fn about_process(process: &Process, now: Nanos, findings: &mut Vec<Ranked>) {
 fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
     let times = match figures.ooms {
         1 => "ran out of memory".to_owned(),
-        n => format!("ran out of memory {n} times"),
+        n => format!("ran out of memory {} times", units::count(n)),
     };
     let Some(last) = &figures.ran_out else {
         return (Severity::Warning, 0, times);

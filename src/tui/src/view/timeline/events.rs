@@ -72,7 +72,7 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, windo
         x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
     }
     if device.history.marks_lost > 0 {
-        let text = format!("{} events lost", device.history.marks_lost);
+        let text = format!("{} lost", units::plural(device.history.marks_lost, "event"));
         if x + width(&text) <= area.width {
             let left = screen.pen.text_end(area, area.width, 0, &text, dim);
             return (x, left.saturating_sub(2));
