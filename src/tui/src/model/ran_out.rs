@@ -11,7 +11,7 @@ pub struct RanOut {
     pub at: Nanos,
     /// Bytes it asked for.
     pub requested: u64,
-    /// Bytes of the largest free block then; `None` when that was not seen.
+    /// Bytes of the largest free block then; `None` when that was not seen, or says nothing because free blocks serve a request together.
     pub largest_free: Option<u64>,
     /// A request at least as large was served since.
     pub served: bool,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gpumem_channel::{Life, Reader, Snapshot};
+use gpumem_channel::{EventKind, Life, Reader, Snapshot};
 
 use super::marks;
 use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Problem, RanOut};
@@ -118,15 +118,23 @@ impl Open {
     fn follow(&mut self, key: ChannelKey, snapshot: &Snapshot, now: &[Option<Figures>], sample: &mut ChannelSample) {
         let Some(reader) = &mut self.reader else { return };
         let before = sample.marks.len();
-        // At the first pass events are of any age, and the figures of now are not those of then.
+        // At the first pass events are of any age, and the figures of now are not those of then. Where memory is stitched no single block
+        // is what a request lacked.
+        let first = self.newest.is_none();
         let largest_free = |device: usize| {
             let figures = now.get(device).and_then(Option::as_ref);
-            figures.filter(|_| self.newest.is_some()).map(|f| f.largest_free)
+            figures.filter(|f| !first && !f.stitched).map(|f| f.largest_free)
         };
+        // Which devices had a request fail since the last pass.
+        let mut fresh = vec![false; self.ran_out.len()];
         let followed = reader.each_event(|event| {
             let device = usize::from(event.device);
-            if let Some(known) = self.ran_out.get_mut(device) {
+            if let (Some(known), Some(fresh)) = (self.ran_out.get_mut(device), fresh.get_mut(device)) {
                 *known = RanOut::after(*known, event, largest_free(device));
+                *fresh |= event.kind == EventKind::OutOfMemory;
+                if let (Some(known), true, true) = (known, *fresh, changes_what_is_free(event.kind)) {
+                    known.largest_free = None;
+                }
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
                 if sample.marks.last_mut().is_some_and(|last| last.take_in(&mark)) {
@@ -142,6 +150,11 @@ impl Open {
         let lost = followed.unwrap_or(0);
         sample.lost.extend((lost > 0).then_some((key, lost)));
     }
+}
+
+/// Whether another block may be the largest free one after such an event.
+fn changes_what_is_free(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::OutOfMemory | EventKind::Retry | EventKind::Mark)
 }
 
 /// The same without its segments; the figures stay.
@@ -163,7 +176,7 @@ mod tests {
     use std::os::unix::fs::DirBuilderExt;
 
     use gpumem_channel::{
-        Block, BlockState, Device, DeviceStats, Event, EventKind, Options, Publisher, Segment, Touched,
+        Block, BlockState, Device, DeviceStats, Event, Options, Publisher, Segment, SegmentKind, Touched,
     };
 
     use super::*;
@@ -171,6 +184,10 @@ mod tests {
 
     /// A publisher with one segment of one free block, in a directory of its own.
     fn publisher(name: &str) -> (PathBuf, Publisher) {
+        publisher_of(name, SegmentKind::Plain)
+    }
+
+    fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
         let dir = PathBuf::from(format!("/dev/shm/gpumem-open-test-{name}-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
         let options = Options {
@@ -192,6 +209,7 @@ mod tests {
             addr: 1 << 21,
             size: 1 << 21,
             mapped: 1 << 21,
+            kind,
             ..Segment::default()
         };
         let block = Block {
@@ -238,6 +256,40 @@ mod tests {
         assert!(!tell(EventKind::Alloc, 1 << 21).served);
         assert!(tell(EventKind::Alloc, 3 << 21).served);
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
+        use EventKind::{Alloc, Free, Mark, OutOfMemory};
+        let told = |name: &str, segments, kinds: &[EventKind]| {
+            let (dir, mut publisher) = publisher_of(name, segments);
+            let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+            pass(&mut open, false);
+            for &kind in kinds {
+                publisher.event(&Event {
+                    kind,
+                    requested: if kind == OutOfMemory { 3 << 20 } else { 1 << 20 },
+                    ..Event::default()
+                });
+            }
+            let ran_out = pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap();
+            std::fs::remove_dir_all(dir).unwrap();
+            ran_out.largest_free
+        };
+        let plain = SegmentKind::Plain;
+        assert_eq!(told("lacked", plain, &[Free, OutOfMemory, Mark]), Some(2 << 20));
+        assert_eq!(
+            told("freed", plain, &[OutOfMemory, Free]),
+            None,
+            "it may be of after the free"
+        );
+        assert_eq!(told("taken", plain, &[OutOfMemory, Alloc]), None);
+        assert_eq!(told("again", plain, &[OutOfMemory, Free, OutOfMemory]), Some(2 << 20));
+        assert_eq!(
+            told("stitched", SegmentKind::Stitched, &[OutOfMemory]),
+            None,
+            "several serve one request"
+        );
     }
 
     #[test]
