@@ -68,7 +68,12 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
     let title = process.map_or("Blocks".to_owned(), |p| {
-        format!("{} on {}: {}", p.pid, p.device_label, program(&p.command))
+        let ended = match p.state {
+            ProcessState::Exited => " exited",
+            ProcessState::Died => " died",
+            _ => "",
+        };
+        format!("{}{ended} on {}: {}", p.pid, p.device_label, program(&p.command))
     });
     let simulated = process.is_some_and(|p| p.simulated);
     let badge_room = if simulated { 12 } else { 0 };

@@ -13,7 +13,7 @@ use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{bar, graph};
-use crate::model::{Basis, Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, MarkKind, Nanos, Partition, SECOND};
 use crate::units;
 
 /// Columns of the axis: `79.6G` and a tick.
@@ -104,7 +104,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
     let (_, foot) = split_left(foot, axis.width);
     let (line, rest) = split_top(foot, 1);
-    time_axis(screen, line, ui.span, ui.back);
+    time_axis(screen, line, ui.span, ui.back, when(device));
     let mut rest = rest;
     if lanes > 0 {
         let (lane, below) = split_top(rest, 1);
@@ -280,7 +280,15 @@ fn time_steps(span: Nanos, columns: u16) -> u64 {
     [4, 5].into_iter().find(round).unwrap_or(4)
 }
 
-fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos) {
+/// When a device's newest figures are of.
+fn when(device: &Device) -> &'static str {
+    match device.state {
+        DeviceState::Present => "now",
+        DeviceState::Gone | DeviceState::Lost(_) => "last known",
+    }
+}
+
+fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos, newest: &str) {
     let dim = screen.pen.theme.ink(Ink::Dim);
     let columns = area.width;
     if columns < 20 {
@@ -294,7 +302,7 @@ fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos) {
         screen.pen.text(area, x, 0, &text, dim);
     }
     let end = if back == 0 {
-        "now".to_owned()
+        newest.to_owned()
     } else {
         format!("-{}", span_text(back))
     };
@@ -326,7 +334,17 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     }
     let used = match own && memory.other > 0 {
         true => format!("o shows {} of others", units::bytes(memory.other)),
-        false => format!("{} of {} now", units::bytes(memory.used()), units::bytes(memory.total)),
+        false => {
+            let when = match device.state {
+                DeviceState::Present => "now",
+                DeviceState::Gone | DeviceState::Lost(_) => "last known",
+            };
+            format!(
+                "{} of {} {when}",
+                units::bytes(memory.used()),
+                units::bytes(memory.total)
+            )
+        }
     };
     if x + width(&used) <= area.width {
         screen.pen.text_end(area, area.width, 0, &used, theme.ink(Ink::Dim));

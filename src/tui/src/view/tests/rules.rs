@@ -166,6 +166,28 @@ fn the_dead_have_no_figure_of_the_drivers_and_no_failure() {
 }
 
 #[test]
+fn what_ended_is_not_shown_as_if_it_were_now() {
+    let mut model = fixture::simulated();
+    let living = model.clone();
+    model.live.devices[0].state = DeviceState::Gone;
+    model.live.processes[0].state = ProcessState::Died;
+    let screen = |model: &Model, view| {
+        let mut model = model.clone();
+        model.ui.view = view;
+        text(&drawn(model, 120, 40, Colors::Mono, false).0)
+    };
+    let timeline = |model: &Model| {
+        let text = screen(model, View::Timeline);
+        let is_now = |line: &&str| line.contains(" now ") && !line.contains("contiguous");
+        (text.lines().filter(is_now).count(), text.contains("GiB last known"))
+    };
+    assert!(timeline(&living).0 >= 2, "the axis and the legend");
+    assert_eq!(timeline(&model), (0, true), "{}", screen(&model, View::Timeline));
+    let title = |model: &Model| screen(model, View::Blocks).contains("7720 died on SIM 7720");
+    assert_eq!((title(&living), title(&model)), (false, true));
+}
+
+#[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;

@@ -7,7 +7,7 @@ use super::super::Screen;
 use super::super::pen::width;
 use super::super::theme::Ink;
 use super::{Window, mark_look};
-use crate::model::{Device, Mark, MarkKind, Owner, SECOND};
+use crate::model::{Device, DeviceState, Mark, MarkKind, Owner, SECOND};
 use crate::units;
 
 /// The events of the window, without the program's own phases.
@@ -95,7 +95,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         }
         let ago = newest.saturating_sub(mark.at) / SECOND;
         let when = match ago {
-            0 => "now".to_owned(),
+            0 if device.state == DeviceState::Present => "now".to_owned(),
             ago => format!("-{}", super::span_text(ago * SECOND)),
         };
         screen.pen.text_end(area, 6, y, &when, dim);
