@@ -128,8 +128,8 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
             (format!("{:>10} allocated", units::bytes(*allocated)), plain),
         ]);
     }
-    if brief {
-        // The panel beside says the same.
+    if brief || demo.paced() {
+        // The panel beside says the same, and of a replay, which tells of itself seldom, what is so now.
         return;
     }
     let s = &step.stats;

@@ -188,6 +188,21 @@ fn what_ended_is_not_shown_as_if_it_were_now() {
 }
 
 #[test]
+fn a_replay_shows_its_figures_once() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    let demo = model.demo.as_mut().unwrap();
+    (demo.total_steps, demo.phase) = (0, DemoPhase::Running);
+    let told = |model: &Model| {
+        let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+        text.matches("allocated ").count()
+    };
+    assert_eq!(told(&model), 2, "a demo's step, and its memory");
+    model.demo.as_mut().unwrap().name = REPLAY.to_owned();
+    assert_eq!(told(&model), 1, "its memory");
+}
+
+#[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
