@@ -25,6 +25,11 @@ pub enum Help {
         /// Bytes more.
         bytes: u64,
     },
+    /// A budget of the allocator that is larger by this many bytes: the device has room.
+    RaiseBudget {
+        /// Bytes more.
+        bytes: u64,
+    },
     /// Joining holes makes this many bytes contiguous, enough for the request.
     JoinHoles {
         /// Bytes that can be joined.
@@ -45,6 +50,7 @@ impl fmt::Display for Help {
             Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
             Help::ReleasePools { bytes } => write!(f, "release the cache of other pools ({})", human(*bytes)),
             Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human(*bytes)),
+            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human(*bytes)),
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
             Help::SmallerBy { bytes } => write!(f, "smaller by {}", human(*bytes)),
             Help::Exhausted => write!(f, "nothing: exhausted"),

@@ -113,7 +113,13 @@ fn the_budget_holds_and_is_named() {
         (report.budget, report.reserved, report.allocated),
         (Some(100 << 20), 90 << 20, 90 << 20)
     );
-    assert_eq!(report.helps, [Help::SmallerBy { bytes: 10 << 20 }]);
+    assert_eq!(
+        report.helps,
+        [
+            Help::RaiseBudget { bytes: 10 << 20 },
+            Help::SmallerBy { bytes: 10 << 20 }
+        ]
+    );
     let text = report.to_string();
     assert!(
         text.contains("20.0 MiB requested") && text.contains("budget 100.0 MiB"),
@@ -121,6 +127,51 @@ fn the_budget_holds_and_is_named() {
     );
     assert_eq!(alloc.stats().num_ooms, 1);
     let _fits = get(&alloc, 10);
+}
+
+#[test]
+fn a_budget_that_is_raised_by_what_is_said_suffices() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let (_, alloc) = start(
+            1000 * MIB,
+            Timeline::Manual,
+            Config {
+                budget: Some(1 << 20),
+                segments,
+                ..Config::default()
+            },
+        );
+        let mut held = Vec::new();
+        for bytes in [32 << 10, 3 * MIB, 15 * MIB, 63 * MIB + 1000, 700 << 10] {
+            let report = match alloc.alloc::<u8>(bytes, S) {
+                Err(Error::OutOfMemory(report)) => report,
+                // The last had more than it needed.
+                Ok(buffer) => {
+                    held.push(buffer);
+                    continue;
+                }
+                Err(other) => panic!("{other:?}"),
+            };
+            let more = report.helps.iter().find_map(|help| match help {
+                Help::RaiseBudget { bytes } => Some(*bytes),
+                _ => None,
+            });
+            let more = more.unwrap_or_else(|| panic!("{segments:?}, {bytes}: {report}"));
+            assert!(!report.helps.contains(&Help::Exhausted), "{report}");
+            alloc.set_budget(Some(alloc.budget().unwrap() + more)).unwrap();
+            held.push(
+                alloc
+                    .alloc(bytes, S)
+                    .unwrap_or_else(|error| panic!("{segments:?}: {error}")),
+            );
+        }
+        let report = fails(&alloc, 1001);
+        let raise = |help: &Help| matches!(help, Help::RaiseBudget { .. });
+        assert!(
+            !report.helps.iter().any(raise),
+            "the device has no room for that: {report}"
+        );
+    }
 }
 
 #[test]

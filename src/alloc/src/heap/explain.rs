@@ -78,6 +78,11 @@ impl Heap {
         if request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
+        let left = self.budget_left();
+        let whole = needed.next_multiple_of(self.sizes.granularity);
+        if left < whole && device_free.min(pool) >= whole {
+            helps.push(Help::RaiseBudget { bytes: whole - left });
+        }
         let largest = cache
             .largest
             .max(room(0) / self.sizes.granularity * self.sizes.granularity);
