@@ -215,6 +215,8 @@ fn requests_beyond_the_limit_are_counted() {
             text.contains(&format!("The first was operation {}", first.operation)),
             "{text}"
         );
+        // What the trace leaves is not what this replay did.
+        assert!(text.contains("had none been refused"), "{text}");
     }
 }
 

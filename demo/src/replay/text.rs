@@ -97,7 +97,10 @@ fn memory(report: &Report, text: &mut String) {
     }
     let ratio = memory.ratio.map_or_else(unknown, |ratio| format!("{ratio:.3}"));
     figure(text, "ratio", &ratio, "peak reserved / peak requested");
-    let left = plural(report.trace.live_at_end_blocks, "block");
+    let mut left = plural(report.trace.live_at_end_blocks, "block");
+    if report.out_of_memory.count > 0 {
+        left.push_str(", had none been refused");
+    }
     figure(
         text,
         "live at the end",
