@@ -47,7 +47,7 @@ impl Histogram {
 pub struct BlockMap {
     /// Whose.
     pub process: ProcessId,
-    /// Its segments by address, each with its blocks by address.
+    /// Its segments by address, each with its blocks by address; of those that are mostly holes, each [run with memory](super::mapped).
     pub segments: Vec<Arc<SegmentMap>>,
     /// The channel's strings, for tags and names of pools.
     pub strings: Arc<[Arc<str>]>,
@@ -55,6 +55,8 @@ pub struct BlockMap {
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: usize,
+    /// Bytes of addresses without memory that are left out.
+    pub left_out: u64,
     /// Blocks that did not fit into the channel's table, and their bytes.
     pub untracked: (u64, u64),
     /// When it was read.
@@ -71,6 +73,17 @@ impl BlockMap {
         let blocks = &self.segments[i].blocks;
         let block = &blocks[blocks.partition_point(|b| b.addr <= addr).checked_sub(1)?];
         (addr - block.addr < block.size).then_some((i, block))
+    }
+
+    /// Which published segment the one at an index is of, from 1, and how many there are.
+    pub fn number(&self, segment: usize) -> (usize, usize) {
+        let count = |segments: &[Arc<SegmentMap>]| segments.chunk_by(|a, b| a.slot == b.slot).count();
+        (count(&self.segments[..=segment]), count(&self.segments))
+    }
+
+    /// How many segments are published.
+    pub fn published(&self) -> usize {
+        self.segments.len().checked_sub(1).map_or(0, |last| self.number(last).1)
     }
 
     /// The block at `addr`, else the nearest one that begins after it, else the last.

@@ -27,6 +27,7 @@ fn map(sizes: &[u64]) -> BlockMap {
         bytes: sizes.iter().sum(),
         blocks: 0,
         strings: Arc::from([]),
+        left_out: 0,
         untracked: (0, 0),
         read_at: 0,
     }

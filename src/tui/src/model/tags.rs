@@ -127,6 +127,7 @@ mod tests {
             strings: names.collect::<Vec<Arc<str>>>().into(),
             bytes: 0,
             blocks: blocks.len(),
+            left_out: 0,
             untracked: (0, 0),
             read_at: at,
         }

@@ -2,7 +2,7 @@
 
 use gpumem_channel::{Block, Life};
 
-use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Owner};
+use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Owner, mapped};
 
 /// Builds the map of the selected process from what is shown (frozen or live).
 pub(super) fn refresh(model: &mut Model) {
@@ -30,19 +30,22 @@ fn build(model: &Model) -> Option<BlockMap> {
     let snapshot = &channel.snapshot;
     let index =
         (0..snapshot.devices.len()).find(|&i| DeviceKey::of(key, i, &snapshot.devices[i].device) == id.device)?;
-    let segments = snapshot.devices[index].segments.clone();
+    let segments = &snapshot.devices[index].segments;
     let figures = channel.figures.get(index).and_then(Option::as_ref);
     if segments.is_empty() && snapshot.life != Life::Alive && figures.is_some_and(|f| f.segments > 0) {
         // A black box whose blocks are read only once it is selected: they come with the next sample.
         return None;
     }
+    let blocks = segments.iter().map(|s| s.blocks.len()).sum();
+    let (segments, left_out) = mapped(segments);
     Some(BlockMap {
         process: id,
         bytes: segments
             .iter()
             .fold(0, |sum: u64, s| sum.saturating_add(s.segment.size)),
-        blocks: segments.iter().map(|s| s.blocks.len()).sum(),
+        blocks,
         segments,
+        left_out,
         strings: snapshot.strings.clone(),
         untracked: (snapshot.untracked_blocks, snapshot.untracked_bytes),
         read_at: channel.read_at,

@@ -41,7 +41,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
     let note = format!(
         "{} in {}",
         plural(map.blocks as u64, "block"),
-        plural(map.segments.len() as u64, "segment")
+        plural(map.published() as u64, "segment")
     );
     let inside = framed(screen, area, process, &note);
     let (cells, foot) = split_bottom(inside, u16::from(inside.height >= 4));
@@ -111,7 +111,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &Bloc
     // What is not in view is said first; words that do not fit beside it are in the help.
     let note = unseen(drawn, map, screen.hits.map.lines);
     let left = if x + width(&note) + 2 <= area.width {
-        screen.pen.text_end(area, area.width, 0, &note, dim)
+        screen.pen.text_end(area, area.width, 0, &note, dim).saturating_sub(2)
     } else {
         area.width
     };
@@ -136,7 +136,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &Bloc
     }
 }
 
-/// What the map does not show: blocks that the channel has no room for, else lines above and below.
+/// What the map does not show: blocks that the channel has no room for, else lines above and below, else long holes.
 fn unseen(drawn: &strips::Drawn, map: &BlockMap, shown: u16) -> String {
     let (lines, top) = drawn.lines;
     let shown = u64::from(shown);
@@ -150,6 +150,8 @@ fn unseen(drawn: &strips::Drawn, map: &BlockMap, shown: u16) -> String {
             count((top + shown).min(lines)),
             count(lines)
         )
+    } else if map.left_out > 0 {
+        format!("{} unmapped left out", units::bytes(map.left_out))
     } else {
         String::new()
     }

@@ -107,6 +107,8 @@ fn label(pen: &mut Pen<'_>, area: Rect, y: u16, strip: &Strip, map: &BlockMap, s
     let x = pen.text(area, 0, y, &format!("{:012x}", segment.addr), dim);
     let text = match sharing {
         0 => units::bytes_short(segment.size),
+        // Parts of segments are more than the segments that the title counts.
+        n if map.left_out > 0 => format!("{} runs", n + 1),
         n => format!("{} seg", n + 1),
     };
     let style = pen.theme.ink(Ink::Plain);

@@ -87,7 +87,8 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
             SegmentKind::Stitched => "stitched",
             SegmentKind::Unknown(_) => "unknown",
         };
-        facts.push(("segment", format!("{} of {}, {kind}", segment + 1, map.segments.len())));
+        let (number, all) = map.number(segment);
+        facts.push(("segment", format!("{number} of {all}, {kind}")));
     }
     facts
 }
@@ -248,6 +249,7 @@ mod tests {
             strings: ["", "batch"].map(Arc::from).into(),
             bytes: 0,
             blocks: 0,
+            left_out: 0,
             untracked: (0, 0),
             read_at: 0,
         };
@@ -306,6 +308,7 @@ mod tests {
                 strings: ["", "tenant-a"].map(Arc::from).into(),
                 bytes: 0,
                 blocks: 1,
+                left_out: 0,
                 untracked: (0, 0),
                 read_at: 0,
             }

@@ -73,6 +73,11 @@ const WORDS: &[HelpLine] = &[
     Key("cached", "taken from the driver, held by nobody, ready for reuse"),
     Key("reserved", "allocated and cached"),
     Key("pending", "freed by the program, still used by queued GPU work"),
+    Key("unmapped", "addresses of a segment with no memory behind them"),
+    Key(
+        "piece",
+        "of a block that is stitched from several; the first has what was requested",
+    ),
     Key("other", "used by programs that do not publish, and by CUDA itself"),
     Key(
         "driver",

@@ -48,6 +48,7 @@ fn map(segments: &[&[(BlockState, u64)]]) -> BlockMap {
         blocks: segments.iter().map(|s| s.blocks.len()).sum(),
         segments,
         strings: vec![Arc::from("")].into(),
+        left_out: 0,
         untracked: (0, 0),
         read_at: 0,
     }

@@ -203,6 +203,20 @@ fn a_replay_shows_its_figures_once() {
 }
 
 #[test]
+fn holes_that_are_left_out_of_the_map_are_told_beside_its_colours() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Blocks;
+    let legend = |model: &Model| {
+        let text = text(&drawn(model.clone(), 80, 24, Colors::Mono, false).0);
+        text.lines().find(|l| l.contains("1 cell")).unwrap().to_owned()
+    };
+    assert!(!legend(&model).contains("left out"), "{}", legend(&model));
+    model.map.as_mut().unwrap().left_out = 8 << 30;
+    let told = legend(&model);
+    assert!(told.contains("  8.0 GiB unmapped left out"), "{told}");
+}
+
+#[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
