@@ -87,6 +87,26 @@ fn tags_marks_and_events_arrive_in_order() {
 }
 
 #[test]
+fn memory_that_a_segment_takes_later_is_told_with_the_tag_of_who_needed_it() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 1024);
+    let held = ["weights", "activations"].map(|tag| {
+        let _scope = alloc.scope(tag);
+        alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap()
+    });
+    drop(held);
+    alloc.release_cached().unwrap();
+    let snapshot = reader.refresh().unwrap();
+    let events = reader.events().unwrap().events;
+    let tags = |kind| -> Vec<&str> {
+        let events = events.iter().filter(|event| event.kind == kind);
+        events.map(|event| snapshot.string(event.tag)).collect()
+    };
+    assert_eq!(tags(EventKind::SegmentMap), ["weights", "activations"]);
+    assert_eq!(tags(EventKind::SegmentUnmap), [""], "nobody's any more");
+}
+
+#[test]
 fn blocks_beyond_the_table_are_counted() {
     let dir = dir();
     let (alloc, mut reader) = publishing(&dir, 4);

@@ -60,7 +60,7 @@ impl Heap {
         if let Some(segment) = self.segments.get_mut(segment) {
             (segment.first, segment.last) = (b, b);
         }
-        self.tell_segment(EventKind::SegmentAlloc, segment, addr, bytes);
+        self.tell_segment(EventKind::SegmentAlloc, segment, addr, bytes, request.tag);
         self.outlet.segment_begin(segment);
         self.shelve(b);
         self.show(b);
@@ -184,7 +184,7 @@ impl Heap {
             self.fineness.grew(self.ledger.reserved(), held);
             self.layouts.grew();
         }
-        self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes);
+        self.tell_segment(EventKind::SegmentMap, place.segment, place.addr, bytes, request.tag);
         self.attach(request, place, bytes, chunks);
         self.tell_figures();
     }

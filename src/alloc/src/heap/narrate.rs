@@ -209,8 +209,8 @@ impl Heap {
         });
     }
 
-    /// An event about memory of a segment.
-    pub(super) fn tell_segment(&mut self, kind: EventKind, slot: u32, addr: u64, size: u64) {
+    /// An event about memory of a segment. `tag`: whose request it was for. A segment that grows has its first one's for ever.
+    pub(super) fn tell_segment(&mut self, kind: EventKind, slot: u32, addr: u64, size: u64, tag: StringId) {
         let Some(segment) = self.segments.get(slot) else { return };
         self.outlet.event(&Event {
             kind,
@@ -219,7 +219,7 @@ impl Heap {
             addr,
             size,
             stream: self.streams.name(segment.stream).0,
-            tag: segment.tag,
+            tag,
             segment: slot,
             ..Event::default()
         });

@@ -1,6 +1,6 @@
 //! Memory back to the driver.
 
-use gpumem_channel::{BlockState, EventKind, SegmentKind};
+use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
 
 use super::Heap;
 use super::access::{Access, give_back, wait_for_device};
@@ -140,7 +140,7 @@ impl Heap {
     fn forget_plain(&mut self, slot: u32, addr: u64) {
         let Some(segment) = self.segments.get(slot) else { return };
         let (b, bytes, class, arena) = (segment.first, segment.size, segment.class, segment.arena);
-        self.tell_segment(EventKind::SegmentFree, slot, addr, bytes);
+        self.tell_segment(EventKind::SegmentFree, slot, addr, bytes, segment.tag);
         self.outlet.segment_begin(slot);
         self.apart -= 1;
         self.blocks.remove(b);
@@ -154,7 +154,7 @@ impl Heap {
 
     fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)]) {
         let (from, to) = span(run);
-        self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from);
+        self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from, StringId(0));
         let Some(segment) = self.segments.get(slot) else { return };
         self.ledger
             .reserved_removed(segment.class.pool(), to - from, run.len() as u64);

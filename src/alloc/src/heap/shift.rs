@@ -1,6 +1,6 @@
 //! Free chunks on their way to another address.
 
-use gpumem_channel::EventKind;
+use gpumem_channel::{EventKind, StringId};
 
 use super::Heap;
 use super::going::{Going, span};
@@ -107,7 +107,7 @@ impl Heap {
             }
             return;
         }
-        self.tell_segment(EventKind::Remap, place.segment, place.addr, bytes);
+        self.tell_segment(EventKind::Remap, place.segment, place.addr, bytes, StringId(0));
         for (slot, block, run) in shift.runs() {
             let (from, to) = span(run);
             self.record_moved(from, to - from);
