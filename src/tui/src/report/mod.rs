@@ -84,9 +84,16 @@ pub fn nothing(model: &Model) -> Option<String> {
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {hint}"),
-        (NvmlState::Missing, _) => "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: \
-             nothing to report. `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
-            .into(),
+        (NvmlState::Missing, _) => {
+            let past = match model.world().past.len() {
+                0 => String::new(),
+                n => format!(". Black boxes of programs that ended: {n} (--json and the dashboard's b list them)"),
+            };
+            format!(
+                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{past}. \
+                 `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
+            )
+        }
         (_, Some(only)) => format!("no such device: {only}. Without --device all are reported"),
         _ => "the NVIDIA driver lists no GPU. `gpumem-tui doctor` says what to check".into(),
     })
@@ -110,5 +117,32 @@ pub(crate) fn source_words(state: &SourceState) -> (&'static str, Option<&str>, 
         SourceState::Ok => ("ok", None, None),
         SourceState::Missing => ("missing", None, None),
         SourceState::Failing { error, hint } => ("failing", Some(error), Some(hint)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
+
+    #[test]
+    fn who_finds_nothing_alive_is_told_of_black_boxes() {
+        let mut model = Model::default();
+        model.inputs.nvml.state = NvmlState::Missing;
+        let text = nothing(&model).unwrap();
+        assert!(
+            text.contains("nothing to report. ") && !text.contains("Black box"),
+            "{text}"
+        );
+        model.live.past.insert(ProcessId {
+            device: DeviceKey::NvmlIndex(0),
+            owner: Owner::Channel(ChannelKey(1, 2)),
+        });
+        let text = nothing(&model).unwrap();
+        assert!(
+            text.contains("report. Black boxes of programs that ended: 1 ("),
+            "{text}"
+        );
     }
 }
