@@ -65,11 +65,16 @@ impl Mark {
         matches!(self.kind, MarkKind::SegmentTaken | MarkKind::SegmentFreed)
     }
 
+    /// Whether what happened next is more of the same in the same second, whoever it was for.
+    pub fn goes_on_in(&self, next: &Mark) -> bool {
+        let same = (self.kind, self.process) == (next.kind, next.process);
+        same && self.is_routine() && self.at / SECOND == next.at / SECOND
+    }
+
     /// Takes in what happened next, if it is more of the same in the same second: a program that grows takes its memory in hundreds of
     /// pieces. Whether it did.
     pub fn take_in(&mut self, next: &Mark) -> bool {
-        let same = (self.kind, self.process, &self.text) == (next.kind, next.process, &next.text);
-        let takes = same && self.is_routine() && self.at / SECOND == next.at / SECOND;
+        let takes = self.goes_on_in(next) && self.text == next.text;
         if takes {
             self.at = self.at.max(next.at);
             self.bytes = self.bytes.saturating_add(next.bytes);
@@ -148,9 +153,17 @@ impl History {
             self.marks.reserve_exact(MAX_MARKS + 1);
         }
         let place = self.marks.partition_point(|m| m.at <= mark.at);
-        let before = place.checked_sub(1).and_then(|at| self.marks.get_mut(at));
-        if before.is_some_and(|before| before.take_in(&mark)) {
-            return;
+        // Programs take memory for several things in turn.
+        let before = self.marks.range(..place).rev();
+        let same = before.take_while(|m| m.goes_on_in(&mark)).count();
+        for at in (place - same..place).rev() {
+            if self.marks.get_mut(at).is_some_and(|before| before.take_in(&mark)) {
+                // It is as late as its newest part.
+                if let Some(known) = self.marks.remove(at) {
+                    self.marks.insert(place - 1, known);
+                }
+                return;
+            }
         }
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {

@@ -85,6 +85,19 @@ fn marks_are_kept_by_time() {
 }
 
 #[test]
+fn memory_that_is_taken_for_several_in_turn_is_a_mark_for_each() {
+    let mut history = History::default();
+    for (at, text) in [(10, "a"), (20, "b"), (30, "a"), (40, "b"), (50, "a"), (SECOND, "a")] {
+        history.mark(Mark {
+            text: text.into(),
+            ..mark(at, MarkKind::SegmentTaken, at)
+        });
+    }
+    let marks: Vec<_> = history.marks.iter().map(|m| (m.at, &*m.text, m.bytes)).collect();
+    assert_eq!(marks, [(40, "b", 60), (50, "a", 90), (SECOND, "a", SECOND)]);
+}
+
+#[test]
 fn memory_that_is_taken_in_pieces_is_one_mark_a_second() {
     use MarkKind::{OutOfMemory, SegmentFreed, SegmentTaken};
     let mut history = History::default();

@@ -137,7 +137,8 @@ impl Open {
                 }
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
-                if sample.marks.last_mut().is_some_and(|last| last.take_in(&mark)) {
+                let latest = sample.marks.get_mut(before..).into_iter().flatten().rev();
+                if latest.take_while(|m| m.goes_on_in(&mark)).any(|m| m.take_in(&mark)) {
                     return;
                 }
                 if sample.marks.len() - before >= 2 * MAX_MARKS {
