@@ -1,8 +1,9 @@
 //! Which requests go to which pool: what a program says for a while, instead of asking the pool.
 
+use std::cell::Cell;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread::{self, ThreadId};
 
 use crate::error::Error;
 use crate::home::{Handle, Home};
@@ -42,13 +43,33 @@ pub(crate) struct Routes {
 struct Open {
     memory: Arc<PoolMemory>,
     route: Route,
-    thread: ThreadId,
+    thread: Thread,
+}
+
+/// A thread; no other one of this process is ever the same. Not the standard library's, which does not know whose a destructor is that runs
+/// when its own of that thread have run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Thread(u64);
+
+impl Thread {
+    fn here() -> Thread {
+        /// Threads so far.
+        static THREADS: AtomicU64 = AtomicU64::new(0);
+        thread_local! {
+            /// This one, once it was asked for. There as long as its thread: nothing of it is to be dropped.
+            static HERE: Cell<Option<Thread>> = const { Cell::new(None) };
+        }
+        let new = || Thread(THREADS.fetch_add(1, Ordering::Relaxed));
+        let here = HERE.get().unwrap_or_else(new);
+        HERE.set(Some(here));
+        here
+    }
 }
 
 impl Open {
     fn holds(&self, stream: Stream) -> bool {
         match &self.route {
-            Route::ThisThread => self.thread == thread::current().id(),
+            Route::ThisThread => self.thread == Thread::here(),
             Route::Stream(other) => *other == stream,
             Route::Filter(filter) => filter(stream),
         }
@@ -72,7 +93,7 @@ impl Routes {
         open.push(Open {
             memory: Arc::clone(memory),
             route,
-            thread: thread::current().id(),
+            thread: Thread::here(),
         });
         home.set_routed(true);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use gpumem_channel::{Life, Reader};
 use gpumem_tests::{World, said};
@@ -173,4 +173,58 @@ fn inner_forks_in_the_middle() {
         done.store(true, Ordering::Relaxed);
         assert_eq!(hung, 0, "a child that hung or crashed");
     });
+}
+
+/// Destructors of a thread's own data allocate and free, when the standard library's data of that thread is gone already.
+#[test]
+fn a_thread_that_ends_may_do_what_others_may() {
+    assert_eq!(passes("ends::inner_ends_a_thread", &[]), "");
+}
+
+/// The last that a thread calls, three times over.
+extern "C" fn last_words(left: *mut std::ffi::c_void) {
+    let (abi, key) = (ABI.get().unwrap(), KEY.load(Ordering::Relaxed));
+    if left.addr() > 1 {
+        // SAFETY: the key is there; the C library calls this again for a value that is not null.
+        unsafe { libc::pthread_setspecific(key, stream(left.addr() - 1)) };
+    }
+    // A thread that goes on has sent what it allocates to a pool.
+    let other = abi.alloc(4 * MIB, 0, null_mut());
+    let own = PoolId(1000, 1);
+    abi.begin_allocate_to_pool(0, own, null_mut());
+    let pooled = abi.alloc(MIB, 0, null_mut());
+    abi.end_allocate_to_pool(0, own);
+    abi.free(pooled, MIB, 0, null_mut());
+    abi.release_pool(0, own);
+    abi.free(other, 4 * MIB, 0, null_mut());
+    let done = !other.is_null() && !pooled.is_null() && abi.error_count() == 0;
+    WORDS.fetch_add(u32::from(done), Ordering::Relaxed);
+}
+
+static KEY: AtomicU32 = AtomicU32::new(0);
+static WORDS: AtomicU32 = AtomicU32::new(0);
+
+#[test]
+fn inner_ends_a_thread() {
+    let Some(abi) = library() else { return };
+    let abi = ABI.get_or_init(|| abi);
+    let mut key = 0;
+    // SAFETY: writes a key; the function lives as long as the program.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(last_words)) }, 0);
+    KEY.store(key, Ordering::Relaxed);
+    let pool = PoolId(1, 1);
+    abi.begin_allocate_to_pool(0, pool, null_mut());
+    std::thread::spawn(move || {
+        abi.free(abi.alloc(MIB, 0, null_mut()), MIB, 0, null_mut());
+        // SAFETY: the key was made above.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, stream(3)) }, 0);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(WORDS.load(Ordering::Relaxed), 3, "{} errors", abi.error_count());
+    abi.end_allocate_to_pool(0, pool);
+    abi.release_pool(0, pool);
+    assert!(abi.empty_cache(0) > 0, "no graph is captured any more");
+    assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 0);
+    assert_eq!(abi.error_count(), 0);
 }
