@@ -227,6 +227,39 @@ fn inner_misuse_changes_nothing() {
     assert_eq!(abi.error(), None);
 }
 
+/// What the program asked for cannot be: the environment is not to blame, and the thread's device is what it was.
+#[test]
+fn a_fraction_that_is_no_memory_is_told_and_leaves_the_current_context() {
+    let stderr = passes("misuse::inner_a_fraction_is_no_memory", &[]);
+    assert!(!stderr.contains("GPUMEM_ALLOC_CONF"), "{stderr}");
+}
+
+#[test]
+fn inner_a_fraction_is_no_memory() {
+    let Some(abi) = library() else { return };
+    let current = || {
+        let mut context = null_mut();
+        let code = crate::driver(
+            c"cuCtxGetCurrent",
+            |current: unsafe extern "C" fn(*mut crate::abi::Ptr) -> i32| {
+                // SAFETY: writes one pointer.
+                unsafe { current(&mut context) }
+            },
+        );
+        assert_eq!(code, 0);
+        context
+    };
+    abi.memory_fraction(1e-300, 0);
+    for _ in 0..2 {
+        assert!(abi.alloc(MIB, 0, null_mut()).is_null());
+        abi.refused("budget_fraction: that part of 8589934592 bytes is no memory");
+        assert_eq!(current(), null_mut());
+    }
+    abi.memory_fraction(1.0, 0);
+    assert!(!abi.alloc(MIB, 0, null_mut()).is_null());
+    assert_eq!((current(), abi.error_count()), (null_mut(), 2));
+}
+
 #[test]
 fn inner_no_device() {
     let Some(abi) = library() else { return };

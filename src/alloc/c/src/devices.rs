@@ -1,6 +1,7 @@
 //! One allocator per device, made at first use and there until the process ends.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -74,12 +75,12 @@ impl Place {
         load_driver();
         let opened = device::cuda(device.unsigned_abs())?;
         let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where two threads opened it, or it cannot be made: dropping the last of a device would leave its context current on this thread.
+        let opened = ManuallyDrop::new(opened);
         if let Some(allocator) = self.allocator.get() {
-            // Two threads opened it. Dropping it would leave its context current on this one.
-            std::mem::forget(opened);
             return Ok(allocator);
         }
-        let made = config::allocator(opened, *fraction)?;
+        let made = config::allocator((*opened).clone(), *fraction)?;
         let allocator = self.allocator.get_or_init(|| made);
         exit::watch();
         Ok(allocator)
