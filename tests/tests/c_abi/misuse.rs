@@ -310,6 +310,32 @@ fn inner_stream_is_gone() {
     );
 }
 
+/// The header says so: it is one of the calls that fail and have done something.
+#[test]
+fn a_limit_holds_where_the_driver_does_not_take_the_cache_back() {
+    let told = include_str!("../../../src/alloc/c/include/gpumem_alloc.h");
+    let failed = told.split_once("A call that failed").unwrap().1;
+    let failed = failed.split_once("gpumem_last_error() has").unwrap().0;
+    assert!(failed.contains("gpumem_memory_fraction"), "{failed}");
+    passes(
+        "misuse::inner_a_limit_holds",
+        &[("FAKE_CUDA_FAIL", "cuMemFree:1"), PLAIN],
+    );
+}
+
+#[test]
+fn inner_a_limit_holds() {
+    let Some(abi) = library() else { return };
+    abi.free(abi.alloc(40 * MIB, 0, null_mut()), 40 * MIB, 0, null_mut());
+    abi.memory_fraction(1.0 / 256.0, 0);
+    abi.refused("cuMemFree failed");
+    assert!(abi.alloc(50 * MIB, 0, null_mut()).is_null());
+    abi.refused("budget 32.0 MiB");
+    abi.memory_fraction(1.0 / 256.0, 0);
+    let held = abi.alloc(32 * MIB, 0, null_mut());
+    assert!(!held.is_null(), "{:?}", abi.error());
+}
+
 #[test]
 fn inner_old_programs_get_what_they_know() {
     let Some(abi) = library() else { return };

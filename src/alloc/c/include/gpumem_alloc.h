@@ -26,10 +26,11 @@
  * long as the process. Where CUDA notices, no memory is lost.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
- * throws PyTorch's own. A call that failed has changed nothing, but for three: gpumem_empty_cache and gpumem_compact keep what they did
- * before the error, and go on with the other devices if they are for all (-1); so does gpumem_retire_stream. gpumem_last_error() has the
- * message; the first of each kind is also printed to stderr. gpumem_error_count() tells whether anything went wrong on threads that are
- * not yours.
+ * throws PyTorch's own. A call that failed has changed nothing, but for four: gpumem_empty_cache and gpumem_compact keep what they did
+ * before the error, and go on with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that
+ * gpumem_memory_fraction was told holds where the driver does not take the cache back. gpumem_last_error() has the message; the first of
+ * each kind is also printed to stderr, but in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on
+ * threads that are not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
  * frees are free of effect.
