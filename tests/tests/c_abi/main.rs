@@ -12,6 +12,7 @@ mod header;
 mod history;
 mod misuse;
 mod pools;
+mod random;
 mod signals;
 mod streams;
 mod usage;
