@@ -47,7 +47,7 @@ impl Histogram {
 pub struct BlockMap {
     /// Whose.
     pub process: ProcessId,
-    /// Its segments by address, each with its blocks by address; of those that are mostly holes, each [run with memory](super::mapped).
+    /// Its segments by address, each with its blocks by address; of those that are mostly holes, each [run with memory](super::mapped()).
     pub segments: Vec<Arc<SegmentMap>>,
     /// The channel's strings, for tags and names of pools.
     pub strings: Arc<[Arc<str>]>,
