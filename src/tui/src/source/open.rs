@@ -137,6 +137,7 @@ impl Open {
                 }
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
+                // The history does the same; but what is dropped here for want of room may be a failed request.
                 let latest = sample.marks.get_mut(before..).into_iter().flatten().rev();
                 if latest.take_while(|m| m.goes_on_in(&mark)).any(|m| m.take_in(&mark)) {
                     return;

@@ -170,8 +170,8 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
         ),
         Some(p) => match &p.state {
             ProcessState::Publishing => (
-                format!("{} publishes, and holds no memory yet.", p.pid),
-                "Its segments appear here with its first allocation.",
+                format!("{} publishes, and holds no memory now.", p.pid),
+                "Its segments appear here when it allocates.",
             ),
             ProcessState::NotPublishing => (
                 format!("{} does not publish: only its driver's total is known.", p.pid),
@@ -182,7 +182,7 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 "Run gpumem-tui as that user or as root to see its blocks.",
             ),
             ProcessState::Exited | ProcessState::Died => (
-                format!("{} {}; its last map held no segments.", p.pid, p.state.text()),
+                format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
                 "[ and ] go to the next process.",
             ),
             ProcessState::Inconsistent(why) => (

@@ -115,7 +115,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         None => {
             let text = match (process, demo.running()) {
                 (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
-                (_, true) => "Its blocks appear here with its first allocation.",
+                (_, true) => "Its blocks appear here when it allocates.",
                 (_, false) => "It has ended, and its memory is returned.",
             };
             for (y, line) in pen::wrap(text, inside.width).iter().enumerate() {

@@ -238,21 +238,26 @@ mod tests {
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
-    #[test]
-    fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
-        let map = BlockMap {
+    /// A map whose second string is a name.
+    fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
+        BlockMap {
             process: ProcessId {
                 device: DeviceKey::Uuid([0; 16]),
                 owner: Owner::Channel(ChannelKey(1, 2)),
             },
-            segments: vec![],
-            strings: ["", "batch"].map(Arc::from).into(),
+            blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
+            segments,
+            strings: ["", name].map(Arc::from).into(),
             bytes: 0,
-            blocks: 0,
             left_out: 0,
             untracked: (0, 0),
             read_at: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
+        let map = map_of(vec![], "batch");
         let told = |state, requested| {
             let block = Block {
                 size: 8 << 20,
@@ -299,19 +304,8 @@ mod tests {
                 pool_name: StringId(pool_name),
                 ..Segment::default()
             };
-            BlockMap {
-                process: ProcessId {
-                    device: DeviceKey::Uuid([0; 16]),
-                    owner: Owner::Channel(ChannelKey(1, 2)),
-                },
-                segments: vec![Arc::new(SegmentMap::new(0, segment, [Block::default()].into(), true))],
-                strings: ["", "tenant-a"].map(Arc::from).into(),
-                bytes: 0,
-                blocks: 1,
-                left_out: 0,
-                untracked: (0, 0),
-                read_at: 0,
-            }
+            let blocks = [Block::default()].into();
+            map_of(vec![Arc::new(SegmentMap::new(0, segment, blocks, true))], "tenant-a")
         };
         let told = |pool_name| {
             let facts = facts(&map(pool_name), 0, &Block::default());

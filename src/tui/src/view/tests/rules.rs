@@ -217,6 +217,15 @@ fn holes_that_are_left_out_of_the_map_are_told_beside_its_colours() {
 }
 
 #[test]
+fn who_gave_all_memory_back_is_not_said_to_have_had_none_yet() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Blocks;
+    model.map.as_mut().unwrap().segments.clear();
+    let told = text(&drawn(model, 80, 24, Colors::Mono, false).0);
+    assert!(told.contains("holds no memory now"), "{told}");
+}
+
+#[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
