@@ -15,7 +15,7 @@ use crate::free::FreeBlocks;
 use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
-use crate::lane::{Held, Lent};
+use crate::lane::Held;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::process::say;
 use crate::publish::WhyNot;
@@ -70,7 +70,7 @@ impl Allocator {
         let size = home.size_of(bytes);
         // Either way it comes in registers: a buffer that was written in pieces and is moved as a whole a moment later is waited for.
         let parts = match home.lend_quick((bytes, size), stream, true) {
-            Some(Lent { addr, held }) => (addr.get(), size, held),
+            Some(lent) => (lent.addr(), lent.size(size), lent.held),
             None => match home.lend_short(bytes, stream, true, &self.0.device.driver) {
                 Some(given) => given.parts(),
                 None => self.lend_as_routed(bytes, stream)?,

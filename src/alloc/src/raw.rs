@@ -39,7 +39,7 @@ impl Allocator {
             _ => None,
         };
         let (addr, held) = match lent {
-            Some(lent) => (lent.addr.get(), lent.held),
+            Some(lent) => (lent.addr(), lent.held),
             None => self.alloc_raw_slow(arena, bytes, stream)?,
         };
         home.pointers()?.put(addr, held);

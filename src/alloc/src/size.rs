@@ -33,6 +33,8 @@ pub(crate) const FINE: u64 = 100;
 pub(crate) const STEP: u64 = 25;
 /// The part of what a program ever held that it may take more so that one chunk less has to be mapped.
 pub(crate) const MAPPING: u64 = 8000;
+/// Classes of small sizes to each power of two.
+const CLASSES_TO_POWER: u64 = 8;
 /// Largest request that is tried at all: half of a 48-bit address space. Anything above is a computation gone wrong.
 pub(crate) const MAX_REQUEST: u64 = 1 << 47;
 /// Largest physical chunk that is created by default. A map costs the same whatever its size, but only whole chunks
@@ -267,6 +269,15 @@ impl Sizes {
 /// The largest power of two that is no larger, 1 for 0.
 fn power(bytes: u64) -> u64 {
     1 << (63 - bytes.max(1).leading_zeros())
+}
+
+/// The size class of a small block's size: up to an eighth larger.
+#[inline(always)]
+pub(crate) fn class_size(size: u64) -> u64 {
+    // Of the power of two that it lies above.
+    let power = 1 << (63 - (size - 1).leading_zeros());
+    let unit = (power / CLASSES_TO_POWER).max(MIN_BLOCK);
+    (size + (unit - 1)) & !(unit - 1)
 }
 
 /// Bytes of `len` values of `T`.

@@ -89,6 +89,7 @@ impl Heap {
         let (size, class) = self.sizes.round(requested)?;
         let stream = self.line_of(COMMON, stream)?;
         let tag = (tag, self.string_of(tag));
+        let size = self.block_size(stream, size, class);
         let request = Request::common(requested, (size, class), stream, tag);
         if self.layouts.remembers(size) {
             return self.allocate_remembered(&request);

@@ -37,6 +37,9 @@ impl Backoff {
 impl Heap {
     /// The best block for a small request once what is set aside has joined its neighbours, if an attempt at that is not left out.
     pub(super) fn best_after_drain(&mut self, request: &Request) -> Option<Key> {
+        if self.goes_by_class(request) && !self.is_full(request) {
+            return None;
+        }
         if self.streams.line_mut(request.stream).drains.leaves_out() {
             return None;
         }

@@ -3,8 +3,10 @@
 use gpumem_channel::BlockState;
 
 use super::Heap;
+use super::allocate::Request;
 use super::block::NIL;
 use super::streams::LaneOf;
+use crate::size::Class;
 
 impl Heap {
     /// Has what is set aside on a stream join its free neighbours: the small blocks or the large ones. Whether there was any.
@@ -67,6 +69,19 @@ impl Heap {
         back.clear();
         self.returned = back;
         any
+    }
+
+    /// The same for all lanes that may have something for a request.
+    pub(super) fn drain_for(&mut self, request: &Request) {
+        let spread = request.class != Class::Fine || !self.is_full(request);
+        // What serves small requests of any size goes on doing so, unless nothing else helps.
+        let keeps = self.release_on_oom && !self.capturing() && spread;
+        for stream in self.streams.indices() {
+            if !(keeps && self.streams.line(stream).classes.is_on()) {
+                self.drain(stream, 0);
+            }
+            self.drain(stream, 1);
+        }
     }
 
     /// The same for all lanes.

@@ -276,6 +276,11 @@ impl Ledger {
         self.own.current(0)[2] + self.own.current(1)[2]
     }
 
+    /// The most bytes that small requests ever held at the same time.
+    pub(crate) fn small_peak(&self) -> u64 {
+        self.stats.small.allocated_bytes.peak
+    }
+
     /// Bytes that are reserved for small requests.
     pub(crate) fn reserved_small(&self) -> u64 {
         self.stats.small.reserved_bytes.current

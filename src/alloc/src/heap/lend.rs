@@ -8,7 +8,7 @@ use gpumem_channel::{DeviceStats, NO_STREAM, Split};
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::NIL;
-use super::streams::LaneOf;
+use super::streams::{LaneOf, Line};
 use super::{DEVICE, Grant, Heap};
 use crate::lane::{Record, State};
 use crate::size::{SMALL_MAX, pool_of};
@@ -17,6 +17,15 @@ use crate::size::{SMALL_MAX, pool_of};
 #[inline(always)]
 pub(super) fn half(size: u64) -> usize {
     usize::from(size > SMALL_MAX)
+}
+
+impl Line {
+    /// Whether blocks of a size are worth lending to the stream's lane.
+    #[inline(always)]
+    pub(super) fn is_worth_lending(&self, half: usize, size: u64, frees: u64) -> bool {
+        let comes = self.trials[half].is_open(frees) && self.again[half].comes(size);
+        comes | ((half == 0) & self.classes.is_on())
+    }
 }
 
 impl Heap {
@@ -34,17 +43,15 @@ impl Heap {
     #[inline(always)]
     pub(super) fn is_worth_lending(&self, request: &Request) -> bool {
         let line = self.streams.line(request.stream);
-        let half = half(request.size);
         let common = request.arena == COMMON && request.class.pool() == request.pool;
         // What goes where it went before has to come here.
         !self.layouts.remembers(request.size)
-            && line.trials[half].is_open(self.frees)
             && common
-            && line.again[half].comes(request.size)
+            && line.is_worth_lending(half(request.size), request.size, self.frees)
     }
 
     /// The lane of a stream, opened if there is one to be had.
-    fn lane_of(&mut self, stream: u16) -> Option<u8> {
+    pub(super) fn lane_of(&mut self, stream: u16) -> Option<u8> {
         match self.streams.line(stream).lane {
             LaneOf::Some(lane) => self.lends.then_some(lane),
             LaneOf::None | LaneOf::Left(_) => None,
@@ -93,6 +100,9 @@ impl Heap {
     pub(super) fn lending_cost(&mut self, stream: u16, half: usize) {
         let (front, line) = (self.front, self.streams.line_mut(stream));
         let LaneOf::Some(lane) = line.lane else { return };
+        if (half == 0) & line.classes.is_on() {
+            return;
+        }
         let handed_out = || front.with(lane, |lane| lane.counts.came(half)[0]).unwrap_or(0);
         if line.trials[half].cost(handed_out, self.frees) {
             self.drain(stream, half);

@@ -43,6 +43,7 @@ mod block;
 mod budget;
 mod call;
 mod capture;
+mod classes;
 mod chain;
 mod collect;
 mod compact;

@@ -27,7 +27,7 @@ impl Heap {
 
     fn try_everything(&mut self, request: &Request) -> Result<Grant, Error> {
         self.poll_for(request)?;
-        self.drain_all();
+        self.drain_for(request);
         let shared = self.shared(request)?;
         if !self.is_settled() {
             if let Some(grant) = self.obtain(request)? {
@@ -188,7 +188,7 @@ impl Heap {
     /// there before: so they may have some memory of their own, whatever else is reserved.
     fn target_of_fine(&self, request: &Request) -> u64 {
         let peak = self.requested_peak(request.requested);
-        if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE {
+        if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE || self.may_spread(request, peak) {
             return u64::MAX;
         }
         peak + peak / SLACK

@@ -28,6 +28,7 @@ impl Heap {
         if self.layouts.remembers(size) {
             return self.allocate_remembered_short(requested, (size, class), index, (tag, string), form);
         }
+        let size = self.block_size(index, size, class);
         let request = Request::common(requested, (size, class), index, (tag, string));
         self.allocate_at_once(&request, false, form)
     }
@@ -77,12 +78,16 @@ impl Heap {
         {
             return self.allocate_from_lane(&{ *request }).map(form);
         }
+        if half == 0 && line.classes.asked() {
+            self.judge_classes(request.stream);
+            return None;
+        }
         let again = line.again[half].asked(size).filter(|_| half == 1);
         if let Some(again) = again {
             return self.allocate_again(again, &{ *request }).map(form);
         }
         // What is remembered is never lent, and hardly any size comes again.
-        let mut may_lend = !thorough && line.trials[half].is_open(self.frees) && line.again[half].comes(size);
+        let mut may_lend = !thorough && line.is_worth_lending(half, size, self.frees);
         let low = self.sizes.goes_low(request.class, size);
         let (any, own) = (line.any, line.free[request.class as usize].fit(size, low));
         let mut key = self.fit_beside(own, any, low, request)?;

@@ -9,6 +9,7 @@ use gpumem_channel::NO_STREAM;
 
 use super::again::Again;
 use super::arena::COMMON;
+use super::classes::Classes;
 use super::corner::Backoff;
 use super::event::Event;
 use super::trial::Trial;
@@ -36,6 +37,7 @@ pub(crate) struct Line {
     /// The sizes that are worth it.
     pub(super) again: [Again; 2],
     pub(super) trials: [Trial; 2],
+    pub(super) classes: Classes,
     /// Whether it helps small requests that what is set aside comes back.
     pub(super) drains: Backoff,
     /// Blocks that wait for an event on this stream, oldest first. Without one, and while it is not recorded, they wait for the device.
@@ -94,6 +96,7 @@ impl Line {
             aside: Vec::new(),
             again: Default::default(),
             trials: Default::default(),
+            classes: Classes::default(),
             drains: Backoff::default(),
             waiting: VecDeque::new(),
             safe: 0,
@@ -111,6 +114,7 @@ impl Line {
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
             (self.again, self.trials) = (Again::both(), Default::default());
+            self.classes = Classes::default();
         } else {
             self.lane = LaneOf::None;
         }

@@ -35,18 +35,20 @@ impl Heap {
         tag: crate::tag::Tag,
         buffer: bool,
     ) -> Option<super::Grant> {
-        let size = self.front.size_of(requested);
-        let wish = Wish {
-            requested,
-            size,
-            stream,
-            tag,
-        };
-        let lent = match self.front.allocate((requested, size), stream, tag, buffer) {
+        let asked = self.front.size_of(requested);
+        let lent = match self.front.allocate((requested, asked), stream, tag, buffer) {
             Ok(lent) => lent,
-            Err(true) => self.lend_wished(&wish, buffer)?,
-            Err(false) => return None,
+            Err(0) => return None,
+            Err(size) => {
+                let wish = Wish {
+                    requested,
+                    size,
+                    stream,
+                    tag,
+                };
+                self.lend_wished(&wish, buffer)?.by_class(size != asked)
+            }
         };
-        self.front.all_of(lent, size)
+        self.front.all_of(lent, asked)
     }
 }

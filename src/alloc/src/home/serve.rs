@@ -40,8 +40,12 @@ impl Home {
         }
         match self.front.allocate(request, stream, tag::current(), buffer) {
             Ok(lent) => Some(lent),
-            Err(false) => None,
-            Err(true) => self.lend_wished(request, stream, buffer),
+            Err(0) => None,
+            Err(size) => {
+                let (requested, asked) = request;
+                let lent = self.lend_wished((requested, size), stream, buffer)?;
+                Some(lent.by_class(size != asked))
+            }
         }
     }
 

@@ -105,28 +105,30 @@ impl Front {
     }
 
     /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
-    /// whether the lane has one that it may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told of.
+    /// the size of one that the lane has and may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told
+    /// of; or 0.
     #[inline(always)]
     pub(crate) fn allocate(
         &self,
-        (bytes, size): (u64, u64),
+        (bytes, asked): (u64, u64),
         stream: Stream,
         tag: Tag,
         buffer: bool,
-    ) -> Result<Lent, bool> {
-        let number = self.number_of(stream).ok_or(false)?;
+    ) -> Result<Lent, u64> {
+        let number = self.number_of(stream).ok_or(0u64)?;
         let apart = &self.lanes[usize::from(number)];
-        let lists = &apart.lists[half(size)];
-        lists.first(size).ok_or(false)?;
+        let lists = &apart.lists[half(asked)];
+        let size = lists.block_size(asked);
+        lists.first(size).ok_or(0u64)?;
         let mut lane = apart.lane.lock();
         // It may have become another stream's since it was found.
-        let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(false)?;
+        let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(0u64)?;
         match lane.allocate(lists, bytes, size, tag) {
             Some(lent) => {
                 lane.buffers += i64::from(buffer);
-                Ok(lent)
+                Ok(lent.by_class(size != asked))
             }
-            None => Err(lane.keep((bytes, size), tag, &self.wishing)),
+            None => Err(size * u64::from(lane.keep((bytes, size), tag, &self.wishing))),
         }
     }
 
@@ -141,12 +143,12 @@ impl Front {
     }
 
     #[cfg(test)]
-    pub(crate) fn all_of(&self, Lent { addr, held }: Lent, size: u64) -> Option<Grant> {
+    pub(crate) fn all_of(&self, lent: Lent, asked: u64) -> Option<Grant> {
         Some(Grant {
-            block: self.block_of(held)?,
-            addr: addr.get(),
-            size,
-            held,
+            block: self.block_of(lent.held)?,
+            addr: lent.addr(),
+            size: lent.size(asked),
+            held: lent.held,
         })
     }
 
@@ -193,6 +195,12 @@ impl Front {
     #[inline(always)]
     pub(crate) fn has_aside(&self, number: u8, half: usize) -> bool {
         !self.lanes[usize::from(number)].lists[half].is_empty()
+    }
+
+    /// Has requests for small blocks of a lane get those of their size class, or of just their size again. None is set aside.
+    pub(crate) fn set_by_class(&self, number: u8, by_class: bool) {
+        let _lane = self.lock(number);
+        self.lanes[usize::from(number)].lists[0].set_by_class(by_class);
     }
 
     /// Whether a lane has a block of this size set aside.

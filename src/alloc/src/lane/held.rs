@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::LANES;
 use crate::heap::NIL;
-use crate::size::MIN_BLOCK;
+use crate::size::{MIN_BLOCK, class_size};
 
 /// Where a held block is known by a number: twice a lane's and 1, or one of the two below, in 8 bits; and the number in the next 32. One
 /// word, which travels in a register and is never 0.
@@ -63,9 +63,37 @@ impl Held {
 /// A block that a lane hands out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
-    pub(crate) addr: NonZeroU64,
+    /// Its address, a multiple of 256, and 1 where its size is that of the request's class.
+    addr: NonZeroU64,
     /// How it is given back.
     pub(crate) held: Held,
+}
+
+impl Lent {
+    #[inline(always)]
+    pub(super) fn new(addr: NonZeroU64, held: Held) -> Lent {
+        Lent { addr, held }
+    }
+
+    /// The same where it is known whether its size is that of the request's class.
+    #[inline(always)]
+    pub(crate) fn by_class(self, by_class: bool) -> Lent {
+        Lent {
+            addr: self.addr | u64::from(by_class),
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn addr(self) -> u64 {
+        self.addr.get() & !1
+    }
+
+    /// Its bytes, for a request that comes to this size.
+    #[inline(always)]
+    pub(crate) fn size(self, asked: u64) -> u64 {
+        if self.addr.get() & 1 == 0 { asked } else { class_size(asked) }
+    }
 }
 
 /// A block that the heap hands out, in two words, which come back in registers: memory that was written in pieces and is read as a whole

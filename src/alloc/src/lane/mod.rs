@@ -140,10 +140,7 @@ impl Lane {
         if let Some(outlet) = &mut self.outlet {
             due = publish::<true>(outlet, self.stream, record);
         }
-        let lent = Lent {
-            addr: record.addr,
-            held: Held::by_lane(self.number, at),
-        };
+        let lent = Lent::new(record.addr, Held::by_lane(self.number, at));
         if due {
             self.tell_figures();
         }

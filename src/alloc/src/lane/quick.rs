@@ -1,9 +1,9 @@
 //! Free blocks set aside whole, by exact size: neither the heap's index nor a neighbour has to be looked at. What is in a list is a
 //! number; the links are kept with what is numbered.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::size::SMALL_MAX;
+use crate::size::{SMALL_MAX, class_size};
 
 /// Sizes told apart.
 const LISTS: usize = 1024;
@@ -20,6 +20,8 @@ pub(super) struct Lists {
     count: AtomicU32,
     /// The sorts of their sizes, and perhaps of some that were taken.
     sorts: [AtomicU64; SORTS],
+    /// Whether a request gets a block of its size class rather than of its size. Changes under the heap's lock, while they are empty.
+    by_class: AtomicBool,
 }
 
 impl Lists {
@@ -29,6 +31,7 @@ impl Lists {
             firsts: [const { AtomicU32::new(END) }; LISTS],
             count: AtomicU32::new(0),
             sorts: [const { AtomicU64::new(0) }; SORTS],
+            by_class: AtomicBool::new(false),
         }
     }
 
@@ -95,13 +98,31 @@ impl Lists {
     #[inline(always)]
     pub(super) fn takes(&self, size: u64) -> bool {
         let list = list_of(size);
-        self.size(list) == size || self.get(list) == END
+        self.size(list) == size || self.get(list) == END && self.block_size(size) == size
+    }
+
+    /// The size of the blocks that requests of a size get.
+    #[inline(always)]
+    pub(super) fn block_size(&self, size: u64) -> u64 {
+        if self.by_class.load(Ordering::Relaxed) {
+            class_size(size)
+        } else {
+            size
+        }
+    }
+
+    /// Requests get blocks of their size class from now on, or of just their size again.
+    pub(super) fn set_by_class(&self, by_class: bool) {
+        self.by_class.store(by_class, Ordering::Relaxed);
+        // What had a list of its own may have none any more.
+        self.sizes.iter().for_each(|size| size.store(0, Ordering::Relaxed));
     }
 
     pub(super) fn clear(&self) {
         self.firsts.iter().for_each(|first| first.store(END, Ordering::Relaxed));
         self.count.store(0, Ordering::Relaxed);
         self.clear_sorts();
+        self.set_by_class(false);
     }
 
     #[cfg(test)]

@@ -1,0 +1,114 @@
+//! Size classes: small requests of sizes that seldom come again.
+//!
+//! A lane hands out blocks of exactly a request's size, so it has nothing for a program whose sizes are different each time: sequences of any
+//! length, graphs of any degree. Where the lane of a stream serves few of its small requests, they get blocks of a few sizes instead, an
+//! eighth apart, which do come again; and small requests may have more memory of their own, so that what is set aside can stay so. Where the
+//! lane still serves few then, all is as before.
+
+use super::Heap;
+use super::allocate::Request;
+use super::lend::half;
+use crate::size::{Class, class_size};
+
+/// Small requests of a stream that its lane did not serve before it is judged again.
+const WINDOW: u32 = 1024;
+/// Windows until lanes have what they need.
+const BEGINNING: u8 = 3;
+/// Blocks that are given back to the heap before it is tried again.
+const PAUSE: u64 = 1 << 17;
+/// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
+const MOST: u64 = 16;
+
+/// Whether a stream's small requests go by size class.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    on: bool,
+    beginning: u8,
+    /// Small requests that the lane did not serve, and what it had handed out when the window began.
+    asked: u32,
+    before: u64,
+    /// The heap's free counter when it is tried again.
+    until: u64,
+}
+
+/// What a window comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Stay,
+    Begin,
+    End,
+}
+
+impl Classes {
+    #[inline(always)]
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// One more request was not served by the lane. Whether it is time to judge.
+    #[inline(always)]
+    pub(super) fn asked(&mut self) -> bool {
+        self.asked += 1;
+        self.asked >= WINDOW
+    }
+
+    /// The lane has handed out so many blocks so far.
+    fn judge(&mut self, handed_out: u64, frees: u64) -> Verdict {
+        let (asked, came) = (u64::from(self.asked), handed_out.saturating_sub(self.before));
+        (self.asked, self.before) = (0, handed_out);
+        if !self.on {
+            let begins = frees >= self.until && came * 4 < asked;
+            return if begins { Verdict::Begin } else { Verdict::Stay };
+        }
+        self.beginning = self.beginning.saturating_sub(1);
+        // All that it was lent is among what it handed out.
+        let by_itself = came.saturating_sub(asked);
+        if self.beginning == 0 && by_itself < 2 * asked {
+            self.until = frees + PAUSE;
+            return Verdict::End;
+        }
+        Verdict::Stay
+    }
+}
+
+impl Heap {
+    /// The size of the block that a request of this size gets on a stream.
+    #[inline(always)]
+    pub(super) fn block_size(&self, stream: u16, size: u64, class: Class) -> u64 {
+        if (class == Class::Fine) & self.streams.line(stream).classes.on {
+            class_size(size)
+        } else {
+            size
+        }
+    }
+
+    /// A window of a stream has ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn judge_classes(&mut self, stream: u16) {
+        let Some(lane) = self.lane_of(stream) else {
+            return self.streams.line_mut(stream).classes.asked = 0;
+        };
+        let handed_out = self.front.with(lane, |lane| lane.counts.came(0)[0]).unwrap_or(0);
+        let verdict = self.streams.line_mut(stream).classes.judge(handed_out, self.frees);
+        let on = match verdict {
+            Verdict::Stay => return,
+            Verdict::Begin => true,
+            Verdict::End => false,
+        };
+        self.drain(stream, 0);
+        self.front.set_by_class(lane, on);
+        let classes = &mut self.streams.line_mut(stream).classes;
+        (classes.on, classes.beginning) = (on, BEGINNING);
+    }
+
+    /// Whether small requests may have more memory of their own than others, because it saves them the way to the heap.
+    pub(super) fn may_spread(&self, request: &Request, peak: u64) -> bool {
+        let most = (peak / MOST).min(2 * self.ledger.small_peak());
+        self.goes_by_class(request) && self.ledger.reserved_small() + self.sizes.granularity <= most
+    }
+
+    pub(super) fn goes_by_class(&self, request: &Request) -> bool {
+        half(request.size) == 0 && self.streams.line(request.stream).classes.on
+    }
+}
