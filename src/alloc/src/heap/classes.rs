@@ -12,10 +12,13 @@ use crate::size::{Class, class_size};
 
 /// Small requests of a stream that its lane did not serve before it is judged again.
 const WINDOW: u32 = 1024;
-/// Windows until lanes have what they need.
-const BEGINNING: u8 = 3;
-/// Blocks that are given back to the heap before it is tried again.
-const PAUSE: u64 = 1 << 17;
+/// Windows until small requests may have more memory, so that a program that is over by then needs no more; and until lanes have what they
+/// need and it is judged whether that helps.
+const SPREAD: u32 = 4;
+const SETTLED: u32 = 8;
+/// Blocks that are given back to the heap before it is tried again, doubled each time up to so many times as many.
+const PAUSE: u64 = 1 << 16;
+const MOST_TIMES: u64 = 64;
 /// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
 const MOST: u64 = 16;
 
@@ -23,12 +26,14 @@ const MOST: u64 = 16;
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     on: bool,
-    beginning: u8,
+    /// Windows since then.
+    windows: u32,
     /// Small requests that the lane did not serve, and what it had handed out when the window began.
     asked: u32,
     before: u64,
     /// The heap's free counter when it is tried again.
     until: u64,
+    times: u64,
 }
 
 /// What a window comes to.
@@ -60,11 +65,12 @@ impl Classes {
             let begins = frees >= self.until && came * 4 < asked;
             return if begins { Verdict::Begin } else { Verdict::Stay };
         }
-        self.beginning = self.beginning.saturating_sub(1);
+        self.windows = self.windows.saturating_add(1);
         // All that it was lent is among what it handed out.
         let by_itself = came.saturating_sub(asked);
-        if self.beginning == 0 && by_itself < 2 * asked {
-            self.until = frees + PAUSE;
+        if self.windows > SETTLED && by_itself < 2 * asked {
+            self.times = (self.times * 2).clamp(1, MOST_TIMES);
+            self.until = frees + PAUSE * self.times;
             return Verdict::End;
         }
         Verdict::Stay
@@ -99,15 +105,17 @@ impl Heap {
         self.drain(stream, 0);
         self.front.set_by_class(lane, on);
         let classes = &mut self.streams.line_mut(stream).classes;
-        (classes.on, classes.beginning) = (on, BEGINNING);
+        (classes.on, classes.windows) = (on, 0);
     }
 
     /// Whether small requests may have more memory of their own than others, because it saves them the way to the heap.
     pub(super) fn may_spread(&self, request: &Request, peak: u64) -> bool {
         let most = (peak / MOST).min(2 * self.ledger.small_peak());
-        self.goes_by_class(request) && self.ledger.reserved_small() + self.sizes.granularity <= most
+        let settles = self.streams.line(request.stream).classes.windows >= SPREAD;
+        self.goes_by_class(request) && settles && self.ledger.reserved_small() + self.sizes.granularity <= most
     }
 
+    #[inline(always)]
     pub(super) fn goes_by_class(&self, request: &Request) -> bool {
         half(request.size) == 0 && self.streams.line(request.stream).classes.on
     }

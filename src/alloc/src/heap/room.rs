@@ -8,7 +8,9 @@ use gpumem_channel::PoolId;
 
 use super::Heap;
 use super::allocate::Request;
+use super::lend::half;
 use crate::counts::{BOTH, SPLITS, pool_number};
+use crate::lane::{Lane, Wish};
 
 /// Who counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,16 @@ impl Heap {
     /// Lets a lane count one more block of a pool.
     pub(super) fn make_room(&mut self, lane: u8, pool: usize, requested: u64, size: u64) {
         self.allow::<0, _>(Who::Lane(lane), pool, [1, requested, size]);
+    }
+
+    /// Lets a lane, which is locked, count a block that is wished for, as far as nobody else has to give up anything. Whether it may.
+    #[inline(always)]
+    pub(super) fn make_room_in(&mut self, lane: &mut Lane, wish: &Wish) -> bool {
+        let (ledger, by) = (&mut self.ledger, [1, wish.requested, wish.size]);
+        let lacks = lacks(half(wish.size), by, |row, figure, by| {
+            ledger.allow(&mut lane.counts, row, figure, by)
+        });
+        lacks.as_flattened().iter().sum::<u64>() == 0
     }
 
     /// Lets a lane count one more inactive split of a pool.

@@ -172,7 +172,8 @@ impl World {
                 self.count(size, size);
                 self.hold(self.heap.front.all_of(lent, size).unwrap(), size);
             }
-            Err(true) => {
+            Err(0) => self.allocate(size, stream),
+            Err(size) => {
                 let wish = Wish {
                     requested: size,
                     size,
@@ -183,7 +184,6 @@ impl World {
                 assert_eq!(others.count(), 0, "a lane keeps one wish");
                 self.waiting.push(Waiting { wish, served: false });
             }
-            Err(false) => self.allocate(size, stream),
         }
     }
 

@@ -5,7 +5,7 @@
 //! time. So a request says what it wants before it waits for the heap, and who has that serves all who wait: what they get is held at the same
 //! time, and the peak rises to that at once.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem_channel::StringId;
 
@@ -32,25 +32,21 @@ pub(super) enum Kept {
     Served(Wish, Lent),
 }
 
-/// Lanes that keep a wish, and perhaps some that did: a bit each.
+/// Lanes that keep a wish, and perhaps some that did.
 #[derive(Debug, Default)]
-pub(super) struct Wishing(AtomicU32);
-
-const _: () = assert!(LANES <= u32::BITS as usize);
+pub(super) struct Wishing([AtomicBool; LANES]);
 
 impl Wishing {
     fn add(&self, lane: u8) {
-        self.0.fetch_or(1 << lane, Ordering::Relaxed);
+        self.0[usize::from(lane)].store(true, Ordering::Release);
     }
 
     /// Takes one out.
+    #[inline(always)]
     fn take(&self) -> Option<u8> {
-        let lanes = self.0.load(Ordering::Relaxed);
-        let lane = lanes.trailing_zeros();
-        (lanes != 0).then(|| {
-            self.0.fetch_and(!(1 << lane), Ordering::Relaxed);
-            lane as u8
-        })
+        // A swap, so that it comes before the look at the lane.
+        let taken = |lane: &AtomicBool| lane.load(Ordering::Relaxed) && lane.swap(false, Ordering::AcqRel);
+        self.0.iter().position(taken).map(|lane| lane as u8)
     }
 }
 
@@ -86,18 +82,16 @@ impl Lane {
     }
 
     /// Hands out the block that is wished for.
-    pub(crate) fn serve(&mut self, string: StringId) {
-        if let Some(wish) = self.wish() {
-            self.learn(wish.tag, string);
-            let lent = self.allocate(&self.lists[half(wish.size)], wish.requested, wish.size, wish.tag);
-            if let Some(lent) = lent {
-                self.kept = Kept::Served(wish, lent);
-            }
+    pub(crate) fn serve(&mut self, wish: Wish, string: StringId) {
+        self.learn(wish.tag, string);
+        let lent = self.allocate(&self.lists[half(wish.size)], wish.requested, wish.size, wish.tag);
+        if let Some(lent) = lent {
+            self.kept = Kept::Served(wish, lent);
         }
     }
 
     /// What came of a wish, for who had it: nothing, and the wish is taken away, or a block.
-    fn take_wished(&mut self, wish: &Wish, buffer: bool) -> Option<Option<Lent>> {
+    pub(crate) fn take_wished(&mut self, wish: &Wish, buffer: bool) -> Option<Option<Lent>> {
         let lent = match self.kept {
             Kept::Wish(its) if its == *wish => None,
             Kept::Served(its, lent) if its == *wish => Some(lent),
