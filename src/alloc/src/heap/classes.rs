@@ -11,13 +11,13 @@ use super::lend::half;
 use crate::size::{Class, class_size};
 
 /// Small requests of a stream that its lane did not serve before it is judged again.
-const WINDOW: u32 = 1024;
+const WINDOW: u32 = if cfg!(test) { 256 } else { 1024 };
 /// Windows until small requests may have more memory, so that a program that is over by then needs no more; and until lanes have what they
 /// need and it is judged whether that helps.
 const SPREAD: u32 = 4;
 const SETTLED: u32 = 8;
 /// Blocks that are given back to the heap before it is tried again, doubled each time up to so many times as many.
-const PAUSE: u64 = 1 << 16;
+const PAUSE: u64 = if cfg!(test) { 1024 } else { 1 << 16 };
 const MOST_TIMES: u64 = 64;
 /// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
 const MOST: u64 = 16;
@@ -120,3 +120,7 @@ impl Heap {
         half(request.size) == 0 && self.streams.line(request.stream).classes.on
     }
 }
+
+#[cfg(test)]
+#[path = "classes_tests.rs"]
+mod tests;

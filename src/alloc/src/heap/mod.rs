@@ -11,6 +11,7 @@
 //! | `corner` | the same for small requests, most of the time |
 //! | `give_back` | free, coalesce |
 //! | `lend`, `again`, `trial`, `drain` | blocks lent to lanes, and which are worth it |
+//! | `classes` | the same for small sizes that seldom come again |
 //! | `room`, `wish` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
@@ -43,8 +44,8 @@ mod block;
 mod budget;
 mod call;
 mod capture;
-mod classes;
 mod chain;
+mod classes;
 mod collect;
 mod compact;
 mod corner;

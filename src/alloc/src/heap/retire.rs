@@ -125,7 +125,8 @@ impl Heap {
                 self.recall(b);
             }
             self.front.leave(lane);
-            self.streams.line_mut(at).lane = LaneOf::Left(lane);
+            let line = self.streams.line_mut(at);
+            (line.lane, line.classes) = (LaneOf::Left(lane), Default::default());
             for other in self.streams.of(COMMON).collect::<Vec<_>>() {
                 self.streams.line_mut(other).ask_again();
             }

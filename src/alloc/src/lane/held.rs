@@ -92,7 +92,11 @@ impl Lent {
     /// Its bytes, for a request that comes to this size.
     #[inline(always)]
     pub(crate) fn size(self, asked: u64) -> u64 {
-        if self.addr.get() & 1 == 0 { asked } else { class_size(asked) }
+        if self.addr.get() & 1 == 0 {
+            asked
+        } else {
+            class_size(asked)
+        }
     }
 }
 

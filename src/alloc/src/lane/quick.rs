@@ -10,12 +10,18 @@ const LISTS: usize = 1024;
 /// The end of a list.
 const END: u32 = u32::MAX;
 
+/// One of them, in one line of the cache.
+#[derive(Debug)]
+struct List {
+    size: AtomicU64,
+    first: AtomicU32,
+}
+
 /// Lists by size: the size, and the block of it that was set aside last. They change under their lane's lock only; without it a look
 /// tells whether that is worth taking.
 #[derive(Debug)]
 pub(super) struct Lists {
-    sizes: [AtomicU64; LISTS],
-    firsts: [AtomicU32; LISTS],
+    lists: [List; LISTS],
     /// Blocks in all of them.
     count: AtomicU32,
     /// The sorts of their sizes, and perhaps of some that were taken.
@@ -27,8 +33,12 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) const fn new() -> Lists {
         Lists {
-            sizes: [const { AtomicU64::new(0) }; LISTS],
-            firsts: [const { AtomicU32::new(END) }; LISTS],
+            lists: [const {
+                List {
+                    size: AtomicU64::new(0),
+                    first: AtomicU32::new(END),
+                }
+            }; LISTS],
             count: AtomicU32::new(0),
             sorts: [const { AtomicU64::new(0) }; SORTS],
             by_class: AtomicBool::new(false),
@@ -37,17 +47,17 @@ impl Lists {
 
     #[inline(always)]
     fn size(&self, list: usize) -> u64 {
-        self.sizes[list].load(Ordering::Relaxed)
+        self.lists[list].size.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
     fn get(&self, list: usize) -> u32 {
-        self.firsts[list].load(Ordering::Relaxed)
+        self.lists[list].first.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
     fn set(&self, list: usize, first: u32) {
-        self.firsts[list].store(first, Ordering::Relaxed);
+        self.lists[list].first.store(first, Ordering::Relaxed);
     }
 
     /// The block of a size that was set aside last. Without the lane's lock: one that was, a moment ago.
@@ -115,11 +125,13 @@ impl Lists {
     pub(super) fn set_by_class(&self, by_class: bool) {
         self.by_class.store(by_class, Ordering::Relaxed);
         // What had a list of its own may have none any more.
-        self.sizes.iter().for_each(|size| size.store(0, Ordering::Relaxed));
+        self.lists.iter().for_each(|list| list.size.store(0, Ordering::Relaxed));
     }
 
     pub(super) fn clear(&self) {
-        self.firsts.iter().for_each(|first| first.store(END, Ordering::Relaxed));
+        self.lists
+            .iter()
+            .for_each(|list| list.first.store(END, Ordering::Relaxed));
         self.count.store(0, Ordering::Relaxed);
         self.clear_sorts();
         self.set_by_class(false);
@@ -196,7 +208,7 @@ impl Noted {
             lists.add_sort(size);
         }
         if lists.size(list) != size {
-            lists.sizes[list].store(size, Ordering::Relaxed);
+            lists.lists[list].size.store(size, Ordering::Relaxed);
         }
         let (word, bit) = (&mut self.among[list / 64], 1 << (list % 64));
         if *word & bit == 0 {

@@ -74,5 +74,6 @@ impl Front {
             self.enter(stream, number);
         }
         self.with(number, |lane| lane.stream = Stream(NO_STREAM));
+        self.set_by_class(number, false);
     }
 }
