@@ -31,6 +31,9 @@
 //! segments of 20 MiB, larger ones get segments of their own, rounded to 2 MiB. With [`SegmentMode::Virtual`], requests from
 //! 2 MiB are rounded to 2 MiB and live in growing address ranges made of chunks of 2 to 64 MiB. With [`SegmentMode::Stitched`],
 //! the default where the device can map memory, everything is rounded to 512 B and lives in two such ranges, up to 1 MiB and above.
+//! Where a stream's small sizes are different each time, they are rounded further after some thousands of requests: to one of eight sizes
+//! to each power of two, at most an eighth more. These come again, and small memory may then be twice what the program ever held of it, up
+//! to 1/16 of all it held.
 //!
 //! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. What
 //! is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
