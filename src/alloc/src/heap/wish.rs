@@ -10,7 +10,9 @@ impl Heap {
     pub(crate) fn lend_wished(&mut self, wish: &Wish, buffer: bool) -> Option<Lent> {
         let mut own = None;
         while let Some(lane) = self.front.next_wishing() {
-            own = self.serve(lane, wish, buffer).or(own);
+            // Who has one does not take what another one wished for, who may have asked for the same since.
+            let waits = own.is_none().then_some(wish);
+            own = own.or(self.serve(lane, waits, buffer));
         }
         let lent = own.or_else(|| self.front.take_wished(wish, buffer));
         self.tell_rest(false);
@@ -22,7 +24,7 @@ impl Heap {
 
     /// Hands out the block that a lane's wish is for. It, if that is `own`.
     #[inline(always)]
-    fn serve(&mut self, number: u8, own: &Wish, buffer: bool) -> Option<Lent> {
+    fn serve(&mut self, number: u8, own: Option<&Wish>, buffer: bool) -> Option<Lent> {
         let front = self.front;
         // Most often the heap itself may count what the lane may not, and the lane is locked once.
         let served = front.with(number, |lane| {
@@ -32,7 +34,7 @@ impl Heap {
                 return Some(Err((wish, string)));
             }
             lane.serve(wish, string);
-            Some(Ok(lane.take_wished(own, buffer)))
+            Some(Ok(own.and_then(|own| lane.take_wished(own, buffer))))
         });
         let taken = match served.flatten()? {
             Ok(taken) => taken,
@@ -40,7 +42,7 @@ impl Heap {
                 self.make_room(number, half(wish.size), wish.requested, wish.size);
                 let serve = |lane: &mut Lane| {
                     lane.serve(lane.wish()?, string);
-                    lane.take_wished(own, buffer)
+                    lane.take_wished(own?, buffer)
                 };
                 front.with(number, serve).flatten()
             }

@@ -2,6 +2,8 @@
 //! blocks says, and every request gets exactly one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -276,4 +278,80 @@ fn who_waits_is_served_with_who_has_the_heap() {
     let mut together = || run(SegmentMode::Auto, &ops().new_tree(&mut runner).unwrap().current());
     let together: usize = (0..100).map(|_| together()).sum();
     assert!(together >= 3, "{together}");
+}
+
+impl World {
+    /// Takes so many blocks of a stream, and gives them back.
+    fn take_and_give_back(&mut self, blocks: usize, bytes: u64, stream: Stream) {
+        let take = |_| match self.heap.lend_quick(bytes, stream, Tag(0), true) {
+            Some(grant) => grant,
+            None => self.heap.allocate(bytes, stream, Tag(0)).unwrap(),
+        };
+        let grants: Vec<Grant> = (0..blocks).map(take).collect();
+        for grant in grants {
+            if !self.heap.front.free(grant.held, true) {
+                self.heap.free(self.heap.front.block_of(grant.held).unwrap());
+            }
+        }
+    }
+}
+
+/// What one wished for is not taken by another one that has something already.
+#[test]
+fn who_wishes_for_the_same_again_and_again_takes_no_block_of_anothers() {
+    let (bytes, stream) = (4096, Stream(1));
+    let wish = Wish {
+        requested: bytes,
+        size: bytes,
+        stream,
+        tag: Tag(0),
+    };
+    for _ in 0..20 {
+        let (mut world, mut tag) = (World::new(SegmentMode::Auto), 0);
+        // In the end the second stream's lane has leave to count what the first one's counted before.
+        for stream in [1, 2, 1, 2].map(Stream) {
+            (0..40).for_each(|_| world.take_and_give_back(60, bytes, stream));
+        }
+        let (front, done) = (world.heap.front, AtomicBool::new(false));
+        let lane = 0;
+        assert!(front.has(lane, bytes));
+        let mut handed_out = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut lent = 0;
+                while !done.load(Ordering::Relaxed) {
+                    lent += usize::from(front.allocate((bytes, bytes), stream, Tag(0), true).is_ok());
+                    if front.is_served(&wish) {
+                        lent += usize::from(front.take_wished(&wish, true).is_some());
+                    }
+                }
+                lent
+            });
+            let mut lent = 0;
+            while front.has(lane, bytes) {
+                // Each look at what is wished for costs the trial of lending something.
+                if front.with(lane, |lane| lane.wish()).flatten().is_none() {
+                    std::thread::yield_now();
+                    continue;
+                }
+                // The other stream's lane does not know the tag, so that it is to be served, too.
+                tag += 1;
+                let others = Wish {
+                    stream: Stream(2),
+                    tag: Tag(tag),
+                    ..wish
+                };
+                assert_eq!(
+                    front.allocate((bytes, bytes), others.stream, others.tag, true).err(),
+                    Some(bytes)
+                );
+                lent += usize::from(world.heap.lend_wished(&wish, true).is_some());
+                assert!(front.free(front.take_wished(&others, true).unwrap().held, true));
+            }
+            done.store(true, Ordering::Relaxed);
+            lent + other.join().unwrap()
+        });
+        handed_out += usize::from(front.take_wished(&wish, true).is_some());
+        let held = front.with(lane, |lane| lane.held().len()).unwrap();
+        assert_eq!((held, handed_out), (60, 60));
+    }
 }
