@@ -271,11 +271,11 @@ fn power(bytes: u64) -> u64 {
     1 << (63 - bytes.max(1).leading_zeros())
 }
 
-/// The size class of a small block's size: up to an eighth larger.
+/// The size class of a small block's size: up to an eighth larger. That of none is none.
 #[inline(always)]
 pub(crate) fn class_size(size: u64) -> u64 {
     // Of the power of two that it lies above.
-    let power = 1 << (63 - (size - 1).leading_zeros());
+    let power = 1 << (63 - size.wrapping_sub(1).leading_zeros());
     let unit = (power / CLASSES_TO_POWER).max(MIN_BLOCK);
     (size + (unit - 1)) & !(unit - 1)
 }

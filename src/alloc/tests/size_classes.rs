@@ -58,3 +58,18 @@ fn blocks_of_a_size_class_are_counted_and_come_back_as_any_other() {
     alloc.release_cached().unwrap();
     assert_eq!(alloc.stats().all().reserved_bytes.current, 0);
 }
+
+#[test]
+fn a_buffer_of_no_bytes_is_none_of_a_class() {
+    let (_, alloc) = start(80 << 30, Timeline::default(), of(SegmentMode::Stitched));
+    let mut live: Vec<Option<Buffer<u8>>> = (0..LIVE).map(|_| None).collect();
+    for (bytes, at) in sizes().take(30_000) {
+        live[at] = None;
+        live[at] = Some(alloc.alloc(bytes, Stream::DEFAULT).unwrap());
+    }
+    let by_class = |buffer: &&Buffer<u8>| buffer.allocated_bytes() > buffer.bytes().next_multiple_of(512);
+    assert!(live.iter().flatten().any(|buffer| by_class(&buffer)));
+    let empty = alloc.alloc::<u8>(0, Stream::DEFAULT).unwrap();
+    assert_eq!((empty.device_ptr(), empty.allocated_bytes()), (0, 0));
+    assert!(alloc.alloc::<u8>(usize::MAX, Stream::DEFAULT).is_err());
+}
