@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::Grant;
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, SegmentMode};
 use crate::device::{Sim, SimConfig};
 use crate::publish::Publish;
 use crate::size::{SMALL_MAX, class_size};
@@ -198,6 +198,32 @@ fn what_is_set_aside_by_class_comes_back_when_memory_runs_out() {
     let all = heap.allocate(budget - 2 * MIB, STREAM, Tag(0)).unwrap();
     heap.check();
     heap.free(all.block);
+}
+
+/// The figures of plain and virtual segments are to be compared with PyTorch's, which has no such classes.
+#[test]
+fn only_stitched_memory_goes_by_class() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+        let config = Config {
+            publish: Publish::Off,
+            segments,
+            ..Config::default()
+        };
+        let driver = Sim::new(SimConfig::default()).device().driver;
+        let mut heap = Heap::new(driver, &config, crate::lane::Front::alone()).unwrap();
+        let (mut program, mut numbers) = (Program::default(), Numbers(7));
+        hold_large(&mut heap, 1024);
+        program.go_on(&mut heap, 4000, &mut numbers);
+        assert!(!by_class(&heap), "{segments:?}");
+        for _ in 0..100 {
+            let bytes = numbers.small();
+            program.ask(&mut heap, bytes);
+            let size = program.held.last().unwrap().size;
+            assert_eq!(size, bytes.next_multiple_of(512), "{segments:?}");
+        }
+        program.end(&mut heap);
+        heap.check();
+    }
 }
 
 /// The stream that has a lane next has sizes of its own.

@@ -78,7 +78,7 @@ impl Heap {
         {
             return self.allocate_from_lane(&{ *request }).map(form);
         }
-        if half == 0 && line.classes.asked() {
+        if request.class == Class::Fine && line.classes.asked() {
             self.judge_classes(request.stream);
             return None;
         }
