@@ -102,8 +102,9 @@ impl Heap {
             Verdict::Begin => true,
             Verdict::End => false,
         };
-        self.drain(stream, 0);
+        // In this order: other threads go on setting blocks aside, and from then on those that will be asked for.
         self.front.set_by_class(lane, on);
+        self.drain(stream, 0);
         let classes = &mut self.streams.line_mut(stream).classes;
         (classes.on, classes.windows) = (on, 0);
     }

@@ -197,7 +197,8 @@ impl Front {
         !self.lanes[usize::from(number)].lists[half].is_empty()
     }
 
-    /// Has requests for small blocks of a lane get those of their size class, or of just their size again. None is set aside.
+    /// Has requests for small blocks of a lane get those of their size class, or of just their size again. What is set aside is to
+    /// be taken from it then.
     pub(crate) fn set_by_class(&self, number: u8, by_class: bool) {
         let _lane = self.lock(number);
         self.lanes[usize::from(number)].lists[0].set_by_class(by_class);

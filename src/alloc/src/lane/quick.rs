@@ -7,6 +7,8 @@ use crate::size::{SMALL_MAX, class_size};
 
 /// Sizes told apart.
 const LISTS: usize = 1024;
+/// The size of a list that is no size's: no block's, and that of no request, not even of one for no bytes.
+const NO_SIZE: u64 = 1;
 /// The end of a list.
 const END: u32 = u32::MAX;
 
@@ -26,7 +28,7 @@ pub(super) struct Lists {
     count: AtomicU32,
     /// The sorts of their sizes, and perhaps of some that were taken.
     sorts: [AtomicU64; SORTS],
-    /// Whether a request gets a block of its size class rather than of its size. Changes under the heap's lock, while they are empty.
+    /// Whether a request gets a block of its size class rather than of its size. Changes under the heap's lock.
     by_class: AtomicBool,
 }
 
@@ -35,7 +37,7 @@ impl Lists {
         Lists {
             lists: [const {
                 List {
-                    size: AtomicU64::new(0),
+                    size: AtomicU64::new(NO_SIZE),
                     first: AtomicU32::new(END),
                 }
             }; LISTS],
@@ -121,11 +123,14 @@ impl Lists {
         }
     }
 
-    /// Requests get blocks of their size class from now on, or of just their size again.
+    /// Requests get blocks of their size class from now on, or of just their size again. What is set aside is nobody's until it is
+    /// [taken](Noted::take_any).
     pub(super) fn set_by_class(&self, by_class: bool) {
         self.by_class.store(by_class, Ordering::Relaxed);
         // What had a list of its own may have none any more.
-        self.lists.iter().for_each(|list| list.size.store(0, Ordering::Relaxed));
+        self.lists
+            .iter()
+            .for_each(|list| list.size.store(NO_SIZE, Ordering::Relaxed));
     }
 
     pub(super) fn clear(&self) {
@@ -282,5 +287,24 @@ mod tests {
         assert!(noted.look_between(&lists, 2 * MIB, 32 * MIB));
         assert_eq!(noted.take_any(&lists, |_| END), Some(1));
         assert!(noted.take_any(&lists, |_| END).is_none() && !lists.may_have_between(2 * MIB, 32 * MIB));
+    }
+
+    /// Another thread may set a block aside just before its lane goes by class.
+    #[test]
+    fn a_block_that_is_there_when_a_lane_begins_to_go_by_class_is_for_nobody_until_it_is_taken_back() {
+        // Its list is that of 0 bytes, too.
+        let size = 610 * 512;
+        assert_eq!(list_of(size), list_of(0));
+        let (lists, mut noted) = (Lists::new(), Noted::default());
+        noted.put(&lists, size, 7);
+        lists.set_by_class(true);
+        assert!(
+            [0, size, class_size(size)]
+                .iter()
+                .all(|size| lists.first(*size).is_none())
+        );
+        assert!(!lists.takes(size) && !lists.takes(0));
+        assert_eq!(noted.take_any(&lists, |_| END), Some(7));
+        assert_eq!(noted.take_any(&lists, |_| END), None);
     }
 }
