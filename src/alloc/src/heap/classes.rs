@@ -81,7 +81,7 @@ impl Heap {
     /// The size of the block that a request of this size gets on a stream.
     #[inline(always)]
     pub(super) fn block_size(&self, stream: u16, size: u64, class: Class) -> u64 {
-        if (class == Class::Fine) & self.streams.line(stream).classes.on {
+        if (class == Class::Fine) & self.lends & self.streams.line(stream).classes.on {
             class_size(size)
         } else {
             size

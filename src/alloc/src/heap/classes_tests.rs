@@ -226,6 +226,26 @@ fn only_stitched_memory_goes_by_class() {
     }
 }
 
+/// A history is told every request by the heap itself, which lends nothing meanwhile.
+#[test]
+fn while_nothing_is_lent_sizes_are_exact_and_by_class_again_afterwards() {
+    let (mut heap, mut program, mut numbers) = (heap(None), Program::default(), Numbers(7));
+    hold_large(&mut heap, 1024);
+    program.go_on(&mut heap, 4000, &mut numbers);
+    let mut size_now = |heap: &mut Heap| {
+        program.ask(heap, 33 << 10);
+        program.held.last().unwrap().size >> 10
+    };
+    assert_eq!(size_now(&mut heap), 36);
+    heap.set_lending(false);
+    assert_eq!(size_now(&mut heap), 33);
+    heap.check();
+    heap.set_lending(true);
+    assert_eq!(size_now(&mut heap), 36);
+    program.end(&mut heap);
+    heap.check();
+}
+
 /// The stream that has a lane next has sizes of its own.
 #[test]
 fn a_lane_goes_to_the_next_stream_as_it_was_at_first() {

@@ -75,7 +75,7 @@ impl Heap {
     pub(super) fn drain_for(&mut self, request: &Request) {
         let spread = request.class != Class::Fine || !self.is_full(request);
         // What serves small requests of any size goes on doing so, unless nothing else helps.
-        let keeps = self.release_on_oom && !self.capturing() && spread;
+        let keeps = self.release_on_oom && !self.capturing() && !self.is_settled() && spread;
         for stream in self.streams.indices() {
             if !(keeps && self.streams.line(stream).classes.is_on()) {
                 self.drain(stream, 0);

@@ -63,6 +63,7 @@ impl Heap {
         }
         let (size, class) = self.sizes.round(request.requested)?;
         let stream = self.streams.index(self.streams.name(request.stream))?;
+        let size = self.block_size(stream, size, class);
         Ok(Some(Request {
             size,
             class,
