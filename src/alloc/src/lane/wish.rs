@@ -5,6 +5,7 @@
 //! time. So a request says what it wants before it waits for the heap, and who has that serves all who wait: what they get is held at the same
 //! time, and the peak rises to that at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem_channel::StringId;
@@ -38,15 +39,18 @@ pub(super) struct Wishing([AtomicBool; LANES]);
 
 impl Wishing {
     fn add(&self, lane: u8) {
-        self.0[usize::from(lane)].store(true, Ordering::Release);
+        self.0[usize::from(lane)].store(true, Ordering::Relaxed);
     }
 
-    /// Takes one out.
+    /// Takes one of so many lanes out. What it keeps is to be looked at then.
     #[inline(always)]
-    fn take(&self) -> Option<u8> {
-        // A swap, so that it comes before the look at the lane.
-        let taken = |lane: &AtomicBool| lane.load(Ordering::Relaxed) && lane.swap(false, Ordering::AcqRel);
-        self.0.iter().position(taken).map(|lane| lane as u8)
+    fn take(&self, lanes: Range<u8>) -> Option<u8> {
+        let wishing = |lane: &u8| self.0[usize::from(*lane)].load(Ordering::Relaxed);
+        let mut lanes = lanes;
+        let lane = lanes.find(wishing)?;
+        // A wish that is said meanwhile is seen by that look: its lane's lock is in between.
+        self.0[usize::from(lane)].store(false, Ordering::Relaxed);
+        Some(lane)
     }
 }
 
@@ -106,7 +110,7 @@ impl Lane {
 impl Front {
     /// A lane that may keep a wish, each time another one, as long as there are any.
     pub(crate) fn next_wishing(&self) -> Option<u8> {
-        self.wishing.take()
+        self.wishing.take(self.numbers())
     }
 
     /// What came of a wish that is not waited for any more.
