@@ -12,6 +12,8 @@ use super::ran_out::RanOut;
 pub struct Figures {
     /// Taken from the driver.
     pub reserved: u64,
+    /// The most that the program lets itself take from it now.
+    pub budget: Option<u64>,
     /// Held by the program, rounded.
     pub allocated: u64,
     /// Asked for by the program.
@@ -56,6 +58,7 @@ impl Figures {
         let all = stats.all();
         Some(Figures {
             reserved: all.reserved_bytes.current,
+            budget: (map.device.budget > 0).then_some(map.device.budget),
             stitched: map.segments.iter().any(|map| map.segment.kind == SegmentKind::Stitched),
             allocated: all.allocated_bytes.current,
             requested: all.requested_bytes.current,

@@ -216,6 +216,7 @@ fn process(process: &Process) -> JsonProcess<'_> {
 fn figures(f: &Figures) -> JsonFigures<'_> {
     JsonFigures {
         reserved: f.reserved,
+        budget: f.budget,
         allocated: f.allocated,
         requested: f.requested,
         cached: f.cached,

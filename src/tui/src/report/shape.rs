@@ -98,6 +98,7 @@ pub(super) struct JsonProcess<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct JsonFigures<'a> {
     pub(super) reserved: u64,
+    pub(super) budget: Option<u64>,
     pub(super) allocated: u64,
     pub(super) requested: u64,
     pub(super) cached: u64,

@@ -55,7 +55,7 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
         for line in process_table(model) {
             writeln!(out, "{line}")?;
         }
-        write_pools(out, model)?;
+        write_budgets(out, model)?;
     }
     if !world.past.is_empty() && !model.ui.black_boxes {
         let count = world.past.len();
@@ -169,12 +169,17 @@ fn sensors(device: &Device) -> Vec<String> {
     ]
 }
 
-/// A line for each named pool that has memory.
-fn write_pools(out: &mut String, model: &Model) -> std::fmt::Result {
+/// A line for each budget, and for each named pool that has memory.
+fn write_budgets(out: &mut String, model: &Model) -> std::fmt::Result {
     for process in model.listed() {
+        let pid = process.pid;
+        if let Some((figures, budget)) = process.figures.as_ref().and_then(|f| Some((f, f.budget?))) {
+            let [budget, reserved] = [budget, figures.reserved].map(units::bytes);
+            writeln!(out, "  {pid} budget {budget}: {reserved} reserved")?;
+        }
         for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
             let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
-            let (pid, name) = (process.pid, &pool.name);
+            let name = &pool.name;
             writeln!(
                 out,
                 "  {pid} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"

@@ -108,6 +108,9 @@ fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
     if let Some(largest) = last.largest_free {
         text.push_str(&format!(", largest free block {}", units::bytes(largest)));
     }
+    if let Some(budget) = figures.budget {
+        text.push_str(&format!(", budget {}", units::bytes(budget)));
+    }
     if last.served {
         text.push_str(&format!("; {}, and as much was served since", units::ago(age)));
     } else if age >= FRESH {

@@ -103,6 +103,27 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     assert_eq!(said(&model), [(Severity::Info, text.into())]);
 }
 
+/// Beside a card with room to spare nothing else says why a request failed.
+#[test]
+fn a_budget_is_named_with_the_request_that_it_refused() {
+    let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
+    let mut map = short.snapshot.devices[0].clone();
+    map.device.budget = 24 * GIB;
+    let mut figures = Figures::of(&map, &[]).unwrap();
+    figures.ooms = 1;
+    figures.ran_out = Some(RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        largest_free: None,
+        served: false,
+    });
+    short.figures = [Some(figures)].into();
+    let mut model = model();
+    feed(&mut model, [channels(11 * SECOND, vec![short])]);
+    let text = "4: ran out of memory: asked for 20.0 GiB, budget 24.0 GiB";
+    assert_eq!(said(&model), [(Severity::Error, text.into())]);
+}
+
 /// A request of 20 GiB failed at second 10, when the largest free block had 5.
 fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severity, String)> {
     let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);

@@ -105,9 +105,10 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
     let figures = process.and_then(|p| p.figures.as_ref());
     let rest = match figures {
         Some(figures) if rest.height >= 18 => {
-            let (top, rest) = split_top(rest, 11);
+            let facts = process_facts(figures);
+            let (top, rest) = split_top(rest, 2 + facts.len() as u16);
             let inside = screen.pen.panel(top, "Process", "");
-            pairs(screen, inside, &process_facts(figures));
+            pairs(screen, inside, &facts);
             rest
         }
         _ => rest,
@@ -120,8 +121,10 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
 
 fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
     let percent = |share: Option<f64>| share.map_or("-".into(), units::percent);
-    vec![
-        ("reserved", units::bytes(f.reserved)),
+    let budget = f.budget.map(|budget| ("budget", units::bytes(budget)));
+    let mut facts = vec![("reserved", units::bytes(f.reserved))];
+    facts.extend(budget);
+    facts.extend([
         ("allocated", units::bytes(f.allocated)),
         ("cached", units::bytes(f.cached)),
         ("largest free block", units::bytes(f.largest_free)),
@@ -130,7 +133,8 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
         ("internal, 1 - requested/alloc", percent(f.internal_fragmentation())),
         ("inactive split / reserved", percent(f.inactive_split_ratio())),
         ("failed / retried", format!("{} / {}", count(f.ooms), count(f.retries))),
-    ]
+    ]);
+    facts
 }
 
 fn state_line(screen: &mut Screen<'_>, area: Rect, block: &Block) {
