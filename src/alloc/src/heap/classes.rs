@@ -4,6 +4,8 @@
 //! length, graphs of any degree. Where the lane of a stream serves few of its small requests, they get blocks of a few sizes instead, an
 //! eighth apart, which do come again; and small requests may have more memory of their own, so that what is set aside can stay so. Where the
 //! lane still serves few then, all is as before.
+//!
+//! Only where memory is stitched: elsewhere small memory has no share of its own that could grow.
 
 use super::Heap;
 use super::allocate::Request;
@@ -33,6 +35,7 @@ pub(super) struct Classes {
     before: u64,
     /// The heap's free counter when it is tried again.
     until: u64,
+    /// How many times longer than at first that is put off, each time it did not help.
     times: u64,
 }
 
@@ -118,7 +121,7 @@ impl Heap {
 
     #[inline(always)]
     pub(super) fn goes_by_class(&self, request: &Request) -> bool {
-        half(request.size) == 0 && self.streams.line(request.stream).classes.on
+        self.streams.line(request.stream).goes_by_class(half(request.size))
     }
 }
 

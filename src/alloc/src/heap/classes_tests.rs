@@ -200,7 +200,7 @@ fn what_is_set_aside_by_class_comes_back_when_memory_runs_out() {
     heap.free(all.block);
 }
 
-/// The figures of plain and virtual segments are to be compared with PyTorch's, which has no such classes.
+/// Elsewhere the heap hands out blocks of exactly a size, and lanes are to look for these.
 #[test]
 fn only_stitched_memory_goes_by_class() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {

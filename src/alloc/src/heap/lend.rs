@@ -24,7 +24,13 @@ impl Line {
     #[inline(always)]
     pub(super) fn is_worth_lending(&self, half: usize, size: u64, frees: u64) -> bool {
         let comes = self.trials[half].is_open(frees) && self.again[half].comes(size);
-        comes | ((half == 0) & self.classes.is_on())
+        comes | self.goes_by_class(half)
+    }
+
+    /// Whether its small requests, or its large ones, go by size class.
+    #[inline(always)]
+    pub(super) fn goes_by_class(&self, half: usize) -> bool {
+        (half == 0) & self.classes.is_on()
     }
 }
 
@@ -100,7 +106,7 @@ impl Heap {
     pub(super) fn lending_cost(&mut self, stream: u16, half: usize) {
         let (front, line) = (self.front, self.streams.line_mut(stream));
         let LaneOf::Some(lane) = line.lane else { return };
-        if (half == 0) & line.classes.is_on() {
+        if line.goes_by_class(half) {
             return;
         }
         let handed_out = || front.with(lane, |lane| lane.counts.came(half)[0]).unwrap_or(0);
