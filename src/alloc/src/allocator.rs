@@ -15,7 +15,7 @@ use crate::free::FreeBlocks;
 use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
-use crate::lane::Held;
+use crate::lane::Lent;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::process::say;
 use crate::publish::WhyNot;
@@ -69,31 +69,31 @@ impl Allocator {
         let home = self.0.home;
         let size = home.size_of(bytes);
         // Either way it comes in registers: a buffer that was written in pieces and is moved as a whole a moment later is waited for.
-        let parts = match home.lend_quick((bytes, size), stream, true) {
-            Some(lent) => (lent.addr(), lent.size(size), lent.held),
+        let lent = match home.lend_quick((bytes, size), stream, true) {
+            Some(lent) => lent,
             None => match home.lend_short(bytes, stream, true, &self.0.device.driver) {
-                Some(given) => given.parts(),
+                Some(lent) => lent,
                 None => self.lend_as_routed(bytes, stream)?,
             },
         };
-        Ok(Buffer::new(home, parts, len, stream))
+        Ok(Buffer::new(home, lent, len, stream))
     }
 
     /// A block from where requests for a stream go.
     #[inline(never)]
-    fn lend_as_routed(&self, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
+    fn lend_as_routed(&self, bytes: u64, stream: Stream) -> Result<Lent, Error> {
         let pool = self.0.pool(stream);
         self.lend_in(pool.as_deref().map_or(COMMON, |pool| pool.arena), bytes, stream)
     }
 
-    /// A block of an arena that becomes a buffer: its address, its bytes, and how it is given back.
+    /// A block of an arena that becomes a buffer.
     #[inline(never)]
-    fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, u64, Held), Error> {
-        let grant = match bytes {
-            0 => self.0.home.lend(|_| Ok(Grant::NOTHING)),
-            bytes => self.0.home.allocate(arena, bytes, stream, true),
+    fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<Lent, Error> {
+        let lent = match bytes {
+            0 => self.0.home.lend(|_| Ok(Lent::NOTHING)),
+            bytes => self.0.home.allocate(arena, bytes, stream, true).map(Grant::lent),
         };
-        self.told_if_short(grant).map(|grant| grant.parts())
+        self.told_if_short(lent)
     }
 
     /// A buffer of an arena.
@@ -104,8 +104,8 @@ impl Allocator {
         bytes: u64,
         stream: Stream,
     ) -> Result<Buffer<T>, Error> {
-        let parts = self.lend_in(arena, bytes, stream)?;
-        Ok(Buffer::new(self.0.home, parts, len, stream))
+        let lent = self.lend_in(arena, bytes, stream)?;
+        Ok(Buffer::new(self.0.home, lent, len, stream))
     }
 
     /// Writes the snapshot that was asked for from outside, if this is a request for which memory ran out.

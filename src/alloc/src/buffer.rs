@@ -9,7 +9,7 @@ use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap;
 use crate::home::Home;
-use crate::lane::Held;
+use crate::lane::{Held, Lent};
 use crate::stream::Stream;
 
 /// A type whose values can be copied between host and device byte by byte: every [`Pod`] type that may go to another thread,
@@ -36,7 +36,6 @@ impl<T: Pod + Send + Sync> Element for T {}
 pub struct Buffer<T: Element> {
     /// The pointer as kernels take it; kernel arguments point here.
     pub(crate) addr: u64,
-    size: u64,
     len: usize,
     stream: Stream,
     held: Held,
@@ -45,17 +44,11 @@ pub struct Buffer<T: Element> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// A buffer over a block that was just handed out, which it frees: its address, its bytes, and how it is given back.
+    /// A buffer over a block that was just handed out, which it frees.
     #[inline(always)]
-    pub(crate) fn new(
-        home: &'static Home,
-        (addr, size, held): (u64, u64, Held),
-        len: usize,
-        stream: Stream,
-    ) -> Buffer<T> {
+    pub(crate) fn new(home: &'static Home, Lent { addr, held }: Lent, len: usize, stream: Stream) -> Buffer<T> {
         Buffer {
             addr,
-            size,
             len,
             stream,
             held,
@@ -79,9 +72,15 @@ impl<T: Element> Buffer<T> {
         (self.len * size_of::<T>()) as u64
     }
 
-    /// Bytes taken from the cache: after rounding.
+    /// Bytes taken from the cache: after rounding. Looked up under a lock. In a forked child, which has no blocks: of rounding alone.
     pub fn allocated_bytes(&self) -> u64 {
-        self.size
+        match self.held {
+            Held::NOTHING => 0,
+            held => self
+                .home
+                .bytes_of(held)
+                .unwrap_or_else(|_| self.home.size_of(self.bytes())),
+        }
     }
 
     /// The device address; 0 for an empty buffer. Valid while the buffer lives.
@@ -195,7 +194,6 @@ impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer")
             .field("addr", &format_args!("{:#x}", self.addr))
-            .field("size", &self.size)
             .field("len", &self.len)
             .field("stream", &self.stream)
             .finish_non_exhaustive()

@@ -5,7 +5,7 @@ mod pointers;
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::COMMON;
-use crate::lane::Held;
+use crate::lane::{Held, Lent};
 use crate::stream::Stream;
 
 pub(crate) use pointers::Pointers;
@@ -38,8 +38,8 @@ impl Allocator {
             COMMON => home.lend_quick((bytes, home.size_of(bytes)), stream, false),
             _ => None,
         };
-        let (addr, held) = match lent {
-            Some(lent) => (lent.addr(), lent.held),
+        let Lent { addr, held } = match lent {
+            Some(lent) => lent,
             None => self.alloc_raw_slow(arena, bytes, stream)?,
         };
         home.pointers()?.put(addr, held);
@@ -47,17 +47,16 @@ impl Allocator {
     }
 
     #[inline(never)]
-    fn alloc_raw_slow(&self, arena: u16, bytes: u64, stream: Stream) -> Result<(u64, Held), Error> {
+    fn alloc_raw_slow(&self, arena: u16, bytes: u64, stream: Stream) -> Result<Lent, Error> {
         let home = self.0.home;
         let short = match arena {
             COMMON => home.lend_short(bytes, stream, false, &self.0.device.driver),
             _ => None,
         };
-        let (addr, _, held) = match short {
-            Some(given) => given.parts(),
-            None => self.told_if_short(home.allocate(arena, bytes, stream, false))?.parts(),
-        };
-        Ok((addr, held))
+        match short {
+            Some(lent) => Ok(lent),
+            None => Ok(self.told_if_short(home.allocate(arena, bytes, stream, false))?.lent()),
+        }
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig};
-use gpumem_alloc::{Allocator, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
 
 const MIB: usize = 1 << 20;
@@ -159,6 +159,10 @@ fn a_forked_child_touches_nothing() {
     let dir = dir();
     let (alloc, mut reader) = publishing(&dir, 1024);
     let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    // A size that comes again and again: the stream's lane has it.
+    let small = || alloc.alloc::<u8>(1000, Stream::DEFAULT).unwrap();
+    (0..20).for_each(|_| drop(small()));
+    let small = small();
     let monitor = alloc.monitor(MonitorConfig::default()).unwrap();
     let before = alloc.stats();
     // SAFETY: the child calls only this library's functions, whose forked paths take no lock and do not allocate, and _exit.
@@ -166,9 +170,10 @@ fn a_forked_child_touches_nothing() {
     if child == 0 {
         let refused = matches!(alloc.alloc_raw(512, Stream::DEFAULT), Err(Error::Forked))
             && matches!(alloc.release_cached(), Err(Error::Forked))
+            && [&buffer, &small].map(Buffer::allocated_bytes) == [30 << 20, 1024]
             && !monitor.is_running();
         drop(monitor);
-        drop(buffer);
+        drop((buffer, small));
         drop(alloc);
         // SAFETY: ends the child without running the test harness's exit handlers.
         unsafe { libc::_exit(if refused { 0 } else { 1 }) };
@@ -184,6 +189,6 @@ fn a_forked_child_touches_nothing() {
         Life::Alive,
         "the parent's channel is untouched"
     );
-    drop(buffer);
+    drop((buffer, small));
     assert_eq!(alloc.stats().all().allocation.current, 0);
 }

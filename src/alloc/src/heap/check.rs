@@ -203,7 +203,7 @@ impl Heap {
         let block = &self.blocks[b];
         let line = self.streams.line(block.stream);
         assert_eq!(
-            (record.addr.get(), record.size, record.place.parts().2),
+            (record.addr, record.size, record.place.parts().2),
             (block.addr, block.size, block.segment)
         );
         assert_eq!((record.block, record.next), (b, block.next));

@@ -61,7 +61,7 @@ impl Heap {
     }
 
     /// Bytes of a block, of all its pieces if it is stitched.
-    pub(super) fn size_of(&self, b: u32) -> u64 {
+    pub(crate) fn size_of(&self, b: u32) -> u64 {
         let block = &self.blocks[b];
         self.views
             .stitched(block.stitched)

@@ -148,7 +148,7 @@ impl Heap {
             None => {
                 self.count_allocated(request.pool, size, request.requested);
                 self.tell_allocated(b, Split::NO);
-                Grant::by_heap(b, record.addr.get(), size)
+                Grant::by_heap(b, record.addr, size)
             }
         };
         if let Some(rest) = rest {

@@ -127,7 +127,7 @@ use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::Error;
 use crate::free::FreeBlocks;
-use crate::lane::{Front, Given, Held, Record};
+use crate::lane::{Front, Held, Lent, Record};
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use arena::Arenas;
@@ -166,29 +166,20 @@ pub(crate) struct Grant {
     pub(crate) block: u32,
     pub(crate) addr: u64,
     /// Bytes of the block, at least what was asked for.
+    #[cfg_attr(not(test), expect(dead_code, reason = "who holds a block asks for them"))]
     pub(crate) size: u64,
     /// How it is given back.
     pub(crate) held: Held,
 }
 
 impl Grant {
-    /// No block: what a buffer of 0 bytes has.
-    pub(crate) const NOTHING: Grant = Grant {
-        block: NIL,
-        addr: 0,
-        size: 0,
-        held: Held::NOTHING,
-    };
-
-    /// Its address, its bytes, and how it is given back.
-    pub(crate) fn parts(self) -> (u64, u64, Held) {
-        (self.addr, self.size, self.held)
-    }
-
-    /// The same on its way to who asked for it.
+    /// What of it goes to who asked for it.
     #[inline(always)]
-    pub(crate) fn given(self) -> Given {
-        Given::new(self.addr, self.size, self.held)
+    pub(crate) fn lent(self) -> Lent {
+        Lent {
+            addr: self.addr,
+            held: self.held,
+        }
     }
 
     /// A block that is not lent to a lane.

@@ -72,9 +72,9 @@ impl Heap {
                     stream,
                     tag,
                 };
-                self.lend_wished(&wish, buffer)?.by_class(size != asked)
+                self.lend_wished(&wish, buffer)?
             }
         };
-        self.front.all_of(lent, asked)
+        self.front.all_of(lent)
     }
 }

@@ -172,7 +172,7 @@ impl World {
         match self.heap.front.allocate((size, size), stream, Tag(0), true) {
             Ok(lent) => {
                 self.count(size, size);
-                self.hold(self.heap.front.all_of(lent, size).unwrap(), size);
+                self.hold(self.heap.front.all_of(lent).unwrap(), size);
             }
             Err(0) => self.allocate(size, stream),
             Err(size) => {
@@ -207,7 +207,7 @@ impl World {
                 if !served {
                     self.count(wish.size, wish.size);
                 }
-                self.hold(self.heap.front.all_of(lent, wish.size).unwrap(), wish.size);
+                self.hold(self.heap.front.all_of(lent).unwrap(), wish.size);
             }
             None => {
                 assert!(!served, "what was served is lost");

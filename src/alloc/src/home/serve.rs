@@ -8,7 +8,7 @@ use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
-use crate::lane::{Given, Held, Lent, Wish};
+use crate::lane::{Held, Lent, Wish};
 use crate::process::Uncancelled;
 use crate::stream::Stream;
 use crate::tag;
@@ -41,11 +41,7 @@ impl Home {
         match self.front.allocate(request, stream, tag::current(), buffer) {
             Ok(lent) => Some(lent),
             Err(0) => None,
-            Err(size) => {
-                let (requested, asked) = request;
-                let lent = self.lend_wished((requested, size), stream, buffer)?;
-                Some(lent.by_class(size != asked))
-            }
+            Err(size) => self.lend_wished((request.0, size), stream, buffer),
         }
     }
 
@@ -72,21 +68,21 @@ impl Home {
         stream: Stream,
         buffer: bool,
         driver: &Arc<dyn Driver>,
-    ) -> Option<Given> {
+    ) -> Option<Lent> {
         if self.is_special() {
             return None;
         }
         let mut place = self.tenant.lock();
         let tenant = place.as_deref_mut()?;
-        let given = tenant.heap.allocate_short(bytes, stream, tag::current(), Grant::given);
-        tenant.buffers += i64::from(given.is_some() & buffer);
-        if given.is_none()
+        let lent = tenant.heap.allocate_short(bytes, stream, tag::current(), Grant::lent);
+        tenant.buffers += i64::from(lent.is_some() & buffer);
+        if lent.is_none()
             && let Some(wonder) = tenant.heap.take_wonder()
         {
             drop(place);
             return self.lend_once_known(wonder, (bytes, stream, buffer), driver);
         }
-        given
+        lent
     }
 
     /// The same after an answer, or several.
@@ -96,21 +92,21 @@ impl Home {
         wonder: Wonder,
         (bytes, stream, buffer): (u64, Stream, bool),
         driver: &Arc<dyn Driver>,
-    ) -> Option<Given> {
+    ) -> Option<Lent> {
         let _undisturbed = Uncancelled::begin();
         let mut wonder = Some(wonder);
-        let mut given = None;
+        let mut lent = None;
         while let Some(next) = wonder {
             let heard = next.ask(driver);
             let mut place = self.tenant.lock();
             let tenant = place.as_deref_mut()?;
-            given = tenant.heap.heard(heard, |heap| {
-                heap.allocate_short(bytes, stream, tag::current(), Grant::given)
+            lent = tenant.heap.heard(heard, |heap| {
+                heap.allocate_short(bytes, stream, tag::current(), Grant::lent)
             });
-            tenant.buffers += i64::from(given.is_some() & buffer);
+            tenant.buffers += i64::from(lent.is_some() & buffer);
             wonder = tenant.heap.take_wonder();
         }
-        given
+        lent
     }
 
     /// The heap's number of a held block.
@@ -120,6 +116,17 @@ impl Home {
         }
         // A block that is held is known.
         self.front.block_of(held).ok_or(Error::Forked)
+    }
+
+    /// The bytes of a held block.
+    pub(crate) fn bytes_of(&self, held: Held) -> Result<u64, Error> {
+        if let Some(block) = held.block() {
+            return self.with(|heap| heap.size_of(block));
+        }
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        Ok(self.front.lent_bytes(held).unwrap_or(0))
     }
 
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.

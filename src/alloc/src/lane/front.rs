@@ -126,7 +126,7 @@ impl Front {
         match lane.allocate(lists, bytes, size, tag) {
             Some(lent) => {
                 lane.buffers += i64::from(buffer);
-                Ok(lent.by_class(size != asked))
+                Ok(lent)
             }
             None => Err(size * u64::from(lane.keep((bytes, size), tag, &self.wishing))),
         }
@@ -135,20 +135,17 @@ impl Front {
     /// [`allocate`](Front::allocate), with all that the heap knows of the block.
     #[cfg(test)]
     pub(crate) fn grant(&self, bytes: u64, stream: Stream, tag: Tag, buffer: bool) -> Option<Grant> {
-        let size = self.size_of(bytes);
-        match self.allocate((bytes, size), stream, tag, buffer) {
-            Ok(lent) => self.all_of(lent, size),
-            Err(_) => None,
-        }
+        let lent = self.allocate((bytes, self.size_of(bytes)), stream, tag, buffer).ok()?;
+        self.all_of(lent)
     }
 
     #[cfg(test)]
-    pub(crate) fn all_of(&self, lent: Lent, asked: u64) -> Option<Grant> {
+    pub(crate) fn all_of(&self, Lent { addr, held }: Lent) -> Option<Grant> {
         Some(Grant {
-            block: self.block_of(lent.held)?,
-            addr: lent.addr(),
-            size: lent.size(asked),
-            held: lent.held,
+            block: self.block_of(held)?,
+            addr,
+            size: self.lent_bytes(held)?,
+            held,
         })
     }
 
@@ -177,6 +174,12 @@ impl Front {
         let freed = lane.free(&apart.lists, at);
         lane.buffers -= i64::from(freed && buffer);
         freed
+    }
+
+    /// The bytes of a held block that is lent to a lane.
+    pub(crate) fn lent_bytes(&self, held: Held) -> Option<u64> {
+        let (number, at) = held.lane()?;
+        self.with(number, |lane| Some(lane.record(at)?.size)).flatten()
     }
 
     /// The block of the heap that a held one is.

@@ -39,7 +39,7 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 pub(crate) use front::{Front, LANES};
-pub(crate) use held::{Given, Held, Lent};
+pub(crate) use held::{Held, Lent};
 use quick::{Lists, Noted};
 pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 pub(crate) use record::{Record, State};
@@ -140,7 +140,10 @@ impl Lane {
         if let Some(outlet) = &mut self.outlet {
             due = publish::<true>(outlet, self.stream, record);
         }
-        let lent = Lent::new(record.addr, Held::by_lane(self.number, at));
+        let lent = Lent {
+            addr: record.addr,
+            held: Held::by_lane(self.number, at),
+        };
         if due {
             self.tell_figures();
         }
@@ -182,7 +185,7 @@ impl Lane {
     fn grant(&self, at: u32, record: &Record) -> Grant {
         Grant {
             block: record.block,
-            addr: record.addr.get(),
+            addr: record.addr,
             size: record.size,
             held: Held::by_lane(self.number, at),
         }

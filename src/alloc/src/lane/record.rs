@@ -1,7 +1,5 @@
 //! What a lane knows of a block that it was lent.
 
-use std::num::NonZeroU64;
-
 use gpumem_channel::{Place, Split, StringId};
 
 use crate::heap::{DEVICE, NIL};
@@ -24,7 +22,7 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Record {
-    pub(crate) addr: NonZeroU64,
+    pub(crate) addr: u64,
     pub(crate) size: u64,
     pub(crate) requested: u64,
     /// The heap's free counter when it was set aside, or more.
@@ -47,8 +45,7 @@ impl Record {
     /// A block that the program holds.
     pub(crate) fn new(block: u32, addr: u64, size: u64, segment: u32, requested: u64, tag: StringId) -> Record {
         Record {
-            // No block is at address 0.
-            addr: NonZeroU64::new(addr).unwrap_or(NonZeroU64::MIN),
+            addr,
             size,
             requested,
             freed_at: 0,

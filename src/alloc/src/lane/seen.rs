@@ -15,7 +15,7 @@ pub(super) struct Seen<'a> {
 impl Facts for Seen<'_> {
     #[inline(always)]
     fn addr(&self) -> u64 {
-        self.record.addr.get()
+        self.record.addr
     }
     #[inline(always)]
     fn size(&self) -> u64 {
