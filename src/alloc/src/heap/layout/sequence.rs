@@ -19,9 +19,9 @@ const ANCHORS: u64 = if cfg!(test) { 2 } else { 8 };
 /// Requests without an anchor after which each is looked up, and one in so many can be found: a short round may have none.
 const GAP: usize = if cfg!(test) { 4 } else { 32 };
 
-/// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many each time that
-/// this was of no use.
-pub(super) const MOST_ROUNDS: usize = 16;
+/// Rounds that have to come as they came before, at most, until requests are placed as before: one at first, and twice as many once that was
+/// of no use. Many programs do something else every ten rounds or so, and would never come to a row of more.
+pub(super) const MOST_ROUNDS: usize = 2;
 
 /// A request of a sequence: half a line of the cache. Most are written once and never looked at.
 #[derive(Clone, Copy, Debug)]
