@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use gpumem_alloc::device::{Sim, SimConfig};
+use gpumem_alloc::device::{Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
 
@@ -18,6 +18,10 @@ fn dir() -> tempfile::TempDir {
 }
 
 fn publishing(dir: &tempfile::TempDir, blocks: u32) -> (Allocator, Reader) {
+    publishing_on(&Sim::new(SimConfig::default()), SegmentMode::Virtual, dir, blocks)
+}
+
+fn publishing_on(sim: &Sim, segments: SegmentMode, dir: &tempfile::TempDir, blocks: u32) -> (Allocator, Reader) {
     let options = Options {
         dir: Some(dir.path().to_owned()),
         blocks,
@@ -26,11 +30,11 @@ fn publishing(dir: &tempfile::TempDir, blocks: u32) -> (Allocator, Reader) {
     };
     let config = Config {
         publish: Publish::On(options),
-        segments: SegmentMode::Virtual,
+        segments,
         budget: Some(256 << 20),
         ..Config::default()
     };
-    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    let alloc = Allocator::new(sim.device(), config).unwrap();
     let reader = Reader::open(&alloc.channel().unwrap()).unwrap();
     (alloc, reader)
 }
@@ -104,6 +108,53 @@ fn memory_that_a_segment_takes_later_is_told_with_the_tag_of_who_needed_it() {
     };
     assert_eq!(tags(EventKind::SegmentMap), ["weights", "activations"]);
     assert_eq!(tags(EventKind::SegmentUnmap), [""], "nobody's any more");
+}
+
+/// All of its pieces are what the whole is: held, waiting, cached.
+#[test]
+fn every_piece_of_a_stitched_block_waits_for_who_uses_it() {
+    let dir = dir();
+    let sim = Sim::new(SimConfig {
+        timeline: Timeline::Manual,
+        ..SimConfig::default()
+    });
+    let (alloc, mut reader) = publishing_on(&sim, SegmentMode::Stitched, &dir, 1024);
+    let mut blocks: Vec<_> = (0..8)
+        .map(|_| Some(alloc.alloc::<u8>(20 * MIB, Stream(1)).unwrap()))
+        .collect();
+    for hole in blocks.iter_mut().step_by(2) {
+        *hole = None;
+    }
+    let scope = alloc.scope("batch");
+    let stitched = alloc.alloc::<u8>(60 * MIB, Stream(1)).unwrap();
+    drop(scope);
+    assert_eq!(alloc.stats().all().reserved_bytes.current, 160 << 20, "no new memory");
+    // Number and bytes of blocks of that tag by state, and what they say was asked for.
+    let mut told = |state| {
+        let snapshot = reader.refresh().unwrap().clone();
+        let of_state = snapshot.devices[0].blocks().filter(|block| block.state == state);
+        of_state
+            .filter(|block| snapshot.string(block.tag) == "batch")
+            .fold((0, 0, 0), |(n, bytes, requested), block| {
+                (n + 1, bytes + block.size, requested + block.requested)
+            })
+    };
+    let (first, further) = (told(BlockState::Allocated), told(BlockState::Part));
+    assert_eq!((first.0, first.2, further.2), (1, 60 << 20, 0));
+    assert!(further.0 > 0 && first.1 + further.1 == 60 << 20);
+    stitched.record_stream(Stream(2)).unwrap();
+    sim.enqueue(Stream(2), stitched.device_ptr(), 60 << 20);
+    drop(stitched);
+    assert_eq!((told(BlockState::Allocated).0, told(BlockState::Part).0), (0, 0));
+    assert_eq!(told(BlockState::PendingFree), (1 + further.0, 60 << 20, 60 << 20));
+    let snapshot = alloc.snapshot().unwrap();
+    let waiting = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+    let waiting = waiting.filter(|block| block.state == gpumem_snapshot::BlockState::ActivePendingFree);
+    assert_eq!(waiting.map(|block| block.size).sum::<u64>(), 60 << 20);
+    sim.finish(Stream(2));
+    let again = alloc.alloc::<u8>(60 * MIB, Stream(1)).unwrap();
+    assert_eq!(told(BlockState::PendingFree).0, 0);
+    drop(again);
 }
 
 #[test]

@@ -102,7 +102,8 @@ pub enum BlockState {
     Free,
     /// Held by the program (PyTorch: `active_allocated`).
     Allocated,
-    /// Freed by the program, still in use by queued GPU work (PyTorch: `active_pending_free`).
+    /// Freed by the program, still in use by queued GPU work (PyTorch: `active_pending_free`). Of a block that is stitched from several
+    /// pieces all are, and the first one has the figures of the request.
     PendingFree,
     /// Address range without physical memory (virtual segments only).
     Unmapped,
@@ -122,7 +123,7 @@ pub struct Block {
     pub addr: u64,
     /// Bytes.
     pub size: u64,
-    /// Bytes the program asked for; 0 unless allocated or pending.
+    /// Bytes the program asked for; 0 unless allocated or pending, and of the further pieces of a stitched block.
     pub requested: u64,
     /// Stream it was last allocated on; [`NO_STREAM`] once no queued work uses it.
     pub stream: u64,

@@ -51,7 +51,7 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
         let fingerprint = (block.stream, block.requested > 0 && fits);
         match block.state {
             BlockState::Allocated => assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}"),
-            BlockState::PendingFree => {
+            BlockState::PendingFree if !stitched::is_further_piece(block) => {
                 assert_eq!(fingerprint, (stream_of(block.requested), true), "torn: {block:?}");
                 assert!(waits(block.requested), "{block:?} has nothing to wait for");
             }
@@ -59,8 +59,10 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
             BlockState::Free | BlockState::Quick | BlockState::Unmapped => {
                 assert_eq!((block.requested, block.tag.0), (0, 0), "torn: {block:?}");
             }
-            BlockState::Part if segment.kind == SegmentKind::Stitched => stitched::assert_part(snapshot, block),
-            BlockState::Part | BlockState::Unknown(_) => panic!("{block:?} in {segment:?}"),
+            BlockState::Part | BlockState::PendingFree if segment.kind == SegmentKind::Stitched => {
+                stitched::assert_part(snapshot, block);
+            }
+            BlockState::Part | BlockState::PendingFree | BlockState::Unknown(_) => panic!("{block:?} in {segment:?}"),
         }
         if block.requested > 0 {
             // A string that came after the strings were read is not known yet.
@@ -130,7 +132,8 @@ fn figures(stats: &DeviceStats, segments: SegmentMode) {
 /// A look that began after these events shows what the events say, up to the operation under way. Returns the blocks in use
 /// that are not shown, which only the end of a publisher in the middle of a change can cause.
 pub(crate) fn assert_told(snapshot: &Snapshot, model: &Model, before: &Heads) -> Vec<Held> {
-    let in_use = |block: &&Block| matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let held = |block: &Block| matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let in_use = |block: &&Block| held(block) && !stitched::is_further_piece(block);
     let blocks = snapshot.devices.iter().flat_map(|device| device.blocks());
     let shown: BTreeMap<u64, &Block> = blocks.filter(in_use).map(|block| (block.addr, block)).collect();
     // What an event says was done is done once its ring has another.

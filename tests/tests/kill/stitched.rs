@@ -35,7 +35,12 @@ fn homes(snapshot: &Snapshot) -> impl Iterator<Item = &SegmentMap> {
 /// Whether a block of another pool may be in a segment: a small request in stitched memory.
 pub(crate) fn may_be_of(block: &Block, segment: &Segment) -> bool {
     let held = block.requested > 0 && block.requested <= SMALL_MAX;
-    segment.kind == SegmentKind::Stitched && block.pool == PoolId::SMALL && (held || block.state == BlockState::Part)
+    segment.kind == SegmentKind::Stitched && block.pool == PoolId::SMALL && (held || is_further_piece(block))
+}
+
+/// Whether a block is a piece of a stitched one, and not the first.
+pub(crate) fn is_further_piece(block: &Block) -> bool {
+    block.state == BlockState::Part || block.state == BlockState::PendingFree && block.requested == 0
 }
 
 /// Rules of every further piece.

@@ -17,8 +17,6 @@ use crate::size::Class;
 pub(crate) struct Seen {
     pub(crate) addr: u64,
     pub(crate) size: u64,
-    /// Bytes of the stitched block it is the first piece of; else `size`.
-    pub(crate) whole: u64,
     pub(crate) state: BlockState,
 }
 
@@ -33,10 +31,6 @@ impl Heap {
                 seen.push(Seen {
                     addr: block.addr,
                     size: block.size,
-                    whole: self
-                        .views
-                        .stitched(block.stitched)
-                        .map_or(block.size, |whole| whole.size),
                     state: match self.record_of(b).map(|record| record.state) {
                         Some(State::Aside) => BlockState::Quick,
                         _ => block.state,
@@ -79,6 +73,7 @@ impl Heap {
                     .stitched(block.stitched)
                     .map_or(block.size, |whole| whole.size);
                 let record = self.record_of(b);
+                let further = self.is_further_piece(b);
                 match block.state {
                     _ if record.is_some() => self.check_lent(b, &record.unwrap(), pool),
                     BlockState::Free => self.check_free(b, pool),
@@ -88,6 +83,7 @@ impl Heap {
                         pool.allocation.current += 1;
                         pool.allocated_bytes.current += whole;
                     }
+                    BlockState::PendingFree if further => self.check_further(b),
                     BlockState::PendingFree => pending += 1,
                     BlockState::Unmapped => {
                         holes += 1;
@@ -98,13 +94,13 @@ impl Heap {
                         );
                     }
                     BlockState::Part => {
-                        let first = self.views.stitched(block.stitched).unwrap().parts[0];
-                        assert_ne!(first, b);
-                        assert!(self.blocks[first].requested > 0, "its first piece tells of the request");
+                        assert!(further);
+                        self.check_further(b);
                     }
                     BlockState::Unknown(_) => panic!("unknown state"),
                 }
-                if record.is_none() && matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
+                let counts = record.is_none() && !further;
+                if counts && matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
                     pool.active.current += 1;
                     pool.active_bytes.current += whole;
                     pool.requested_bytes.current += block.requested;
@@ -232,6 +228,27 @@ impl Heap {
                 pool.inactive_split_bytes.current += record.size;
             }
         }
+    }
+
+    /// Whether it is a piece of a stitched block, and not the first one.
+    fn is_further_piece(&self, b: u32) -> bool {
+        let whole = self.views.stitched(self.blocks[b].stitched);
+        whole.is_some_and(|whole| whole.parts[0] != b)
+    }
+
+    /// A further piece of a stitched block that is held, or waits.
+    fn check_further(&self, b: u32) {
+        let block = &self.blocks[b];
+        let first = &self.blocks[self.views.stitched(block.stitched).unwrap().parts[0]];
+        assert!(
+            block.requested == 0 && first.requested > 0,
+            "its first piece tells of the request"
+        );
+        let its = match first.state {
+            BlockState::Allocated => BlockState::Part,
+            state => state,
+        };
+        assert_eq!((block.state, block.pool, block.tag), (its, first.pool, first.tag));
     }
 
     /// A piece of a stitched block that is set aside.

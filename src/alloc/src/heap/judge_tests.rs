@@ -54,7 +54,7 @@ impl World {
 
     pub(super) fn judge(&self, report: &crate::OomReport) {
         let free: u64 = self.seen(BlockState::Free).map(|b| b.size).sum();
-        let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.whole).sum();
+        let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.size).sum();
         assert_eq!((report.total_free, report.pending), (free, pending));
         assert_eq!(report.allocated, self.held.iter().map(|h| h.grant.size).sum::<u64>());
         assert!(report.largest_free <= free && !report.helps.is_empty());
@@ -185,10 +185,7 @@ impl World {
             self.held.iter().map(|h| h.grant.size).sum::<u64>()
         );
         let pending = all.active_bytes.current - all.allocated_bytes.current;
-        assert_eq!(
-            pending,
-            self.seen(BlockState::PendingFree).map(|b| b.whole).sum::<u64>()
-        );
+        assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
         let reserved = all.reserved_bytes.current;
         let allowed = self.budget.map_or(u64::MAX, |budget| budget.max(self.reserved));
         assert!(reserved <= allowed, "{reserved} are reserved, {allowed} allowed");

@@ -102,11 +102,14 @@ impl Heap {
         }
     }
 
-    /// A block was freed and waits for other streams.
-    pub(super) fn tell_waiting(&mut self, b: u32) {
+    /// A block was freed and waits for other streams, with all its parts if it is stitched.
+    pub(super) fn tell_waiting(&mut self, b: u32, parts: &[u32]) {
         let event = self.event_of(EventKind::Free, b);
         self.outlet.waiting(&event);
-        self.show(b);
+        match parts {
+            [] => self.show(b),
+            parts => self.tell_blocks(self.blocks[b].segment, parts.iter().copied()),
+        }
         self.tell_figures();
     }
 

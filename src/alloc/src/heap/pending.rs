@@ -58,9 +58,15 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.used = false;
         block.state = BlockState::PendingFree;
+        let stitched = block.stitched;
+        let parts = self.views.take_parts(stitched);
+        for part in &parts {
+            self.blocks[*part].state = BlockState::PendingFree;
+        }
         self.waits.insert(b, users.len());
         self.streams.pending += 1;
-        self.tell_waiting(b);
+        self.tell_waiting(b, &parts);
+        self.views.set_parts(stitched, parts);
         self.leave_poll();
     }
 

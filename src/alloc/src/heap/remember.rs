@@ -54,10 +54,12 @@ impl Heap {
             return;
         }
         match self.views.stitched(block.stitched) {
-            Some(whole) => {
+            // The first piece tells of the whole.
+            Some(whole) if whole.parts.first() == Some(&b) => {
                 let parts = parts_of(&self.blocks, whole);
                 recorder.found(whole.addr, whole.size, block.tag, &parts, waits);
             }
+            Some(_) => {}
             None => recorder.found(block.addr, block.size, block.tag, &[], waits),
         }
     }

@@ -17,6 +17,11 @@ fn is_first_piece(block: &Block) -> bool {
     block.requested > block.size
 }
 
+/// Whether a block is a piece of a stitched one other than the first: nobody asked for it alone.
+fn is_further_piece(block: &Block) -> bool {
+    block.state == BlockState::Part || block.state == BlockState::PendingFree && block.requested == 0
+}
+
 /// The state in words, which the panel of a wide screen has room for.
 fn state_text(block: &Block) -> String {
     match block.state {
@@ -25,6 +30,8 @@ fn state_text(block: &Block) -> String {
         BlockState::Part => "allocated, a further piece".into(),
         BlockState::Free => "cached, ready for reuse".into(),
         BlockState::Quick => "cached, set aside for its size".into(),
+        BlockState::PendingFree if is_first_piece(block) => "freed, in use, the first piece".into(),
+        BlockState::PendingFree if is_further_piece(block) => "freed, in use, a further piece".into(),
         BlockState::PendingFree => "freed, the GPU still uses it".into(),
         BlockState::Unmapped => "no memory behind it".into(),
         BlockState::Unknown(n) => format!("state {n}, newer than this program"),
@@ -50,7 +57,8 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
 
 /// What is known of a block, as label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
-    let tells = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let held = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
+    let tells = held && !is_further_piece(block);
     let mut facts = vec![
         ("address", format!("{:#014x}", block.addr)),
         ("size", units::bytes(block.size)),
@@ -66,7 +74,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
         };
         facts.push(("requested", format!("{}{waste}", units::bytes(block.requested))));
     }
-    if tells || block.state == BlockState::Part {
+    if tells || is_further_piece(block) {
         let tag = map.string(block.tag);
         facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
     }
@@ -287,6 +295,9 @@ mod tests {
         assert_eq!(whole.0, "allocated");
         assert_eq!(whole.1, "requested 7.0 MiB (+1.0M), tag batch");
         assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
+        let further = told(BlockState::PendingFree, 0);
+        assert_eq!(further.0, "freed, in use, a further piece");
+        assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes of it either");
     }
 
     #[test]
