@@ -65,7 +65,7 @@ fn a_publisher_that_comes_later_is_found_and_one_that_comes_again_is_another_row
     assert_eq!(states, ["publishing", "died"]);
 }
 
-/// A process that was stopped holds its memory like any other: it is alive, with the figures it had.
+/// A process that was stopped holds its memory like any other: it is alive, with the figures it had, and said to be stopped.
 #[test]
 fn a_stopped_publisher_is_alive_until_it_is_killed() {
     let world = World::with_nvml("h100");
@@ -73,19 +73,21 @@ fn a_stopped_publisher_is_alive_until_it_is_killed() {
     let terminal = dashboard(&world);
     terminal.wait("the publisher", |screen| shows(screen, demo.pid(), "publishing"));
     demo.signal(Signal::STOP);
+    terminal.wait("that it is stopped", |screen| shows(screen, demo.pid(), "stopped"));
     let stands_still = || {
         let row = &processes(&world)[0];
-        (row["state"].clone(), row["allocator"].clone())
+        (row["state"].clone(), row["allocator"].clone(), row["stopped"].clone())
     };
     let before = stands_still();
-    assert_eq!(before.0, "publishing");
+    assert_eq!((&before.0, &before.2), (&"publishing".into(), &true.into()));
     // Three samples later.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(stands_still(), before);
-    assert!(shows(&terminal.text(), demo.pid(), "publishing"));
+    assert!(shows(&terminal.text(), demo.pid(), "stopped"));
     demo.signal(Signal::CONT);
+    terminal.wait("it goes on", |screen| shows(screen, demo.pid(), "publishing"));
     let old = rows(&terminal.text(), demo.pid()).concat();
-    terminal.wait("it goes on", |screen| rows(screen, demo.pid()).concat() != old);
+    terminal.wait("what it does", |screen| rows(screen, demo.pid()).concat() != old);
     demo.signal(Signal::STOP);
     demo.signal(Signal::KILL);
     terminal.wait("its end", |screen| shows(screen, demo.pid(), "died"));

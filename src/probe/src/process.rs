@@ -107,6 +107,7 @@ impl Processes {
             command: known.command.clone(),
             start_time: stat.start_time,
             rss: known.rss,
+            stopped: stat.is_stopped(),
         })
     }
 

@@ -12,7 +12,7 @@ const LIMIT: u64 = 16 << 10;
 pub(crate) struct Stat {
     /// Name of the executable or thread, at most 15 bytes from the kernel.
     pub(crate) comm: String,
-    /// One letter; `Z` is a zombie.
+    /// One letter; `Z` is a zombie, `T` one that a signal has stopped, `t` one that a debugger has.
     pub(crate) state: char,
     /// Clock ticks from boot to the process's start.
     pub(crate) start_time: u64,
@@ -23,6 +23,11 @@ impl Stat {
     pub(crate) fn read(root: &Root, pid: u32) -> io::Result<Self> {
         let bytes = root.read(format!("proc/{pid}/stat"), LIMIT)?;
         Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not the format of proc(5)"))
+    }
+
+    /// Whether it does nothing until somebody lets it go on.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
     }
 
     /// The name stands in parentheses and may hold blanks, parentheses and line ends itself: it ends at the last `)`.

@@ -176,6 +176,8 @@ pub struct Process {
     pub start_time: u64,
     /// Host memory resident, bytes; as of at most ten look-ups ago.
     pub rss: u64,
+    /// A signal or a debugger has stopped it, until somebody lets it go on.
+    pub stopped: bool,
 }
 
 /// The host's memory in bytes.

@@ -62,6 +62,21 @@ fn a_process_is_described() {
 }
 
 #[test]
+fn a_process_that_is_stopped_is_said_to_be() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let child = shell("read line", &[]);
+    let pid = child.0.id();
+    let mut processes = Processes::default();
+    let mut stopped = || processes.look_up(&[pid])[0].as_ref().unwrap().stopped;
+    assert!(!stopped());
+    for (signal, is) in [(Signal::STOP, true), (Signal::CONT, false)] {
+        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+        wait(pid, |stat| (stat.state == 'T') == is);
+        assert_eq!(stopped(), is);
+    }
+}
+
+#[test]
 fn a_reused_pid_never_shows_the_old_command() {
     let pid = std::process::id();
     let mut processes = Processes::default();

@@ -42,7 +42,7 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
-    /// The words of the STATE column.
+    /// The words for it.
     pub fn text(&self) -> &'static str {
         match self {
             ProcessState::Publishing => "publishing",
@@ -85,8 +85,21 @@ pub struct Process {
     pub managed: Reading<u64>,
     /// Its state.
     pub state: ProcessState,
+    /// A signal or a debugger has stopped it; not known where its process is not visible here, or ended.
+    pub stopped: Option<bool>,
     /// Its device is simulated.
     pub simulated: bool,
+}
+
+impl Process {
+    /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
+    pub fn state_text(&self) -> String {
+        match (&self.state, self.stopped) {
+            (ProcessState::Publishing, Some(true)) => "stopped".to_owned(),
+            (state, Some(true)) => format!("{}, stopped", state.text()),
+            (state, _) => state.text().to_owned(),
+        }
+    }
 }
 
 /// A column to sort by.

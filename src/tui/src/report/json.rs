@@ -192,6 +192,13 @@ fn process(process: &Process) -> JsonProcess<'_> {
     if process.figures.is_none() {
         why.insert("allocator", process.state.text().into());
     }
+    if process.stopped.is_none() {
+        let reason = match process.state.alive() {
+            true => "the process is not visible here",
+            false => "the process is gone",
+        };
+        why.insert("stopped", reason.into());
+    }
     for (field, text) in [("user", &process.user), ("command", &process.command)] {
         if !known(text) {
             why.insert(field, "the process is not visible here".into());
@@ -206,6 +213,7 @@ fn process(process: &Process) -> JsonProcess<'_> {
         job: known(&process.job).then_some(process.job.as_str()),
         rank: process.rank,
         state,
+        stopped: process.stopped,
         nvml: figure("nvml", &process.nvml, &mut why),
         managed: figure("managed", &process.managed, &mut why),
         allocator: process.figures.as_ref().map(figures),

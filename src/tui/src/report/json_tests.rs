@@ -246,6 +246,21 @@ fn pools_are_told_by_name() {
     assert!(text.contains(line), "{text}");
 }
 
+#[test]
+fn a_process_that_is_stopped_is_told_as_such_where_that_is_known() {
+    let mut model = publishing();
+    let mut told = |stopped| {
+        model.live.processes[0].stopped = stopped;
+        let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+        let process = &document["processes"][0];
+        assert_eq!(process["state"], "publishing");
+        (process["stopped"].clone(), process["unavailable"]["stopped"].clone())
+    };
+    assert_eq!(told(Some(true)), (json!(true), Value::Null));
+    assert_eq!(told(Some(false)), (json!(false), Value::Null));
+    assert_eq!(told(None), (Value::Null, json!("the process is not visible here")));
+}
+
 /// Every field that is written is documented, and by this name.
 #[test]
 fn the_documentation_names_every_field() {

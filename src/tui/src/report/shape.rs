@@ -89,6 +89,7 @@ pub(super) struct JsonProcess<'a> {
     pub(super) job: Option<&'a str>,
     pub(super) rank: Option<u32>,
     pub(super) state: &'static str,
+    pub(super) stopped: Option<bool>,
     pub(super) nvml: Option<u64>,
     pub(super) managed: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,

@@ -227,8 +227,8 @@ fn row(process: &Process) -> Vec<String> {
     let figures = process.figures.as_ref();
     let command: String = process.command.chars().take(COMMAND).collect();
     let state = match process.simulated {
-        true => format!("{}, SIMULATED", process.state.text()),
-        false => process.state.text().to_owned(),
+        true => format!("{}, SIMULATED", process.state_text()),
+        false => process.state_text(),
     };
     vec![
         process.device_label.clone(),

@@ -65,14 +65,14 @@ fn follow_publisher(model: &mut Model) {
 
 /// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.
 fn matches(process: &Process, needle: &str) -> bool {
-    let pid = process.pid.to_string();
+    let (pid, state) = (process.pid.to_string(), process.state_text());
     let fields = [
         &pid,
         &process.user,
         &process.command,
         &process.job,
         &process.device_label,
-        process.state.text(),
+        &state,
     ];
     needle
         .split_whitespace()
@@ -87,7 +87,7 @@ fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
         Column::Pid => directed(a.pid.cmp(&b.pid)),
         Column::User => directed(a.user.cmp(&b.user)),
         Column::Command => directed(a.command.cmp(&b.command)),
-        Column::State => directed(a.state.text().cmp(b.state.text())),
+        Column::State => directed(a.state_text().cmp(&b.state_text())),
         column => match (number(a, column), number(b, column)) {
             (Some(x), Some(y)) => directed(x.total_cmp(&y)),
             (Some(_), None) => Ordering::Less,

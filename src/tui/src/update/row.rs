@@ -72,6 +72,7 @@ fn of_channel(
         figures,
         managed: Reading::Pending,
         state,
+        stopped: person.map(|p| p.stopped),
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
     }
 }
@@ -144,6 +145,7 @@ pub(super) fn unpublished(
         } else {
             ProcessState::OtherUser
         },
+        stopped: person.map(|p| p.stopped),
         simulated: false,
     }
 }

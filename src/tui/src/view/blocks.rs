@@ -71,6 +71,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         let ended = match p.state {
             ProcessState::Exited => " exited",
             ProcessState::Died => " died",
+            _ if p.stopped == Some(true) => " stopped",
             _ => "",
         };
         format!("{}{ended} on {}: {}", p.pid, p.device_label, program(&p.command))
@@ -169,6 +170,10 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
             "Choose one in the Overview (key 1) and press Enter.",
         ),
         Some(p) => match &p.state {
+            ProcessState::Publishing if p.stopped == Some(true) => (
+                format!("{} is stopped, and holds no memory.", p.pid),
+                "Its segments appear here when it goes on and allocates.",
+            ),
             ProcessState::Publishing => (
                 format!("{} publishes, and holds no memory now.", p.pid),
                 "Its segments appear here when it allocates.",

@@ -40,6 +40,30 @@ fn processes_join_by_pid_and_the_rest_does_not_publish() {
 }
 
 #[test]
+fn a_publisher_that_is_stopped_says_so_and_until_when() {
+    let mut model = model();
+    let mut told = |at, stopped| {
+        let mut processes = people(&[(11, "ana", 0)]);
+        processes[0].stopped = stopped;
+        let sample = ChannelSample {
+            at,
+            channels: vec![channel(11, &[&[(GIB, Allocated)]])],
+            processes,
+            ..ChannelSample::default()
+        };
+        feed(&mut model, [Event::Channels(Box::new(sample))]);
+        let row = model.listed().next().unwrap();
+        assert_eq!((&row.state, row.stopped), (&ProcessState::Publishing, Some(stopped)));
+        (row.state_text(), crate::report::text(&model))
+    };
+    assert_eq!(told(SECOND, false).0, "publishing");
+    let (state, report) = told(2 * SECOND, true);
+    assert_eq!(state, "stopped");
+    assert!(report.contains("  stopped\n"), "{report}");
+    assert_eq!(told(3 * SECOND, false).0, "publishing");
+}
+
+#[test]
 fn a_pid_of_another_start_time_is_another_process() {
     let mut model = model();
     let mut old = channel(11, &[&[(GIB, Allocated)]]);

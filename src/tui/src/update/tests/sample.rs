@@ -133,6 +133,7 @@ pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
         command: format!("command {pid}"),
         start_time,
         rss: 0,
+        stopped: false,
     };
     list.iter().map(person).collect()
 }

@@ -73,6 +73,7 @@ const WORDS: &[HelpLine] = &[
     Key("cached", "taken from the driver, held by nobody, ready for reuse"),
     Key("reserved", "allocated and cached"),
     Key("pending", "freed by the program, still used by queued GPU work"),
+    Key("stopped", "halted by a signal or a debugger until it may go on"),
     Key("unmapped", "addresses of a segment with no memory behind them"),
     Key(
         "piece",

@@ -39,6 +39,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         figures: None,
         managed: Reading::NotSupported,
         state: ProcessState::Publishing,
+        stopped: None,
         simulated: false,
     }
 }

@@ -185,6 +185,10 @@ fn what_ended_is_not_shown_as_if_it_were_now() {
     assert_eq!(timeline(&model), (0, true), "{}", screen(&model, View::Timeline));
     let title = |model: &Model| screen(model, View::Blocks).contains("7720 died on SIM 7720");
     assert_eq!((title(&living), title(&model)), (false, true));
+    let mut stopped = living.clone();
+    stopped.live.processes[0].stopped = Some(true);
+    assert!(screen(&stopped, View::Blocks).contains("7720 stopped on SIM 7720"));
+    assert!(screen(&stopped, View::Overview).contains("SIMULATED, stopped"));
 }
 
 #[test]

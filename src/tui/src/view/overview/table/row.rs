@@ -63,6 +63,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
 
 fn state(process: &Process) -> (String, Ink) {
     let ink = match process.state {
+        ProcessState::Publishing if process.stopped == Some(true) => Ink::Warning,
         ProcessState::Publishing => Ink::Good,
         ProcessState::NotPublishing | ProcessState::OtherUser | ProcessState::Exited => Ink::Dim,
         ProcessState::Died | ProcessState::Inconsistent(_) => Ink::Warning,
@@ -72,13 +73,13 @@ fn state(process: &Process) -> (String, Ink) {
 
 /// The words of a state, from the fullest to the shortest.
 fn state_texts(process: &Process) -> Vec<String> {
-    let text = process.state.text();
-    let short = text.split(" (").next().unwrap_or(text);
+    let text = process.state_text();
+    let short = text.split([',', '(']).next().unwrap_or_default().trim_end();
     let full = match &process.state {
         ProcessState::Inconsistent(why) => format!("{text}: {why}"),
-        _ => text.to_owned(),
+        _ => text.clone(),
     };
-    let texts = [full.as_str(), text, short];
+    let texts = [full.as_str(), &text, short];
     match process.simulated {
         false => texts.map(str::to_owned).to_vec(),
         true => {
@@ -126,5 +127,14 @@ mod tests {
         process.simulated = false;
         assert_eq!(state_in(&process, 18), "exited (black box)");
         assert_eq!(state_in(&process, 17), "exited");
+        process.stopped = Some(true);
+        process.state = ProcessState::NotPublishing;
+        assert_eq!(state_in(&process, 23), "not publishing, stopped");
+        assert_eq!(state_in(&process, 22), "not publishing");
+        process.state = ProcessState::Publishing;
+        assert_eq!(
+            value(&process, Shown::Of(Column::State)),
+            ("stopped".into(), Ink::Warning)
+        );
     }
 }
