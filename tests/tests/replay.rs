@@ -298,9 +298,41 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 
-    // What is wrong with the trace is on the screen.
-    let mut terminal = Terminal::start(&world, &["replay", "/nowhere", "--watch"], 120, 40);
-    terminal.wait_for(&["failed", "/nowhere: cannot be read"]);
+    // What only the replay itself can find out is on the screen.
+    let mut terminal = Terminal::start(&world, &["replay", TRACE, "--watch", "--device", "cuda"], 120, 40);
+    terminal.wait_for(&["failed", "--device sim"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+/// As without `--watch`: a sentence and its exit code, and the screen is left alone. From a pipe it is read once, by the replay.
+#[test]
+fn a_trace_that_cannot_be_watched_is_told_before_the_screen_is_taken() {
+    let world = World::without_gpu();
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.csv");
+    std::fs::write(&bad, "op,id,bytes,stream\na,1,512,0\nf,1\nodd\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    for (path, conf, code, expected) in [
+        ("/nowhere", "", 1, "gpumem-tui replay: /nowhere: cannot be read"),
+        (bad, "", 1, "bad.csv: line 4, column 1: found \"odd\""),
+        (TRACE, "odd:1", 2, "gpumem-tui replay: GPUMEM_ALLOC_CONF, column 1"),
+    ] {
+        let args = ["replay", path, "--watch", "--device", "sim"];
+        let environment = [("GPUMEM_ALLOC_CONF", conf)];
+        let mut terminal = Terminal::start_with(&world, &args, 120, 40, &environment);
+        assert_eq!(terminal.ended(), Ended::Code(code), "{path} {conf}");
+        let (raw, text) = (terminal.raw(), terminal.text());
+        assert!(text.contains(expected), "{text}");
+        assert!(!raw.windows(8).any(|bytes| bytes == b"\x1b[?1049h"), "{text}");
+    }
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let args = ["replay", pipe.to_str().unwrap(), "--watch", "--device", "sim"];
+    let mut terminal = Terminal::start(&world, &args, 120, 40);
+    // Waits for a reader.
+    std::thread::spawn(move || std::fs::write(pipe, "op,id,bytes,stream\na,1,512,0\nf,1\n"));
+    terminal.wait_for(&["of 2 operations"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }

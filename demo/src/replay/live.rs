@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::ReplayError;
 use super::gpumem::Gpumem;
 use super::replayer::{Refused, Replayer, Streams};
 use super::speed::{Pace, Speed};
 use super::text::count;
+use super::{ReplayError, read};
 use crate::bytes::format_bytes;
 use crate::control::Heard;
 use crate::error::DemoError;
@@ -46,11 +46,7 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         let reason = "say which trace to replay".to_owned();
         return Err(DemoError::Argument { argument, reason }.into());
     };
-    let trace = Trace::open(path).map_err(ReplayError::from)?;
-    if trace.ops.is_empty() {
-        let file = gpumem_channel::clean(&path.display().to_string());
-        return Err(ReplayError::Nothing(file).into());
-    }
+    let trace = read(path)?;
     let streams = Streams::new(stage.lab.device(), &trace);
     let streams = streams.map_err(|why| ReplayError::while_doing("making streams", why))?;
     let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);

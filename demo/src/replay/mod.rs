@@ -19,6 +19,7 @@ mod speed;
 mod text;
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
@@ -116,16 +117,40 @@ pub fn main(args: &ReplayArgs) -> u8 {
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     });
-    match done {
-        Ok(()) => 0,
-        Err(error) => {
-            if error.exit_code() != 0 {
-                // Whoever closed stderr does not want to know.
-                let _ = writeln!(std::io::stderr(), "gpumem-tui replay: {error}");
-            }
-            error.exit_code()
-        }
+    exit_code(done)
+}
+
+/// Whether a replay could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that
+/// of [`main`]. What can be read only once (a pipe) is left to whoever replays it.
+pub fn check(args: &ReplayArgs) -> u8 {
+    let once = std::fs::metadata(&args.trace).is_ok_and(|file| !file.is_file() && !file.is_dir());
+    exit_code(match (args.config(), once) {
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), true) => Ok(()),
+        (Ok(_), false) => read(&args.trace).map(drop),
+    })
+}
+
+fn exit_code(done: Result<(), ReplayError>) -> u8 {
+    let Err(error) = done else { return 0 };
+    if error.exit_code() != 0 {
+        // Whoever closed stderr does not want to know.
+        let _ = writeln!(std::io::stderr(), "gpumem-tui replay: {error}");
     }
+    error.exit_code()
+}
+
+/// A trace that has operations.
+fn read(path: &Path) -> Result<Trace, ReplayError> {
+    let trace = Trace::open(path)?;
+    match trace.ops.is_empty() {
+        true => Err(ReplayError::Nothing(name(path))),
+        false => Ok(trace),
+    }
+}
+
+fn name(path: &Path) -> String {
+    gpumem_channel::clean(&path.display().to_string())
 }
 
 /// Replays a trace.
@@ -142,12 +167,8 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let config = if ours { args.config()? } else { Config::default() };
     let limit = args.limit.or(config.budget);
     let began = Instant::now();
-    let trace = Trace::open(&args.trace)?;
+    let trace = read(&args.trace)?;
     let parse_ns = began.elapsed().as_nanos() as u64;
-    let file = gpumem_channel::clean(&args.trace.display().to_string());
-    if trace.ops.is_empty() {
-        return Err(ReplayError::Nothing(file));
-    }
     let device = open(args)?;
     let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
     let measured = match args.allocator {
@@ -178,7 +199,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     report.simulated = device.info().kind == DeviceKind::Simulated;
     report.device = device.info().name.clone();
     report.device_total = device.info().total;
-    report.trace = TracePart::new(file, &trace, parse_ns);
+    report.trace = TracePart::new(name(&args.trace), &trace, parse_ns);
     report.allocator.name = args.allocator.name().to_owned();
     report.allocator.limit = limit;
     Ok(report)

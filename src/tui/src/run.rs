@@ -99,6 +99,11 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
             "stdout is no terminal: leave out --watch, and say --speed N to replay at a pace without one",
         );
     }
+    // What is wrong with the trace is said where it can still be read when the dashboard is closed.
+    let code = gpumem_demo::replay::check(&replay.to_args());
+    if code != 0 {
+        return code;
+    }
     let options = DemoOptions {
         arguments: replay.child_flags(),
         device: Some(device_name(replay.device)),
