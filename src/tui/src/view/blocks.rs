@@ -3,12 +3,11 @@
 mod detail;
 
 use ratatui::layout::Rect;
-use ratatui::style::Modifier;
 
 use super::Screen;
 use super::pen::{clip, split_bottom, split_left, split_right, split_top, width, wrap};
 use super::theme::Ink;
-use super::{bar, strips};
+use super::{badge, bar, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
 use crate::units::{count, plural, program, round_size};
@@ -83,24 +82,18 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         let style = screen.pen.theme.ink(Ink::Strong);
         let x = screen.pen.text(area, 1, 0, &title, style);
         if simulated {
-            badge(screen, area, x + 1);
+            badge::draw(&mut screen.pen, area, x + 1, area.width);
         }
         return split_top(area, 1).1;
     }
     let title = clip(&title, area.width.saturating_sub(width(note) + 10 + badge_room));
     let inside = screen.pen.panel(area, &title, note);
     if simulated {
-        badge(screen, area, width(&title) + 4);
-        screen
-            .pen
-            .cell(area, width(&title) + 15, 0, ' ', ratatui::style::Style::new());
+        let x = width(&title) + 4;
+        let end = badge::draw(&mut screen.pen, area, x, area.width.saturating_sub(x + 2));
+        screen.pen.cell(area, end, 0, ' ', ratatui::style::Style::new());
     }
     inside
-}
-
-fn badge(screen: &mut Screen<'_>, area: Rect, x: u16) {
-    let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-    screen.pen.text(area, x, 0, " SIMULATED ", style);
 }
 
 /// What the cells mean and how many bytes one is.

@@ -3,10 +3,10 @@
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::Screen;
 use super::pen::{split_bottom, split_right, split_top, width};
 use super::theme::Ink;
-use crate::model::{DeviceKind, Finding, Model, Severity, SourceState, Target, View};
+use super::{Screen, badge};
+use crate::model::{Finding, Model, Severity, SourceState, Target, View};
 use crate::units;
 
 /// A key and what it does.
@@ -42,32 +42,26 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
         ..area
     };
     let accent = screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+    let simulated = badge::all_simulated(screen.model);
+    // Where there is no room for both, what is simulated is more than a name.
     let mut x = 1;
-    if area.width >= 8 {
-        x = screen.pen.text(area, 1, 0, "gpumem", accent);
+    if area.width >= if simulated { 9 + badge::LEAST } else { 8 } {
+        x = screen.pen.text(area, 1, 0, "gpumem", accent) + 2;
     }
-    for (on, badge) in [
-        (all_simulated(screen), " SIMULATED "),
-        (screen.model.paused(), " PAUSED "),
-    ] {
-        if on {
-            let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-            x = screen.pen.text(area, x + 2, 0, badge, style);
-        }
+    if simulated {
+        x = badge::draw(&mut screen.pen, area, x, area.width) + 2;
+    }
+    if screen.model.paused() {
+        let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        x = screen.pen.text(area, x, 0, " PAUSED ", style) + 2;
     }
     for (ink, text) in facts(screen) {
-        if x + 2 + width(&text) > area.width {
+        if x + width(&text) > area.width {
             return;
         }
         let style = screen.pen.theme.ink(ink);
-        x = screen.pen.text(area, x + 2, 0, &text, style);
+        x = screen.pen.text(area, x, 0, &text, style) + 2;
     }
-}
-
-/// Whether there is nothing real to look at.
-fn all_simulated(screen: &Screen<'_>) -> bool {
-    let devices = &screen.model.world().devices;
-    !devices.is_empty() && devices.iter().all(|d| d.kind == DeviceKind::Simulated)
 }
 
 /// Machine and driver, and how old the driver's figures are when they are stale.

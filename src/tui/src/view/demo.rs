@@ -3,12 +3,12 @@
 mod steps;
 
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 
 use super::Screen;
-use super::pen::{self, split_bottom, split_left, split_top, width};
+use super::pen::{self, clip, split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::{bar, history, strips};
+use super::{badge, bar, history, strips};
 use crate::model::{Demo, DemoPhase, Process, Target};
 use crate::units;
 
@@ -29,12 +29,12 @@ fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let (area, below) = split_bottom(area, list_lines);
     if area.width >= 76 {
         let (left, right) = split_left(area, (area.width * 11 / 20).min(84));
-        told(screen, left, demo);
         seen(screen, right, demo);
+        told(screen, left, demo);
     } else {
         let (top, bottom) = split_bottom(area, if area.height >= 16 { 6 } else { 0 });
-        told(screen, top, demo);
         seen(screen, bottom, demo);
+        told(screen, top, demo);
     }
     if list_lines >= 3 {
         list(screen, below);
@@ -44,10 +44,17 @@ fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 /// What the demo says.
 fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let (status, ink) = status(demo);
+    // Where nothing else says so, what is simulated is said before what the demo is doing, and before all of its name.
+    let unsaid = demo.simulated && !screen.pen.labelled;
+    let badge_room = if unsaid { badge::LEAST + 1 } else { 0 };
     let title = format!("Demo: {}", demo.name);
+    let title = match unsaid {
+        true => clip(&title, area.width.saturating_sub(6 + badge_room)),
+        false => title,
+    };
     let inside = screen.pen.panel(area, &title, "");
     let theme = screen.pen.theme;
-    let room = area.width.saturating_sub(width(&title) + 8);
+    let room = area.width.saturating_sub(width(&title) + 8 + badge_room);
     let left = if width(&status) > room {
         area.width
     } else {
@@ -60,9 +67,9 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         screen.pen.cell(area, left + width(&status), 0, ' ', Style::new());
     }
     let x = width(&title) + 4;
-    if demo.simulated && x + 13 < left {
-        let style = theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        let end = screen.pen.text(area, x, 0, " SIMULATED ", style);
+    // Where there is no frame, there is no line for it either.
+    if demo.simulated && inside != area {
+        let end = badge::draw(&mut screen.pen, area, x, left.saturating_sub(x + 2));
         screen.pen.cell(area, end, 0, ' ', Style::new());
     }
     steps::draw(screen, inside, demo);
@@ -90,6 +97,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let inside = screen
         .pen
         .panel(area, "Its memory", if demo.simulated { "SIMULATED" } else { "" });
+    screen.pen.labelled |= demo.simulated && inside != area && area.width >= 28;
     let dim = screen.pen.theme.ink(Ink::Dim);
     let map = model
         .map

@@ -4,6 +4,7 @@
 //! view has a room of its own; what they share are the widgets (`bar`, `graph`, `strips`, `pen`) and the
 //! `theme`, which alone knows colours and glyphs.
 
+mod badge;
 mod bar;
 mod blocks;
 mod chrome;
@@ -66,6 +67,7 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
         View::Timeline => timeline::draw(&mut screen, body),
         View::Demo => demo::draw(&mut screen, body),
     }
+    badge::make_sure(&mut screen, body);
     if let Some(popup) = &model.ui.popup {
         popup::draw(&mut screen, area, popup);
     }

@@ -16,6 +16,8 @@ pub(super) struct Pen<'a> {
     screen: Rect,
     /// What colours and glyphs look like.
     pub(super) theme: Theme,
+    /// Whether it was said somewhere that what is shown is simulated.
+    pub(super) labelled: bool,
 }
 
 impl<'a> Pen<'a> {
@@ -28,7 +30,12 @@ impl<'a> Pen<'a> {
 
     /// A pen for a buffer that holds some lines of a screen.
     pub(super) fn on(buffer: &'a mut Buffer, screen: Rect, theme: Theme) -> Self {
-        Pen { buffer, screen, theme }
+        Pen {
+            buffer,
+            screen,
+            theme,
+            labelled: false,
+        }
     }
 
     /// All of the screen.

@@ -7,12 +7,12 @@ mod tags;
 mod tests;
 
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::{bar, graph};
+use super::{badge, bar, graph};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, MarkKind, Nanos, Partition, SECOND};
 use crate::units;
 
@@ -150,11 +150,21 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     } else {
         device.label.clone()
     };
-    let inside = screen.pen.panel(area, &title, &note);
     let mut x = 3 + width(&title) + 1;
-    if device.kind == DeviceKind::Simulated {
-        let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        x = screen.pen.text(area, x, 0, " SIMULATED ", style);
+    let simulated = device.kind == DeviceKind::Simulated;
+    let room = area.width.saturating_sub(x + width(&note) + 5);
+    if simulated && room < badge::LEAST {
+        note.clear();
+    }
+    let inside = screen.pen.panel(area, &title, &note);
+    // Where there is no frame, there is no line for it either.
+    if simulated && inside != area {
+        let room = if note.is_empty() {
+            area.width.saturating_sub(x + 2)
+        } else {
+            room
+        };
+        x = badge::draw(&mut screen.pen, area, x, room);
         screen.pen.cell(area, x, 0, ' ', Style::new());
     }
     let room = area.width.saturating_sub(x + width(&note) + 8);

@@ -10,7 +10,7 @@ use ratatui::style::{Modifier, Style};
 use super::super::Screen;
 use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
-use super::super::{bar, graph, history};
+use super::super::{badge, bar, graph, history};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
 use crate::units;
 use crate::units::gib;
@@ -56,6 +56,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: T
     let several = screen.model.world().devices.len() > 1;
     let selected = several && screen.model.selected_device().is_some_and(|d| d.key == device.key);
     let pen = &mut screen.pen;
+    // Its label says it, too.
+    pen.labelled |= device.kind == DeviceKind::Simulated && area.width >= width(&device.label) + 6;
     match tier {
         Tier::Tall | Tier::Framed => framed(pen, area, device, selected),
         Tier::Airy | Tier::Compact => lines(pen, area, device, selected, tier == Tier::Airy),
@@ -180,10 +182,9 @@ fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_fra
         left -= 1;
     }
     let mut x = x;
-    if device.kind == DeviceKind::Simulated && x + 11 < left {
+    if device.kind == DeviceKind::Simulated && x + badge::LEAST < left {
         air(pen, x - 1);
-        let badge = pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        x = pen.text(area, x, 0, " SIMULATED ", badge) + 1;
+        x = badge::draw(pen, area, x, left - x - 1) + 1;
     }
     let room = left.saturating_sub(x + 2);
     let mut facts = vec![device.name.as_str()];

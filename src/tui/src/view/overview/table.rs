@@ -124,6 +124,9 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
 }
 
 fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], process: &Process) {
+    // Beside real ones a process of a simulated device says so where nothing else in its row does.
+    let says = |&(shown, _): &(Shown, u16)| matches!(shown, Shown::Device | Shown::Of(Column::State));
+    let unsaid = process.simulated && !columns.iter().any(says);
     let mut x = 1;
     for &(shown, wide) in columns {
         let room = wide.min(line.width.saturating_sub(x));
@@ -133,6 +136,8 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
             let (mut text, ink) = row::value(process, shown);
             if shown == Shown::Of(Column::State) {
                 text = row::state_in(process, room);
+            } else if shown == Shown::Of(Column::Command) && unsaid {
+                text = format!("SIM {text}");
             }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {

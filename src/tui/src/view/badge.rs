@@ -1,0 +1,55 @@
+//! The label of what is simulated: as a word where there is room for it, shorter where there is not, and never cut.
+
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+
+use super::Screen;
+use super::pen::{Pen, width};
+use super::theme::Ink;
+use crate::model::{DeviceKind, Model, View};
+
+/// The fullest first.
+const WORDS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
+/// What a place that must say it has to leave.
+pub(super) const LEAST: u16 = 5;
+
+/// Says it in the first line of an area, from column `x` on, in the fullest words of at most `room` columns; the column after them.
+pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, x: u16, room: u16) -> u16 {
+    let room = room.min(area.width.saturating_sub(x));
+    let Some(word) = WORDS.into_iter().find(|word| width(word) <= room) else {
+        return x;
+    };
+    pen.labelled |= area.height > 0;
+    let style = pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+    pen.text(area, x, 0, word, style)
+}
+
+/// Says it in a corner of a view that is about something simulated, and had no room to say so.
+pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect) {
+    if screen.pen.labelled || !is_about_simulated(screen.model) {
+        return;
+    }
+    // In a frame's line, where there is one.
+    let frame = u16::from(body.width > LEAST + 2);
+    let room = if body.width < LEAST { 3.min(body.width) } else { LEAST };
+    draw(&mut screen.pen, body, body.width - room - frame, room);
+}
+
+/// Whether there is nothing real to look at.
+pub(super) fn all_simulated(model: &Model) -> bool {
+    let devices = &model.world().devices;
+    !devices.is_empty() && devices.iter().all(|d| d.kind == DeviceKind::Simulated)
+}
+
+fn is_about_simulated(model: &Model) -> bool {
+    match model.ui.view {
+        // Of several devices each has its label.
+        View::Overview => all_simulated(model),
+        View::Blocks => model.selected_process().is_some_and(|process| process.simulated),
+        View::Timeline => {
+            let device = model.selected_device();
+            device.is_some_and(|device| device.kind == DeviceKind::Simulated)
+        }
+        View::Demo => model.demo.as_ref().is_some_and(|demo| demo.simulated),
+    }
+}
