@@ -227,7 +227,7 @@ fn inner_misuse_changes_nothing() {
     assert_eq!(abi.error(), None);
 }
 
-/// What the program asked for cannot be: the environment is not to blame, and the thread's device is what it was.
+/// Before the first allocation as after it. The environment is not to blame, and the thread's device is what it was.
 #[test]
 fn a_fraction_that_is_no_memory_is_told_and_leaves_the_current_context() {
     let stderr = passes("misuse::inner_a_fraction_is_no_memory", &[]);
@@ -249,15 +249,20 @@ fn inner_a_fraction_is_no_memory() {
         assert_eq!(code, 0);
         context
     };
-    abi.memory_fraction(1e-300, 0);
     for _ in 0..2 {
-        assert!(abi.alloc(MIB, 0, null_mut()).is_null());
-        abi.refused("budget_fraction: that part of 8589934592 bytes is no memory");
+        for fraction in [0.0, 1e-300, 1e-10] {
+            abi.memory_fraction(fraction, 0);
+            abi.refused("it must be at least 0.000001 and at most 1");
+            assert_eq!(current(), null_mut());
+        }
+        // It has changed nothing.
+        assert!(!abi.alloc(MIB, 0, null_mut()).is_null());
         assert_eq!(current(), null_mut());
     }
-    abi.memory_fraction(1.0, 0);
-    assert!(!abi.alloc(MIB, 0, null_mut()).is_null());
-    assert_eq!((current(), abi.error_count()), (null_mut(), 2));
+    abi.memory_fraction(1e-6, 0);
+    assert!(abi.alloc(40 * MIB, 0, null_mut()).is_null());
+    abi.refused("budget 8.4 KiB");
+    assert_eq!((current(), abi.error_count()), (null_mut(), 7));
 }
 
 #[test]

@@ -110,9 +110,9 @@ void gpumem_init(int device_count);
 void gpumem_reset(void);
 
 /*
- * For set_memory_fraction_fn: the allocator may take this part (above 0, at most 1) of the device's memory, from now on. If it has
- * more, its cache goes back first; what the program holds stays, and nothing new is taken until there is room again. Set before the
- * first allocation on the device, a smaller limit in GPUMEM_ALLOC_CONF holds too.
+ * For set_memory_fraction_fn: the allocator may take this part (at least a millionth, at most 1) of the device's memory, from now on.
+ * If it has more, its cache goes back first; what the program holds stays, and nothing new is taken until there is room again. Set
+ * before the first allocation on the device, a smaller limit in GPUMEM_ALLOC_CONF holds too.
  */
 void gpumem_memory_fraction(double fraction, int device);
 

@@ -21,7 +21,6 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<Allocat
     match Allocator::new(device.clone(), limited(told)) {
         Err(error @ Error::Config { .. }) => {
             let made = Allocator::new(device, limited(Config::default()))?;
-            // Else it is the program's fraction that cannot be.
             complain(&error.to_string());
             Ok(made)
         }

@@ -23,13 +23,17 @@ extern "C" fn gpumem_reset() {
     enter("gpumem_reset", (), || cache::release(-1).map(drop));
 }
 
+/// Less is no memory, or too little for any block, on whatever device. How much a device has is not asked: before the first allocation the
+/// driver is not touched, so that a program may still fork.
+const LEAST_FRACTION: f64 = 1e-6;
+
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_memory_fraction(fraction: f64, device: c_int) {
     enter("gpumem_memory_fraction", (), || {
         let place = devices::place(device)?;
-        if !(fraction > 0.0 && fraction <= 1.0) {
+        if !(LEAST_FRACTION..=1.0).contains(&fraction) {
             return Err(Failure::misuse(format!(
-                "a fraction of {fraction}: it must be above 0 and at most 1"
+                "a fraction of {fraction}: it must be at least {LEAST_FRACTION} and at most 1"
             )));
         }
         place.limit(fraction)
