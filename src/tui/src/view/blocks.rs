@@ -173,7 +173,7 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
             ),
             ProcessState::NotPublishing => (
                 format!("{} does not publish: only its driver's total is known.", p.pid),
-                "Programs that allocate through gpumem-alloc show their blocks. [ and ] go to the next process.",
+                "Programs that allocate through gpumem-alloc show their blocks. n and N go to other processes.",
             ),
             ProcessState::OtherUser => (
                 format!("{} belongs to {}: its channel is closed to you.", p.pid, p.user),
@@ -181,7 +181,7 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
             ),
             ProcessState::Exited | ProcessState::Died => (
                 format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
-                "[ and ] go to the next process.",
+                "n and N go to other processes.",
             ),
             ProcessState::Inconsistent(why) => (
                 format!("{} cannot be read consistently: {why}", p.pid),

@@ -269,6 +269,29 @@ fn who_gave_all_memory_back_is_not_said_to_have_had_none_yet() {
     assert!(told.contains("holds no memory now"), "{told}");
 }
 
+/// Where there is no map the keys that lead on are those that do.
+#[test]
+fn keys_that_are_named_are_those_that_there_are() {
+    for state in [ProcessState::NotPublishing, ProcessState::Exited, ProcessState::Died] {
+        let mut model = fixture::h100();
+        model.ui.view = View::Blocks;
+        model.map = None;
+        let selected = model.ui.process;
+        let process = model
+            .live
+            .processes
+            .iter_mut()
+            .find(|p| Some(p.id) == selected)
+            .unwrap();
+        process.state = state;
+        let text = text(&drawn(model, 120, 24, Colors::Mono, false).0);
+        assert!(
+            text.contains("n and N go to other processes") && text.contains("n N process"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn every_line_of_the_map_answers_a_click_with_its_addresses() {
     let mut model = fixture::h100();
