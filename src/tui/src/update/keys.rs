@@ -243,10 +243,14 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
         .is_some_and(|t| Some(t.process) == model.ui.process && t.any());
     if model.ui.timeline.by_tag && !any {
         let text = match model.selected_process() {
-            Some(process) => format!(
-                "{} names nothing that it allocates for (n: the next process)",
-                process.pid
-            ),
+            Some(process) => {
+                let next = if model.rows.len() > 1 {
+                    " (n: the next process)"
+                } else {
+                    ""
+                };
+                format!("{} names nothing that it allocates for{next}", process.pid)
+            }
             None => "no process is selected: 1 lists them".to_owned(),
         };
         model.ui.timeline.by_tag = false;

@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 
 use super::graph;
-use super::pen::{Pen, split_bottom, split_left};
+use super::pen::{Pen, split_bottom, split_left, width};
 use super::theme::Ink;
-use crate::model::{Device, Partition, SECOND};
+use crate::model::{Device, DeviceState, Partition, SECOND};
 use crate::units;
 
 /// Seconds that are shown.
@@ -36,8 +36,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     for x in 0..chart.width {
         pen.cell(chart, x, 0, '┈', dim);
     }
-    pen.text(foot, 0, 0, &format!("{} s ago", scale.seconds), dim);
-    pen.text_end(foot, foot.width, 0, "now", dim);
+    let begin = format!("{} s ago", scale.seconds);
+    let end = match device.state {
+        DeviceState::Present => "now",
+        DeviceState::Gone | DeviceState::Lost(_) => "last known",
+    };
+    let left = pen.text_end(foot, foot.width, 0, end, dim);
+    if width(&begin) < left {
+        pen.text(foot, 0, 0, &begin, dim);
+    }
     for (x, memory) in (0..).zip(columns) {
         let Some(memory) = memory else { continue };
         let share = |bytes: u64| bytes as f64 / top as f64;

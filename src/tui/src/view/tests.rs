@@ -2,5 +2,6 @@
 
 pub(super) mod fixture;
 mod gallery;
+mod labels;
 mod rules;
 mod screens;

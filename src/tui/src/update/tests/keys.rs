@@ -214,6 +214,14 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     assert!(!model.ui.timeline.by_tag, "nothing has a tag");
     let text = &model.ui.toast.as_ref().unwrap().text;
     assert!(text.contains("names nothing"), "{text}");
+    let mut alone = model.clone();
+    alone.rows.truncate(1);
+    press(&mut alone, &[Key::Char('t')]);
+    let told = &alone.ui.toast.as_ref().unwrap().text;
+    assert!(
+        text.ends_with("(n: the next process)") && !told.contains("(n"),
+        "{text}, {told}"
+    );
     let process = model.ui.process.unwrap();
     let mut past = TagPast::new(process);
     past.points.push_back(TagPoint {

@@ -9,7 +9,7 @@ use super::gallery::drawn;
 use super::screens::text;
 use crate::model::*;
 
-const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+pub(super) const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
 
 #[test]
 fn no_size_panics_and_no_hit_lies_outside() {
@@ -53,81 +53,6 @@ fn mono_sends_no_colour() {
         let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
         let plain = |c: &ratatui::buffer::Cell| c.fg == Color::Reset && c.bg == Color::Reset;
         assert!(buffer.content().iter().all(plain), "{name}");
-    }
-}
-
-/// Alone on the machine, and beside a real GPU with its process and device selected.
-fn both_simulated() -> [Model; 2] {
-    let alone = fixture::simulated();
-    let mut beside = fixture::several();
-    let other = &beside.live.processes[4];
-    beside.ui.process = Some(other.id);
-    beside.ui.device = Some(other.id.device);
-    beside.map = alone.map.clone();
-    beside.demo = alone.demo.clone();
-    [alone, beside]
-}
-
-#[test]
-fn every_view_labels_what_is_simulated() {
-    for view in [View::Overview, View::Blocks, View::Timeline, View::Demo] {
-        for mut model in both_simulated() {
-            model.ui.view = view;
-            for (w, h) in SIZES {
-                let (buffer, _) = drawn(model.clone(), w, h, Colors::Mono, false);
-                assert!(
-                    text(&buffer).contains("SIMULATED"),
-                    "{view:?} at {w}x{h}:\n{}",
-                    text(&buffer)
-                );
-            }
-        }
-    }
-}
-
-/// Not even in the smallest terminal something simulated is taken for something real; the word for it is shorter there, and never cut.
-#[test]
-fn what_is_simulated_is_labelled_in_every_size() {
-    let cut = |text: &str| {
-        let words = text.split(|c: char| !c.is_alphabetic());
-        let whole = ["SIM", "SIMULATED"];
-        words.filter(|w| w.starts_with("SIM")).any(|w| !whole.contains(&w))
-    };
-    for view in [View::Overview, View::Blocks, View::Timeline, View::Demo] {
-        for (mut model, least) in both_simulated().into_iter().zip([3, 5]) {
-            model.ui.view = view;
-            for (w, h) in (least..=90).flat_map(|w| [2, 3, 4, 5, 8, 10, 13, 20, 24, 31].map(|h| (w, h))) {
-                let (buffer, _) = drawn(model.clone(), w, h, Colors::Mono, false);
-                let text = text(&buffer);
-                assert!(text.contains("SIM") && !cut(&text), "{view:?} at {w}x{h}:\n{text}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_row_of_something_simulated_says_so_beside_real_ones() {
-    let [_, mut beside] = both_simulated();
-    beside.ui.view = View::Overview;
-    let pid = beside.selected_process().unwrap().pid.to_string();
-    for w in 24..=200 {
-        let (buffer, _) = drawn(beside.clone(), w, 40, Colors::Mono, false);
-        let text = text(&buffer);
-        let row = text
-            .lines()
-            .find(|line| line.trim_start_matches(['│', ' ']).starts_with(&pid));
-        let row = row.unwrap_or_else(|| panic!("at {w}:\n{text}"));
-        assert!(row.contains("SIM"), "at {w}: {row}");
-    }
-}
-
-#[test]
-fn a_real_gpu_is_never_labelled_simulated() {
-    for view in [View::Overview, View::Blocks, View::Timeline] {
-        let mut model = fixture::h100();
-        model.ui.view = view;
-        let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
-        assert!(!text(&buffer).contains("SIMULATED"));
     }
 }
 
@@ -223,6 +148,12 @@ fn what_ended_is_not_shown_as_if_it_were_now() {
     };
     assert!(timeline(&living).0 >= 2, "the axis and the legend");
     assert_eq!(timeline(&model), (0, true), "{}", screen(&model, View::Timeline));
+    let axis = |model: &Model, end: &str| {
+        let text = screen(model, View::Overview);
+        text.lines().any(|line| line.contains(" s ago ") && line.contains(end))
+    };
+    let ends = |model: &Model| (axis(model, " now "), axis(model, " last known "));
+    assert_eq!((ends(&living), ends(&model)), ((true, false), (false, true)));
     let title = |model: &Model| screen(model, View::Blocks).contains("7720 died on SIM 7720");
     assert_eq!((title(&living), title(&model)), (false, true));
     let mut stopped = living.clone();
