@@ -1,6 +1,8 @@
 //! Snapshots as files: whole, or not there.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::os::unix::fs::FileTypeExt;
+
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, History, Publish, Snapshot, Stream};
 
@@ -21,6 +23,34 @@ fn what_cannot_be_written_is_an_error_that_names_the_file() {
     std::fs::create_dir(&taken).unwrap();
     std::fs::write(taken.join("file"), "").unwrap();
     assert!(alloc.write_snapshot(&taken).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// A device would be gone, for all programs, and whoever reads from a pipe would wait for ever. Sockets stand for all of them here: these tests may
+/// run as root.
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let alloc = allocator(Config::default());
+    let folder = tempfile::tempdir().unwrap();
+    let [socket, link] = ["socket", "link.json"].map(|name| folder.path().join(name));
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::os::unix::fs::symlink(&socket, &link).unwrap();
+    for path in [&socket, &link] {
+        let error = alloc.write_snapshot(path).unwrap_err().to_string();
+        assert!(error.ends_with("there is something that is no file"), "{error}");
+    }
+    assert!(std::fs::metadata(&link).unwrap().file_type().is_socket());
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_name_may_be_as_long_as_names_are() {
+    let alloc = allocator(Config::default());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x".repeat(250) + ".json");
+    alloc.write_snapshot(&path).unwrap();
+    assert_eq!(Snapshot::read(&path).unwrap().check(), []);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

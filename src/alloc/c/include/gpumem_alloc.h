@@ -238,8 +238,8 @@ int64_t gpumem_leak_report(int device, uint64_t min_steps, char *text, size_t ro
 /*
  * Writes the state of a device, and its history if there is one, into a file in the format of torch.cuda.memory._snapshot(), which
  * PyTorch's viewers read (https://pytorch.org/memory_viz): JSON if the path ends in ".json", else a pickle. A file of that name is
- * replaced when the new one is whole. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path writes one when memory first runs out
- * (not in set-uid programs).
+ * replaced when the new one is whole; a device or a pipe is not, which is an error. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path
+ * writes one when memory first runs out (not in set-uid programs).
  */
 int gpumem_snapshot(int device, const char *path);
 

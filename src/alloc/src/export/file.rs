@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,10 @@ pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError>
     let name = path
         .file_name()
         .ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
+    // The new file would be there instead, for everybody: root's programs could replace /dev/null. A folder refuses that itself.
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Err(failed(io::Error::other("there is something that is no file")));
+    }
     // A program that may not make large files is not ended for one of ours.
     let _undisturbed = Unraised::begin();
     let (draft, file) = draft(path, name).map_err(failed)?;
@@ -37,10 +42,14 @@ fn draft(path: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     // What a process of this number left, before it was killed, is in the way of few of them.
     const TRIES: usize = 16;
+    // Of a long name, so that there is room for what comes behind it: names have at most 255 bytes.
+    const STEM: usize = 200;
+    let stem = name.as_bytes();
+    let stem = OsStr::from_bytes(&stem[..stem.len().min(STEM)]);
     let mut last = ErrorKind::AlreadyExists.into();
     for _ in 0..TRIES {
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-        let mut draft = name.to_owned();
+        let mut draft = stem.to_owned();
         draft.push(format!(".{}-{number}.part", std::process::id()));
         let draft = path.with_file_name(draft);
         match File::create_new(&draft) {
