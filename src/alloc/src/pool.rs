@@ -187,6 +187,12 @@ impl Pool {
         self.0.id
     }
 
+    /// Lets another pool have its name and its id from now on, as dropping the last clone does: for who cannot say when that will be, as
+    /// other threads have clones for a moment.
+    pub fn give_up_name(&self) {
+        self.0.give_up_name();
+    }
+
     /// The allocator it is of.
     pub fn allocator(&self) -> Allocator {
         Allocator(Arc::clone(&self.0.memory.handle))
@@ -219,8 +225,18 @@ impl Pool {
     }
 }
 
+impl Inner {
+    fn give_up_name(&self) {
+        let PoolMemory { handle, arena } = &*self.memory;
+        // In a forked child there are no pools.
+        let _ = handle.home.with(|heap| heap.give_up_arena(*arena));
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Requests that were sent here may keep the memory for long.
+        self.give_up_name();
         let handle = &self.memory.handle;
         // In a forked child the routes are the parent's, and nothing is captured.
         while let Ok(true) = handle.routes.end(&self.memory) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gpumem_alloc::device::{self, Call, Live, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, PoolConfig, Publish, Route, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, MempoolId, PoolConfig, Publish, Route, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -53,6 +53,37 @@ fn what_was_on_its_way_to_a_pool_that_ends_is_no_other_tenants() {
     drop(buffer);
     assert_eq!(other.stats().allocation.current, 0);
     drop(other);
+    alloc.release_cached().unwrap();
+    assert_eq!(
+        (alloc.stats().all().reserved_bytes.current, sim.live()),
+        (0, Live::default())
+    );
+}
+
+/// A request that was sent to a pool keeps its memory, and not its name.
+#[test]
+fn a_pool_may_have_the_name_and_id_of_one_that_is_gone_whatever_is_on_its_way_there() {
+    let (alloc, sim) = allocator(Timeline::Immediate);
+    let named = |alloc: &Allocator| alloc.pool("tenant", PoolConfig::default());
+    let numbered = |alloc: &Allocator| alloc.private_pool_with_id(MempoolId(3, 1));
+    let [first, second] = [named(&alloc), numbered(&alloc)].map(Result::unwrap);
+    for (pool, again) in [(first, &named as &dyn Fn(&Allocator) -> _), (second, &numbered)] {
+        alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(3))).unwrap();
+        let pause = sim.pause(Call::Alloc);
+        let (buffer, next) = std::thread::scope(|scope| {
+            let request = scope.spawn(|| alloc.alloc::<u8>(5 * MIB, Stream(3)).unwrap());
+            pause.wait();
+            let (name, id) = (pool.name().to_owned(), pool.id());
+            drop(pool);
+            let next = again(&alloc).unwrap();
+            assert!(again(&alloc).is_err(), "that one is there");
+            assert!(next.id() == id || next.name() == name);
+            drop(pause);
+            (request.join().unwrap(), next)
+        });
+        assert_eq!(next.stats().allocation.allocated, 0);
+        drop((buffer, next));
+    }
     alloc.release_cached().unwrap();
     assert_eq!(
         (alloc.stats().all().reserved_bytes.current, sim.live()),

@@ -100,3 +100,24 @@ fn no_two_pools_have_the_same_id() {
         MempoolId(2, 0)
     );
 }
+
+#[test]
+fn what_was_given_up_is_free_while_somebody_has_a_clone() {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    let old = alloc.private_pool_with_id(MempoolId(2, 0)).unwrap();
+    old.give_up_name();
+    let new = alloc.private_pool_with_id(MempoolId(2, 0)).unwrap();
+    let held = [&old, &new].map(|pool| pool.alloc::<u8>(3 * MIB, S).unwrap());
+    assert_eq!(
+        [&old, &new].map(|pool| pool.stats().allocation.current),
+        [1, 1],
+        "they are two"
+    );
+    drop((old, held));
+    let error = alloc.private_pool_with_id(new.id()).unwrap_err().to_string();
+    assert_eq!(error, "pool: there is a pool of id (2, 0) already");
+}

@@ -46,6 +46,43 @@ fn graphs_keep_what_they_use() {
     assert_eq!(passes("pools::inner_pools", &[]), "");
 }
 
+/// What other threads send to a pool is on its way there when it is released, and begun anew.
+#[test]
+fn threads_begin_the_pools_that_they_released() {
+    assert_eq!(passes("pools::inner_threads_have_pools", &[]), "");
+}
+
+#[test]
+fn inner_threads_have_pools() {
+    let Some(abi) = library() else { return };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let abi = &abi;
+            scope.spawn(move || {
+                let pool = PoolId(thread, 1);
+                // Everybody's requests on the default stream.
+                let mut function = Function {
+                    data: [0, 0],
+                    manager: manage,
+                    invoker: invoke,
+                };
+                // Fewer pools than there may be, if no capture ends before the next one begins.
+                for size in 1..300 {
+                    abi.begin_allocate_to_pool(0, pool, (&raw mut function).cast());
+                    let ptr = abi.alloc(size * 5000, 0, null_mut());
+                    abi.end_allocate_to_pool(0, pool);
+                    abi.free(ptr, 0, 0, null_mut());
+                    abi.release_pool(0, pool);
+                    assert_eq!(abi.error(), None);
+                }
+            });
+        }
+    });
+    assert!(abi.empty_cache(0) >= 0);
+    assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 0);
+    assert_eq!(abi.error_count(), 0);
+}
+
 #[test]
 fn inner_pools() {
     let Some(abi) = library() else { return };

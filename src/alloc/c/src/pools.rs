@@ -61,10 +61,12 @@ pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
     let pool = find(place, id)?;
     let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pools) = &mut *pools
-        && let Some((_, begun)) = pools.get_mut(&id)
+        && let Some((pool, begun)) = pools.get_mut(&id)
     {
         *begun -= 1;
         if *begun == 0 {
+            // Who begins one of this id from now on has another pool, whoever is still in this one.
+            pool.give_up_name();
             pools.remove(&id);
         }
     }

@@ -40,6 +40,8 @@ pub(super) struct Arena {
     pub(super) id: MempoolId,
     pub(super) config: PoolConfig,
     pub(super) private: bool,
+    /// Nobody holds its pool any more, and its name and id may be another's: requests that were sent there may be under way.
+    given_up: bool,
     /// Its pool is gone.
     closing: bool,
     /// Blocks that were handed out and that something uses yet: the program, or queued work.
@@ -66,9 +68,9 @@ impl Arenas {
         all.filter_map(|(number, arena)| Some((number, arena.as_ref()?)))
     }
 
-    /// Those whose pool is there.
+    /// Those whose pool somebody holds.
     fn open(&self) -> impl Iterator<Item = &Arena> {
-        self.iter().map(|(_, arena)| arena).filter(|arena| !arena.closing)
+        self.iter().map(|(_, arena)| arena).filter(|arena| !arena.given_up)
     }
 
     fn has(&self, id: MempoolId) -> bool {
@@ -184,11 +186,19 @@ impl Heap {
             id,
             config,
             private: matches!(pool, NewPool::Private(_)),
+            given_up: false,
             closing: false,
             live: 0,
             figures: PoolFigures::default(),
         });
         Ok(number)
+    }
+
+    /// Nobody holds the pool of an arena any more: another one may have its name and its id.
+    pub(crate) fn give_up_arena(&mut self, arena: u16) {
+        if let Some(arena) = self.arenas.get_mut(arena) {
+            arena.given_up = true;
+        }
     }
 
     /// Name and id of an arena's pool.
