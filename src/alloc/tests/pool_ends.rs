@@ -197,3 +197,31 @@ fn nobody_waits_for_a_stream_that_has_ended_while_a_graph_is_captured() {
     assert_eq!(values, [7; 4096]);
     assert_eq!(sim.violations(), [""; 0]);
 }
+
+/// Memory that other streams used in captures, of which each has a pool of its own: as much of it as there may be pools, and more.
+#[test]
+fn pools_that_are_gone_leave_nothing_that_other_streams_used_while_a_graph_was_captured() {
+    for (timeline, late) in [(Timeline::Immediate, false), (Timeline::Manual, true)] {
+        let (alloc, sim) = allocator(timeline);
+        for _ in 0..1100 {
+            let pool = alloc.private_pool().unwrap();
+            alloc.begin_allocate_to_pool(&pool, Route::ThisThread).unwrap();
+            let buffer = alloc.alloc::<u8>(MIB, Stream(1)).unwrap();
+            buffer.record_stream(Stream(2)).unwrap();
+            sim.enqueue(Stream(2), buffer.device_ptr(), buffer.bytes());
+            drop(buffer);
+            alloc.end_allocate_to_pool(&pool).unwrap();
+            drop(pool);
+            // Later captures look what has become of earlier ones.
+            sim.finish(Stream(2));
+            let reserved = alloc.stats().all().reserved_bytes.current;
+            assert!(reserved <= if late { 4 << 20 } else { 0 }, "{reserved}");
+        }
+        alloc.poll();
+        alloc.release_cached().unwrap();
+        assert_eq!(
+            (sim.violations(), sim.live(), sim.calls(Call::Synchronize)),
+            (vec![], Live::default(), 1)
+        );
+    }
+}

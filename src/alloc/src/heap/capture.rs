@@ -48,13 +48,33 @@ impl Heap {
         }
     }
 
-    /// A capture ends, or one more is known to have ended. Blocks that were freed meanwhile and that other streams used wait for the next
-    /// event that is recorded there for another block, or the next time that the device is waited for.
+    /// A capture ends, or one more is known to have ended.
     pub(crate) fn end_capture(&mut self) {
         self.captures = self.captures.saturating_sub(1);
         self.tell_capturing();
         if self.captures == 0 {
+            self.wait_for_users_of_meanwhile();
             self.look_at_all_closing();
         }
+    }
+
+    /// Blocks that were freed meanwhile and that other streams used wait for one event on each of these: the last one's, as those before it
+    /// are done by then. Else the memory of a graph's pool would stay, when that is gone, until the device is waited for; and a program may
+    /// have so many pools.
+    fn wait_for_users_of_meanwhile(&mut self) {
+        if self.streams.pending == 0 {
+            return;
+        }
+        for at in self.streams.real().collect::<Vec<_>>() {
+            let line = self.streams.line(at);
+            if line.is_retired() || !matches!(line.waiting.back(), Some((None, _))) {
+                continue;
+            }
+            let event = self.leave_event(at);
+            if let Some((waits, _)) = self.streams.line_mut(at).waiting.back_mut() {
+                *waits = Some(event);
+            }
+        }
+        self.leave_poll();
     }
 }

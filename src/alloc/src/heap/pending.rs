@@ -43,8 +43,8 @@ impl Heap {
     }
 
     /// Has an event recorded on every other stream that used a freed block, once the heap's lock is let go of, and what waits looked at. A
-    /// stream that takes no event now is waited for by the next one that it takes for another block, and if it takes none any more (it was
-    /// destroyed, say) by the next synchronisation of the device.
+    /// stream that takes no event now is waited for by the next one that it takes, for another block or when no graph is captured any more,
+    /// and if it takes none (it was destroyed, say) by the next synchronisation of the device.
     #[cold]
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
