@@ -66,8 +66,9 @@ impl Heap {
 
     #[cold]
     fn intern(&mut self, tag: Tag) -> StringId {
-        let id = self.outlet.intern(&tag::name(tag));
-        // Without a channel a tag has a number that no channel gives: names of the time before are not mixed up.
+        // A full channel has the number of no name for it.
+        let id = self.outlet.intern(&tag::name(tag)).filter(|id| *id != StringId(0));
+        // Then, and without a channel, a tag has a number that no channel gives: its name is not taken for another's here.
         let id = id.unwrap_or(StringId(UNPUBLISHED | tag.0));
         let at = tag.0 as usize;
         if self.tags.len() <= at {
