@@ -177,6 +177,43 @@ fn blocks_beyond_the_table_are_counted() {
 }
 
 #[test]
+fn memory_of_segments_beyond_the_table_is_counted() {
+    let dir = dir();
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        segments: 2,
+        ..Options::default()
+    };
+    let config = Config {
+        publish: Publish::On(options),
+        segments: SegmentMode::Plain,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    let mut reader = Reader::open(&alloc.channel().unwrap()).unwrap();
+    let mut add_up = || {
+        let snapshot = reader.refresh().unwrap();
+        let shown: u64 = snapshot.devices[0].blocks().map(|block| block.size).sum();
+        let reserved = alloc.stats().all().reserved_bytes.current;
+        assert_eq!(shown + snapshot.untracked_bytes, reserved);
+        snapshot.untracked_blocks
+    };
+    let mut buffers: Vec<_> = (0..5)
+        .map(|_| alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap())
+        .collect();
+    assert_eq!(add_up(), 3);
+    for size in [3 * MIB, 12 * MIB, 30 * MIB] {
+        // Of those that are not shown, too.
+        buffers.remove(3);
+        buffers.push(alloc.alloc(size, Stream::DEFAULT).unwrap());
+        add_up();
+    }
+    drop(buffers);
+    alloc.release_cached().unwrap();
+    assert_eq!(add_up(), 0);
+}
+
+#[test]
 fn names_that_the_channel_has_no_room_for_are_told_apart_by_the_history_and_snapshots() {
     let dir = dir();
     let options = Options {

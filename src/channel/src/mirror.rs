@@ -20,8 +20,10 @@ use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::{Source, Table};
 use generations::Generations;
+use strays::Strays;
 
 mod generations;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -75,6 +77,7 @@ pub(crate) struct Mirror {
     /// Segments with drafts.
     drafts: Vec<u32>,
     walks: Vec<walk::Walk>,
+    strays: Strays,
     /// This is of after the publisher's end.
     dead: bool,
 }
@@ -98,7 +101,7 @@ impl Mirror {
             source.copy_blocks(layout, &groups, (self.blocks.len(), self.segments.len()))?;
             let table = source.table(layout);
             changed |= self.follow(&table);
-            self.read_blocks(&table, &groups);
+            self.read_blocks(&table, &groups, layout.segments.count);
             if self.dirty.is_empty() && self.torn.is_empty() {
                 break;
             }
@@ -173,8 +176,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Reads the changed slots of these groups.
-    fn read_blocks(&mut self, table: &Table<'_>, groups: &[Range<usize>]) {
+    /// Reads the changed slots of these groups. `segments`: how many there is room for.
+    fn read_blocks(&mut self, table: &Table<'_>, groups: &[Range<usize>], segments: usize) {
         self.torn.clear();
         for slots in groups {
             // All of them first, without a branch in between: they come from another core's cache, and wait for each other least
@@ -186,7 +189,7 @@ impl Mirror {
             let mut whole = true;
             for (slot, seq) in slots.clone().zip(seqs) {
                 if seq != self.blocks[slot].seq {
-                    whole &= self.read_block(table, slot);
+                    whole &= self.read_block(table, slot, segments);
                 }
             }
             // What nobody will finish writing is not waited for.
@@ -202,7 +205,7 @@ impl Mirror {
     }
 
     /// Reads one slot and puts its block in its place. False if it could not be read.
-    fn read_block(&mut self, table: &Table<'_>, slot: usize) -> bool {
+    fn read_block(&mut self, table: &Table<'_>, slot: usize, segments: usize) -> bool {
         let Some((seq, words)) = table.read(slot) else {
             // A block that is in no map yet makes none late.
             let owner = self.blocks[slot].segment;
@@ -213,6 +216,10 @@ impl Mirror {
         known.seq = seq;
         let known = *known;
         let block = codec::to_block(&words).map(|(block, _)| block);
+        let stray = block.as_ref().filter(|block| block.segment as usize >= segments);
+        if stray.is_some() || !self.strays.is_empty() {
+            self.strays.set(slot, stray);
+        }
         let owner = block.map_or(known.segment, |block| block.segment);
         // After the block was read: until then its segment's structure is the one that the map shows.
         let same = self
@@ -274,6 +281,11 @@ impl Mirror {
     /// Whether the map of a segment is behind what is published of its structure.
     pub(crate) fn is_behind(&self, slot: u32) -> bool {
         self.dirty.contains(&slot)
+    }
+
+    /// How many blocks are of segments that have no slot, and their bytes.
+    pub(crate) fn strays(&self) -> (u64, u64) {
+        self.strays.counted()
     }
 
     /// How many segments are behind what is published.

@@ -173,6 +173,7 @@ impl Reader {
             stats: self.figures_of(index),
             segments: Vec::new(),
         });
+        let (strays, their_bytes) = self.mirror.strays();
         Ok(Snapshot {
             identity: self.identity.clone(),
             life: self.life,
@@ -180,8 +181,8 @@ impl Reader {
             lanes: self.view_lanes()?,
             event_count,
             events_lost: self.events_lost,
-            untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?,
-            untracked_bytes: self.live(live::UNTRACKED_BYTES)?,
+            untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?.saturating_add(strays),
+            untracked_bytes: self.live(live::UNTRACKED_BYTES)?.saturating_add(their_bytes),
             lagging_segments: self.mirror.lagging(),
             malformed_segments: self.malformed,
             read_at: identity::now(ClockId::Monotonic),

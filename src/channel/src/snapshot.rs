@@ -159,7 +159,8 @@ pub struct Snapshot {
     pub event_count: u64,
     /// Events overwritten before this reader saw them.
     pub events_lost: u64,
-    /// Blocks that did not fit into the block table.
+    /// Blocks that did not fit into the block table, or are of segments that did not fit into theirs. A [glance](crate::Reader::glance)
+    /// shows the latter as they were when all was read last.
     pub untracked_blocks: u64,
     /// Bytes of those.
     pub untracked_bytes: u64,

@@ -145,6 +145,47 @@ fn a_full_block_table_counts_what_it_cannot_show() {
 }
 
 #[test]
+fn what_a_full_segment_table_cannot_show_is_counted() {
+    let dir = channel_dir();
+    let mut publisher = publisher(dir.path());
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    let mut untracked = || {
+        let shown = reader.refresh().unwrap();
+        assert_eq!((shown.malformed_segments, shown.lagging_segments), (0, 0));
+        (shown.untracked_blocks, shown.untracked_bytes)
+    };
+    let block = |segment, addr, size| gpumem_channel::Block {
+        addr,
+        size,
+        state: BlockState::Allocated,
+        segment,
+        ..Default::default()
+    };
+    // There are 64.
+    publisher.segment_begin(64);
+    assert!(publisher.block(5, &block(64, 4096, 512), Some(6)));
+    assert!(publisher.block(6, &block(64, 4608, 1024), None));
+    let segment = |addr, size| gpumem_channel::Segment {
+        addr,
+        size,
+        mapped: size,
+        ..Default::default()
+    };
+    publisher.segment_end(64, Some((&segment(4096, 1536), Some(5))));
+    assert_eq!(untracked(), (2, 1536));
+    assert!(publisher.clear_block(6));
+    assert!(publisher.block(5, &block(64, 4096, 1536), None));
+    publisher.untracked(1, 512);
+    assert_eq!(untracked(), (2, 2048), "beside what has no slot of its own");
+    publisher.untracked(0, 0);
+    // Its slot is that of a block of another segment now.
+    publisher.segment_begin(63);
+    assert!(publisher.block(5, &block(63, 8192, 512), None));
+    publisher.segment_end(63, Some((&segment(8192, 512), Some(5))));
+    assert_eq!(untracked(), (0, 0));
+}
+
+#[test]
 fn figures_follow_every_publication() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());

@@ -148,6 +148,9 @@ impl Mirror {
         entry.draft = None;
         entry.map = entry.record.map(|(segment, _)| {
             for (at, &(block, seq)) in walk.places.iter().enumerate() {
+                if !self.strays.is_empty() {
+                    self.strays.set(block as usize, None);
+                }
                 self.blocks[block as usize] = Known {
                     seq,
                     segment: slot,
