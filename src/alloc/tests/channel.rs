@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, History, MonitorConfig, Options, Publish, SegmentMode, Stacks, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
 
 const MIB: usize = 1 << 20;
@@ -174,84 +174,6 @@ fn blocks_beyond_the_table_are_counted() {
     assert_eq!(alloc.free_blocks().count, 1);
     let snapshot = reader.refresh().unwrap();
     assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (0, 0));
-}
-
-#[test]
-fn memory_of_segments_beyond_the_table_is_counted() {
-    let dir = dir();
-    let options = Options {
-        dir: Some(dir.path().to_owned()),
-        segments: 2,
-        ..Options::default()
-    };
-    let config = Config {
-        publish: Publish::On(options),
-        segments: SegmentMode::Plain,
-        ..Config::default()
-    };
-    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
-    let mut reader = Reader::open(&alloc.channel().unwrap()).unwrap();
-    let mut add_up = || {
-        let snapshot = reader.refresh().unwrap();
-        let shown: u64 = snapshot.devices[0].blocks().map(|block| block.size).sum();
-        let reserved = alloc.stats().all().reserved_bytes.current;
-        assert_eq!(shown + snapshot.untracked_bytes, reserved);
-        snapshot.untracked_blocks
-    };
-    let mut buffers: Vec<_> = (0..5)
-        .map(|_| alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap())
-        .collect();
-    assert_eq!(add_up(), 3);
-    for size in [3 * MIB, 12 * MIB, 30 * MIB] {
-        // Of those that are not shown, too.
-        buffers.remove(3);
-        buffers.push(alloc.alloc(size, Stream::DEFAULT).unwrap());
-        add_up();
-    }
-    drop(buffers);
-    alloc.release_cached().unwrap();
-    assert_eq!(add_up(), 0);
-}
-
-#[test]
-fn names_that_the_channel_has_no_room_for_are_told_apart_by_the_history_and_snapshots() {
-    let dir = dir();
-    let options = Options {
-        dir: Some(dir.path().to_owned()),
-        strings: 3,
-        ..Options::default()
-    };
-    let config = Config {
-        publish: Publish::On(options),
-        history: History::On {
-            max_events: 100,
-            stacks: Stacks::None,
-        },
-        ..Config::default()
-    };
-    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
-    ["step 1", "step 2", "step 3"].map(|step| alloc.mark(step));
-    let names = ["", "weights", "activations"];
-    let _held = names.map(|name| {
-        let _scope = alloc.scope(name);
-        alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap()
-    });
-    let mut leaks: Vec<_> = alloc.leaks(0).unwrap().leaks;
-    leaks.sort_by_key(|leak| names.iter().position(|name| *name == leak.tag));
-    let told: Vec<_> = leaks.iter().map(|leak| (leak.tag.as_str(), leak.blocks)).collect();
-    assert_eq!(told, names.map(|name| (name, 1)));
-    assert_eq!(alloc.peak().unwrap().owners.len(), names.len());
-    let snapshot = alloc.snapshot().unwrap();
-    let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
-    let tagged = blocks.filter(|block| block.state.active() && block.extra.is_some());
-    assert_eq!(tagged.count(), 2);
-    // To others they have no name.
-    let shown = Reader::open(&alloc.channel().unwrap()).unwrap().refresh().unwrap();
-    assert!(
-        shown.devices[0]
-            .blocks()
-            .all(|block| shown.string(block.tag).is_empty())
-    );
 }
 
 #[test]

@@ -24,11 +24,13 @@ fn is_free(block: &Block) -> bool {
     matches!(block.state, BlockState::Free | BlockState::Quick)
 }
 
-/// Whether two blocks in the order of addresses are free and become one.
+/// Whether two blocks in the order of addresses are free and become one. What could join by itself has: two that are set aside neither of
+/// them are of two streams, one of which has ended and left the other its name.
 #[inline(always)]
 pub(super) fn join(left: &Block, right: &Block) -> bool {
     is_free(left)
         && is_free(right)
+        && (left.state, right.state) != (BlockState::Free, BlockState::Free)
         && (left.stream, left.segment) == (right.stream, right.segment)
         && left.addr.checked_add(left.size) == Some(right.addr)
 }
