@@ -177,6 +177,11 @@ impl Outlet {
         self.publisher().map(|publisher| publisher.intern(text))
     }
 
+    /// The same for the name of a mark.
+    pub(crate) fn intern_mark(&mut self, text: &str) -> Option<StringId> {
+        self.publisher().map(|publisher| publisher.intern_mark(text))
+    }
+
     pub(crate) fn event(&mut self, event: &Event) {
         if let Some(recorder) = self.recorder_mut() {
             recorder.event(event);

@@ -69,6 +69,15 @@ impl Publisher {
         id
     }
 
+    /// The same for the name of a mark, which may be another one each step: a quarter of the table is left to who holds memory.
+    pub fn intern_mark(&mut self, text: &str) -> StringId {
+        let full = self.strings.len() >= self.writer.strings() * 3 / 4;
+        if full && !self.strings.contains_key(text) {
+            return StringId(0);
+        }
+        self.intern(text)
+    }
+
     /// Publishes a device under `index`, by which segments, blocks, events and figures name it.
     pub fn set_device(&mut self, index: u8, device: &Device) {
         if !self.gone() {

@@ -221,6 +221,11 @@ impl<M: Words> Writer<M> {
         }
     }
 
+    /// Strings that there is room for, and the empty one.
+    pub(crate) fn strings(&self) -> usize {
+        self.layout.strings.count
+    }
+
     /// Appends a string and returns its number; `None` when the table is full. Number 0 is the empty string and is never stored.
     pub(crate) fn string(&mut self, string: &str) -> Option<u32> {
         let index = self.strings + 1;

@@ -83,7 +83,7 @@ impl Heap {
         if let Some(recorder) = self.outlet.recorder_mut() {
             recorder.mark(name);
         }
-        if let Some(tag) = self.outlet.intern(name) {
+        if let Some(tag) = self.outlet.intern_mark(name) {
             self.outlet.publish(&Event {
                 kind: EventKind::Mark,
                 device: DEVICE,

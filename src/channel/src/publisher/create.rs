@@ -31,7 +31,7 @@ pub struct Options {
     pub segments: u32,
     /// Events it keeps (64 bytes each), rounded up to a power of two.
     pub events: u32,
-    /// Different tags and marks it has room for (128 bytes each).
+    /// Different tags, names of pools and marks it has room for (128 bytes each); marks take three quarters at most.
     pub strings: u32,
     /// Devices it has room for (1.5 KiB each); at most 256.
     pub devices: u32,
