@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, History, Options, Publish, SegmentMode, Stacks, Stream};
-use gpumem_channel::{BlockState, EventKind, Reader};
+use gpumem_channel::{EventKind, Reader};
 
 const MIB: usize = 1 << 20;
 
