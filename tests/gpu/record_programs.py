@@ -94,6 +94,48 @@ def fsdp(steps=8):
             del gs
 
 
+def gan(steps=25):
+    """A generator and its critic at four resolutions, one after the other: pictures of a round live into the next one."""
+    sizes_of("gan")
+
+    def generator(resolution):
+        layers, width, at = [nn.ConvTranspose2d(128, 256, 4), nn.ReLU()], 256, 4
+        while at < resolution:
+            half = max(width // 2, 32)
+            layers += [nn.ConvTranspose2d(width, half, 4, 2, 1), nn.BatchNorm2d(half), nn.ReLU()]
+            width, at = half, at * 2
+        return nn.Sequential(*layers, nn.Conv2d(width, 3, 3, 1, 1), nn.Tanh()).to(DEVICE)
+
+    def critic(resolution):
+        layers, width, to, at = [], 3, 32, resolution
+        while at > 4:
+            layers += [nn.Conv2d(width, to, 4, 2, 1), nn.LeakyReLU(0.2)]
+            width, to, at = to, min(to * 2, 256), at // 2
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * 16, 1)).to(DEVICE)
+
+    for resolution in (16, 32, 64, 128):
+        g, d = generator(resolution), critic(resolution)
+        opt_g, opt_d = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+        batch = 64 if resolution < 128 else 48
+        for step in range(steps):
+            z = torch.randn(batch, 128, 1, 1, device=DEVICE)
+            real = torch.randn(batch, 3, resolution, resolution, device=DEVICE)
+            fake = g(z)
+            loss_d = F.softplus(-d(real)).mean() + F.softplus(d(fake.detach())).mean()
+            opt_d.zero_grad()
+            loss_d.backward()
+            opt_d.step()
+            loss_g = F.softplus(-d(g(z))).mean()
+            opt_g.zero_grad()
+            loss_g.backward()
+            opt_g.step()
+            if step % 10 == 0:
+                g.eval()
+                with torch.no_grad():
+                    g(torch.randn(100, 128, 1, 1, device=DEVICE)).mean().item()
+                g.train()
+
+
 def gnn(steps=40):
     """A graph network on sampled neighbours."""
     rnd = sizes_of("gnn")
@@ -265,4 +307,4 @@ def unet(steps=10):
                     y = y - 0.1 * net(torch.cat([y, y]))[:4].float()
 
 
-PROGRAMS = {program.__name__: program for program in (detect, fsdp, gnn, rl, speech, streams, unet)}
+PROGRAMS = {program.__name__: program for program in (detect, fsdp, gan, gnn, rl, speech, streams, unet)}
