@@ -120,13 +120,12 @@ impl Home {
 
     /// The bytes of a held block.
     pub(crate) fn bytes_of(&self, held: Held) -> Result<u64, Error> {
-        if let Some(block) = held.block() {
-            return self.with(|heap| heap.size_of(block));
+        match held.block() {
+            Some(block) => self.with(|heap| heap.size_of(block)),
+            None if !self.process.is_current() => Err(Error::Forked),
+            // A block that is held is known.
+            None => self.front.lent_bytes(held).ok_or(Error::Forked),
         }
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        Ok(self.front.lent_bytes(held).unwrap_or(0))
     }
 
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
