@@ -132,6 +132,12 @@ impl DeviceStats {
         let all = self.all();
         all.reserved_bytes.current.saturating_sub(all.allocated_bytes.current)
     }
+
+    /// Bytes of the cached ones that queued GPU work still uses: active - allocated.
+    pub fn pending_bytes(&self) -> u64 {
+        let all = self.all();
+        all.active_bytes.current.saturating_sub(all.allocated_bytes.current)
+    }
 }
 
 /// One figure of a lane over time. Its peaks are the publisher's business, who knows all lanes.

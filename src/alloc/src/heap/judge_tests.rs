@@ -184,7 +184,7 @@ impl World {
             all.allocated_bytes.current,
             self.held.iter().map(|h| h.grant.size).sum::<u64>()
         );
-        let pending = all.active_bytes.current - all.allocated_bytes.current;
+        let pending = self.heap.stats().pending_bytes();
         assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
         let reserved = all.reserved_bytes.current;
         let allowed = self.budget.map_or(u64::MAX, |budget| budget.max(self.reserved));

@@ -20,6 +20,8 @@ pub struct Figures {
     pub requested: u64,
     /// Reserved and not allocated.
     pub cached: u64,
+    /// Of it: freed by the program, still in use by queued GPU work (PyTorch: active - allocated).
+    pub pending: u64,
     /// Highest `allocated` so far.
     pub peak_allocated: u64,
     /// Highest `reserved` so far.
@@ -63,6 +65,7 @@ impl Figures {
             allocated: all.allocated_bytes.current,
             requested: all.requested_bytes.current,
             cached: stats.cached_bytes(),
+            pending: stats.pending_bytes(),
             peak_allocated: all.allocated_bytes.peak,
             peak_reserved: all.reserved_bytes.peak,
             inactive_split: all.inactive_split_bytes.current,

@@ -228,6 +228,7 @@ fn figures(f: &Figures) -> JsonFigures<'_> {
         allocated: f.allocated,
         requested: f.requested,
         cached: f.cached,
+        pending: f.pending,
         peak_reserved: f.peak_reserved,
         peak_allocated: f.peak_allocated,
         inactive_split: f.inactive_split,

@@ -103,6 +103,7 @@ pub(super) struct JsonFigures<'a> {
     pub(super) allocated: u64,
     pub(super) requested: u64,
     pub(super) cached: u64,
+    pub(super) pending: u64,
     pub(super) peak_reserved: u64,
     pub(super) peak_allocated: u64,
     pub(super) inactive_split: u64,

@@ -87,9 +87,9 @@ fn about_process(process: &Process, now: Nanos, findings: &mut Vec<Ranked>) {
         say(severity, bytes, format!("{pid}: {text}"));
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
-        let (cached, largest) = (units::bytes(figures.cached), units::bytes(figures.largest_free));
+        let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));
         let text =
-            format!("{pid}: {cached} cached, largest free block {largest}: the next larger request takes new memory");
+            format!("{pid}: {free} cached, largest free block {largest}: the next larger request takes new memory");
         say(Severity::Warning, figures.cached, text);
     }
 }
@@ -124,11 +124,15 @@ fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
     (severity, last.requested, text)
 }
 
-/// Much is cached, and no request of half of it could be served from it.
+/// Much is cached, and no request of half of it could be served from it. What waits for the GPU is not cut up.
 fn cache_is_cut_up(figures: &Figures) -> bool {
-    figures.complete
-        && figures.cached >= CACHE_WORTH_SAYING.max(figures.reserved / 20)
-        && figures.largest_free < figures.cached / 2
+    let free = reusable(figures);
+    figures.complete && free >= CACHE_WORTH_SAYING.max(figures.reserved / 20) && figures.largest_free < free / 2
+}
+
+/// What is cached and can be used again at once.
+fn reusable(figures: &Figures) -> u64 {
+    figures.cached.saturating_sub(figures.pending)
 }
 
 fn finding(severity: Severity, process: Option<ProcessId>, text: String) -> Finding {

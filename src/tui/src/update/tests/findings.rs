@@ -7,7 +7,7 @@ use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
 use super::sample::*;
 use crate::model::*;
 
-use BlockState::{Allocated, Free};
+use BlockState::{Allocated, Free, PendingFree};
 
 fn said(model: &Model) -> Vec<(Severity, String)> {
     model
@@ -37,6 +37,16 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
     let small: Vec<_> = (0..8).flat_map(|_| [(MIB, Free), (MIB, Allocated)]).collect();
     feed(&mut model, [channels(3 * SECOND, vec![channel(4, &[&small])])]);
     assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
+}
+
+#[test]
+fn what_waits_for_the_gpu_is_cached_and_not_cut_up() {
+    let mut model = model();
+    let blocks = [(8 * GIB, PendingFree), (GIB, Free), (8 * GIB, Allocated)];
+    feed(&mut model, [channels(SECOND, vec![channel(4, &[&blocks])])]);
+    let figures = model.world().processes[0].figures.as_ref().unwrap();
+    assert_eq!((figures.cached, figures.pending), (9 * GIB, 8 * GIB));
+    assert_eq!(said(&model), []);
 }
 
 #[test]

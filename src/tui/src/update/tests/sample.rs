@@ -80,6 +80,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
     };
     stats.large.allocated_bytes = stat(sum(|s| s == BlockState::Allocated));
     stats.large.requested_bytes = stats.large.allocated_bytes;
+    stats.large.active_bytes = stat(sum(|s| matches!(s, BlockState::Allocated | BlockState::PendingFree)));
     stats.large.reserved_bytes = stat(sum(|s| s != BlockState::Unmapped));
     let device = Device {
         uuid: CARD,

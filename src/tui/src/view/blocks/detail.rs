@@ -135,6 +135,11 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
     facts.extend([
         ("allocated", units::bytes(f.allocated)),
         ("cached", units::bytes(f.cached)),
+    ]);
+    if f.pending > 0 {
+        facts.push(("of it pending", units::bytes(f.pending)));
+    }
+    facts.extend([
         ("largest free block", units::bytes(f.largest_free)),
         ("peak allocated", units::bytes(f.peak_allocated)),
         ("external, 1 - largest/free", percent(f.fragmentation())),
@@ -303,6 +308,7 @@ mod tests {
     #[test]
     fn figures_of_a_process_fit_into_their_panel() {
         let figures = Figures {
+            pending: 1023 << 30,
             ooms: 999_999,
             retries: 999_999,
             ..Figures::default()

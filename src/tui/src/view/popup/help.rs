@@ -70,7 +70,10 @@ const WORDS: &[HelpLine] = &[
     Blank,
     Head("The words"),
     Key("allocated", "held by the program"),
-    Key("cached", "taken from the driver, held by nobody, ready for reuse"),
+    Key(
+        "cached",
+        "taken from the driver, held by nobody: ready for reuse, or pending",
+    ),
     Key("reserved", "allocated and cached"),
     Key("pending", "freed by the program, still used by queued GPU work"),
     Key("stopped", "halted by a signal or a debugger until it may go on"),

@@ -150,7 +150,7 @@ pub(super) fn h100() -> Model {
         Finding {
             severity: Severity::Warning,
             process: Some(server),
-            text: "4121: 18.0 GiB cached, largest free block 512.0 MiB: the next larger request takes new memory"
+            text: "4121: 17.1 GiB cached, largest free block 512.0 MiB: the next larger request takes new memory"
                 .into(),
         },
         Finding {
