@@ -1,7 +1,7 @@
 #!/bin/sh
 # PyTorch and CuPy on libgpumem_alloc.so, on a machine with an NVIDIA GPU: the same programs with their own allocator and with
 # this one give the same results to the bit, end without a word on stderr, and the dashboard shows their blocks. Budgets, a pool of
-# PyTorch's whose segments are ours, and memory shared by CUDA IPC.
+# PyTorch's whose segments are ours, memory shared by CUDA IPC, and two GPUs that use each other's memory where there are two.
 #
 #   tests/gpu/c_abi.sh                   builds what it runs with cargo
 #   GPUMEM_BIN=DIR tests/gpu/c_abi.sh    builds nothing: takes DIR/libgpumem_alloc.so and DIR/gpumem-tui
@@ -30,5 +30,6 @@ else
 fi
 failed=0
 "${PYTHON:-python3}" "$here/ipc.py" "$bin" || failed=1
+"${PYTHON:-python3}" "$here/peers.py" "$bin" || failed=1
 "${PYTHON:-python3}" "$here/c_abi.py" compare "$bin" || failed=1
 exit $failed

@@ -7,8 +7,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gpumem_alloc::device::{self, Device};
-use gpumem_alloc::{Allocator, Config, Error, Publish, SegmentMode, Stream};
+use cudarc::driver::result::memset_d8_async;
+use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -58,6 +59,22 @@ fn the_cuda_device_works_against_a_driver() {
         "inner_leaves_the_threads_context_as_it_was",
         library,
         &[("FAKE_CUDA_DEVICES", "2")],
+    );
+    passes(
+        "inner_peers_reach_what_is_mapped",
+        library,
+        &[("FAKE_CUDA_DEVICES", "3")],
+    );
+    passes(
+        "inner_no_device_reaches_another",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_PEERS", "0")],
+    );
+    // The first two let the device itself reach two blocks.
+    passes(
+        "inner_a_peer_that_is_refused_is_none",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemSetAccess:3:1")],
     );
     passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
@@ -344,4 +361,99 @@ fn inner_says_when_there_is_no_driver() {
             "{error}"
         );
     }
+}
+
+/// Whether a kernel of a device could write a buffer.
+fn reaches(device: &Device, buffer: &mut Buffer<u32>) -> bool {
+    let context = device.cuda_context().unwrap();
+    context.bind_to_thread().unwrap();
+    // SAFETY: the buffer's own bytes, in the context's default stream, done at once by this driver.
+    unsafe { memset_d8_async(buffer.device_ptr(), 0, 4 * buffer.len(), std::ptr::null_mut()) }.is_ok()
+}
+
+#[test]
+fn inner_peers_reach_what_is_mapped() {
+    if !is_inner() {
+        return;
+    }
+    let [home, peer, other] = [0, 1, 2].map(|ordinal| device::cuda(ordinal).unwrap());
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let home = device::cuda(0).unwrap();
+        let config = Config {
+            segments,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(home.clone(), config).unwrap();
+        let new = |mib: usize| alloc.alloc::<u32>(mib * MIB / 4, Stream::DEFAULT).unwrap();
+        // Large blocks, one of them stitched.
+        let mut held: Vec<_> = (0..8).map(|_| Some(new(16))).collect();
+        held.iter_mut().step_by(2).for_each(|block| *block = None);
+        held.push(Some(new(64)));
+        let mut held: Vec<_> = held.into_iter().flatten().collect();
+        for block in &mut held {
+            assert_eq!(
+                (reaches(&peer, block), reaches(&home, block)),
+                (false, true),
+                "{segments:?}"
+            );
+        }
+        assert!(home.enable_peer_access(&peer).unwrap());
+        assert!(home.enable_peer_access(&peer).unwrap(), "twice is as good");
+        assert!(home.enable_peer_access(&home).unwrap());
+        // What was there, and what comes, by new memory and by other mappings of what is there.
+        drop(held.remove(0));
+        held.push(new(256));
+        held.push(new(30));
+        alloc.release_cached().unwrap();
+        held.push(new(300));
+        for block in &mut held {
+            assert!(reaches(&peer, block) && reaches(&home, block), "{segments:?}");
+            assert!(!reaches(&other, block), "nobody named it");
+        }
+    }
+    let own = Allocator::new(
+        peer.clone(),
+        Config {
+            publish: Publish::Off,
+            ..Config::default()
+        },
+    )
+    .unwrap();
+    let mut block = own.alloc::<u32>(MIB, Stream::DEFAULT).unwrap();
+    assert!(!reaches(&home, &mut block), "one way");
+    let sim = device::sim(SimConfig::default());
+    assert!(!home.enable_peer_access(&sim).unwrap() && !sim.enable_peer_access(&home).unwrap());
+}
+
+#[test]
+fn inner_no_device_reaches_another() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let peer = device::cuda(1).unwrap();
+    let mut block = alloc.alloc::<u32>(MIB, Stream::DEFAULT).unwrap();
+    assert!(!alloc.device().enable_peer_access(&peer).unwrap());
+    assert!(!reaches(&peer, &mut block));
+}
+
+#[test]
+fn inner_a_peer_that_is_refused_is_none() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let peer = device::cuda(1).unwrap();
+    let new = || alloc.alloc::<u32>(16 * MIB, Stream::DEFAULT).unwrap();
+    let _first = new();
+    let second = new();
+    let error = alloc.device().enable_peer_access(&peer).unwrap_err();
+    assert_eq!(error.call, "cuMemSetAccess");
+    drop(second);
+    alloc.release_cached().unwrap();
+    let mut later = new();
+    assert!(!reaches(&peer, &mut later), "it would reach some of the memory");
+    assert!(alloc.device().enable_peer_access(&peer).unwrap());
+    assert!(reaches(&peer, &mut later));
 }

@@ -149,6 +149,20 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, d
     })
 }
 
+/// `cuDeviceCanAccessPeer`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> c_int {
+    call("cuDeviceCanAccessPeer", |state| {
+        let others = state.device(device)? != state.device(peer)?;
+        // SAFETY: the caller's contract.
+        unsafe { put(can, c_int::from(others && state.settings.peers)) }
+    })
+}
+
 /// `cuDevicePrimaryCtxRetain`
 ///
 /// # Safety

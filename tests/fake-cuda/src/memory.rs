@@ -164,16 +164,16 @@ extern "C" fn cuMemMap(addr: u64, bytes: usize, offset: usize, handle: u64, _fla
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemSetAccess(addr: u64, bytes: usize, access: *const Access, count: usize) -> c_int {
     call("cuMemSetAccess", |state| {
-        if access.is_null() || count != 1 {
+        if access.is_null() || count == 0 {
             return Err(result::INVALID_VALUE);
         }
-        // SAFETY: not null, so it points to one description by the caller's contract.
-        let access = unsafe { *access };
-        if (access.location_kind, access.flags) != (1, 3) {
+        // SAFETY: not null, so it points to so many descriptions by the caller's contract.
+        let access = unsafe { std::slice::from_raw_parts(access, count) };
+        if access.iter().any(|one| (one.location_kind, one.flags) != (1, 3)) {
             return Err(result::INVALID_VALUE);
         }
-        state.device(access.location_id)?;
-        state.set_access(addr, bytes as u64)
+        let by: Result<Vec<i32>, i32> = access.iter().map(|one| state.device(one.location_id)).collect();
+        state.set_access(addr, bytes as u64, &by?)
     })
 }
 

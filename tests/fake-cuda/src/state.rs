@@ -2,9 +2,10 @@
 
 mod queues;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::device;
 use crate::pool::Pools;
 use crate::result;
 use crate::settings::Settings;
@@ -21,11 +22,29 @@ struct Physical {
     released: bool,
 }
 
+/// Who reaches a mapping.
+#[derive(Debug)]
+enum Access {
+    /// Memory of `cuMemAlloc`: whoever was given peer access, which is not looked at here.
+    All,
+    Of(BTreeSet<i32>),
+}
+
+impl Access {
+    fn has(&self, device: i32) -> bool {
+        match self {
+            Access::All => true,
+            Access::Of(devices) => devices.contains(&device),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Mapping {
     size: u64,
     physical: u64,
-    access: bool,
+    /// The devices that reach it.
+    access: Access,
     /// Made by `cuMemAlloc`.
     plain: bool,
 }
@@ -160,7 +179,7 @@ impl State {
             Mapping {
                 size: bytes,
                 physical,
-                access: true,
+                access: Access::All,
                 plain: true,
             },
         );
@@ -236,7 +255,7 @@ impl State {
             Mapping {
                 size: bytes,
                 physical: id,
-                access: false,
+                access: Access::Of(BTreeSet::new()),
                 plain: false,
             },
         );
@@ -264,9 +283,11 @@ impl State {
         }
     }
 
-    pub(crate) fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), i32> {
+    pub(crate) fn set_access(&mut self, addr: u64, bytes: u64, by: &[i32]) -> Result<(), i32> {
         for tile in self.tiles(addr, bytes)? {
-            self.mappings.entry(tile).and_modify(|mapping| mapping.access = true);
+            if let Some(Access::Of(devices)) = self.mappings.get_mut(&tile).map(|mapping| &mut mapping.access) {
+                devices.extend(by);
+            }
         }
         Ok(())
     }
@@ -281,9 +302,10 @@ impl State {
         Ok(())
     }
 
-    /// Hands the pieces of a range to `visit`, in order. Fails before the first when any part is not accessible.
+    /// Hands the pieces of a range to `visit`, in order. Fails before the first when any part is not accessible to the current device.
     pub(crate) fn pieces(&mut self, addr: u64, len: u64, mut visit: impl FnMut(&mut [u8])) -> Result<(), i32> {
         let end = addr.checked_add(len).ok_or(result::INVALID_VALUE)?;
+        let by = device::current()?;
         let mut parts = Vec::new();
         let mut at = addr;
         while at < end {
@@ -291,7 +313,7 @@ impl State {
                 .mappings
                 .range(..=at)
                 .next_back()
-                .filter(|(start, mapping)| at < **start + mapping.size && mapping.access)
+                .filter(|(start, mapping)| at < **start + mapping.size && mapping.access.has(by))
                 .ok_or(result::ILLEGAL_ADDRESS)?;
             let stop = (start + mapping.size).min(end);
             parts.push((mapping.physical, (at - start) as usize, (stop - start) as usize));

@@ -11,6 +11,7 @@ mod ends;
 mod header;
 mod history;
 mod misuse;
+mod peers;
 mod pools;
 mod random;
 mod signals;
@@ -148,6 +149,15 @@ fn destroy_driver_stream(stream: abi::Ptr) {
             unsafe { destroy(stream) }
         },
     );
+    assert_eq!(code, 0);
+}
+
+/// Makes a device's context the thread's current one.
+fn use_device(device: i32) {
+    let code = driver(c"cuCtxSetCurrent", |set: unsafe extern "C" fn(abi::Ptr) -> i32| {
+        // SAFETY: what the fake driver has for the context of a device.
+        unsafe { set(std::ptr::without_provenance_mut(device as usize + 1)) }
+    });
     assert_eq!(code, 0);
 }
 

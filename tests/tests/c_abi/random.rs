@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpumem_tests::Random;
 
 use crate::abi::{Abi, PoolId, Ptr, stream};
-use crate::{driver, driver_stream, library, passes};
+use crate::{driver, driver_stream, library, passes, use_device};
 
 const DEVICES: u64 = 3;
 const THREADS: u64 = 4;
@@ -198,6 +198,7 @@ fn take(world: &World, random: &mut Random, device: c_int, handle: usize) {
         // SAFETY: fills memory that is held.
         unsafe { write(addr as u64, stamp, bytes, null_mut()) }
     };
+    use_device(device);
     assert_eq!(driver(c"cuMemsetD8Async", write), 0);
     let mut list = world.held.lock().unwrap();
     let apart = |held: &Held| addr + bytes <= held.addr || held.addr + held.bytes <= addr;
@@ -217,6 +218,7 @@ fn give(world: &World, held: &Held, handle: usize) {
         // SAFETY: reads as many bytes as there is room for, of memory that is held.
         unsafe { read(bytes.as_mut_ptr(), held.addr as u64, held.bytes) }
     };
+    use_device(held.device);
     assert_eq!(driver(c"cuMemcpyDtoH_v2", read), 0);
     // At once: a look at each byte takes long in a debug build.
     assert!(bytes == vec![held.stamp; held.bytes], "somebody wrote there");

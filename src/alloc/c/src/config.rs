@@ -3,28 +3,30 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem::device::Device;
-use gpumem::{Allocator, Config, Error};
+use gpumem::{Allocator, Config, Error, SegmentMode};
 
 use crate::failure::Failure;
 
 /// The allocator of a device, limited to a fraction of its memory if the program said so. What the environment says and cannot be
-/// is said once, and the defaults hold instead: a program that allocates through here cannot do anything about it.
-pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<Allocator, Failure> {
+/// is said once, and the defaults hold instead: a program that allocates through here cannot do anything about it. And how it takes memory.
+pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Allocator, SegmentMode), Failure> {
     let limited = |config: Config| Config {
         budget_fraction: config.budget_fraction.into_iter().chain(fraction).reduce(f64::min),
         ..config
     };
+    let can_map = device.info().virtual_memory;
     let told = Config::from_env().unwrap_or_else(|error| {
         complain(&error.to_string());
         Config::default()
     });
+    let segments = told.segments_on(can_map);
     match Allocator::new(device.clone(), limited(told)) {
         Err(error @ Error::Config { .. }) => {
             let made = Allocator::new(device, limited(Config::default()))?;
             complain(&error.to_string());
-            Ok(made)
+            Ok((made, Config::default().segments_on(can_map)))
         }
-        made => Ok(made?),
+        made => Ok((made?, segments)),
     }
 }
 

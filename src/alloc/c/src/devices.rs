@@ -2,10 +2,11 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gpumem::{Allocator, Uncancelled, device};
+use gpumem::device::{self, Device};
+use gpumem::{Allocator, SegmentMode, Uncancelled};
 
 use crate::failure::Failure;
 use crate::pools::Pools;
@@ -32,6 +33,35 @@ static PLACES: [Place; MOST] = [const {
 
 /// The process that made the first allocator; 0 for none yet.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Locked while a device is connected with the others.
+static CONNECTING: Mutex<()> = Mutex::new(());
+
+/// Has two devices reach each other's memory. Programs enable peer access by asking CUDA for it, PyTorch at the first copy from one device
+/// to the other: nobody tells an allocator, and mapped memory stays out of reach.
+///
+/// Where it cannot be, copies by way of the host could be, but for those that do not name the devices, as PyTorch's do not here.
+fn connect(one: &Device, other: &Device) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let ways = [(one, other), (other, one)];
+    let refused = ways.into_iter().find_map(|(memory, user)| {
+        let why = match memory.enable_peer_access(user) {
+            Ok(true) => return None,
+            Ok(false) => "they have no peer access to each other".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Some(why)
+    });
+    if let Some(why) = refused
+        && !SAID.swap(true, Ordering::Relaxed)
+    {
+        let [one, other] = [one, other].map(|device| device.info().ordinal);
+        gpumem::say(&format!(
+            "gpumem: copies between devices {one} and {other} can fail: {why}\n\
+             gpumem: a program that makes some needs GPUMEM_ALLOC_CONF=segments:plain"
+        ));
+    }
+}
 
 /// The place of a device by its number in this process.
 #[inline]
@@ -80,8 +110,14 @@ impl Place {
         if let Some(allocator) = self.allocator.get() {
             return Ok(allocator);
         }
-        let made = config::allocator((*opened).clone(), *fraction)?;
+        let (made, segments) = config::allocator((*opened).clone(), *fraction)?;
+        // One device at a time, so that of any two one finds the other; and before it is used.
+        let connecting = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if segments != SegmentMode::Plain {
+            in_use().for_each(|(_, other)| connect(made.device(), other.device()));
+        }
         let allocator = self.allocator.get_or_init(|| made);
+        drop(connecting);
         exit::watch();
         Ok(allocator)
     }

@@ -9,6 +9,7 @@ mod cost;
 mod cuda;
 mod sim;
 
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
 
@@ -76,8 +77,10 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn release(&self, handle: Handle) -> Result<()>;
     /// Maps a whole chunk. A chunk may be mapped at several addresses.
     fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()>;
-    /// Makes a mapped range readable and writable.
+    /// Makes a mapped range readable and writable, for this device and its peers.
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()>;
+    /// Lets another device, which the driver has that number for, reach what is mapped here, now and later. Whether it can.
+    fn enable_peer_access(&self, peer: c_int) -> Result<bool>;
     /// Unmaps whole mappings. Does not wait for queued work.
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
     /// Whether all work that was queued on a stream is done.
@@ -117,6 +120,21 @@ impl Device {
     /// Free and total memory now.
     pub fn memory(&self) -> std::result::Result<MemoryInfo, DeviceError> {
         self.driver.memory()
+    }
+
+    /// Lets kernels and copies of another device reach the memory that allocators map on this one (virtual and stitched segments), what
+    /// there is and what they map later; one way. `false` where the hardware cannot, and on simulated devices.
+    ///
+    /// Memory of plain segments needs nothing here: it is within reach once the peer's context was given access to this one's
+    /// (`cuCtxEnablePeerAccess`), which does nothing for mapped memory. A mapping takes longer for each peer. Allocators that are made on
+    /// this device or a clone of it have the same peers; what [`cuda`] opens anew has its own.
+    ///
+    /// When the driver refuses it for a part of the memory, the other device may reach some of it, and what is mapped later it does not.
+    pub fn enable_peer_access(&self, peer: &Device) -> std::result::Result<bool, DeviceError> {
+        match (&self.context, &peer.context) {
+            (Some(_), Some(peer)) => self.driver.enable_peer_access(peer.cu_device()),
+            _ => Ok(false),
+        }
     }
 
     /// The simulated device behind this one, if it is one.

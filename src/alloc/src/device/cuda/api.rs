@@ -75,6 +75,7 @@ api! {
     ctx_get_current = "cuCtxGetCurrent" (*mut Opaque);
     ctx_set_current = "cuCtxSetCurrent" (Opaque);
     ctx_synchronize = "cuCtxSynchronize" ();
+    can_access_peer = "cuDeviceCanAccessPeer" (*mut c_int, c_int, c_int);
     mem_get_info = "cuMemGetInfo_v2" (*mut usize, *mut usize);
     mem_alloc = "cuMemAlloc_v2" (*mut u64, usize);
     mem_free = "cuMemFree_v2" (u64);

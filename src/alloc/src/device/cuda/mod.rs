@@ -4,6 +4,7 @@ mod api;
 mod bound;
 mod launch;
 mod open;
+mod reach;
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,15 +14,15 @@ use cudarc::driver::CudaContext;
 
 use super::{DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
-use api::{AccessDesc, AllocationProp, Api, Opaque};
+use api::{AllocationProp, Api, Location, Opaque};
 use bound::Bound;
 pub use open::driver_message;
 pub(super) use open::open;
+use reach::Reach;
 
 const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
 const EVENT_DISABLE_TIMING: u32 = 2;
-const ACCESS_READ_WRITE: c_int = 3;
 /// Spare events kept for reuse; creating one costs more than recording it. Beyond these each that is recorded has another one destroyed.
 const SPARE_EVENTS: usize = 256;
 
@@ -31,6 +32,7 @@ struct Cuda {
     info: DeviceInfo,
     context: Arc<CudaContext>,
     prop: Prop,
+    reach: Reach,
     spare: Mutex<Vec<EventHandle>>,
     /// Allocators that have graphs captured.
     capturing: AtomicUsize,
@@ -138,22 +140,43 @@ impl Driver for Cuda {
         let _bound = self.bind()?;
         // SAFETY: a reserved range and a live handle; the driver rejects a range that is mapped.
         let code = unsafe { (self.api.map)(addr, bytes as usize, 0, handle.0, 0) };
-        self.api.check("cuMemMap", code)
+        self.api.check("cuMemMap", code)?;
+        self.reach.mapped(addr, bytes);
+        Ok(())
     }
 
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
         let _bound = self.bind()?;
-        let access = AccessDesc {
-            location: self.prop.0.location,
-            flags: ACCESS_READ_WRITE,
-        };
-        // SAFETY: reads one AccessDesc.
-        let code = unsafe { (self.api.set_access)(addr, bytes as usize, &access, 1) };
+        let by = self.reach.by();
+        // SAFETY: reads as many AccessDescs as there are.
+        let code = unsafe { (self.api.set_access)(addr, bytes as usize, by.as_ptr(), by.len()) };
         self.api.check("cuMemSetAccess", code)
+    }
+
+    fn enable_peer_access(&self, peer: c_int) -> Result<bool> {
+        let own = self.prop.0.location;
+        if peer == own.id {
+            return Ok(true);
+        }
+        let _bound = self.bind()?;
+        let mut can: c_int = 0;
+        // SAFETY: writes one number; the driver checks both devices.
+        let code = unsafe { (self.api.can_access_peer)(&mut can, peer, own.id) };
+        self.api.check("cuDeviceCanAccessPeer", code)?;
+        if can == 0 {
+            return Ok(false);
+        }
+        self.reach.name(Location { id: peer, ..own }, |addr, bytes, access| {
+            // SAFETY: reads one AccessDesc.
+            let code = unsafe { (self.api.set_access)(addr, bytes as usize, access, 1) };
+            self.api.check("cuMemSetAccess", code)
+        })?;
+        Ok(true)
     }
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
         let _bound = self.bind()?;
+        self.reach.unmaps(addr, bytes);
         // SAFETY: the caller knows that no queued work uses the range.
         self.api
             .check("cuMemUnmap", unsafe { (self.api.unmap)(addr, bytes as usize) })

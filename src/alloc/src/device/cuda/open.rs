@@ -10,6 +10,7 @@ use gpumem_channel::DeviceKind;
 
 use super::api::{AllocationProp, Api, Location, Opaque};
 use super::bound::Bound;
+use super::reach::Reach;
 use super::{Cuda, Prop};
 use crate::device::{Device, DeviceInfo};
 use crate::error::{DeviceError, Error};
@@ -146,6 +147,7 @@ impl Cuda {
             info,
             context: Arc::clone(context),
             prop: Prop(prop),
+            reach: Reach::new(location),
             spare: Mutex::new(Vec::new()),
             capturing: AtomicUsize::new(0),
         })

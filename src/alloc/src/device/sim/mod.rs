@@ -7,6 +7,7 @@ mod memory;
 mod pause;
 mod state;
 
+use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpumem_channel::DeviceKind;
@@ -277,6 +278,10 @@ impl Driver for Shared {
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
         self.gate.pass(Call::SetAccess);
         self.state().set_access(addr, bytes)
+    }
+
+    fn enable_peer_access(&self, _peer: c_int) -> Result<bool> {
+        Ok(false)
     }
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
