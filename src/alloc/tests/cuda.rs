@@ -49,6 +49,13 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_EVENT_QUERIES", "3")],
     );
     passes("inner_destroyed_stream_loses_nothing", library, &[]);
+    for queries in ["3", "1000"] {
+        passes(
+            "inner_waits_for_streams_of_other_devices",
+            library,
+            &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", queries)],
+        );
+    }
     passes(
         "inner_out_of_memory_is_reported",
         library,
@@ -200,6 +207,36 @@ fn inner_waits_for_events_of_other_streams() {
         alloc.alloc::<u8>(30 * MIB, Stream::from(&a)).unwrap().device_ptr(),
         addr
     );
+}
+
+#[test]
+fn inner_waits_for_streams_of_other_devices() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let other = device::cuda(1).unwrap();
+    let there = other.cuda_context().unwrap().new_stream().unwrap();
+    for _ in 0..3 {
+        let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+        buffer.record_stream(&there).unwrap();
+        drop(buffer);
+        let pending = || alloc.stats().pending_bytes() > 0;
+        assert!(pending(), "a stream of the other device uses it");
+        for _ in 0..4 {
+            alloc.poll();
+        }
+        if pending() {
+            // Too busy for that, so the memory goes only once both devices were waited for.
+            let busy = there.record_event(None).unwrap();
+            assert!(!busy.is_complete());
+            alloc.release_cached().unwrap();
+            assert!(busy.is_complete() && !pending());
+        }
+    }
+    let asked = std::env::var("FAKE_CUDA_EVENT_QUERIES").unwrap();
+    let waited = alloc.stats().num_sync_all_streams;
+    assert_eq!(waited > 0, asked == "1000", "{waited}");
 }
 
 #[test]

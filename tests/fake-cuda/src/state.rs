@@ -49,6 +49,13 @@ struct Mapping {
     plain: bool,
 }
 
+#[derive(Debug)]
+struct Event {
+    device: i32,
+    /// How often it will still say "not ready".
+    left: u64,
+}
+
 /// Everything this library knows.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -60,9 +67,9 @@ pub(crate) struct State {
     physical: HashMap<u64, Physical>,
     mappings: BTreeMap<u64, Mapping>,
     used: HashMap<i32, u64>,
-    /// How often each event will still say "not ready".
-    events: HashMap<u64, u64>,
-    streams: HashMap<u64, ()>,
+    events: HashMap<u64, Event>,
+    /// The device of each.
+    streams: HashMap<u64, i32>,
     pub(crate) pools: Pools,
     calls: HashMap<&'static str, u64>,
 }

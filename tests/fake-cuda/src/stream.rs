@@ -50,6 +50,20 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut c_int) -> c_i
     })
 }
 
+/// `cuStreamGetCtx`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetCtx(stream: u64, context: *mut *mut c_void) -> c_int {
+    call("cuStreamGetCtx", |state| {
+        let device = state.device_of(stream)?;
+        // SAFETY: the caller's contract.
+        unsafe { put(context, std::ptr::without_provenance_mut(device as usize + 1)) }
+    })
+}
+
 /// `cuStreamQuery`
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamQuery(stream: u64) -> c_int {
@@ -101,10 +115,7 @@ unsafe extern "C" fn cuEventCreate(event: *mut u64, _flags: c_uint) -> c_int {
 /// `cuEventRecord`
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
-    call("cuEventRecord", |state| {
-        state.stream(stream)?;
-        state.record(event)
-    })
+    call("cuEventRecord", |state| state.record(event, stream))
 }
 
 /// `cuEventQuery`

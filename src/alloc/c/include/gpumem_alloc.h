@@ -74,7 +74,10 @@ void *gpumem_alloc(size_t size, int device, void *stream);
  */
 void gpumem_free(void *ptr, size_t size, int device, void *stream);
 
-/* Notes that work on another stream uses the memory: once freed it is not reused before that work is done. NULL is fine. */
+/*
+ * Notes that work on another stream uses the memory: once freed it is not reused before that work is done. It may be a stream of another
+ * device, but for a default stream, which is taken to be that of the memory's device. A `ptr` of NULL is fine.
+ */
 void gpumem_record_stream(void *ptr, void *stream);
 
 /*

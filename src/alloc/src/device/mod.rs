@@ -85,7 +85,7 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
     /// Whether all work that was queued on a stream is done.
     fn is_idle(&self, stream: Stream) -> Result<bool>;
-    /// Records a new event on a stream.
+    /// Records a new event on a stream, which may be another device's.
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
@@ -93,7 +93,7 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn capturing(&self, capturing: bool);
     /// Gives an event back. The one call that keeps nobody waiting.
     fn retire(&self, event: EventHandle);
-    /// Waits for all streams.
+    /// Waits for all streams, and for those devices on whose streams events were recorded.
     fn synchronize(&self) -> Result<()>;
     /// Copies to the device and waits for it.
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()>;

@@ -1,12 +1,17 @@
 //! Streams and events.
 
-use super::State;
-use crate::result;
+use super::{Event, State};
+use crate::{device, result};
+
+/// The current device. Streams and events may be made without one here.
+fn here() -> i32 {
+    device::current().unwrap_or(0)
+}
 
 impl State {
     pub(crate) fn new_stream(&mut self) -> u64 {
         let id = self.id();
-        self.streams.insert(id, ());
+        self.streams.insert(id, here());
         id
     }
 
@@ -19,8 +24,14 @@ impl State {
         }
     }
 
+    /// The device that a stream is on: a default stream is on the current one.
+    pub(crate) fn device_of(&self, stream: u64) -> Result<i32, i32> {
+        self.stream(stream)?;
+        Ok(self.streams.get(&stream).copied().unwrap_or_else(here))
+    }
+
     pub(crate) fn drop_stream(&mut self, stream: u64) -> Result<(), i32> {
-        self.streams.remove(&stream).ok_or(result::INVALID_HANDLE)
+        self.streams.remove(&stream).map(|_| ()).ok_or(result::INVALID_HANDLE)
     }
 
     /// Where events are done late streams are always busy.
@@ -34,20 +45,21 @@ impl State {
 
     pub(crate) fn new_event(&mut self) -> u64 {
         let id = self.id();
-        self.events.insert(id, 0);
+        let device = here();
+        self.events.insert(id, Event { device, left: 0 });
         id
     }
 
-    pub(crate) fn record(&mut self, event: u64) -> Result<(), i32> {
-        let queries = self.settings.event_queries;
-        self.events
-            .get_mut(&event)
-            .map(|left| *left = queries)
-            .ok_or(result::INVALID_HANDLE)
+    /// Both must be of the same device.
+    pub(crate) fn record(&mut self, event: u64, stream: u64) -> Result<(), i32> {
+        let (device, queries) = (self.device_of(stream)?, self.settings.event_queries);
+        let event = self.events.get_mut(&event).filter(|event| event.device == device);
+        event.map(|event| event.left = queries).ok_or(result::INVALID_HANDLE)
     }
 
     pub(crate) fn query(&mut self, event: u64) -> Result<(), i32> {
-        let left = self.events.get_mut(&event).ok_or(result::INVALID_HANDLE)?;
+        let left = self.events.get_mut(&event).map(|event| &mut event.left);
+        let left = left.ok_or(result::INVALID_HANDLE)?;
         if *left == 0 {
             return Ok(());
         }
@@ -58,7 +70,7 @@ impl State {
     pub(crate) fn wait(&mut self, event: u64) -> Result<(), i32> {
         self.events
             .get_mut(&event)
-            .map(|left| *left = 0)
+            .map(|event| event.left = 0)
             .ok_or(result::INVALID_HANDLE)
     }
 
@@ -66,7 +78,9 @@ impl State {
         self.events.remove(&event).map(|_| ()).ok_or(result::INVALID_HANDLE)
     }
 
+    /// What is queued on the current device is done.
     pub(crate) fn finish_all(&mut self) {
-        self.events.values_mut().for_each(|left| *left = 0);
+        let here = self.events.values_mut().filter(|event| event.device == here());
+        here.for_each(|event| event.left = 0);
     }
 }

@@ -89,6 +89,7 @@ api! {
     unmap = "cuMemUnmap" (u64, usize);
     stream_is_capturing = "cuStreamIsCapturing" (Opaque, *mut c_int);
     stream_query = "cuStreamQuery" (Opaque);
+    stream_get_ctx = "cuStreamGetCtx" (Opaque, *mut Opaque);
     event_create = "cuEventCreate" (*mut Opaque, c_uint);
     event_record = "cuEventRecord" (Opaque, Opaque);
     event_query = "cuEventQuery" (Opaque);

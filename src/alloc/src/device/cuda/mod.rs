@@ -2,13 +2,14 @@
 
 mod api;
 mod bound;
+mod events;
 mod launch;
 mod open;
 mod reach;
 
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaContext;
 
@@ -16,15 +17,13 @@ use super::{DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
 use api::{AllocationProp, Api, Location, Opaque};
 use bound::Bound;
+use events::Events;
 pub use open::driver_message;
 pub(super) use open::open;
 use reach::Reach;
 
 const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
-const EVENT_DISABLE_TIMING: u32 = 2;
-/// Spare events kept for reuse; creating one costs more than recording it. Beyond these each that is recorded has another one destroyed.
-const SPARE_EVENTS: usize = 256;
 
 #[derive(Debug)]
 struct Cuda {
@@ -33,7 +32,7 @@ struct Cuda {
     context: Arc<CudaContext>,
     prop: Prop,
     reach: Reach,
-    spare: Mutex<Vec<EventHandle>>,
+    events: Events,
     /// Allocators that have graphs captured.
     capturing: AtomicUsize,
 }
@@ -57,11 +56,11 @@ impl Cuda {
         }
     }
 
-    /// An event that is too many, and one to be used again.
-    fn take_spare(&self) -> [Option<EventHandle>; 2] {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let surplus = (spare.len() > SPARE_EVENTS).then(|| spare.pop()).flatten();
-        [surplus, spare.pop()]
+    /// Waits for what is current.
+    fn synchronize_context(&self) -> Result<()> {
+        // SAFETY: no arguments.
+        self.api
+            .check("cuCtxSynchronize", unsafe { (self.api.ctx_synchronize)() })
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
@@ -201,27 +200,7 @@ impl Driver for Cuda {
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
         let _bound = self.bind()?;
-        let spare = self.take_spare();
-        if let [Some(surplus), _] = spare {
-            // SAFETY: spare events are used by nobody. Should it fail, the context's end frees it.
-            unsafe { (self.api.event_destroy)(surplus.0 as Opaque) };
-        }
-        let event = match spare {
-            [_, Some(event)] => event,
-            [_, None] => {
-                let mut event: Opaque = std::ptr::null_mut();
-                // SAFETY: writes one handle.
-                let code = unsafe { (self.api.event_create)(&mut event, EVENT_DISABLE_TIMING) };
-                self.api.check("cuEventCreate", code)?;
-                EventHandle(event as u64)
-            }
-        };
-        // SAFETY: an event of this context; the driver checks the stream.
-        let code = unsafe { (self.api.event_record)(event.0 as Opaque, stream.0 as Opaque) };
-        self.api
-            .check("cuEventRecord", code)
-            .inspect_err(|_| self.retire(event))?;
-        Ok(event)
+        self.record_here(stream)
     }
 
     fn query(&self, event: EventHandle) -> Result<bool> {
@@ -241,14 +220,18 @@ impl Driver for Cuda {
     }
 
     fn retire(&self, event: EventHandle) {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.events.retire(event);
     }
 
     fn synchronize(&self) -> Result<()> {
         let _bound = self.bind()?;
-        // SAFETY: no arguments; waits for the current context.
-        self.api
-            .check("cuCtxSynchronize", unsafe { (self.api.ctx_synchronize)() })
+        self.synchronize_context()?;
+        // What waits for streams of other devices is done, too, when this returns.
+        for context in self.events.contexts() {
+            let _there = Bound::to(&self.api, context)?;
+            self.synchronize_context()?;
+        }
+        Ok(())
     }
 
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()> {
@@ -282,9 +265,8 @@ impl Driver for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         let Ok(_bound) = self.bind() else { return };
-        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
-        for event in spare {
-            // SAFETY: spare events are used by nobody.
+        for event in self.events.take_all() {
+            // SAFETY: nobody uses it.
             unsafe { (self.api.event_destroy)(event.0 as Opaque) };
         }
     }

@@ -2,14 +2,15 @@
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
 
 use super::api::{AllocationProp, Api, Location, Opaque};
 use super::bound::Bound;
+use super::events::Events;
 use super::reach::Reach;
 use super::{Cuda, Prop};
 use crate::device::{Device, DeviceInfo};
@@ -148,7 +149,7 @@ impl Cuda {
             context: Arc::clone(context),
             prop: Prop(prop),
             reach: Reach::new(location),
-            spare: Mutex::new(Vec::new()),
+            events: Events::default(),
             capturing: AtomicUsize::new(0),
         })
     }
