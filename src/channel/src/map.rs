@@ -9,12 +9,15 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Once, Weak};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::word::Words;
+use descriptor::{Descriptor, FREE};
+
+mod descriptor;
 
 /// A handle on a shared mapping of whole words, which lasts as long as any of its handles.
 #[derive(Clone, Debug)]
@@ -172,29 +175,16 @@ impl Process {
 /// would look alive for as long as one of its workers runs.
 static LOCKED: [Descriptor; 64] = [const {
     Descriptor {
-        fd: AtomicI32::new(-1),
+        fd: AtomicI32::new(FREE),
         file: [const { AtomicU64::new(0) }; 2],
     }
 }; 64];
 
-/// No descriptor, but no free place either.
-const FILLING: RawFd = -2;
-
-/// A descriptor, and the file that it is of: device and number.
-#[derive(Debug)]
-struct Descriptor {
-    fd: AtomicI32,
-    file: [AtomicU64; 2],
-}
-
-impl Descriptor {
-    /// Takes the descriptor out, for who closes it. None if the program has closed it, as daemons close all there are: then it may be a
-    /// file of the program's by now. Async-signal-safe.
-    fn take(&self, fd: RawFd) -> Option<RawFd> {
-        let file = [0, 1].map(|part| self.file[part].load(Ordering::Relaxed));
-        let taken = self.fd.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
-        taken.ok().filter(|fd| file_of(*fd) == Some(file))
-    }
+/// Takes a descriptor out of its place, for who closes it. None if the program has closed it, as daemons close all there are: then it may be
+/// a file of the program's by now. Async-signal-safe.
+fn take(place: &Descriptor, fd: RawFd) -> Option<RawFd> {
+    let file = place.take(fd)?;
+    (file_of(fd) == Some(file)).then_some(fd)
 }
 
 /// The device of a file and its number there. Async-signal-safe.
@@ -213,9 +203,9 @@ fn file_of(fd: RawFd) -> Option<[u64; 2]> {
 extern "C" fn in_forked_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for place in &LOCKED {
-        let fd = place.fd.load(Ordering::Acquire);
+        let fd = place.seen();
         if fd >= 0
-            && let Some(fd) = place.take(fd)
+            && let Some(fd) = take(place, fd)
         {
             // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again (it finds -1).
             unsafe { libc::close(fd) };
@@ -248,15 +238,7 @@ impl LockedFile {
         let fd = file.as_raw_fd();
         let Some(numbers) = file_of(fd) else { return Err(file) };
         for place in &LOCKED {
-            let free = place
-                .fd
-                .compare_exchange(-1, FILLING, Ordering::Acquire, Ordering::Relaxed);
-            if free.is_ok() {
-                for (part, number) in place.file.iter().zip(numbers) {
-                    part.store(number, Ordering::Relaxed);
-                }
-                // A child that is forked before closes nothing, one that is forked from here on knows what.
-                place.fd.store(fd, Ordering::Release);
+            if place.fill(fd, numbers) {
                 return Ok(LockedFile {
                     place,
                     fd: file.into_raw_fd(),
@@ -272,7 +254,7 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // In a forked child it is closed already, and place and number may be another file's by now.
         if self.process.is_current()
-            && let Some(fd) = self.place.take(self.fd)
+            && let Some(fd) = take(self.place, self.fd)
         {
             // SAFETY: taken over in `register`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
             // is being forked right now still has the file open.

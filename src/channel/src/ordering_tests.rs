@@ -12,6 +12,7 @@ use loom::thread;
 use crate::word::Word;
 use crate::{cells, seqlock};
 
+mod descriptors;
 mod lanes;
 
 /// Which fence is left out: the `n`th of its kind that a thread passes, counted from 0.

@@ -1,0 +1,92 @@
+//! A place for a descriptor that goes from one thread's file to another's: the very file, over stand-ins.
+
+use super::Without::{Acquire, Release};
+use super::{Arc, needs_every_fence, thread};
+use descriptor::{Descriptor, FREE};
+
+#[allow(clippy::duplicate_mod, reason = "over other atomics")]
+#[path = "../map/descriptor.rs"]
+mod descriptor;
+
+mod atomic {
+    use std::cell::Cell;
+    pub(super) use std::sync::atomic::Ordering;
+
+    use loom::cell::UnsafeCell;
+
+    use super::super::{PASSED, WITHOUT, Without};
+
+    /// Loom's, which can be left unordered.
+    #[derive(Debug)]
+    pub(super) struct AtomicI32(pub(super) loom::sync::atomic::AtomicI32);
+
+    impl AtomicI32 {
+        pub(super) fn load(&self, order: Ordering) -> i32 {
+            self.0.load(order)
+        }
+        pub(super) fn store(&self, value: i32, order: Ordering) {
+            self.0.store(value, unless_left_out(order));
+        }
+        pub(super) fn compare_exchange(&self, old: i32, new: i32, done: Ordering, not: Ordering) -> Result<i32, i32> {
+            self.0.compare_exchange(old, new, unless_left_out(done), not)
+        }
+    }
+
+    fn unless_left_out(order: Ordering) -> Ordering {
+        let (released, acquired) = PASSED.get();
+        let this = match order {
+            Ordering::Release => {
+                PASSED.set((released + 1, acquired));
+                Without::Release(released)
+            }
+            _ => {
+                PASSED.set((released, acquired + 1));
+                Without::Acquire(acquired)
+            }
+        };
+        if WITHOUT.get() == this {
+            Ordering::Relaxed
+        } else {
+            order
+        }
+    }
+
+    /// A number that nobody may store while another one may read it: loom makes no relaxed load late, which processors do, but sees
+    /// when nothing keeps them from it.
+    #[derive(Debug, Default)]
+    pub(super) struct AtomicU64 {
+        value: Cell<u64>,
+        access: UnsafeCell<()>,
+    }
+
+    impl AtomicU64 {
+        pub(super) fn load(&self, _: Ordering) -> u64 {
+            self.access.with(|_| self.value.get())
+        }
+        pub(super) fn store(&self, value: u64, _: Ordering) {
+            self.access.with_mut(|_| self.value.set(value));
+        }
+    }
+}
+
+/// A file goes and another one comes: who goes sees the numbers of its own.
+fn place() {
+    let place = Arc::new(Descriptor {
+        fd: atomic::AtomicI32(loom::sync::atomic::AtomicI32::new(FREE)),
+        file: Default::default(),
+    });
+    assert!(place.fill(3, [1, 1]));
+    let goes = {
+        let place = place.clone();
+        thread::spawn(move || assert_eq!(place.take(3), Some([1, 1]), "another file's"))
+    };
+    let comes = place.fill(4, [2, 2]);
+    goes.join().unwrap();
+    assert_eq!(place.seen(), if comes { 4 } else { FREE });
+}
+
+#[test]
+fn a_place_is_another_files_once_it_was_read_and_needs_both_orders() {
+    // The first of each are the first file's own.
+    needs_every_fence(u32::MAX, place, &[Release(1), Acquire(1)]);
+}
