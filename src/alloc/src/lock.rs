@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_micros(50);
 const SLEEP: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
+/// The value, for who has it.
+pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
+
 /// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T> {
@@ -41,7 +44,7 @@ impl<T> Lock<T> {
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self) -> SpinMutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
         // Nothing depends on when the number is seen: who misses it once sees it the next time.
         if self.first.load(Ordering::Relaxed) == 0
             && let Some(guard) = self.value.try_lock()
@@ -53,7 +56,7 @@ impl<T> Lock<T> {
 
     /// The lock, if it is open: a look that changes nothing comes first, as an attempt takes the cache line away from the holder.
     #[inline(always)]
-    fn look(&self) -> Option<SpinMutexGuard<'_, T>> {
+    fn look(&self) -> Option<Guard<'_, T>> {
         if self.value.is_locked() {
             return None;
         }
@@ -62,14 +65,14 @@ impl<T> Lock<T> {
 
     /// The same for who has not waited for long.
     #[inline(always)]
-    fn look_after_others(&self) -> Option<SpinMutexGuard<'_, T>> {
+    fn look_after_others(&self) -> Option<Guard<'_, T>> {
         let comes_first = self.first.load(Ordering::Relaxed) == 0;
         comes_first.then(|| self.look()).flatten()
     }
 
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> SpinMutexGuard<'_, T> {
+    fn wait(&self) -> Guard<'_, T> {
         for _ in 0..EAGER {
             if let Some(guard) = self.look_after_others() {
                 return guard;
@@ -90,7 +93,7 @@ impl<T> Lock<T> {
         self.wait_for_long()
     }
 
-    fn wait_for_long(&self) -> SpinMutexGuard<'_, T> {
+    fn wait_for_long(&self) -> Guard<'_, T> {
         let mut sleep = SLEEP;
         while sleep < LONGEST {
             process::sleep(sleep);
@@ -117,6 +120,9 @@ impl<T> Lock<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod ordering_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,17 +1,15 @@
 //! All lanes of a heap, found by stream without a lock.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
 use gpumem_channel::NO_STREAM;
-use spin::mutex::SpinMutexGuard;
+use std::ops::Range;
 
+use super::atomic::{AtomicU8, AtomicU64, Ordering};
+use super::lock::{Guard, Lock};
 use super::quick::Lists;
 use super::wish::Wishing;
 use super::{Held, Lane, Lent, half};
 #[cfg(test)]
 use crate::heap::Grant;
-use crate::lock::Lock;
 use crate::size::{MIN_BLOCK, Sizes};
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -225,7 +223,7 @@ impl Front {
         self.lock(number).as_mut().map(work)
     }
 
-    pub(super) fn lock(&self, number: u8) -> SpinMutexGuard<'_, Option<Lane>> {
+    pub(super) fn lock(&self, number: u8) -> Guard<'_, Option<Lane>> {
         self.lanes[usize::from(number)].lane.lock()
     }
 

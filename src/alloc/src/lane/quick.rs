@@ -1,8 +1,7 @@
 //! Free blocks set aside whole, by exact size: neither the heap's index nor a neighbour has to be looked at. What is in a list is a
 //! number; the links are kept with what is numbered.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
+use super::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::size::{SMALL_MAX, class_size};
 
 /// Sizes told apart.
@@ -10,7 +9,7 @@ const LISTS: usize = 1024;
 /// The size of a list that is no size's: no block's, and that of no request, not even of one for no bytes.
 const NO_SIZE: u64 = 1;
 /// The end of a list.
-const END: u32 = u32::MAX;
+pub(super) const END: u32 = u32::MAX;
 
 /// One of them, in one line of the cache.
 #[derive(Debug)]
@@ -165,7 +164,7 @@ pub(crate) fn sort_of(size: u64) -> (usize, u64) {
 }
 
 #[inline(always)]
-fn number_of_sort(size: u64) -> usize {
+pub(super) fn number_of_sort(size: u64) -> usize {
     // A float is a power and what comes behind its first bit: no size is too large for that to be exact.
     let sort = |size: u64| ((size as i64 as f64).to_bits() >> (f64::MANTISSA_DIGITS - 1 - 3)) as usize;
     sort(size).saturating_sub(sort(SMALL_MAX)).min(64 * SORTS - 1)
@@ -248,63 +247,5 @@ impl Noted {
             }
         }
         lists.may_have_between(from, to)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn sorts_of_sizes_are_in_their_order_whatever_the_word() {
-        let sizes: Vec<u64> = (20..47)
-            .flat_map(|power| (8..16).map(move |part| part << (power - 3)))
-            .collect();
-        for (at, size) in sizes.iter().enumerate() {
-            let mut words = [0; SORTS];
-            let (word, bit) = sort_of(size + 512);
-            words[word] = bit;
-            let among = |from: usize, to: usize| sorts_between(sizes[from], sizes[to], |word| words[word]);
-            assert_eq!(number_of_sort(*size), at, "{size}");
-            assert!(among(0, sizes.len() - 1) && among(at, at) && among(at.saturating_sub(1), at));
-            assert!(at == 0 || !among(0, at - 1));
-            assert!(at + 1 == sizes.len() || !among(at + 1, sizes.len() - 1));
-        }
-        assert_eq!((number_of_sort(512), number_of_sort(MIB)), (0, 0));
-    }
-
-    #[test]
-    fn what_was_taken_is_forgotten_once_it_is_looked_for() {
-        let (lists, mut noted) = (Lists::new(), Noted::default());
-        noted.put(&lists, 8 * MIB, 0);
-        noted.put(&lists, 24 * MIB, 1);
-        assert!(lists.may_have_between(2 * MIB, 12 * MIB) && noted.look_between(&lists, 2 * MIB, 12 * MIB));
-        lists.take(8 * MIB, END);
-        assert!(lists.may_have_between(2 * MIB, 12 * MIB));
-        assert!(!noted.look_between(&lists, 2 * MIB, 12 * MIB) && !lists.may_have_between(2 * MIB, 12 * MIB));
-        assert!(noted.look_between(&lists, 2 * MIB, 32 * MIB));
-        assert_eq!(noted.take_any(&lists, |_| END), Some(1));
-        assert!(noted.take_any(&lists, |_| END).is_none() && !lists.may_have_between(2 * MIB, 32 * MIB));
-    }
-
-    /// Another thread may set a block aside just before its lane goes by class.
-    #[test]
-    fn a_block_that_is_there_when_a_lane_begins_to_go_by_class_is_for_nobody_until_it_is_taken_back() {
-        // Its list is that of 0 bytes, too.
-        let size = 610 * 512;
-        assert_eq!(list_of(size), list_of(0));
-        let (lists, mut noted) = (Lists::new(), Noted::default());
-        noted.put(&lists, size, 7);
-        lists.set_by_class(true);
-        assert!(
-            [0, size, class_size(size)]
-                .iter()
-                .all(|size| lists.first(*size).is_none())
-        );
-        assert!(!lists.takes(size) && !lists.takes(0));
-        assert_eq!(noted.take_any(&lists, |_| END), Some(7));
-        assert_eq!(noted.take_any(&lists, |_| END), None);
     }
 }

@@ -3,11 +3,10 @@
 //! Only the name changes hands. What a lane counts stays counted there, and so do the numbers of blocks that the program still holds and
 //! that the heap has recalled: these are given back by their number as ever.
 
-use std::sync::atomic::Ordering;
-
 use gpumem_channel::{self as channel, NO_STREAM};
 
 use super::Lane;
+use super::atomic::Ordering;
 use super::front::{Front, LANES, PLACES, place_of};
 use crate::stream::Stream;
 

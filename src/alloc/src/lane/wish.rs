@@ -6,10 +6,10 @@
 //! time, and the peak rises to that at once.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem_channel::StringId;
 
+use super::atomic::{AtomicBool, Ordering};
 use super::front::{Front, LANES};
 use super::{Lane, Lent, half};
 use crate::stream::Stream;
