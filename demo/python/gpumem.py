@@ -8,7 +8,7 @@ What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
 class Stat(Structure):
@@ -52,11 +52,16 @@ class Stats(Structure):
 
 def load(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
+    # Every function that a program calls: ctypes cuts the handle of a stream to 32 bits, without a word, where it is not told the type.
     for name, result, arguments in (
         ("gpumem_alloc", c_void_p, [c_size_t, c_int, c_void_p]),
         ("gpumem_free", None, [c_void_p, c_size_t, c_int, c_void_p]),
+        ("gpumem_record_stream", None, [c_void_p, c_void_p]),
+        ("gpumem_retire_stream", c_int, [c_void_p]),
         ("gpumem_empty_cache", c_int64, [c_int]),
         ("gpumem_compact", c_int64, [c_int]),
+        ("gpumem_memory_fraction", None, [c_double, c_int]),
+        ("gpumem_base_alloc", c_void_p, [c_void_p, POINTER(c_size_t)]),
         ("gpumem_stats", c_int, [c_int, POINTER(Stats)]),
         ("gpumem_mark", c_int, [c_char_p]),
         ("gpumem_scope_push", c_int, [c_char_p]),
@@ -99,9 +104,25 @@ def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
         raise RuntimeError(last_error(library))
 
 
+def _text(library: ctypes.CDLL, report) -> str:
+    """A report, however long it is: `report` fills a buffer and tells how much there is."""
+    room = 1 << 16
+    while True:
+        text = ctypes.create_string_buffer(room)
+        length = report(text, room)
+        if length < 0:
+            raise RuntimeError(last_error(library))
+        if length < room:
+            return text.value.decode()
+        room = length + 1
+
+
 def peak_report(library: ctypes.CDLL, device: int = 0) -> str:
-    """Who held the memory when the program held most, since the history began."""
-    text = ctypes.create_string_buffer(1 << 16)
-    if library.gpumem_peak_report(device, text, len(text)) < 0:
-        raise RuntimeError(last_error(library))
-    return text.value.decode()
+    """Who held the memory when the program held most, since the history began. Call stacks are of native functions: what Python does
+    has the name of its scope (gpumem_scope_push)."""
+    return _text(library, lambda text, room: library.gpumem_peak_report(device, text, room))
+
+
+def leak_report(library: ctypes.CDLL, min_steps: int, device: int = 0) -> str:
+    """Who holds what outlived so many steps (library.gpumem_step() ends one), and whether it grows."""
+    return _text(library, lambda text, room: library.gpumem_leak_report(device, min_steps, text, room))
