@@ -127,12 +127,12 @@ impl fmt::Display for OomReport {
             human(self.reserved),
             human(self.allocated)
         )?;
-        write!(
-            f,
-            "; {} free in cache, largest free block {}",
-            human(self.total_free),
-            human(self.largest_free)
-        )?;
+        write!(f, "; {} free in cache, ", human(self.total_free))?;
+        // What is another pool's, or kept for small or large requests: a largest block of 0 B would contradict what is free.
+        match self.largest_free {
+            0 if self.total_free > 0 => f.write_str("none of it for such a request")?,
+            largest => write!(f, "largest free block {}", human(largest))?,
+        }
         if self.pending > 0 {
             write!(f, ", {} waiting for the GPU", human(self.pending))?;
         }

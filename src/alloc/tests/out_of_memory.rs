@@ -129,6 +129,26 @@ fn the_budget_holds_and_is_named() {
     let _fits = get(&alloc, 10);
 }
 
+/// "2.0 MiB free in cache, largest free block 0 B" would be a riddle to whoever reads it at night.
+#[test]
+fn free_memory_that_a_request_may_not_use_has_no_largest_block_of_nothing() {
+    let (_, alloc) = start(100 * MIB, Timeline::Manual, Config::default());
+    let _held = alloc.alloc::<u8>(512, S).unwrap();
+    let report = fails(&alloc, 200);
+    assert_eq!((report.largest_free, report.total_free), (0, (2 << 20) - 512));
+    let text = report.to_string();
+    assert!(
+        text.contains("2.0 MiB free in cache, none of it for such a request; what"),
+        "{text}"
+    );
+    let (_, alloc) = start(100 * MIB, Timeline::Manual, Config::default());
+    let text = fails(&alloc, 200).to_string();
+    assert!(
+        text.contains("0 B free in cache, largest free block 0 B; what"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_budget_that_is_raised_by_what_is_said_suffices() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
