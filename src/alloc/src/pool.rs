@@ -100,7 +100,7 @@ impl Allocator {
     /// A pool with a name of its own: its cache serves nobody else, and its budget binds what it takes from the driver.
     ///
     /// # Errors
-    /// [`Error::Config`] when there is a pool of that name, there are too many, or the budget is 0.
+    /// [`Error::Config`] when the name is empty or another pool's, there are too many, or the budget is 0.
     pub fn pool(&self, name: &str, config: PoolConfig) -> Result<Pool, Error> {
         self.make_pool(NewPool::Named(name), config)
     }

@@ -249,6 +249,7 @@ fn pools_that_cannot_be_are_errors() {
         assert!(error.starts_with("pool: ") && error.contains(words), "{error}");
     };
     refused("nothing", Some(0), "0 bytes leave no room");
+    refused("", None, "a pool needs a name");
     let first = alloc.pool("first", PoolConfig::default()).unwrap();
     refused("first", None, "there is a pool named first already");
     drop(first);

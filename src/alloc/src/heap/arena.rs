@@ -158,6 +158,8 @@ impl Heap {
             ));
         }
         let id = match pool {
+            // Where names are shown, none is that of memory which is no pool's.
+            NewPool::Named("") => return fail("a pool needs a name".to_owned()),
             NewPool::Named(_) if self.arenas.open().any(|arena| !arena.private && arena.name == name) => {
                 return fail(format!("there is a pool named {name} already"));
             }
