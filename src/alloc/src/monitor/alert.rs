@@ -68,12 +68,13 @@ impl fmt::Display for Alert {
             Measure::External => "external fragmentation of",
             Measure::Cached => "unused memory:",
         };
+        let seconds = self.lasted.as_secs_f64();
+        let decimals = usize::from(seconds < 1.0);
         write!(
             f,
-            "device {}: {what} {:.0} % for {:.0} s: {} free in {} blocks, the largest {}; reserved {}, allocated {}; ",
+            "device {}: {what} {:.0} % for {seconds:.decimals$} s: {} free in {} blocks, the largest {}; reserved {}, allocated {}; ",
             self.device,
             self.ratio * 100.0,
-            self.lasted.as_secs_f64(),
             human(self.free.total),
             self.free.count,
             human(self.free.largest),

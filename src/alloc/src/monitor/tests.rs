@@ -89,6 +89,11 @@ fn it_warns_once_an_episode_and_changes_nothing() {
         "device 0: external fragmentation of 80 % for 2 s: 80.0 MiB free in 5 blocks, the largest 16.0 MiB; \
          reserved 160.0 MiB, allocated 80.0 MiB; releasing the cache or making it compact may help"
     );
+    let soon = Alert {
+        lasted: Duration::from_millis(300),
+        ..alerts[0].clone()
+    };
+    assert!(soon.to_string().contains("80 % for 0.3 s: 80.0 MiB free"), "{soon}");
     // All is free and one piece: the episode is over, and the next is another.
     drop(held);
     look(&mut eye, 30..40);
