@@ -153,7 +153,7 @@ impl Config {
             (
                 self.garbage_collection_threshold.is_some() && self.budget.is_none() && self.budget_fraction.is_none(),
                 "garbage_collection_threshold",
-                "is a fraction of the budget, and there is none: set budget or budget_fraction".into(),
+                "is a fraction of the budget, and there is none: set one (budget_mb or budget_fraction)".into(),
             ),
             (
                 self.garbage_collection_threshold.is_some() && !plain,

@@ -67,7 +67,7 @@ fn the_environment_configures_it() {
         ("max_splt_size_mb:64", "GPUMEM_ALLOC_CONF, column 1: there is no option"),
         (
             "garbage_collection_threshold:0.8",
-            "fraction of the budget, and there is none",
+            "GPUMEM_ALLOC_CONF: garbage_collection_threshold: is a fraction of the budget, and there is none: set one (budget_mb",
         ),
     ] {
         let stderr = passes(

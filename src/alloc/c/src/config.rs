@@ -23,7 +23,7 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Alloca
     match Allocator::new(device.clone(), limited(told)) {
         Err(error @ Error::Config { .. }) => {
             let made = Allocator::new(device, limited(Config::default()))?;
-            complain(&error.to_string());
+            complain(&format!("{}: {error}", gpumem::conf::VARIABLE));
             Ok((made, Config::default().segments_on(can_map)))
         }
         made => Ok((made?, segments)),

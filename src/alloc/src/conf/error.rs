@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::VARIABLE;
+use super::lex::Word;
 
 /// A configuration that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,17 @@ pub(super) struct Bad {
 }
 
 impl Bad {
+    /// The same of the value of a part of a list, which is named; what is wrong with the key itself is the list's.
+    pub(super) fn within(self, key: &Word, value: &Word) -> Bad {
+        match self.column == value.column {
+            true => Bad {
+                reason: format!("({}) {}", key.text, self.reason),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     pub(super) fn of(self, option: &'static str) -> ConfError {
         ConfError {
             option: Some(option),

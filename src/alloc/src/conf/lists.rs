@@ -63,7 +63,7 @@ pub(super) fn monitor(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
         Value::Word(word) => config.action = word.one_of(&ACTIONS)?,
         Value::List(pairs) => {
             for (key, value) in pairs {
-                part(&mut config, key, value)?;
+                part(&mut config, key, value).map_err(|bad| bad.within(key, value))?;
             }
         }
     }
@@ -83,7 +83,7 @@ fn part(config: &mut MonitorConfig, key: &Word, value: &Word) -> Result<(), Bad>
         "ratio" => config.above = value.part(false)?,
         "below" => config.below = Some(value.part(false)?),
         "seconds" => {
-            let expected = "seconds";
+            let expected = "a number from 0 on";
             let time = Duration::try_from_secs_f64(value.decimal(expected)?);
             config.lasting = time.map_err(|_| value.not(expected))?;
         }
@@ -117,16 +117,19 @@ pub(super) fn history(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
         return Ok(());
     };
     for (key, value) in pairs {
+        let within = |bad: Bad| bad.within(key, value);
         match key.text.as_str() {
             "events" => {
                 let most = History::MOST_EVENTS;
                 let expected = format!("a number of events, at most {most}");
-                let events = usize::try_from(value.number(&expected)?).ok().filter(|n| *n <= most);
-                max_events = events.ok_or_else(|| value.not(&expected))?;
+                let events = usize::try_from(value.number(&expected).map_err(within)?).ok();
+                max_events = events
+                    .filter(|n| *n <= most)
+                    .ok_or_else(|| within(value.not(&expected)))?;
             }
             "stacks" => {
                 let choices = [("none", Stacks::None), ("alloc", Stacks::Alloc), ("all", Stacks::All)];
-                stacks = value.one_of(&choices)?;
+                stacks = value.one_of(&choices).map_err(within)?;
             }
             _ => return Err(key.not("events and stacks")),
         }

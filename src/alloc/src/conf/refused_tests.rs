@@ -125,7 +125,11 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "history:[events:99999999]",
-            "column 17: history takes a number of events, at most 67108864, not \"99999999\"",
+            "column 17: history (events) takes a number of events, at most 67108864, not \"99999999\"",
+        ),
+        (
+            "history:[stacks:some]",
+            "column 17: history (stacks) takes none or alloc or all, not \"some\"",
         ),
         (
             "history:[stack:all]",
@@ -137,16 +141,19 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "monitor:[ratio:50]",
-            "column 16: monitor takes a number above 0 and below 1, not \"50\"",
+            "column 16: monitor (ratio) takes a number above 0 and below 1, not \"50\"",
         ),
         (
             "monitor:[ratio:0.3,below:0.4]",
             "column 9: monitor has an episode end (below) at a higher ratio than it begins",
         ),
-        ("monitor:[seconds:-1]", "column 18: monitor takes seconds, not \"-1\""),
+        (
+            "monitor:[seconds:-1]",
+            "column 18: monitor (seconds) takes a number from 0 on, not \"-1\"",
+        ),
         (
             "monitor:[every_ms:0]",
-            "column 19: monitor takes at least 1 ms, not \"0\"",
+            "column 19: monitor (every_ms) takes at least 1 ms, not \"0\"",
         ),
         (
             "monitor:[ratios:0.3]",

@@ -372,7 +372,7 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
     if config.segments != SegmentMode::Plain && !info.virtual_memory {
         return fail(
             "segments",
-            "this device cannot map memory into address ranges; use SegmentMode::Plain",
+            "this device cannot map memory into address ranges: use plain ones (SegmentMode::Plain, segments:plain)",
         );
     }
     Ok(info.granularity.max(LARGE_ROUND))
