@@ -19,6 +19,19 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// `1,234,567`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Reads `2GiB`, `512M`, `1.5 GiB`, `4096`: a number with an optional binary unit (K, M, G, T, each with or without
 /// `B` or `iB`); without one, bytes.
 ///
@@ -26,6 +39,7 @@ pub fn format_bytes(bytes: u64) -> String {
 /// A sentence that says what was expected.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let wanted = || format!("{text:?} is no size: write 512MiB, 2GiB or a number of bytes");
+    let too_large = || format!("{text:?}: so many bytes do not fit into 64 bits");
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -40,13 +54,13 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         _ => return Err(wanted()),
     };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(1 << shift).ok_or_else(wanted);
+        return whole.checked_mul(1 << shift).ok_or_else(too_large);
     }
     let value = number.parse::<f64>().map_err(|_| wanted())? * (1u64 << shift) as f64;
-    if value.is_finite() && value < u64::MAX as f64 {
+    if value < u64::MAX as f64 {
         Ok(value as u64)
     } else {
-        Err(wanted())
+        Err(too_large())
     }
 }
 
@@ -81,6 +95,14 @@ mod tests {
             "2ii",
         ] {
             assert!(parse_bytes(bad).is_err(), "{bad:?} was read as {:?}", parse_bytes(bad));
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_too_large_is_not_said_to_be_none() {
+        for large in ["99999999999T", "18446744073709551616", "99999999.5T"] {
+            let error = parse_bytes(large).unwrap_err();
+            assert!(error.contains("do not fit into 64 bits"), "{error}");
         }
     }
 

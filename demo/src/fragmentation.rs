@@ -5,7 +5,7 @@
 //! for one reason: no hole is large enough and nothing new may be taken.
 
 use crate::args::Fix;
-use crate::bytes::format_bytes;
+use crate::bytes::{count, format_bytes};
 use crate::error::DemoError;
 use crate::lab::{Block, Lab, Request};
 use crate::pattern::Checked;
@@ -261,7 +261,7 @@ fn verify(
         ),
         detail: format!(
             "{} words of 8 bytes were compared {}. {finding}",
-            now.words,
+            count(now.words),
             stage.lab.checker()
         ),
         verified: Some(now.intact()),

@@ -252,6 +252,10 @@ fn text_says_simulated_and_how_it_ended() {
         words.ends_with("succeeded after it; every pattern was intact; all memory was given back"),
         "{text}"
     );
+    // Large numbers are in groups.
+    let (compared, _) = words.split_once(" words of 8 bytes").unwrap();
+    let compared = compared.rsplit(' ').next().unwrap();
+    assert!(compared.len() > 4 && compared.contains(','), "{compared}");
     // Not the second line, which holds a path.
     assert!(text.lines().skip(2).all(|l| l.chars().count() <= 100), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::report::{Pass, Report};
-use crate::bytes::format_bytes;
+use crate::bytes::{count, format_bytes};
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -258,19 +258,6 @@ fn paragraph(text: &mut String, label: &str, words: &str) {
 
 fn plural(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
-}
-
-/// `1,234,567`.
-pub(super) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 fn ns(value: f64) -> String {
