@@ -1,7 +1,7 @@
 //! What a running demo says on stdout and hears on stdin.
 //!
 //! Out: one JSON object a line ([`Line`]), each with `"schema":"gpumem-demo/1"`, the demo's name and a `"type"`:
-//! `start` once, then `step` lines, `notice` for what was heard and not understood, and as the last line either
+//! `start` once, then `step` lines, `notice` for what was heard and not understood and for reports, and as the last line either
 //! `result` or `error`. A demo that is told to quit, loses its parent or is stopped by a signal ends without a result.
 //! Within one schema number fields are only ever added, so a reader ignores those it does not know.
 //!
@@ -37,9 +37,9 @@ pub enum Body {
     Start(Start),
     /// A step has been done.
     Step(Box<Step>),
-    /// A line of input was not understood or came at the wrong time. The demo goes on.
+    /// Something to read besides the steps, or a line of input was not understood or came at the wrong time. The demo goes on.
     Notice {
-        /// What was wrong with it and what would be right.
+        /// The text: of input what was wrong with it and what would be right.
         message: String,
     },
     /// Last line of a demo that ran to its end.

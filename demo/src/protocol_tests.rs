@@ -58,6 +58,40 @@ fn every_kind_of_line_survives_the_way() {
     }
 }
 
+/// Every field that is written is documented, and by this name.
+#[test]
+fn the_documentation_names_every_field() {
+    let all = include_str!("../../src/tui/JSON.md");
+    let section = all.split_once("# `gpumem-tui demo NAME").unwrap().1;
+    let step = Step {
+        choices: vec![Choice::default()],
+        oom: Some(OutOfMemory::default()),
+        phases: vec![Phase::default()],
+        ..Step::default()
+    };
+    let (message, result) = (String::new(), Outcome::default());
+    for body in [
+        Body::Start(Start::default()),
+        Body::Step(Box::new(step)),
+        Body::Notice {
+            message: message.clone(),
+        },
+        Body::Result { result },
+        Body::Error { message, exit_code: 1 },
+    ] {
+        let mut todo = vec![serde_json::to_value(Line::new("train", body)).unwrap()];
+        assert!(section.contains(&format!("| `{}` |", todo[0]["type"].as_str().unwrap())));
+        while let Some(value) = todo.pop() {
+            for (field, _) in value.as_object().into_iter().flatten() {
+                assert!(section.contains(&format!("`{field}`")), "{field} is not documented");
+            }
+            let inside = value.as_object().into_iter().flat_map(|map| map.values().cloned());
+            todo.extend(inside);
+            todo.extend(value.as_array().into_iter().flatten().cloned());
+        }
+    }
+}
+
 #[test]
 fn a_reader_takes_fields_it_does_not_know_and_misses_none_it_needs() {
     let newer = r#"{"schema":"gpumem-demo/1","demo":"d","type":"step","step":1,"colour":"blue"}"#;

@@ -141,7 +141,7 @@ pub struct DemoCli {
     /// Run here, step by step on stdout, without the dashboard
     #[arg(long)]
     pub headless: bool,
-    /// One JSON object per line
+    /// One JSON object per line, of schema gpumem-demo/1
     #[arg(long, requires = "headless")]
     pub json: bool,
     /// Where to run: auto (a GPU), sim, cuda or cuda:N
@@ -154,7 +154,7 @@ pub struct DemoCli {
     /// How often the dashboard samples: 500ms, 2s; at least 50ms
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
     pub interval: Duration,
-    /// Which fix to apply: release, remap or workspace
+    /// Which fix fragmentation applies: release, remap or workspace
     #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
     pub fix: Option<Fix>,
     /// Layers of the model that train trains
@@ -227,6 +227,24 @@ impl DemoCli {
         args.steps = self.steps.unwrap_or(args.steps);
         args.seed = self.seed.unwrap_or(args.seed);
         args
+    }
+
+    /// A flag that means nothing to a demo, and the one that it is for.
+    pub fn misplaced(&self, name: &str) -> Option<(&'static str, &'static str)> {
+        const HOLES: &str = "fragmentation";
+        const TRAIN: &str = "train";
+        let given = [
+            ("--fix", self.fix.is_some(), HOLES),
+            ("--layers", self.layers.is_some(), TRAIN),
+            ("--batch", self.batch.is_some(), TRAIN),
+            ("--steps", self.steps.is_some(), TRAIN),
+            ("--snapshot", self.snapshot.is_some(), TRAIN),
+            ("--leak", self.leak, TRAIN),
+        ];
+        // A dashboard hands its flags to every demo that is chosen there.
+        let judged = self.parent.is_none() && [HOLES, TRAIN].contains(&name);
+        let found = given.iter().find(|(_, given, of)| judged && *given && *of != name);
+        found.map(|(flag, _, of)| (*flag, *of))
     }
 
     /// The flags that a child is given, when the demo runs under the dashboard.

@@ -103,6 +103,43 @@ fn a_childs_flags_mean_what_the_users_meant() {
     assert_eq!((child.layers, child.steps), (Some(7), Some(3)));
 }
 
+/// A flag of the other demo would be without effect: no snapshot, say, and nobody is told.
+#[test]
+fn flags_of_another_demo_are_told() {
+    let misplaced = |args: &[&str]| {
+        let Some(Command::Demo(demo)) = parse(args).unwrap().command else {
+            unreachable!()
+        };
+        demo.misplaced(demo.name.as_deref().unwrap())
+    };
+    let train = ["--headless", "--snapshot", "x.pickle"];
+    assert_eq!(
+        misplaced(&[&["demo", "fragmentation"], &train[..]].concat()),
+        Some(("--snapshot", "train"))
+    );
+    assert_eq!(misplaced(&[&["demo", "train"], &train[..]].concat()), None);
+    assert_eq!(
+        misplaced(&["demo", "fragmentation", "--leak"]),
+        Some(("--leak", "train"))
+    );
+    assert_eq!(
+        misplaced(&["demo", "train", "--fix", "remap"]),
+        Some(("--fix", "fragmentation"))
+    );
+    assert_eq!(misplaced(&["demo", "fragmentation", "--fix", "remap"]), None);
+    // A dashboard gives its flags to whatever is started there.
+    let child = [
+        "demo",
+        "fragmentation",
+        "--leak",
+        "--headless",
+        "--steer",
+        "--parent",
+        "1",
+    ];
+    assert_eq!(misplaced(&child), None);
+}
+
 /// A replay that is watched runs as a demo in a child, which understands what the user said.
 #[test]
 fn a_watched_replays_flags_mean_what_the_users_meant() {

@@ -66,6 +66,9 @@ fn list_demos() -> u8 {
 }
 
 fn run_demo(demo: &DemoCli, name: &str) -> u8 {
+    if let Some((flag, of)) = demo.misplaced(name) {
+        return fail(USAGE, &format!("{flag} is for demo {of}: leave it out"));
+    }
     if demo.headless {
         return gpumem_demo::main(&demo.to_args(name));
     }

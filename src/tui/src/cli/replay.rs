@@ -21,7 +21,8 @@ A pass is the whole trace; what it leaves is freed before the next one. Reserved
 for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device what driver
 calls cost is modelled. Requests that find too little memory are counted, and the replay goes on without them.
 
---json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not to be had.";
+--json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not to be had.
+With --speed it is a line of schema gpumem-demo/1 whenever there is something to say.";
 
 /// What `replay` is told.
 #[derive(Clone, Debug, Args)]
@@ -48,7 +49,7 @@ pub struct ReplayCli {
     /// Most device memory to use: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
-    /// Print one JSON object
+    /// Print one JSON object; with --speed, one a line
     #[arg(long)]
     pub json: bool,
     /// Do not publish meanwhile
