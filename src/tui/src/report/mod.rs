@@ -84,6 +84,10 @@ pub fn nothing(model: &Model) -> Option<String> {
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {hint}"),
+        (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
+            "no such device: {only}. There is no NVIDIA driver library (libnvidia-ml.so.1), without which only programs that publish tell \
+             of devices, by UUID. Without --device all are reported"
+        ),
         (NvmlState::Missing, _) => {
             let past = match model.world().past.len() {
                 0 => String::new(),
@@ -142,6 +146,19 @@ mod tests {
         let text = nothing(&model).unwrap();
         assert!(
             text.contains("report. Black boxes of programs that ended: 1 ("),
+            "{text}"
+        );
+    }
+
+    /// Other devices may well have programs that publish.
+    #[test]
+    fn a_device_that_is_not_there_is_not_said_to_be_all() {
+        let mut model = Model::default();
+        model.inputs.nvml.state = NvmlState::Missing;
+        model.setup.only = Some(Only::Index(5));
+        let text = nothing(&model).unwrap();
+        assert!(
+            text.starts_with("no such device: 5. ") && !text.contains("no program"),
             "{text}"
         );
     }
