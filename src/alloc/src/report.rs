@@ -44,6 +44,21 @@ pub enum Help {
     Exhausted,
 }
 
+impl Help {
+    /// Its place in a report, the best first.
+    fn rank(&self) -> u8 {
+        match self {
+            Help::ReleaseCache { .. } => 0,
+            Help::ReleasePools { .. } => 1,
+            Help::RaisePoolBudget { .. } => 2,
+            Help::JoinHoles { .. } => 3,
+            Help::RaiseBudget { .. } => 4,
+            Help::SmallerBy { .. } => 5,
+            Help::Exhausted => 6,
+        }
+    }
+}
+
 impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +101,7 @@ pub struct OomReport {
     pub device_free: Option<u64>,
     /// The device's total.
     pub device_total: u64,
-    /// The largest free block the request could have used: of its pool, on any stream.
+    /// The largest free block the request could have used: of its pool, and of everybody's memory if it may overflow, on any stream.
     pub largest_free: u64,
     /// Sum of all free blocks.
     pub total_free: u64,
@@ -100,6 +115,25 @@ pub struct OomReport {
     pub budget: Option<u64>,
     /// What would have helped, best first; never empty.
     pub helps: Vec<Help>,
+}
+
+impl OomReport {
+    /// Adds what would have helped the same request outside of its pool, where it may go too.
+    pub(crate) fn also(&mut self, outside: OomReport) {
+        self.largest_free = self.largest_free.max(outside.largest_free);
+        for help in outside.helps {
+            let known = self.helps.iter_mut().find(|known| known.rank() == help.rank());
+            match (known, help) {
+                (Some(Help::SmallerBy { bytes }), Help::SmallerBy { bytes: less }) => *bytes = less.min(*bytes),
+                (Some(_), _) => {}
+                (None, help) => self.helps.push(help),
+            }
+        }
+        self.helps.sort_by_key(Help::rank);
+        if self.helps.len() > 1 {
+            self.helps.retain(|help| *help != Help::Exhausted);
+        }
+    }
 }
 
 impl fmt::Display for OomReport {

@@ -94,6 +94,35 @@ fn a_budget_binds_and_may_overflow() {
     assert_eq!((strict.stats().num_ooms, figures.num_ooms), (1, 0));
 }
 
+/// What such a request may have outside of its pool counts.
+#[test]
+fn a_request_that_may_overflow_is_told_what_helps_outside() {
+    for mode in SegmentMode::ALL {
+        let (alloc, _) = allocator(100, mode);
+        let config = PoolConfig {
+            budget: Some(8 << 20),
+            overflow: Overflow::Shared,
+            ..PoolConfig::default()
+        };
+        let soft = alloc.pool("soft", config).unwrap();
+        let _full = soft.alloc::<u8>(8 * MIB, S).unwrap();
+        let held = alloc.alloc::<u8>(40 * MIB, S).unwrap();
+        let report = short(soft.alloc::<u8>(60 * MIB, S));
+        assert_eq!(report.helps, [Help::SmallerBy { bytes: 8 << 20 }], "{mode:?}: {report}");
+        drop(soft.alloc::<u8>(52 * MIB, S).unwrap());
+        // Nothing may go back meanwhile, and the largest block is one of everybody's.
+        let graph = alloc.private_pool().unwrap();
+        alloc.begin_allocate_to_pool(&graph, Route::Stream(Stream(99))).unwrap();
+        drop(held);
+        let report = short(soft.alloc::<u8>(96 * MIB, S));
+        assert!(report.largest_free >= 40 << 20, "{mode:?}: {report}");
+        assert!(
+            matches!(report.helps.last(), Some(Help::SmallerBy { bytes }) if *bytes <= 56 << 20),
+            "{mode:?}: {report}"
+        );
+    }
+}
+
 #[test]
 fn the_least_important_give_their_caches_back_first() {
     let (alloc, sim) = allocator(100, SegmentMode::Plain);

@@ -123,7 +123,10 @@ impl Heap {
         let memory = self.device_memory(request)?;
         self.ledger.ran_out();
         self.pool_ran_out(request.arena);
-        let report = self.explain(request, memory);
+        let mut report = self.explain(request, memory);
+        if let Some(shared) = self.shared(request)? {
+            report.also(self.explain(&shared, memory));
+        }
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
         self.tell_figures();
         Err(Error::OutOfMemory(Box::new(report)))
