@@ -7,6 +7,8 @@ use super::show;
 
 /// Longest line: many times what any format needs, so that a file without line ends takes no memory.
 const LONGEST: usize = 4096;
+/// The byte order mark that people's editors begin a file with.
+pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 17;
 
@@ -43,6 +45,10 @@ impl<'a> Lines<'a> {
                 return Ok(None);
             };
             self.line += 1;
+            let from = match self.line == 1 && self.bytes[from..to].starts_with(MARK) {
+                true => from + MARK.len(),
+                false => from,
+            };
             if from == to {
                 self.blank = self.blank.or(Some(self.line));
             } else {

@@ -168,7 +168,7 @@ impl Trace {
 
 /// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
 fn begins_a_snapshot(head: &[u8]) -> bool {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let text = head.strip_prefix(lines::MARK).unwrap_or(head).trim_ascii_start();
     head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
 }
 

@@ -37,6 +37,7 @@ fn rows_become_operations_on_slots_that_are_used_again() {
         text.as_bytes().to_vec(),
         text.replace('\r', "").into(),
         gzip(text.as_bytes()),
+        format!("\u{feff}{text}").into(),
     ] {
         let trace = read(&bytes).unwrap();
         assert_eq!(trace.ops, [alloc(0, 0, 100), alloc(1, 1, 50), free(0), alloc(0, 1, 10)]);

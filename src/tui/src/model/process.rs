@@ -91,7 +91,16 @@ pub struct Process {
     pub simulated: bool,
 }
 
+/// Why nothing is counted where there is no NVML.
+pub const NO_NVML: &str = "no NVML on this machine";
+
 impl Process {
+    /// Whether a driver might count what it has: none does of what is simulated, or gone, or where there is no NVML.
+    pub fn may_be_counted(&self) -> bool {
+        let nobody = matches!(&self.nvml, Reading::Failed(why) if why == NO_NVML);
+        !self.simulated && self.state.alive() && !nobody
+    }
+
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub fn state_text(&self) -> String {
         match (&self.state, self.stopped) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{DeviceMap, FreeSums, Identity, Snapshot};
+use gpumem_channel::{DeviceKind, DeviceMap, FreeSums, Identity, Snapshot};
 use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading};
 use serde_json::{Value, json};
 
@@ -189,8 +189,8 @@ fn a_failing_library_is_told_with_what_to_do() {
     assert_eq!(document["findings"][0]["severity"], "error");
 }
 
-/// A model with a program that publishes, and has a pool.
-fn publishing() -> Model {
+/// A model with a program that publishes, and has a pool on each of so many devices. There is no NVML.
+fn publishing(devices: u8) -> Model {
     let pool = PoolShare {
         name: "tenant-a".into(),
         segments: 2,
@@ -207,19 +207,28 @@ fn publishing() -> Model {
         pools: vec![pool],
         ..Figures::default()
     };
+    let device = |number| DeviceMap {
+        device: gpumem_channel::Device {
+            uuid: [number; 16],
+            ordinal: number.into(),
+            kind: DeviceKind::Cuda,
+            ..Default::default()
+        },
+        ..DeviceMap::default()
+    };
     let snapshot = Snapshot {
         identity: Arc::new(Identity {
             pid: 4121,
             ..Identity::default()
         }),
-        devices: vec![DeviceMap::default()],
+        devices: (0..devices).map(device).collect(),
         ..Snapshot::default()
     };
     let channel = Channel {
         key: ChannelKey(1, 2),
         pid: Some(4121),
         snapshot: Arc::new(snapshot),
-        figures: [Some(figures)].into(),
+        figures: vec![Some(figures); devices.into()].into(),
         error: None,
         read_at: 0,
     };
@@ -229,13 +238,25 @@ fn publishing() -> Model {
     };
     let mut model = Model::default();
     model.setup.no_demo = true;
+    let missing = NvmlSample {
+        state: NvmlState::Missing,
+        ..NvmlSample::default()
+    };
+    update(
+        &mut model,
+        0,
+        Event::Nvml {
+            at: 0,
+            sample: Box::new(missing),
+        },
+    );
     update(&mut model, 0, Event::Channels(Box::new(sample)));
     model
 }
 
 #[test]
 fn pools_are_told_by_name() {
-    let model = publishing();
+    let model = publishing(1);
     let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
     let pool = json!({
         "name": "tenant-a", "reserved": 30 << 20, "free_total": 10 << 20, "largest_free": 6 << 20, "segments": 2,
@@ -247,8 +268,30 @@ fn pools_are_told_by_name() {
 }
 
 #[test]
+fn budgets_and_pools_on_several_devices_say_on_which() {
+    let text = crate::report::text(&publishing(2));
+    for device in 0..2 {
+        let line = format!("\n  4121 on CUDA {device} pool tenant-a: 30.0 MiB reserved");
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
+#[test]
+fn where_there_is_no_nvml_nothing_failed() {
+    let model = publishing(1);
+    let text = crate::report::text(&model);
+    assert!(text.contains("no NVML") && !text.contains("failed"), "{text}");
+    let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+    let process = &document["processes"][0];
+    assert_eq!(
+        (&process["nvml"], &process["unavailable"]["nvml"]),
+        (&Value::Null, &json!("no NVML on this machine"))
+    );
+}
+
+#[test]
 fn a_process_that_is_stopped_is_told_as_such_where_that_is_known() {
-    let mut model = publishing();
+    let mut model = publishing(1);
     let mut told = |stopped| {
         model.live.processes[0].stopped = stopped;
         let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
@@ -270,7 +313,7 @@ fn the_documentation_names_every_field() {
         ..Default::default()
     };
     let documentation = include_str!("../../JSON.md");
-    let publishing = document(&publishing()).unwrap();
+    let publishing = document(&publishing(1)).unwrap();
     let mut todo = vec![report(sample), serde_json::from_str(&publishing).unwrap()];
     while let Some(value) = todo.pop() {
         match value {

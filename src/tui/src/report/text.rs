@@ -169,20 +169,25 @@ fn sensors(device: &Device) -> Vec<String> {
     ]
 }
 
-/// A line for each budget, and for each named pool that has memory.
+/// A line for each budget, and for each named pool that has memory; where there are several devices, on which.
 fn write_budgets(out: &mut String, model: &Model) -> std::fmt::Result {
+    let several = model.world().devices.len() > 1;
     for process in model.listed() {
         let pid = process.pid;
+        let on = match several {
+            true => format!(" on {}", process.device_label),
+            false => String::new(),
+        };
         if let Some((figures, budget)) = process.figures.as_ref().and_then(|f| Some((f, f.budget?))) {
             let [budget, reserved] = [budget, figures.reserved].map(units::bytes);
-            writeln!(out, "  {pid} budget {budget}: {reserved} reserved")?;
+            writeln!(out, "  {pid}{on} budget {budget}: {reserved} reserved")?;
         }
         for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
             let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
             let name = &pool.name;
             writeln!(
                 out,
-                "  {pid} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
+                "  {pid}{on} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
             )?;
         }
     }
@@ -201,11 +206,11 @@ fn process_table(model: &Model) -> Vec<String> {
     lines(&aligns, &rows)
 }
 
-/// What NVML counts for a process, else in a word why not; no driver counts what is simulated, or gone.
+/// What NVML counts for a process, else in a word why not.
 fn driver_bytes(process: &Process) -> String {
     match &process.nvml {
         Reading::Value(n) => units::bytes_short(*n),
-        _ if process.simulated || !process.state.alive() => "-".into(),
+        _ if !process.may_be_counted() => "-".into(),
         Reading::Pending => "-".into(),
         Reading::NotSupported => "n/s".into(),
         Reading::NoPermission => "denied".into(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
-use crate::model::{Channel, Device, DeviceKey, Inputs, Owner, Process, ProcessId, ProcessState, Setup};
+use crate::model::{Channel, Device, DeviceKey, Inputs, NO_NVML, Owner, Process, ProcessId, ProcessState, Setup};
 
 use super::join::gpu_key;
 
@@ -102,7 +102,7 @@ fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
     }
     match &inputs.nvml.state {
         NvmlState::Starting => return Reading::Pending,
-        NvmlState::Missing => return Reading::Failed("no NVML on this machine".into()),
+        NvmlState::Missing => return Reading::Failed(NO_NVML.into()),
         NvmlState::Failed { error, .. } => return Reading::Failed(error.clone()),
         NvmlState::Ready => {}
     }

@@ -30,8 +30,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             Some(rank) => (format!("{}:{rank}", process.job), Ink::Dim),
             None => (process.job.clone(), Ink::Dim),
         },
-        // No driver counts what is simulated, or gone.
-        Shown::Of(Column::Nvml) if process.simulated || !process.state.alive() => ("-".to_owned(), Ink::Dim),
+        Shown::Of(Column::Nvml) if !process.may_be_counted() => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
         Shown::Of(Column::Managed) => reading(&process.managed),
         Shown::Of(Column::Reserved) => bytes(|f| f.reserved),
