@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use cudarc::driver::result::memset_d8_async;
+use cudarc::driver::result::stream::{begin_capture, end_capture};
+use cudarc::driver::sys::CUstreamCaptureMode;
 use gpumem_alloc::device::{self, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, SegmentMode, Stream};
 
@@ -82,6 +84,11 @@ fn the_cuda_device_works_against_a_driver() {
         "inner_a_peer_that_is_refused_is_none",
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemSetAccess:3:1")],
+    );
+    passes(
+        "inner_ends_no_capture_that_it_was_not_told_of",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1")],
     );
     passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
@@ -493,4 +500,45 @@ fn inner_a_peer_that_is_refused_is_none() {
     assert!(!reaches(&peer, &mut later), "it would reach some of the memory");
     assert!(alloc.device().enable_peer_access(&peer).unwrap());
     assert!(reaches(&peer, &mut later));
+}
+
+/// Graphs are captured by others, too: on the same device, or with another device's allocator.
+#[test]
+fn inner_ends_no_capture_that_it_was_not_told_of() {
+    if !is_inner() {
+        return;
+    }
+    let captured = device::cuda(1).unwrap();
+    let stream = captured.cuda_context().unwrap().new_stream().unwrap();
+    for ordinal in [0, 1] {
+        for segments in [SegmentMode::Plain, SegmentMode::Stitched] {
+            let config = Config {
+                segments,
+                publish: Publish::Off,
+                ..Config::default()
+            };
+            let alloc = Allocator::new(device::cuda(ordinal).unwrap(), config).unwrap();
+            let other = alloc.device().cuda_context().unwrap().new_stream().unwrap();
+            let new = |mib: usize, stream| alloc.alloc::<u8>(mib * MIB, stream).unwrap();
+            let used = new(30, Stream::DEFAULT);
+            used.record_stream(&other).unwrap();
+            let by_graph = new(30, Stream::DEFAULT);
+            by_graph.record_stream(&stream).unwrap();
+            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+            // SAFETY: a stream that lives.
+            unsafe { begin_capture(stream.cu_stream(), mode) }.unwrap();
+            drop((used, by_graph));
+            for mib in [40, 50, 60] {
+                drop(new(mib, Stream::from(&other)));
+                drop(new(mib, Stream::from(&stream)));
+                alloc.poll();
+            }
+            assert_eq!(alloc.stats().pending_bytes(), 30 << 20, "what the graph's stream uses");
+            // SAFETY: as above; this driver's graphs are none.
+            let ended = unsafe { end_capture(stream.cu_stream()) };
+            assert!(ended.is_ok(), "{ordinal}, {segments:?}");
+            alloc.release_cached().unwrap();
+            assert_eq!(alloc.stats().pending_bytes(), 0);
+        }
+    }
 }

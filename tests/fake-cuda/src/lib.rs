@@ -43,6 +43,8 @@ mod result {
     pub(crate) const NOT_READY: i32 = 600;
     pub(crate) const ILLEGAL_ADDRESS: i32 = 700;
     pub(crate) const NOT_SUPPORTED: i32 = 801;
+    pub(crate) const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
+    pub(crate) const STREAM_CAPTURE_INVALIDATED: i32 = 901;
     pub(crate) const UNKNOWN: i32 = 999;
 
     /// The driver's name of a result, as a C string.
@@ -60,6 +62,8 @@ mod result {
             ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
             NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
             803 => c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+            STREAM_CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+            STREAM_CAPTURE_INVALIDATED => c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
             UNKNOWN => c"CUDA_ERROR_UNKNOWN",
             _ => return None,
         })

@@ -56,6 +56,14 @@ struct Event {
     left: u64,
 }
 
+/// The capture of a graph.
+#[derive(Debug)]
+struct Capture {
+    stream: u64,
+    /// Something was done that ends it.
+    ended: bool,
+}
+
 /// Everything this library knows.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -70,6 +78,7 @@ pub(crate) struct State {
     events: HashMap<u64, Event>,
     /// The device of each.
     streams: HashMap<u64, i32>,
+    capture: Option<Capture>,
     pub(crate) pools: Pools,
     calls: HashMap<&'static str, u64>,
 }
@@ -96,6 +105,7 @@ impl State {
             used: HashMap::new(),
             events: HashMap::new(),
             streams: HashMap::new(),
+            capture: None,
             pools: Pools::default(),
             calls: HashMap::new(),
         }
@@ -104,6 +114,8 @@ impl State {
     fn begin(&mut self, name: &'static str) -> Result<(), i32> {
         let count = self.calls.entry(name).or_default();
         *count += 1;
+        self.mind_capture(name)?;
+        let count = &self.calls[name];
         match &self.settings.fail {
             Some((call, number, code)) if call == name && number == count => Err(*code),
             _ if !self.initialized && name != "cuInit" => Err(result::NOT_INITIALIZED),

@@ -6,6 +6,17 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use crate::state::call;
 use crate::{put, result};
 
+thread_local! {
+    /// The thread's capture mode: `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
+    static MODE: Cell<c_int> = const { Cell::new(0) };
+}
+
+/// Whether the thread may do what might wait for a graph that is captured.
+pub(crate) fn relaxed() -> bool {
+    const RELAXED: c_int = 2;
+    MODE.get() == RELAXED
+}
+
 /// `cuStreamCreate`
 ///
 /// # Safety
@@ -36,7 +47,27 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
     })
 }
 
-/// `cuStreamIsCapturing`: none ever is.
+/// `cuStreamBeginCapture_v2`, of one stream at a time.
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamBeginCapture_v2(stream: u64, _mode: c_int) -> c_int {
+    call("cuStreamBeginCapture", |state| state.begin_capture(stream))
+}
+
+/// `cuStreamEndCapture`: the graph is none.
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut *mut c_void) -> c_int {
+    call("cuStreamEndCapture", |state| {
+        state.end_capture(stream)?;
+        // SAFETY: the caller's contract.
+        unsafe { put(graph, std::ptr::null_mut()) }
+    })
+}
+
+/// `cuStreamIsCapturing`
 ///
 /// # Safety
 ///
@@ -46,7 +77,7 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut c_int) -> c_i
     call("cuStreamIsCapturing", |state| {
         state.stream(stream)?;
         // SAFETY: the caller's contract.
-        unsafe { put(status, 0) }
+        unsafe { put(status, state.is_captured(stream).into()) }
     })
 }
 
@@ -77,10 +108,6 @@ extern "C" fn cuStreamQuery(stream: u64) -> c_int {
 /// As in the driver API: the pointer is valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
-    thread_local! {
-        /// `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
-        static MODE: Cell<c_int> = const { Cell::new(0) };
-    }
     call("cuThreadExchangeStreamCaptureMode", |_| {
         // SAFETY: the caller's contract.
         let new = unsafe { mode.read() };

@@ -89,8 +89,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
-    /// One more allocator has graphs captured, or one fewer: while any has, calls that take memory must not end a capture.
-    fn capturing(&self, capturing: bool);
+    /// One more allocator has graphs captured, or one fewer: for devices that look whether anything ends a capture.
+    fn capturing(&self, _capturing: bool) {}
     /// Gives an event back. The one call that keeps nobody waiting.
     fn retire(&self, event: EventHandle);
     /// Waits for all streams, and for those devices on whose streams events were recorded.
@@ -127,7 +127,7 @@ impl Device {
     ///
     /// Memory of plain segments needs nothing here: it is within reach once the peer's context was given access to this one's
     /// (`cuCtxEnablePeerAccess`), which does nothing for mapped memory. A mapping takes longer for each peer. Allocators that are made on
-    /// this device or a clone of it have the same peers; what [`cuda`] opens anew has its own.
+    /// this device or a clone of it have the same peers; what [`cuda()`] opens anew has its own.
     ///
     /// When the driver refuses it for a part of the memory, the other device may reach some of it, and what is mapped later it does not.
     pub fn enable_peer_access(&self, peer: &Device) -> std::result::Result<bool, DeviceError> {

@@ -1,7 +1,7 @@
 //! Streams and events.
 
-use super::{Event, State};
-use crate::{device, result};
+use super::{Capture, Event, State};
+use crate::{device, result, stream};
 
 /// The current device. Streams and events may be made without one here.
 fn here() -> i32 {
@@ -34,9 +34,49 @@ impl State {
         self.streams.remove(&stream).map(|_| ()).ok_or(result::INVALID_HANDLE)
     }
 
-    /// Where events are done late streams are always busy.
-    pub(crate) fn query_stream(&self, stream: u64) -> Result<(), i32> {
+    pub(crate) fn begin_capture(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;
+        match &self.capture {
+            Some(_) => Err(result::STREAM_CAPTURE_UNSUPPORTED),
+            None => {
+                self.capture = Some(Capture { stream, ended: false });
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn end_capture(&mut self, stream: u64) -> Result<(), i32> {
+        match self.capture.take_if(|capture| capture.stream == stream) {
+            Some(Capture { ended: false, .. }) => Ok(()),
+            _ => Err(result::STREAM_CAPTURE_INVALIDATED),
+        }
+    }
+
+    pub(crate) fn is_captured(&self, stream: u64) -> bool {
+        self.capture.as_ref().is_some_and(|capture| capture.stream == stream)
+    }
+
+    /// What ends the capture of a graph, as it was seen on an H100 with driver 580.
+    pub(super) fn mind_capture(&mut self, name: &str) -> Result<(), i32> {
+        let careless = ["cuEventQuery", "cuStreamQuery", "cuMemAlloc", "cuMemFree"].contains(&name);
+        let ends = name == "cuCtxSynchronize" || careless && !stream::relaxed();
+        self.end_if(ends)
+    }
+
+    fn end_if(&mut self, ends: bool) -> Result<(), i32> {
+        match &mut self.capture {
+            Some(capture) if ends => {
+                capture.ended = true;
+                Err(result::STREAM_CAPTURE_UNSUPPORTED)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where events are done late streams are always busy.
+    pub(crate) fn query_stream(&mut self, stream: u64) -> Result<(), i32> {
+        self.stream(stream)?;
+        self.end_if(self.is_captured(stream))?;
         match self.settings.event_queries {
             0 => Ok(()),
             _ => Err(result::NOT_READY),

@@ -9,7 +9,6 @@ mod reach;
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::CudaContext;
 
@@ -33,8 +32,6 @@ struct Cuda {
     prop: Prop,
     reach: Reach,
     events: Events,
-    /// Allocators that have graphs captured.
-    capturing: AtomicUsize,
 }
 
 /// What physical chunks are made as.
@@ -49,10 +46,19 @@ unsafe impl Sync for Prop {}
 impl Cuda {
     /// Makes our context current on this thread until the guard is dropped.
     fn bind(&self) -> Result<Bound<'_>> {
-        let bound = Bound::to(&self.api, self.context.cu_ctx().cast())?;
-        match self.capturing.load(Ordering::Relaxed) {
-            0 => Ok(bound),
-            _ => bound.relaxed(),
+        Bound::to(&self.api, self.context.cu_ctx().cast())
+    }
+
+    /// What a stream is told while a graph is captured from it becomes part of the graph, and a question about it ends the capture, of which
+    /// nobody may have told us.
+    fn check_not_captured(&self, call: &'static str, stream: Stream) -> Result<()> {
+        let mut status: c_int = 0;
+        // SAFETY: writes one number; the driver checks stream handles of its context.
+        let code = unsafe { (self.api.stream_is_capturing)(stream.0 as Opaque, &mut status) };
+        self.api.check("cuStreamIsCapturing", code)?;
+        match status {
+            0 => Ok(()),
+            _ => self.api.check(call, CAPTURE_UNSUPPORTED),
         }
     }
 
@@ -183,14 +189,7 @@ impl Driver for Cuda {
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {
         let _bound = self.bind()?;
-        let mut status: c_int = 0;
-        // SAFETY: writes one number; the driver checks stream handles of its context.
-        let code = unsafe { (self.api.stream_is_capturing)(stream.0 as Opaque, &mut status) };
-        self.api.check("cuStreamIsCapturing", code)?;
-        if status != 0 {
-            // The question alone would end the capture, which nobody may have told us of.
-            return self.api.check("cuStreamQuery", CAPTURE_UNSUPPORTED).map(|()| false);
-        }
+        self.check_not_captured("cuStreamQuery", stream)?;
         // SAFETY: the driver checks stream handles of its context.
         match unsafe { (self.api.stream_query)(stream.0 as Opaque) } {
             NOT_READY => Ok(false),
@@ -200,6 +199,7 @@ impl Driver for Cuda {
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
         let _bound = self.bind()?;
+        self.check_not_captured("cuEventRecord", stream)?;
         self.record_here(stream)
     }
 
@@ -210,13 +210,6 @@ impl Driver for Cuda {
             NOT_READY => Ok(false),
             code => self.api.check("cuEventQuery", code).map(|()| true),
         }
-    }
-
-    fn capturing(&self, capturing: bool) {
-        match capturing {
-            true => self.capturing.fetch_add(1, Ordering::Relaxed),
-            false => self.capturing.fetch_sub(1, Ordering::Relaxed),
-        };
     }
 
     fn retire(&self, event: EventHandle) {

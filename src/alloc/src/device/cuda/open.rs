@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
@@ -150,7 +149,6 @@ impl Cuda {
             prop: Prop(prop),
             reach: Reach::new(location),
             events: Events::default(),
-            capturing: AtomicUsize::new(0),
         })
     }
 }
