@@ -19,7 +19,7 @@ impl Heap {
     pub(super) fn allocate_slow(&mut self, request: &Request) -> Result<Grant, Error> {
         let result = self.try_everything(request);
         self.note_suspended(request);
-        if !self.is_asking() {
+        if !self.is_to_go_on() {
             self.leave_rest(request);
         }
         result

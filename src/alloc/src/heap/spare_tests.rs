@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, SegmentMode};
 use crate::device::{Sim, SimConfig};
+use crate::heap::Attempt;
+use crate::heap::ask::probe;
 use crate::heap::block::NIL;
 use crate::lane::Front;
 use crate::publish::Publish;
@@ -87,4 +89,41 @@ fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
     assert!(!homes.is_empty());
     heap.views.leave(view, 8 * MIB, homes.into_iter());
     assert!(goes(&heap).is_empty());
+}
+
+/// Streams come and go, so what a stream does not use is nobody's at once and joins what is nobody's beside it: not while it is chosen to go.
+#[test]
+fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        segments: SegmentMode::Virtual,
+        budget: Some(60 * MIB),
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut held = [1, 2, 3].map(|stream| heap.allocate(20 * MIB, Stream(stream), Tag(0)).unwrap().block);
+    heap.free(std::mem::replace(&mut held[2], NIL));
+    let mut attempt = heap.attempt(COMMON, 60 * MIB, Stream(1), Tag(0));
+    let mut calls = 0;
+    // As who has the turn makes the calls.
+    while let Attempt::Suspended(mut suspended) = attempt {
+        if suspended.needs_turn() {
+            heap.begin_call(&mut suspended);
+            calls += 1;
+        }
+        // The third block goes. Meanwhile the others come free, and it is known that nothing uses them any more.
+        if calls == 2 && held[0] != NIL {
+            held[..2].iter().for_each(|b| heap.free(*b));
+            held = [NIL; 3];
+            heap.retire_stream(Stream(2)).unwrap();
+            probe(&mut heap, |heap| heap.streams.named(Stream(1)).collect()).unwrap();
+        }
+        heap.check();
+        let made = suspended.run(&mut heap).unwrap();
+        attempt = heap.resume(made);
+        heap.check();
+    }
+    assert!(held[0] == NIL && matches!(attempt, Attempt::Done(Ok(_))), "{attempt:?}");
+    assert_eq!(sim.live().bytes, 60 * MIB);
 }

@@ -236,10 +236,11 @@ impl Heap {
         }
     }
 
-    /// Whether the request is suspended to ask something.
-    pub(super) fn is_asking(&self) -> bool {
+    /// Whether the request is suspended for a call after which it is not refused yet. What that call is about was chosen, and must stay as
+    /// it is until the call [begins](Heap::begin_call).
+    pub(super) fn is_to_go_on(&self) -> bool {
         let wanted = self.turn.as_ref().and_then(|turn| turn.wanted.as_ref());
-        matches!(wanted, Some((Call::Ask(_), _)))
+        wanted.is_some_and(|(call, _)| !matches!(call, Call::Memory))
     }
 
     /// That was asked for the request that is being served.
