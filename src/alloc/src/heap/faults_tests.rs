@@ -195,6 +195,42 @@ fn a_chunk_that_the_driver_does_not_take_is_reserved_until_it_does() {
     }
 }
 
+/// The driver has not taken it back, whether the history began before that or afterwards.
+#[test]
+fn a_history_counts_a_chunk_that_the_driver_does_not_take_once() {
+    for late in [false, true] {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments: SegmentMode::Virtual,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let record = |heap: &mut Heap| heap.record_history(crate::history::History::ON).unwrap();
+        let take = |heap: &mut Heap| heap.allocate(30 * MIB, Stream(0), Tag(0)).unwrap().block;
+        let told = |heap: &Heap| heap.outlet().recorder().unwrap().totals();
+        let block = take(&mut heap);
+        if !late {
+            record(&mut heap);
+        }
+        heap.free(block);
+        let had = sim.live().bytes;
+        sim.fail_next(Call::Release, u64::MAX);
+        assert!(heap.release_cached().is_err());
+        if late {
+            record(&mut heap);
+        }
+        assert_eq!(told(&heap), (0, had));
+        let block = take(&mut heap);
+        assert_eq!((told(&heap).1, heap.peak_report().unwrap().reserved), (had, had));
+        heap.free(block);
+        assert!(heap.release_cached().is_err());
+        sim.fail_next(Call::Release, 0);
+        heap.release_cached().unwrap();
+        assert_eq!(told(&heap), (0, 0));
+    }
+}
+
 /// A growth that runs out of memory half-way and cannot undo itself: the next attempt must go elsewhere.
 #[test]
 fn what_could_not_be_undone_is_not_mapped_over() {

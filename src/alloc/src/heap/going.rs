@@ -82,7 +82,7 @@ impl Going {
 
     /// Whether it cannot go where this is still there: memory that is mapped anywhere is not free for the device, and a range goes when
     /// nothing is mapped in it.
-    fn needs(&self, other: &Going) -> bool {
+    pub(super) fn needs(&self, other: &Going) -> bool {
         match (self, other) {
             (Going::Chunks { .. }, Going::View { left, .. }) => left.mapped > 0,
             // What was moved may still be mapped where it was.

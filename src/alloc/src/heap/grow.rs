@@ -172,8 +172,19 @@ impl Heap {
     pub(super) fn keep_loose(&mut self, chunks: Vec<Chunk>) {
         for chunk in &chunks {
             self.ledger.loose_added(chunk.size);
+            if let Some(recorder) = self.outlet.recorder_mut() {
+                recorder.loose_added(chunk.size);
+            }
         }
         self.orphans.extend(chunks);
+    }
+
+    /// One of them became part of a segment, or went, in `calls` calls.
+    pub(super) fn forget_loose(&mut self, bytes: u64, calls: u64) {
+        self.ledger.loose_removed(bytes, calls);
+        if let Some(recorder) = self.outlet.recorder_mut() {
+            recorder.loose_removed(bytes);
+        }
     }
 
     pub(super) fn add_chunks(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {

@@ -45,7 +45,7 @@ impl Heap {
                     let known = known.map(|known| self.orphans.swap_remove(known));
                     if let Some(chunk) = known {
                         // It is counted anew where it ends up.
-                        self.ledger.loose_removed(chunk.size, 0);
+                        self.forget_loose(chunk.size, 0);
                         spare.push(chunk);
                     }
                 }
@@ -173,8 +173,16 @@ impl Heap {
     }
 
     /// Gives back to the driver what is chosen for a request, but for what it refused already. Whether the device got memory.
-    pub(super) fn give_back_for(&mut self, request: &Request, mut going: Vec<Going>) -> Result<bool, DeviceError> {
-        going.retain(|going| !self.was_refused(going));
+    pub(super) fn give_back_for(&mut self, request: &Request, going: Vec<Going>) -> Result<bool, DeviceError> {
+        let (mut stays, mut going): (Vec<_>, Vec<_>) = going.into_iter().partition(|going| self.was_refused(going));
+        // Nor what cannot go where that is still there.
+        going.retain(|going| {
+            let goes = !stays.iter().any(|other| going.needs(other));
+            if !goes {
+                stays.push(going.clone());
+            }
+            goes
+        });
         if going.is_empty() {
             return Ok(false);
         }

@@ -118,7 +118,7 @@ impl Heap {
                     self.home = None;
                 }
             }
-            Going::Orphan(chunk) => self.ledger.loose_removed(chunk.size, 1),
+            Going::Orphan(chunk) => self.forget_loose(chunk.size, 1),
             Going::View { .. } => {}
         }
     }

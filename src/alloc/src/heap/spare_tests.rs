@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::config::{Config, SegmentMode};
-use crate::device::{Sim, SimConfig};
+use crate::device::{Call, Sim, SimConfig};
+use crate::error::Error;
 use crate::heap::Attempt;
 use crate::heap::ask::probe;
 use crate::heap::block::NIL;
@@ -126,4 +127,40 @@ fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
     }
     assert!(held[0] == NIL && matches!(attempt, Attempt::Done(Ok(_))), "{attempt:?}");
     assert_eq!(sim.live().bytes, 60 * MIB);
+}
+
+/// The range is all free only after its first chunks were tried.
+#[test]
+fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        segments: SegmentMode::Virtual,
+        budget: Some(40 * MIB),
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let [first, second] = [(); 2].map(|()| heap.allocate(20 * MIB, Stream(1), Tag(0)).unwrap().block);
+    heap.free(first);
+    sim.fail_next(Call::Unmap, 1);
+    let mut attempt = heap.attempt(COMMON, 60 * MIB, Stream(1), Tag(0));
+    let mut held = Some(second);
+    while let Attempt::Suspended(mut suspended) = attempt {
+        if suspended.needs_turn() {
+            heap.begin_call(&mut suspended);
+        }
+        let made = suspended.run(&mut heap).unwrap();
+        if sim.calls(Call::Unmap) > 0
+            && let Some(b) = held.take()
+        {
+            heap.free(b);
+            probe(&mut heap, |heap| heap.streams.named(Stream(1)).collect()).unwrap();
+        }
+        attempt = heap.resume(made);
+        heap.check();
+    }
+    assert!(held.is_none() && matches!(attempt, Attempt::Done(Err(Error::OutOfMemory(_)))));
+    assert_eq!(sim.violations(), [""; 0]);
+    heap.release_cached().unwrap();
+    assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
 }

@@ -174,6 +174,16 @@ impl Recorder {
         self.push(entry);
     }
 
+    /// Of memory that an event said is mapped no more, so much is reserved all the same: the driver did not take it.
+    pub(crate) fn loose_added(&mut self, bytes: u64) {
+        self.reserved += bytes;
+    }
+
+    /// That is mapped again, which an event tells, or went.
+    pub(crate) fn loose_removed(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+
     fn push(&mut self, entry: Entry) {
         // Where the program has no memory for a larger ring, this one is as large as it gets.
         if self.ring.len() >= self.max_events || self.ring.try_reserve(1).is_err() {
