@@ -66,7 +66,7 @@ impl Going {
     fn go(&mut self, driver: &dyn Driver, orphans: &mut Vec<Chunk>) -> Result<bool, DeviceError> {
         match self {
             Going::View { left, .. } => left.go(driver),
-            Going::Stale { addr, bytes, .. } => Ok(driver.unmap(*addr, *bytes).is_ok()),
+            Going::Stale { addr, bytes, .. } => driver.unmap(*addr, *bytes).map(|()| true),
             Going::Plain { addr, .. } => driver.free(*addr).map(|()| true),
             Going::Chunks { run, .. } => {
                 let (from, to) = span(run);
@@ -162,6 +162,7 @@ mod tests {
         sim.fail_after(0, false);
         let went = give_back(going(), &*driver);
         assert_eq!((went.taken.len(), went.refused.len()), (0, 2));
+        assert_eq!(went.error.unwrap().call, "cuMemUnmap", "it keeps memory from the device");
         assert_eq!(sim.live().bytes, size);
         let went = give_back(going(), &*driver);
         assert_eq!((went.taken.len(), went.refused.len()), (2, 0));
