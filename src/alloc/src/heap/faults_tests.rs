@@ -256,6 +256,25 @@ fn what_could_not_be_undone_is_not_mapped_over() {
     assert_eq!(sim.live(), Live::default());
 }
 
+/// What fails in a random program.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// One call of a step.
+    Once { skip: u64, out_of_memory: bool },
+    /// The next calls of a kind, whenever they come.
+    Next { call: Call, times: u64 },
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    // The test's own calls are copies.
+    let calls = Call::ALL.into_iter().filter(|call| *call != Call::Copy);
+    prop_oneof![
+        (0u64..12, any::<bool>()).prop_map(|(skip, out_of_memory)| Fault::Once { skip, out_of_memory }),
+        (prop::sample::select(calls.collect::<Vec<_>>()), 1u64..8)
+            .prop_map(|(call, times)| Fault::Next { call, times }),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -264,13 +283,16 @@ proptest! {
     fn random_programs_survive_failures(
         config in config(),
         ops in program(80),
-        faults in prop::collection::vec((0usize..80, 0u64..12, any::<bool>()), 1..6),
+        faults in prop::collection::vec((0usize..80, fault()), 1..12),
     ) {
         let mut world = World::new(&config, Timeline::Manual);
         world.faulty = true;
         for (i, op) in ops.iter().enumerate() {
-            for (_, skip, oom) in faults.iter().filter(|fault| fault.0 == i) {
-                world.sim.fail_after(*skip, *oom);
+            for (_, fault) in faults.iter().filter(|fault| fault.0 == i) {
+                match *fault {
+                    Fault::Once { skip, out_of_memory } => world.sim.fail_after(skip, out_of_memory),
+                    Fault::Next { call, times } => world.sim.fail_next(call, times),
+                }
             }
             match world.step(op) {
                 Ok(()) | Err(Error::Device(_)) => {}
@@ -280,6 +302,7 @@ proptest! {
             world.judge_all();
             world.judge_contents();
         }
+        Call::ALL.into_iter().for_each(|call| world.sim.fail_next(call, 0));
         world.end();
     }
 }

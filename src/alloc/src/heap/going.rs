@@ -162,7 +162,11 @@ mod tests {
         sim.fail_after(0, false);
         let went = give_back(going(), &*driver);
         assert_eq!((went.taken.len(), went.refused.len()), (0, 2));
-        assert_eq!(went.error.unwrap().call, "cuMemUnmap", "it keeps memory from the device");
+        assert_eq!(
+            went.error.unwrap().call,
+            "cuMemUnmap",
+            "it keeps memory from the device"
+        );
         assert_eq!(sim.live().bytes, size);
         let went = give_back(going(), &*driver);
         assert_eq!((went.taken.len(), went.refused.len()), (2, 0));
