@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Memory shared with another process by CUDA IPC: plain segments can be, stitched memory cannot.
+"""Memory that others reach. Another process by CUDA IPC: plain segments can be shared, stitched memory cannot. Network cards by GPUDirect
+RDMA: stitched memory too if it is asked for.
 
     ipc.py DIR                 with DIR/libgpumem_alloc.so
     ipc.py open HANDLE OFFSET  the other process: what it reads there
+    ipc.py rdma DIR OPTIONS    whether the driver says that network cards reach the memory
 """
 
 import ctypes
@@ -13,6 +15,7 @@ from ctypes import byref, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 WORD = 0x600DCAFE
 BYTES = 1 << 20
+IS_GPU_DIRECT_RDMA_CAPABLE = 15
 
 
 class Handle(ctypes.Structure):
@@ -61,9 +64,22 @@ def share(folder, segments):
     return int(subprocess.run(other, capture_output=True, check=True, text=True).stdout)
 
 
+def reached_by_cards(folder, options):
+    os.environ["GPUMEM_ALLOC_CONF"] = options
+    library = ctypes.CDLL(f"{folder}/libgpumem_alloc.so")
+    library.gpumem_alloc.restype = c_void_p
+    cuda, capable = driver(), c_int(-1)
+    block = library.gpumem_alloc(c_size_t(64 * BYTES), 0, None)
+    assert block, "no memory"
+    done(cuda.cuPointerGetAttribute(byref(capable), IS_GPU_DIRECT_RDMA_CAPABLE, c_uint64(block)))
+    print(capable.value)
+
+
 def main():
     if sys.argv[1] == "open":
         return open_there(*sys.argv[2:])
+    if sys.argv[1] == "rdma":
+        return reached_by_cards(*sys.argv[2:])
     if len(sys.argv) == 3:
         print(share(*sys.argv[1:]))
         return None
@@ -74,6 +90,15 @@ def main():
         passed = run.stdout.split()[-1:] == [expected]
         failed |= not passed
         print(f"{'PASS' if passed else 'FAIL'} CUDA IPC, {segments}: read {run.stdout.strip()}, expected {expected}")
+        if not passed:
+            print(run.stderr)
+    for options, expected in (("segments:stitched", "0"), ("gpu_direct_rdma:True", "1"), ("segments:plain", "1")):
+        run = subprocess.run([sys.executable, __file__, "rdma", sys.argv[1], options], capture_output=True, text=True)
+        # A card that cannot is told so, and has its defaults.
+        cannot = "gpu_direct_rdma: this device cannot" in run.stderr
+        passed = cannot or run.stdout.split()[-1:] == [expected]
+        failed |= not passed
+        print(f"{'SKIPPED' if cannot else 'PASS' if passed else 'FAIL'} GPUDirect RDMA, {options}: {run.stdout.strip()}, expected {expected}")
         if not passed:
             print(run.stderr)
     sys.exit(failed)

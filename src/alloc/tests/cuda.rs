@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use cudarc::driver::result::memset_d8_async;
 use cudarc::driver::result::stream::{begin_capture, end_capture};
-use cudarc::driver::sys::CUstreamCaptureMode;
+use cudarc::driver::sys::{CUpointer_attribute, CUstreamCaptureMode, cuPointerGetAttribute};
 use gpumem_alloc::device::{self, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, SegmentMode, Stream};
 
@@ -89,6 +89,12 @@ fn the_cuda_device_works_against_a_driver() {
         "inner_ends_no_capture_that_it_was_not_told_of",
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1")],
+    );
+    passes("inner_network_cards_reach_what_is_made_for_them", library, &[]);
+    passes(
+        "inner_refuses_what_network_cards_cannot_reach",
+        library,
+        &[("FAKE_CUDA_RDMA", "0")],
     );
     passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
@@ -541,4 +547,45 @@ fn inner_ends_no_capture_that_it_was_not_told_of() {
             assert_eq!(alloc.stats().pending_bytes(), 0);
         }
     }
+}
+
+fn for_rdma(segments: SegmentMode) -> Result<Allocator, Error> {
+    let config = Config {
+        segments,
+        gpu_direct_rdma: true,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    Allocator::new(device::cuda(0).unwrap(), config)
+}
+
+#[test]
+fn inner_network_cards_reach_what_is_made_for_them() {
+    if !is_inner() {
+        return;
+    }
+    let capable = |alloc: &Allocator| {
+        let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+        let (mut value, attribute) = (-1, CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE);
+        let value_at = (&raw mut value).cast();
+        // SAFETY: writes one number.
+        unsafe { cuPointerGetAttribute(value_at, attribute, buffer.device_ptr()) }
+            .result()
+            .unwrap();
+        value
+    };
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        assert_eq!(capable(&for_rdma(segments).unwrap()), 1);
+        assert_eq!(capable(&allocator(segments)), 0, "it costs time");
+    }
+    assert_eq!(capable(&allocator(SegmentMode::Plain)), 1);
+}
+
+#[test]
+fn inner_refuses_what_network_cards_cannot_reach() {
+    if !is_inner() {
+        return;
+    }
+    let error = for_rdma(SegmentMode::Stitched).unwrap_err().to_string();
+    assert!(error.contains("gpu_direct_rdma: this device cannot"), "{error}");
 }

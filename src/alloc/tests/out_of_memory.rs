@@ -333,6 +333,11 @@ fn settings_that_cannot_work_are_errors() {
             ..Config::default()
         },
         Config {
+            gpu_direct_rdma: true,
+            segments: SegmentMode::Plain,
+            ..Config::default()
+        },
+        Config {
             garbage_collection_threshold: Some(0.8),
             ..Config::default()
         },

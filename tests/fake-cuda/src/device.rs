@@ -137,11 +137,13 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_
 unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
     const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
     const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_int = 102;
+    const GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: c_int = 110;
     call("cuDeviceGetAttribute", |state| {
         state.device(device)?;
         let found = match attribute {
             COMPUTE_CAPABILITY_MAJOR => 9,
             VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => c_int::from(state.settings.vmm),
+            GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED => c_int::from(state.settings.rdma),
             _ => 0,
         };
         // SAFETY: the caller's contract.

@@ -14,6 +14,9 @@ struct Prop {
     handle_types: c_int,
     location_kind: c_int,
     location_id: c_int,
+    win32: *const c_void,
+    compression: u8,
+    gpu_direct_rdma: u8,
 }
 
 /// `CUmemAccessDesc`.
@@ -133,7 +136,9 @@ unsafe extern "C" fn cuMemCreate(handle: *mut u64, bytes: usize, prop: *const Pr
     call("cuMemCreate", |state| {
         // SAFETY: the caller's contract.
         let device = unsafe { device_of(state, prop)? };
-        let found = state.create(device, bytes as u64)?;
+        // SAFETY: as above, and not null.
+        let rdma = unsafe { (*prop).gpu_direct_rdma } != 0;
+        let found = state.create(device, bytes as u64, rdma)?;
         // SAFETY: the caller's contract.
         unsafe { put(handle, found) }
     })
@@ -174,6 +179,24 @@ unsafe extern "C" fn cuMemSetAccess(addr: u64, bytes: usize, access: *const Acce
         }
         let by: Result<Vec<i32>, i32> = access.iter().map(|one| state.device(one.location_id)).collect();
         state.set_access(addr, bytes as u64, &by?)
+    })
+}
+
+/// `cuPointerGetAttribute`, of which one is known.
+///
+/// # Safety
+///
+/// As in the driver API: `value` is valid for the attribute.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_int, attribute: c_int, addr: u64) -> c_int {
+    const IS_GPU_DIRECT_RDMA_CAPABLE: c_int = 15;
+    call("cuPointerGetAttribute", |state| {
+        if attribute != IS_GPU_DIRECT_RDMA_CAPABLE {
+            return Err(result::NOT_SUPPORTED);
+        }
+        let capable = state.is_for_rdma(addr)?;
+        // SAFETY: the caller's contract.
+        unsafe { put(value, capable.into()) }
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) struct Settings {
     pub(crate) init: i32,
     pub(crate) vmm: bool,
     pub(crate) peers: bool,
+    pub(crate) rdma: bool,
     pub(crate) event_queries: u64,
     pub(crate) fail: Option<(String, u64, i32)>,
 }
@@ -30,6 +31,7 @@ impl Settings {
             init: signed("FAKE_CUDA_INIT"),
             vmm: number("FAKE_CUDA_VMM", 1) != 0,
             peers: number("FAKE_CUDA_PEERS", 1) != 0,
+            rdma: number("FAKE_CUDA_RDMA", 1) != 0,
             event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
             fail: fail.and_then(|text| {
                 let mut parts = text.split(':');

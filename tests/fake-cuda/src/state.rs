@@ -20,6 +20,8 @@ struct Physical {
     bytes: Vec<u8>,
     mappings: u32,
     released: bool,
+    /// Network cards reach it.
+    rdma: bool,
 }
 
 /// Who reaches a mapping.
@@ -146,7 +148,7 @@ impl State {
 
     // Memory
 
-    fn new_physical(&mut self, device: i32, bytes: u64) -> Result<u64, i32> {
+    fn new_physical(&mut self, device: i32, bytes: u64, rdma: bool) -> Result<u64, i32> {
         if bytes > self.free_bytes(device) {
             return Err(result::OUT_OF_MEMORY);
         }
@@ -160,6 +162,7 @@ impl State {
                 bytes,
                 mappings: 0,
                 released: false,
+                rdma,
             },
         );
         Ok(id)
@@ -190,7 +193,7 @@ impl State {
         let rounded = bytes
             .checked_next_multiple_of(GRANULARITY)
             .ok_or(result::OUT_OF_MEMORY)?;
-        let physical = self.new_physical(device, rounded)?;
+        let physical = self.new_physical(device, rounded, true)?;
         let addr = self.new_range(rounded)?;
         self.physical.entry(physical).and_modify(|p| p.mappings = 1);
         self.mappings.insert(
@@ -237,11 +240,25 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn create(&mut self, device: i32, bytes: u64) -> Result<u64, i32> {
+    pub(crate) fn create(&mut self, device: i32, bytes: u64, rdma: bool) -> Result<u64, i32> {
+        if rdma && !self.settings.rdma {
+            return Err(result::NOT_SUPPORTED);
+        }
         if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
             return Err(result::INVALID_VALUE);
         }
-        self.new_physical(device, bytes)
+        self.new_physical(device, bytes, rdma)
+    }
+
+    pub(crate) fn is_for_rdma(&self, addr: u64) -> Result<bool, i32> {
+        let below = self.mappings.range(..=addr).next_back();
+        let (_, mapping) = below
+            .filter(|(start, mapping)| addr < *start + mapping.size)
+            .ok_or(result::INVALID_VALUE)?;
+        Ok(self
+            .physical
+            .get(&mapping.physical)
+            .is_some_and(|physical| physical.rdma))
     }
 
     pub(crate) fn release(&mut self, id: u64) -> Result<(), i32> {

@@ -203,6 +203,15 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::Gpumem,
+        ["gpu_direct_rdma", "True or False", "False"],
+        "Whether network cards and storage can reach the memory of virtual and stitched segments (GPUDirect RDMA, as UCX and cuFile use it), as they can that of plain ones. A mapping takes 20 % longer for it.",
+        |draft, given| {
+            draft.config.gpu_direct_rdma = given.word()?.boolean()?;
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
         ["publish", "on or off", "on"],
         "Whether the allocator can be seen in gpumem-tui.",
         |draft, given| {

@@ -40,6 +40,8 @@ pub struct DeviceInfo {
     pub granularity: u64,
     /// Whether address ranges and physical chunks can be handled apart (virtual segments).
     pub virtual_memory: bool,
+    /// Whether chunks can be made that network cards and storage reach (GPUDirect RDMA).
+    pub gpu_direct_rdma: bool,
 }
 
 /// Free and total memory in bytes, whoever uses it.
@@ -72,7 +74,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     /// Reserves address space, aligned to the granularity.
     fn reserve(&self, bytes: u64) -> Result<u64>;
     fn unreserve(&self, addr: u64, bytes: u64) -> Result<()>;
-    fn create(&self, bytes: u64) -> Result<Handle>;
+    /// Makes a chunk. `rdma`: that other devices on the bus reach, where the device can.
+    fn create(&self, bytes: u64, rdma: bool) -> Result<Handle>;
     /// Gives a chunk back; its memory comes free once it is mapped nowhere.
     fn release(&self, handle: Handle) -> Result<()>;
     /// Maps a whole chunk. A chunk may be mapped at several addresses.

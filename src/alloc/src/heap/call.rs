@@ -40,6 +40,7 @@ pub(super) enum Call {
         addr: u64,
         sizes: Vec<u64>,
         spare: Vec<Chunk>,
+        rdma: bool,
     },
     /// Chunks mapped once more, side by side, in a new view that has so many bytes of address space.
     View { chunks: Vec<(u64, Chunk)>, room: u64 },
@@ -87,7 +88,13 @@ impl Call {
         match self {
             Call::Alloc { bytes } => addr(driver.alloc(*bytes)),
             Call::Reserve { bytes } => addr(driver.reserve(*bytes)),
-            Call::Map { addr, sizes, spare, .. } => map(driver, *addr, sizes, std::mem::take(spare)),
+            Call::Map {
+                addr,
+                sizes,
+                spare,
+                rdma,
+                ..
+            } => map(driver, *addr, sizes, (std::mem::take(spare), *rdma)),
             Call::View { chunks, room } => view(driver, chunks, *room),
             Call::Extend { addr, chunks, .. } => {
                 let (mapped, result) = map_at(driver, *addr, chunks);
@@ -144,13 +151,18 @@ fn addr(result: Result<u64, DeviceError>) -> (Gave, Result<(), DeviceError>) {
     (Gave::Addr(given), result.map(drop))
 }
 
-fn map(driver: &dyn Driver, from: u64, sizes: &[u64], mut spare: Vec<Chunk>) -> (Gave, Result<(), DeviceError>) {
+fn map(
+    driver: &dyn Driver,
+    from: u64,
+    sizes: &[u64],
+    (mut spare, rdma): (Vec<Chunk>, bool),
+) -> (Gave, Result<(), DeviceError>) {
     let (mut mapped, mut loose, mut at) = (Vec::with_capacity(sizes.len()), Vec::new(), from);
     let result = sizes.iter().try_for_each(|&size| {
         let chunk = match spare.iter().position(|chunk| chunk.size == size) {
             Some(known) => spare.swap_remove(known),
             None => Chunk {
-                handle: driver.create(size)?,
+                handle: driver.create(size, rdma)?,
                 size,
             },
         };

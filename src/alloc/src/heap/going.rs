@@ -146,7 +146,7 @@ mod tests {
         let driver = sim.device().driver;
         let size = 2 << 20;
         let addr = driver.reserve(2 * size).unwrap();
-        let handle = driver.create(size).unwrap();
+        let handle = driver.create(size, false).unwrap();
         driver.map(addr, size, handle).unwrap();
         driver.map(addr + size, size, handle).unwrap();
         let going = || {

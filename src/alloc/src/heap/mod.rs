@@ -201,6 +201,7 @@ pub(crate) struct Heap {
     sizes: Sizes,
     budget: Option<u64>,
     release_on_oom: bool,
+    gpu_direct_rdma: bool,
     /// Idle segments are given back before more than this part of the budget is reserved: these bytes.
     collect_at: Option<f64>,
     collect_above: u64,
@@ -281,6 +282,7 @@ impl Heap {
             collect_at: config.garbage_collection_threshold,
             collect_above: collect::threshold(config.garbage_collection_threshold, budget),
             release_on_oom: config.release_on_oom,
+            gpu_direct_rdma: config.gpu_direct_rdma,
             blocks: Blocks::default(),
             segments: Segments::default(),
             streams: Streams::new(),
@@ -374,6 +376,9 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
             "segments",
             "this device cannot map memory into address ranges: use plain ones (SegmentMode::Plain, segments:plain)",
         );
+    }
+    if config.gpu_direct_rdma && !info.gpu_direct_rdma {
+        return fail("gpu_direct_rdma", "this device cannot map memory for it: leave it out");
     }
     Ok(info.granularity.max(LARGE_ROUND))
 }

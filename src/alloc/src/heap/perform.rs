@@ -131,12 +131,12 @@ impl Heap {
         (segment, addr): (u32, u64),
         sizes: Vec<u64>,
     ) -> Result<Vec<(u64, Chunk)>, DeviceError> {
-        let spare = Vec::new();
         let call = Call::Map {
             segment,
             addr,
             sizes,
-            spare,
+            spare: Vec::new(),
+            rdma: self.gpu_direct_rdma,
         };
         match self.perform(request, call)? {
             Gave::Chunks { mapped, loose, .. } => {

@@ -24,7 +24,10 @@ pub(super) struct AllocationProp {
     pub(super) handle_types: c_int,
     pub(super) location: Location,
     pub(super) win32_handle_meta_data: *mut c_void,
-    pub(super) flags: [u8; 8],
+    pub(super) compression: u8,
+    pub(super) gpu_direct_rdma: u8,
+    pub(super) usage: u16,
+    pub(super) reserved: [u8; 4],
 }
 
 /// `CUmemAccessDesc`.

@@ -126,11 +126,13 @@ impl Driver for Cuda {
         })
     }
 
-    fn create(&self, bytes: u64) -> Result<Handle> {
+    fn create(&self, bytes: u64, rdma: bool) -> Result<Handle> {
         let _bound = self.bind()?;
+        let mut prop = self.prop.0;
+        prop.gpu_direct_rdma = rdma.into();
         let mut handle = 0;
         // SAFETY: reads one AllocationProp, writes one handle.
-        let code = unsafe { (self.api.create)(&mut handle, bytes as usize, &self.prop.0, 0) };
+        let code = unsafe { (self.api.create)(&mut handle, bytes as usize, &prop, 0) };
         self.api.check("cuMemCreate", code)?;
         Ok(Handle(handle))
     }

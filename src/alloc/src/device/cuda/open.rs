@@ -122,10 +122,16 @@ impl Cuda {
             handle_types: 0,
             location,
             win32_handle_meta_data: std::ptr::null_mut(),
-            flags: [0; 8],
+            compression: 0,
+            gpu_direct_rdma: 0,
+            usage: 0,
+            reserved: [0; 4],
         };
         let can_map = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
         let virtual_memory = context.attribute(can_map).map_err(ask)? != 0;
+        let for_rdma = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+        // An old driver does not know what is asked.
+        let gpu_direct_rdma = context.attribute(for_rdma).unwrap_or(0) != 0;
         let mut info = DeviceInfo {
             kind: DeviceKind::Cuda,
             ordinal,
@@ -134,6 +140,7 @@ impl Cuda {
             total: context.total_mem().map_err(ask)? as u64,
             granularity: LARGE_ROUND,
             virtual_memory,
+            gpu_direct_rdma,
         };
         if virtual_memory {
             let mut unit = 0usize;

@@ -87,6 +87,7 @@ impl Sim {
             total: config.total,
             granularity: state::GRANULARITY,
             virtual_memory: config.virtual_memory,
+            gpu_direct_rdma: config.virtual_memory,
         };
         Sim(Arc::new(Shared {
             info,
@@ -260,7 +261,7 @@ impl Driver for Shared {
         self.state().unreserve(addr, bytes)
     }
 
-    fn create(&self, bytes: u64) -> Result<Handle> {
+    fn create(&self, bytes: u64, _rdma: bool) -> Result<Handle> {
         self.gate.pass(Call::Create);
         self.state().create(bytes).map(Handle)
     }
