@@ -181,7 +181,8 @@ impl Allocator {
     /// few; then nothing changed.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
         let home = self.0.home;
-        home.naming(|| heap::join(&mut home.turn()?, bytes, stream))
+        home.name(|heap| heap.may_join(bytes, stream))?;
+        heap::join(&mut home.turn()?, bytes, stream)
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by

@@ -105,8 +105,7 @@ impl<T: Element> Buffer<T> {
         }
         let block = self.home.block_of(self.held)?;
         let stream = stream.into();
-        self.home
-            .naming(|| self.home.with(|heap| heap.record_use(block, stream))?)
+        self.home.name(|heap| heap.record_use(block, stream))
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.

@@ -110,14 +110,12 @@ impl Allocator {
 
     fn note_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
         let block = self.0.home.block_of(held)?;
-        self.0.home.naming(|| self.heap(|heap| heap.record_use(block, stream))?)
+        self.0.home.name(|heap| heap.record_use(block, stream))
     }
 
     fn note_last_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
         let block = self.0.home.block_of(held)?;
-        self.0
-            .home
-            .naming(|| self.heap(|heap| heap.record_last_use(block, stream))?)
+        self.0.home.name(|heap| heap.record_last_use(block, stream))
     }
 
     /// The driver's allocation that a raw allocation lies in.

@@ -59,6 +59,21 @@ fn the_cuda_device_works_against_a_driver() {
         );
     }
     passes(
+        "inner_waits_for_what_was_allocated_for_other_devices",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1000")],
+    );
+    for test in [
+        "inner_waits_for_what_other_devices_used_before_a_capture",
+        "inner_other_devices_may_be_closed",
+    ] {
+        passes(
+            test,
+            library,
+            &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1000")],
+        );
+    }
+    passes(
         "inner_out_of_memory_is_reported",
         library,
         &[("FAKE_CUDA_TOTAL", "67108864")],
@@ -252,6 +267,71 @@ fn inner_waits_for_streams_of_other_devices() {
     assert_eq!(waited > 0, asked == "1000", "{waited}");
 }
 
+/// Nobody asked how far it is, or who did was not told.
+#[test]
+fn inner_waits_for_what_was_allocated_for_other_devices() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let other = device::cuda(1).unwrap();
+    let there = || other.cuda_context().unwrap().new_stream().unwrap();
+    let waits = |stream: &cudarc::driver::CudaStream| {
+        let busy = stream.record_event(None).unwrap();
+        assert!(!busy.is_complete());
+        alloc.release_cached().unwrap();
+        busy.is_complete()
+    };
+    let stream = there();
+    drop(alloc.alloc::<u8>(30 * MIB, Stream::from(&stream)).unwrap());
+    assert!(waits(&stream), "its memory went");
+}
+
+#[test]
+fn inner_waits_for_what_other_devices_used_before_a_capture() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let other = device::cuda(1).unwrap();
+    let stream = other.cuda_context().unwrap().new_stream().unwrap();
+    let used = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    used.record_stream(&stream).unwrap();
+    let busy = stream.record_event(None).unwrap();
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a stream that lives.
+    unsafe { begin_capture(stream.cu_stream(), mode) }.unwrap();
+    drop(used);
+    // SAFETY: as above; this driver's graphs are none.
+    unsafe { end_capture(stream.cu_stream()) }.unwrap();
+    alloc.release_cached().unwrap();
+    assert!(busy.is_complete(), "no event could be recorded on it");
+}
+
+/// With its last handle another device is closed, and what was queued there is done.
+#[test]
+fn inner_other_devices_may_be_closed() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let before = free(alloc.device());
+    for record in [false, true] {
+        let other = device::cuda(1).unwrap();
+        let there = other.cuda_context().unwrap().new_stream().unwrap();
+        let used = match record {
+            true => alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap(),
+            false => alloc.alloc::<u8>(30 * MIB, Stream::from(&there)).unwrap(),
+        };
+        used.record_stream(&there).unwrap();
+        drop(used);
+        alloc.retire_stream(Stream::from(&there)).unwrap();
+        drop((other, there));
+        alloc.release_cached().unwrap();
+        assert_eq!((free(alloc.device()), alloc.stats().pending_bytes()), (before, 0));
+    }
+}
+
 #[test]
 fn inner_destroyed_stream_loses_nothing() {
     if !is_inner() {
@@ -334,9 +414,13 @@ fn inner_leaves_the_threads_context_as_it_was() {
     std::thread::spawn(move || {
         drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
         assert_eq!(current(), None, "a thread without a context stays so");
+        drop(alloc);
+        assert_eq!(current(), None, "with the allocator the device goes");
     })
     .join()
     .unwrap();
+    drop(device::cuda(1).unwrap());
+    assert_eq!(current(), Some(context.cu_ctx()));
 }
 
 #[test]

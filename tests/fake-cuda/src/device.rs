@@ -174,6 +174,7 @@ unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer:
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> c_int {
     call("cuDevicePrimaryCtxRetain", |state| {
         let device = state.device(device)?;
+        state.retain_context(device);
         // SAFETY: the caller's contract.
         unsafe { put(context, std::ptr::without_provenance_mut(device as usize + 1)) }
     })
@@ -182,7 +183,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device:
 /// `cuDevicePrimaryCtxRelease_v2`
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
-    call("cuDevicePrimaryCtxRelease", |state| state.device(device).map(|_| ()))
+    call("cuDevicePrimaryCtxRelease", |state| state.release_context(device))
 }
 
 /// `cuCtxGetCurrent`
@@ -200,7 +201,7 @@ unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
     call("cuCtxSetCurrent", |state| {
-        if context.addr() > state.settings.devices as usize {
+        if !context.is_null() && !state.has_context(context.addr() as i32 - 1) {
             return Err(result::INVALID_CONTEXT);
         }
         CURRENT.with(|current| current.set(context.addr()));

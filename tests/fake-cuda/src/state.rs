@@ -78,6 +78,8 @@ pub(crate) struct State {
     mappings: BTreeMap<u64, Mapping>,
     used: HashMap<i32, u64>,
     events: HashMap<u64, Event>,
+    /// How often each device's primary context is held.
+    contexts: HashMap<i32, u64>,
     /// The device of each.
     streams: HashMap<u64, i32>,
     capture: Option<Capture>,
@@ -106,6 +108,7 @@ impl State {
             mappings: BTreeMap::new(),
             used: HashMap::new(),
             events: HashMap::new(),
+            contexts: HashMap::new(),
             streams: HashMap::new(),
             capture: None,
             pools: Pools::default(),

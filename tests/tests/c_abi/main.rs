@@ -157,9 +157,18 @@ fn destroy_driver_stream(stream: abi::Ptr) {
 
 /// Makes a device's context the thread's current one.
 fn use_device(device: i32) {
+    let mut context = std::ptr::null_mut();
+    let code = driver(
+        c"cuDevicePrimaryCtxRetain",
+        |retain: unsafe extern "C" fn(*mut abi::Ptr, i32) -> i32| {
+            // SAFETY: writes one handle. What CUDA keeps for the process's life.
+            unsafe { retain(&mut context, device) }
+        },
+    );
+    assert_eq!(code, 0);
     let code = driver(c"cuCtxSetCurrent", |set: unsafe extern "C" fn(abi::Ptr) -> i32| {
-        // SAFETY: what the fake driver has for the context of a device.
-        unsafe { set(std::ptr::without_provenance_mut(device as usize + 1)) }
+        // SAFETY: the context of the device.
+        unsafe { set(context) }
     });
     assert_eq!(code, 0);
 }

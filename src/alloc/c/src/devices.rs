@@ -105,7 +105,7 @@ impl Place {
         load_driver();
         let opened = device::cuda(device.unsigned_abs())?;
         let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where two threads opened it, or it cannot be made: dropping the last of a device would leave its context current on this thread.
+        // Where two threads opened it, or it cannot be made: its context, which takes long to make, stays for who tries again.
         let opened = ManuallyDrop::new(opened);
         if let Some(allocator) = self.allocator.get() {
             return Ok(allocator);

@@ -68,6 +68,10 @@ type Result<T> = std::result::Result<T, DeviceError>;
 /// The caller keeps the driver's rules: it frees, maps and unmaps only what it owns, and only when no queued work uses it.
 pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn info(&self) -> &DeviceInfo;
+    /// Of CUDA devices. Nobody else keeps it for us: what it leaves current when it goes is seen to where the driver goes.
+    fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
+        None
+    }
     fn memory(&self) -> Result<MemoryInfo>;
     fn alloc(&self, bytes: u64) -> Result<u64>;
     fn free(&self, addr: u64) -> Result<()>;
@@ -88,6 +92,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
     /// Whether all work that was queued on a stream is done.
     fn is_idle(&self, stream: Stream) -> Result<bool>;
+    /// The program names a stream for the first time, and has not used it yet for what it names it for. It may be another device's.
+    fn meet(&self, _stream: Stream) {}
     /// Records a new event on a stream, which may be another device's.
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
@@ -96,7 +102,7 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn capturing(&self, _capturing: bool) {}
     /// Gives an event back. The one call that keeps nobody waiting.
     fn retire(&self, event: EventHandle);
-    /// Waits for all streams, and for those devices on whose streams events were recorded.
+    /// Waits for all streams, and for those devices that have streams which were [met](Driver::meet).
     fn synchronize(&self) -> Result<()>;
     /// Copies to the device and waits for it.
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()>;
@@ -111,7 +117,6 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
 pub struct Device {
     pub(crate) driver: Arc<dyn Driver>,
     sim: Option<Sim>,
-    context: Option<Arc<CudaContext>>,
 }
 
 impl Device {
@@ -134,7 +139,7 @@ impl Device {
     ///
     /// When the driver refuses it for a part of the memory, the other device may reach some of it, and what is mapped later it does not.
     pub fn enable_peer_access(&self, peer: &Device) -> std::result::Result<bool, DeviceError> {
-        match (&self.context, &peer.context) {
+        match (self.cuda_context(), peer.cuda_context()) {
             (Some(_), Some(peer)) => self.driver.enable_peer_access(peer.cu_device()),
             _ => Ok(false),
         }
@@ -147,7 +152,7 @@ impl Device {
 
     /// The CUDA context, to make streams and launch kernels with cudarc; `None` on the simulated device.
     pub fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
-        self.context.as_ref()
+        self.driver.cuda_context()
     }
 }
 

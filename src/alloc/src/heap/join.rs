@@ -120,6 +120,11 @@ fn shift_chunks(
 }
 
 impl Heap {
+    /// Whether holes can be [joined](join) for a stream now, which is known from then on.
+    pub(crate) fn may_join(&mut self, bytes: u64, stream: Stream) -> Result<(), Error> {
+        self.wanted(bytes, stream).map(drop)
+    }
+
     /// Whether there are holes to be joined.
     fn joins_holes(&self) -> bool {
         self.sizes.mode == SegmentMode::Virtual

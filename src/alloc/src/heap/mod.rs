@@ -156,7 +156,7 @@ pub(crate) use join::join;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub(crate) use release::release_cached;
-pub(crate) use retire::{forget_streams, has_ended, retire_stream};
+pub(crate) use retire::{Unmet, forget_streams, has_ended, retire_stream};
 pub(crate) use turn::Attempt;
 pub(crate) use wonder::Wonder;
 
@@ -234,6 +234,8 @@ pub(crate) struct Heap {
     /// What is to be done once the heap's lock is let go of, and whether there is anything.
     errands: Errands,
     due: bool,
+    /// Streams that the driver is yet to [meet](crate::device::Driver::meet).
+    unmet: Vec<crate::stream::Stream>,
     asked: Arc<Asked>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
@@ -302,6 +304,7 @@ impl Heap {
             apart: 0,
             errands: Errands::default(),
             due: false,
+            unmet: Vec::new(),
             asked: Arc::default(),
             gone: Vec::new(),
             calls: Calls::default(),

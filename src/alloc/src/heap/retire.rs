@@ -18,8 +18,24 @@ use super::asking::{Asked, Asking};
 use super::event::Event;
 use super::streams::{LaneOf, SPARE};
 use super::wonder::wait_for_answers;
+use crate::device::Driver;
 use crate::error::Error;
 use crate::stream::Stream;
+
+/// Streams that were just named for the first time.
+#[derive(Debug)]
+pub(crate) struct Unmet {
+    driver: Arc<dyn Driver>,
+    streams: Vec<Stream>,
+}
+
+impl Unmet {
+    /// To be done without the heap's lock, and before the program goes on: what it queues there is waited for only once the driver knows
+    /// whose stream it is.
+    pub(crate) fn meet(&self) {
+        self.streams.iter().for_each(|stream| self.driver.meet(*stream));
+    }
+}
 
 /// A stream that is just ending.
 #[derive(Debug)]
@@ -145,9 +161,41 @@ impl Heap {
     /// [forgotten](forget_streams).
     #[inline]
     pub(super) fn line_of(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        match arena {
-            COMMON => self.streams.index(stream),
-            pool => self.streams.index_in(pool, stream),
+        let known = match arena {
+            COMMON => self.streams.known(stream),
+            pool => self.streams.known_in(pool, stream),
+        };
+        match known {
+            Some(line) => Ok(line),
+            None => self.new_line(arena, stream),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_line(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
+        let line = self.streams.index_in(arena, stream)?;
+        if stream != Stream::DEFAULT {
+            self.unmet.push(stream);
+        }
+        Ok(line)
+    }
+
+    /// The streams that got their first line in an arena since this was last asked.
+    #[inline]
+    pub(crate) fn take_unmet(&mut self) -> Option<Unmet> {
+        match self.unmet.is_empty() {
+            true => None,
+            false => Some(self.take_them_unmet()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_them_unmet(&mut self) -> Unmet {
+        Unmet {
+            driver: Arc::clone(&self.driver),
+            streams: std::mem::take(&mut self.unmet),
         }
     }
 

@@ -194,9 +194,14 @@ impl Streams {
 
     #[inline(never)]
     fn find_known(&mut self, stream: Stream) -> Option<u16> {
-        let at = self.named(stream).find(|at| self.line(*at).arena == COMMON)?;
+        let at = self.known_in(COMMON, stream)?;
         self.last = usize::from(at);
         Some(at)
+    }
+
+    /// The index of a stream in an arena, if it is known.
+    pub(super) fn known_in(&self, arena: u16, stream: Stream) -> Option<u16> {
+        self.named(stream).find(|at| self.line(*at).arena == arena)
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
@@ -207,7 +212,7 @@ impl Streams {
 
     /// The index of a stream in an arena, new if need be.
     pub(crate) fn index_in(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        if let Some(at) = self.named(stream).find(|at| self.line(*at).arena == arena) {
+        if let Some(at) = self.known_in(arena, stream) {
             return Ok(at);
         }
         let any = self.indices().find(|at| self.line(*at).arena == arena);

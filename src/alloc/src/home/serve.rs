@@ -7,7 +7,7 @@ use super::queue::Called;
 use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
-use crate::heap::{Attempt, Errands, Grant, Heap, Wonder};
+use crate::heap::{Attempt, Errands, Grant, Heap, Unmet, Wonder};
 use crate::lane::{Held, Lent, Wish};
 use crate::process::Uncancelled;
 use crate::stream::Stream;
@@ -131,13 +131,23 @@ impl Home {
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
         let _undisturbed = Uncancelled::begin();
-        self.naming(|| self.allocate_named(arena, bytes, stream, buffer))
+        self.naming(|| {
+            let mut unmet = None;
+            let result = self.allocate_named((arena, bytes, stream, buffer), &mut unmet);
+            unmet.iter().for_each(Unmet::meet);
+            result
+        })
     }
 
-    fn allocate_named(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
+    fn allocate_named(
+        &self,
+        (arena, bytes, stream, buffer): (u16, u64, Stream, bool),
+        unmet: &mut Option<Unmet>,
+    ) -> Result<Grant, Error> {
         let mut turn = None;
         let mut attempt = self.enter(|tenant| {
             let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
+            *unmet = tenant.heap.take_unmet();
             self.proceed(tenant, attempt, &mut turn, buffer)
         })?;
         loop {

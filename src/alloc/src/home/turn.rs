@@ -4,7 +4,7 @@ use super::Home;
 use super::enter::ALL_STACKS;
 use super::queue::Called;
 use crate::error::Error;
-use crate::heap::{self, Access, Errands, Heap};
+use crate::heap::{self, Access, Errands, Heap, Unmet};
 use crate::process::Uncancelled;
 use crate::stream::Stream;
 
@@ -69,6 +69,15 @@ impl Home {
             }
             result => result,
         }
+    }
+
+    /// The same for what does nothing but that, with the heap.
+    pub(crate) fn name<R>(&self, mut work: impl FnMut(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
+        self.naming(|| {
+            let (result, unmet) = self.with(|heap| (work(heap), heap.take_unmet()))?;
+            unmet.iter().for_each(Unmet::meet);
+            result
+        })
     }
 
     /// Completes blocks that wait for other streams.

@@ -9,6 +9,26 @@ fn here() -> i32 {
 }
 
 impl State {
+    pub(crate) fn retain_context(&mut self, device: i32) {
+        *self.contexts.entry(device).or_default() += 1;
+    }
+
+    /// With the last of it go its streams and events.
+    pub(crate) fn release_context(&mut self, device: i32) -> Result<(), i32> {
+        let held = self.contexts.get_mut(&device).ok_or(result::INVALID_CONTEXT)?;
+        *held -= 1;
+        if *held == 0 {
+            self.contexts.remove(&device);
+            self.streams.retain(|_, its| *its != device);
+            self.events.retain(|_, event| event.device != device);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_context(&self, device: i32) -> bool {
+        self.contexts.contains_key(&device)
+    }
+
     pub(crate) fn new_stream(&mut self) -> u64 {
         let id = self.id();
         self.streams.insert(id, here());

@@ -70,6 +70,34 @@ impl Drop for Bound<'_> {
     }
 }
 
+/// Puts the context that was [noted](Before::note) back when it is dropped: for what makes a context current by its end.
+#[derive(Debug)]
+pub(super) struct Before {
+    api: Api,
+    noted: Option<usize>,
+}
+
+impl Before {
+    pub(super) fn new(api: Api) -> Before {
+        Before { api, noted: None }
+    }
+
+    /// Notes what is current, unless it is what ends.
+    pub(super) fn note(&mut self, ends: Opaque) {
+        let current = current(&self.api).ok().filter(|current| *current != ends);
+        self.noted = current.map(|current| current.expose_provenance());
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        if let Some(noted) = self.noted {
+            // SAFETY: it was current on this thread a moment ago.
+            unsafe { (self.api.ctx_set_current)(std::ptr::with_exposed_provenance_mut(noted)) };
+        }
+    }
+}
+
 /// The thread's context, null for none.
 fn current(api: &Api) -> Result<Opaque> {
     let mut current: Opaque = std::ptr::null_mut();

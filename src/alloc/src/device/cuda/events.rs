@@ -25,8 +25,9 @@ struct Kept {
     spare: Vec<EventHandle>,
     /// To be destroyed by who calls the driver next.
     surplus: Vec<EventHandle>,
-    /// Those of other devices' contexts that are in use, and these contexts.
+    /// Those of other devices' contexts that are in use.
     abroad: HashSet<u64>,
+    /// The contexts of other devices that have streams which the program named.
     contexts: HashSet<usize>,
 }
 
@@ -45,7 +46,15 @@ impl Events {
         list.push(event);
     }
 
-    /// The contexts of other devices that had events recorded.
+    pub(super) fn add_context(&self, context: Opaque) {
+        self.kept().contexts.insert(context.expose_provenance());
+    }
+
+    pub(super) fn forget_context(&self, context: Opaque) {
+        self.kept().contexts.remove(&context.addr());
+    }
+
+    /// The contexts of other devices whose work is to be waited for, too.
     pub(super) fn contexts(&self) -> Vec<Opaque> {
         let contexts = self.kept().contexts.clone();
         contexts
@@ -89,25 +98,25 @@ impl Cuda {
 
     /// The same for a stream of another device, which takes events of its own context only. `None`: it is none.
     fn record_abroad(&self, stream: Stream) -> Option<Result<EventHandle>> {
-        let mut context: Opaque = std::ptr::null_mut();
-        // SAFETY: writes one pointer; the driver checks the stream as it did a moment ago.
-        let code = unsafe { (self.api.stream_get_ctx)(stream.0 as Opaque, &mut context) };
-        if code != 0 || context == self.context.cu_ctx().cast() {
-            return None;
-        }
+        let context = self.context_abroad(stream)?;
         let record = || {
             let _bound = Bound::to(&self.api, context)?;
             let event = self.api.new_event()?;
-            let mut kept = self.events.kept();
-            kept.abroad.insert(event.0);
-            kept.contexts.insert(context.expose_provenance());
-            drop(kept);
+            self.events.kept().abroad.insert(event.0);
             self.api
                 .record(event, stream)
                 .inspect_err(|_| self.events.retire(event))?;
             Ok(event)
         };
         Some(record())
+    }
+
+    /// The context of a stream of another device. To be called in ours, which a default stream is in.
+    pub(super) fn context_abroad(&self, stream: Stream) -> Option<Opaque> {
+        let mut context: Opaque = std::ptr::null_mut();
+        // SAFETY: writes one pointer; the driver checks stream handles.
+        let code = unsafe { (self.api.stream_get_ctx)(stream.0 as Opaque, &mut context) };
+        (code == 0 && context != self.context.cu_ctx().cast()).then_some(context)
     }
 }
 

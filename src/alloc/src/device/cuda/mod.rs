@@ -15,7 +15,7 @@ use cudarc::driver::CudaContext;
 use super::{DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
 use api::{AllocationProp, Api, Location, Opaque};
-use bound::Bound;
+use bound::{Before, Bound};
 use events::Events;
 pub use open::driver_message;
 pub(super) use open::open;
@@ -23,6 +23,8 @@ use reach::Reach;
 
 const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
+/// What is said of a context that is gone: `CUDA_ERROR_INVALID_CONTEXT`, `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+const GONE: [c_int; 2] = [201, 709];
 
 #[derive(Debug)]
 struct Cuda {
@@ -32,6 +34,8 @@ struct Cuda {
     prop: Prop,
     reach: Reach,
     events: Events,
+    /// After the context, which its end makes current.
+    before: Before,
 }
 
 /// What physical chunks are made as.
@@ -79,6 +83,10 @@ impl Cuda {
 impl Driver for Cuda {
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
+        Some(&self.context)
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
@@ -199,6 +207,14 @@ impl Driver for Cuda {
         }
     }
 
+    fn meet(&self, stream: Stream) {
+        // A stream that cannot be asked for its context takes no work that would have to be waited for.
+        let Ok(_bound) = self.bind() else { return };
+        if let Some(context) = self.context_abroad(stream) {
+            self.events.add_context(context);
+        }
+    }
+
     fn record(&self, stream: Stream) -> Result<EventHandle> {
         let _bound = self.bind()?;
         self.check_not_captured("cuEventRecord", stream)?;
@@ -223,8 +239,12 @@ impl Driver for Cuda {
         self.synchronize_context()?;
         // What waits for streams of other devices is done, too, when this returns.
         for context in self.events.contexts() {
-            let _there = Bound::to(&self.api, context)?;
-            self.synchronize_context()?;
+            let there = Bound::to(&self.api, context);
+            match there.and_then(|_there| self.synchronize_context()) {
+                // Its device was closed or reset, and with it ended what was queued there.
+                Err(error) if GONE.contains(&error.code) => self.events.forget_context(context),
+                waited => waited?,
+            }
         }
         Ok(())
     }
@@ -259,6 +279,7 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        self.before.note(self.context.cu_ctx().cast());
         let Ok(_bound) = self.bind() else { return };
         for event in self.events.take_all() {
             // SAFETY: nobody uses it.

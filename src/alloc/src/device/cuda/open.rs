@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
 
 use super::api::{AllocationProp, Api, Location, Opaque};
-use super::bound::Bound;
+use super::bound::{Before, Bound};
 use super::events::Events;
 use super::reach::Reach;
 use super::{Cuda, Prop};
@@ -47,11 +47,10 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     let context = catch_unwind(|| CudaContext::new(ordinal as usize))
         .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
         .map_err(|error| unusable(driver_message(error)))?;
-    let cuda = Cuda::new(api, ordinal, &context).map_err(|error| fail(error.to_string()))?;
+    let cuda = Cuda::new(api, ordinal, context).map_err(|error| fail(error.to_string()))?;
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
-        context: Some(context),
     })
 }
 
@@ -108,7 +107,7 @@ pub fn driver_message(error: DriverError) -> String {
 }
 
 impl Cuda {
-    fn new(api: Api, ordinal: u32, context: &Arc<CudaContext>) -> Result<Cuda, Error> {
+    fn new(api: Api, ordinal: u32, context: Arc<CudaContext>) -> Result<Cuda, Error> {
         let ask = |error: DriverError| Error::NoDevice {
             ordinal,
             reason: driver_message(error),
@@ -152,10 +151,11 @@ impl Cuda {
         Ok(Cuda {
             api,
             info,
-            context: Arc::clone(context),
+            context,
             prop: Prop(prop),
             reach: Reach::new(location),
             events: Events::default(),
+            before: Before::new(api),
         })
     }
 }

@@ -101,7 +101,6 @@ impl Sim {
         Device {
             driver: Arc::clone(&self.0) as Arc<dyn Driver>,
             sim: Some(self.clone()),
-            context: None,
         }
     }
 
