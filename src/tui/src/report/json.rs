@@ -28,11 +28,7 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
         Some(Only::Simulated) => ("not-asked", None, None),
         _ => source_words(&world.nvml.state),
     };
-    let finding = |f: &'_ Finding| {
-        f.process
-            .and_then(|id| world.processes.iter().find(|p| p.id == id))
-            .map(|p| p.pid)
-    };
+    let finding = |f: &'_ Finding| f.process.and_then(|id| world.processes.iter().find(|p| p.id == id));
     serde_json::to_string(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -53,7 +49,8 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
             .iter()
             .map(|f| JsonFinding {
                 severity: severity(f.severity),
-                pid: finding(f),
+                pid: finding(f).map(|p| p.pid),
+                device: finding(f).map(|p| p.device_label.as_str()),
                 text: &f.text,
             })
             .collect(),

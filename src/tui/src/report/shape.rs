@@ -134,6 +134,7 @@ pub(super) struct JsonPool<'a> {
 pub(super) struct JsonFinding<'a> {
     pub(super) severity: &'static str,
     pub(super) pid: Option<u32>,
+    pub(super) device: Option<&'a str>,
     pub(super) text: &'a str,
 }
 

@@ -31,7 +31,7 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
     }
     let now = world.channels.sampled_at.unwrap_or(0);
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
-        about_process(process, now, &mut findings);
+        about_process(process, &name(world, process), now, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
         let snapshot = &channel.snapshot;
@@ -71,25 +71,33 @@ fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
     }
 }
 
-fn about_process(process: &Process, now: Nanos, findings: &mut Vec<Ranked>) {
-    let pid = process.pid;
+/// A process, and where there are several devices, which of its rows.
+fn name(world: &World, process: &Process) -> String {
+    let Process { pid, device_label, .. } = process;
+    match world.devices.len() > 1 {
+        true => format!("{pid} on {device_label}"),
+        false => pid.to_string(),
+    }
+}
+
+fn about_process(process: &Process, name: &str, now: Nanos, findings: &mut Vec<Ranked>) {
     let mut say = |severity, bytes, text| findings.push((bytes, finding(severity, Some(process.id), text)));
     if let ProcessState::Inconsistent(error) = &process.state {
-        say(Severity::Warning, u64::MAX, format!("{pid}: {error}"));
+        say(Severity::Warning, u64::MAX, format!("{name}: {error}"));
     }
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {
-        let text = format!("{pid} died holding {}", units::bytes(figures.allocated));
+        let text = format!("{name} died holding {}", units::bytes(figures.allocated));
         say(Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
         let (severity, bytes, text) = about_failures(figures, now);
-        say(severity, bytes, format!("{pid}: {text}"));
+        say(severity, bytes, format!("{name}: {text}"));
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
         let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));
         let text =
-            format!("{pid}: {free} cached, largest free block {largest}: the next larger request takes new memory");
+            format!("{name}: {free} cached, largest free block {largest}: the next larger request takes new memory");
         say(Severity::Warning, figures.cached, text);
     }
 }

@@ -92,7 +92,8 @@ fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
     let text = match model.live.past.len() {
         0 => return Vec::new(),
         1 => "1 program that ended left its black box: b lists it".to_owned(),
-        n => format!("{n} programs that ended left their black boxes: b lists them"),
+        // A program leaves one for each device that it used.
+        n => format!("programs that ended left {n} black boxes: b lists them"),
     };
     toast(model, Severity::Info, text)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
+use gpumem_probe::NvmlState;
 
 use super::sample::*;
 use crate::model::*;
@@ -37,6 +38,26 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
     let small: Vec<_> = (0..8).flat_map(|_| [(MIB, Free), (MIB, Allocated)]).collect();
     feed(&mut model, [channels(3 * SECOND, vec![channel(4, &[&small])])]);
     assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
+}
+
+#[test]
+fn what_is_said_of_a_program_with_several_devices_names_them() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let (first, mut second) = (channel(4, &[&holes]), channel(4, &[&holes[..8]]));
+    second.key.1 += 1;
+    let device = &mut Arc::make_mut(&mut second.snapshot).devices[0].device;
+    (device.uuid, device.ordinal) = ([8; 16], 1);
+    let mut model = model();
+    feed(
+        &mut model,
+        [
+            nvml_state(SECOND, NvmlState::Missing),
+            channels(SECOND, vec![first, second]),
+        ],
+    );
+    let said: Vec<_> = said(&model).into_iter().map(|(_, text)| text).collect();
+    assert!(said[0].starts_with("4 on CUDA 0: 8.0 GiB cached"), "{said:?}");
+    assert!(said[1].starts_with("4 on CUDA 1: 4.0 GiB cached"), "{said:?}");
 }
 
 #[test]

@@ -178,6 +178,17 @@ fn black_boxes_that_are_not_listed_are_told_of_once() {
 }
 
 #[test]
+fn a_program_leaves_a_black_box_for_each_of_its_devices() {
+    let mut model = model();
+    let mut other = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
+    other.key.1 += 1;
+    let one = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
+    feed(&mut model, [channels(SECOND, vec![one, other])]);
+    let said = model.ui.toast.take().unwrap().text;
+    assert!(said.starts_with("programs that ended left 2 black boxes"), "{said}");
+}
+
+#[test]
 fn a_lost_card_keeps_its_last_figures() {
     let mut model = busy();
     let Event::Nvml { mut sample, .. } = nvml(2 * SECOND, GIB, &[]) else {

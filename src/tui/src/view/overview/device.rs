@@ -142,16 +142,25 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
 fn one_line(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     let ink = if selected { Ink::Accent } else { Ink::Strong };
     let x = pen.text(area, 1, 0, &device.label, pen.theme.ink(ink));
-    let text = used_text(device).unwrap_or_else(|| memory_reason(device));
+    let (texts, style) = match (device.memory.value(), lost(device)) {
+        // The bar's place says why there is no figure.
+        (None, _) => (Default::default(), Style::new()),
+        (_, Some((long, short))) => ([long, short].map(str::to_owned), pen.theme.ink(Ink::Warning)),
+        _ => (
+            [used_text, used_share].map(|say| say(device).unwrap_or_default()),
+            Style::new(),
+        ),
+    };
     let room = area.width.saturating_sub(x + 2);
     // A bar says more than words that leave it no room.
-    let texts = [text, used_share(device).unwrap_or_default(), String::new()];
+    let [long, short] = texts;
+    let texts = [long, short, String::new()];
     let text = texts.iter().find(|text| width(text) + 8 <= room).unwrap_or(&texts[2]);
     let end = area.width.saturating_sub(1);
     let left = if text.is_empty() {
         end + 1
     } else {
-        pen.text_end(area, end, 0, text, Style::new())
+        pen.text_end(area, end, 0, text, style)
     };
     let line = Rect {
         x: area.x + x + 1,
@@ -169,11 +178,9 @@ fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_fra
         }
     };
     let mut left = end;
-    let (text, style) = match (&device.state, used_text(device)) {
-        (DeviceState::Lost(_), _) => ("LOST, last known figures".to_owned(), pen.theme.ink(Ink::Warning)),
-        (DeviceState::Gone, _) => ("gone, last known figures".to_owned(), pen.theme.ink(Ink::Warning)),
-        (DeviceState::Present, Some(text)) => (text, Style::new()),
-        (DeviceState::Present, None) => (String::new(), Style::new()),
+    let (text, style) = match lost(device) {
+        Some((text, _)) => (text.to_owned(), pen.theme.ink(Ink::Warning)),
+        None => (used_text(device).unwrap_or_default(), Style::new()),
     };
     if width(&text) + x + 2 <= end && !text.is_empty() {
         left = pen.text_end(area, end - u16::from(in_frame), 0, &text, style);
@@ -201,6 +208,15 @@ fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_fra
             air(pen, x);
             x += 2;
         }
+    }
+}
+
+/// That a device's figures are old, in more words and in one.
+fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
+    match device.state {
+        DeviceState::Lost(_) => Some(("LOST, last known figures", "LOST")),
+        DeviceState::Gone => Some(("gone, last known figures", "gone")),
+        DeviceState::Present => None,
     }
 }
 

@@ -47,6 +47,41 @@ fn ascii_mode_sends_nothing_but_ascii() {
     }
 }
 
+fn at_80x24(model: &Model) -> String {
+    text(&drawn(model.clone(), 80, 24, Colors::Mono, false).0)
+}
+
+#[test]
+fn rows_of_one_program_say_their_devices() {
+    let mut model = fixture::several();
+    let alone = at_80x24(&model);
+    assert!(alone.contains("FRAG") && !alone.contains("DEVICE"), "{alone}");
+    let mut other = model.live.processes[0].clone();
+    other.id.device = model.live.devices[1].key;
+    other.device_label = model.live.devices[1].label.clone();
+    model.live.processes[1] = other;
+    let both = at_80x24(&model);
+    let devices =
+        ["GPU 0", "GPU 1"].map(|label| both.lines().any(|row| row.starts_with(&format!("    4121  {label} "))));
+    assert_eq!(devices, [true; 2], "{both}");
+}
+
+/// A device of which there is room for one line.
+#[test]
+fn a_line_says_once_what_is_wrong_with_its_device() {
+    let mut model = fixture::several();
+    let more: Vec<Device> = (0..8).map(|_| model.live.devices[0].clone()).collect();
+    model.live.devices.extend(more);
+    let drawn = at_80x24(&model);
+    let line = |label: &str| drawn.lines().find(|line| line.contains(label)).unwrap();
+    assert!(line("GPU 0").contains("GiB used"), "{drawn}");
+    assert!(
+        line("GPU 1").contains("LOST") && !line("GPU 1").contains("used"),
+        "{drawn}"
+    );
+    assert_eq!(line("GPU 2").matches("not supported").count(), 1, "{drawn}");
+}
+
 #[test]
 fn mono_sends_no_colour() {
     for (name, model) in fixture::screens() {

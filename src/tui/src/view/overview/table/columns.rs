@@ -3,7 +3,7 @@
 use super::super::super::Screen;
 use super::super::super::pen::width;
 use super::row;
-use crate::model::{Column, Process};
+use crate::model::{Column, Model, Process};
 
 /// What a table column shows: a sortable figure, or one of the extras that only wide screens have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +109,18 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         .clamp(6, 11);
     let wide = |s: &Spec| if s.shown == Shown::Device { devices } else { s.width };
     let needed = |specs: &[&Spec]| specs.iter().map(|s| wide(s) + GAP).sum::<u16>();
+    // Where a program uses several devices only this column tells its rows apart.
+    let apart = several_devices && uses_several(model);
+    let leaves = |s: &Spec| match s.shown {
+        Shown::Device if apart => 1,
+        _ => s.leaves,
+    };
     while let Some(leaver) = (0..specs.len())
-        .filter(|&i| specs[i].leaves > 0)
-        .max_by_key(|&i| specs[i].leaves)
+        .filter(|&i| leaves(specs[i]) > 0)
+        .max_by_key(|&i| leaves(specs[i]))
     {
         // An extra column must leave command and state legible; the others need only fit.
-        let comfort = if specs[leaver].leaves >= EXTRA { COMFORT } else { 0 };
+        let comfort = if leaves(specs[leaver]) >= EXTRA { COMFORT } else { 0 };
         if needed(&specs) + comfort <= room {
             break;
         }
@@ -144,6 +150,14 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         spare -= more;
     }
     specs.iter().map(|s| s.shown).zip(widths).collect()
+}
+
+/// Whether a listed program has rows of several devices.
+fn uses_several(model: &Model) -> bool {
+    let mut rows: Vec<(u32, &str)> = model.listed().map(|p| (p.pid, p.device_label.as_str())).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows.windows(2).any(|two| two[0].0 == two[1].0)
 }
 
 #[cfg(test)]
