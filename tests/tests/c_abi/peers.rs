@@ -45,6 +45,12 @@ fn devices_that_do_not_reach_each_other_are_told_of_once() {
     assert_eq!(passes("peers::inner_plain_memory", &plain), "");
 }
 
+#[test]
+fn what_runs_out_of_memory_of_several_devices_is_said() {
+    let small = [("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_TOTAL", "67108864")];
+    passes("peers::inner_says_what_runs_out_of_memory", &small);
+}
+
 fn alloc(abi: &Abi, device: i32) -> Ptr {
     let pointer = abi.alloc(24 * MIB, device, null_mut());
     assert!(!pointer.is_null());
@@ -98,6 +104,27 @@ fn inner_none_reaches_another() {
     let held = [first, second];
     assert!(reaches(0, held[0]) && reaches(1, held[1]));
     assert!(!reaches(1, held[0]) && !reaches(0, held[1]));
+}
+
+#[test]
+fn inner_says_what_runs_out_of_memory() {
+    let Some(abi) = library() else { return };
+    let refused = |device| {
+        assert!(abi.alloc(70 * MIB, device, null_mut()).is_null());
+        abi.error().unwrap()
+    };
+    let text = "out of GPU memory: 70.0 MiB requested";
+    alloc(&abi, 0);
+    let alone = refused(0);
+    assert!(alone.starts_with(&format!("gpumem_alloc: {text}")), "{alone}");
+    for device in [1, 0] {
+        alloc(&abi, device);
+        let said = refused(device);
+        assert!(
+            said.starts_with(&format!("gpumem_alloc: device {device}: {text}")),
+            "{said}"
+        );
+    }
 }
 
 #[test]

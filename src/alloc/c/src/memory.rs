@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use gpumem::{Error, Stream};
 
 use crate::boundary::{attempt, enter, enter_quick};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::{devices, exit, throw};
 
 /// A stream by its handle. The legacy default stream has two.
@@ -30,8 +30,20 @@ fn take(size: usize, device: c_int, handle: *mut c_void) -> Result<*mut c_void, 
     }
     let place = devices::place(device)?;
     let stream = stream(handle)?;
-    let addr = place.open(device)?.alloc_raw(size as u64, stream)?;
+    let allocated = place.open(device)?.alloc_raw(size as u64, stream);
+    let addr = allocated.map_err(|error| refused(device, error))?;
     Ok(std::ptr::without_provenance_mut(addr as usize))
+}
+
+/// Where there are several devices, whoever reads of it wants to know on which.
+#[cold]
+fn refused(device: c_int, error: Error) -> Failure {
+    let mut failure = Failure::from(error);
+    let of_device = matches!(failure.kind, Kind::OutOfMemory | Kind::Device);
+    if of_device && devices::in_use().nth(1).is_some() {
+        failure.text = format!("device {device}: {}", failure.text);
+    }
+    failure
 }
 
 #[inline]
