@@ -9,12 +9,16 @@
 //! waited for long says so while it looks, and nobody takes it meanwhile who has not. Before that it is anybody's: handing it on each time
 //! would cost threads that meet there several times as much as what they do under it.
 
+mod shared;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::process;
+
+pub(crate) use shared::{Held, Shared};
 
 /// Looks at once, then looks that let others run in between, for no longer than this.
 const EAGER: u32 = 64;

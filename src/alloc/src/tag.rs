@@ -4,15 +4,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use gpumem_channel::Process;
+use crate::lock::Shared;
 
 /// Distinct names a process may use. Names are meant to be few ("optimizer", not "step 17"); further ones share
 /// [`OTHER`].
 const MAX_TAGS: usize = 4096;
-/// How often a forked child looks whether they are open: for a millisecond or so.
-const LOOKS: u32 = 1000;
 const OTHER: &str = "(other tags)";
 
 /// A name's number; 0 is no name.
@@ -25,7 +22,7 @@ thread_local! {
     static OPEN: RefCell<Vec<(u64, Tag)>> = const { RefCell::new(Vec::new()) };
 }
 
-static NAMES: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
+static NAMES: Shared<Vec<Box<str>>> = Shared::new(Vec::new());
 
 /// The calling thread's tag.
 #[inline]
@@ -35,33 +32,20 @@ pub(crate) fn current() -> Tag {
 
 /// A tag's text; empty for tag 0.
 pub(crate) fn name(tag: Tag) -> String {
-    let Some(names) = names() else { return String::new() };
+    let Some(names) = NAMES.lock() else {
+        return String::new();
+    };
     let index = (tag.0 as usize).checked_sub(1);
     index
         .and_then(|i| names.get(i))
         .map_or_else(String::new, |name| name.to_string())
 }
 
-/// The names. None in a forked child where they are locked: by another thread of it for a moment, or for ever by one of its parent's.
-fn names() -> Option<MutexGuard<'static, Vec<Box<str>>>> {
-    if !Process::current().is_forked() {
-        return Some(NAMES.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    for _ in 0..LOOKS {
-        match NAMES.try_lock() {
-            Ok(names) => return Some(names),
-            Err(TryLockError::Poisoned(names)) => return Some(names.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
-}
-
 fn number(name: &str) -> Tag {
     if name.is_empty() {
         return Tag(0);
     }
-    let Some(mut names) = names() else { return Tag(0) };
+    let Some(mut names) = NAMES.lock() else { return Tag(0) };
     let full = names.len() >= MAX_TAGS - 1;
     let known = |names: &[Box<str>], name: &str| names.iter().position(|n| **n == *name);
     let at = known(&names, name)

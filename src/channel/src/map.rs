@@ -159,6 +159,11 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
+    /// How many forks lie between the first process that asked and this one.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// Whether it was forked from one that had asked before.
     pub fn is_forked(self) -> bool {
         self.0 > 0

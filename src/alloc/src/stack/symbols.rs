@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::table::Stack;
+use super::unwind::UNWINDER;
 
 /// A call: where in the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,7 +78,7 @@ impl Symbols {
         let maps = &mut self.maps;
         self.by_address.entry(address).or_insert_with(|| {
             let mut found = Vec::new();
-            backtrace::resolve(address as *mut c_void, |symbol| {
+            let name = |symbol: &backtrace::Symbol| {
                 if let Some(name) = symbol.name() {
                     // `{:#}` leaves the compiler's hash out.
                     found.push(StackFrame {
@@ -86,7 +87,10 @@ impl Symbols {
                         line: symbol.lineno(),
                     });
                 }
-            });
+            };
+            if let Some(_alone) = UNWINDER.lock() {
+                backtrace::resolve(address as *mut c_void, name);
+            }
             if found.is_empty() {
                 let maps = maps.get_or_insert_with(|| std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
                 found.push(StackFrame {
@@ -103,7 +107,9 @@ impl Symbols {
 impl Drop for Symbols {
     fn drop(&mut self) {
         // What was read of the program's files may be large, and is hardly needed again.
-        backtrace::clear_symbol_cache();
+        if let Some(_alone) = UNWINDER.lock() {
+            backtrace::clear_symbol_cache();
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use super::symbols::{StackFrame, Symbols};
+use crate::lock::{Held, Shared};
 
 /// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 32 of them, 17 MB.
 const MAX_STACKS: usize = 65_536;
@@ -19,22 +20,23 @@ struct Table {
     bytes: usize,
 }
 
-static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(|| {
+static TABLE: LazyLock<Shared<Table>> = LazyLock::new(|| {
     let none: Arc<[u64]> = Arc::new([]);
-    Mutex::new(Table {
+    Shared::new(Table {
         stacks: vec![Arc::clone(&none), none],
         numbers: HashMap::new(),
         bytes: 0,
     })
 });
 
-fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+/// None in a forked child whose parent had it locked.
+fn table() -> Option<Held<'static, Table>> {
+    TABLE.lock()
 }
 
 /// How many stacks the process keeps, and their bytes.
 pub(crate) fn kept() -> (u64, u64) {
-    let table = table();
+    let Some(table) = table() else { return (0, 0) };
     let entries = table.stacks.len() * (2 * size_of::<Arc<[u64]>>() + size_of::<u32>());
     (table.numbers.len() as u64, (table.bytes + entries) as u64)
 }
@@ -50,7 +52,9 @@ impl Stack {
         if addresses.is_empty() {
             return Stack::NONE;
         }
-        let mut table = table();
+        let Some(mut table) = table() else {
+            return Stack::NONE;
+        };
         if let Some(number) = table.numbers.get(addresses) {
             return Stack(*number);
         }
@@ -66,9 +70,9 @@ impl Stack {
         Stack(number)
     }
 
-    /// The return addresses, innermost first.
+    /// The return addresses, innermost first. In a forked child they may not be to be had: none then.
     pub fn addresses(self) -> Arc<[u64]> {
-        let table = table();
+        let Some(table) = table() else { return Arc::new([]) };
         Arc::clone(table.stacks.get(self.0 as usize).unwrap_or(&table.stacks[0]))
     }
 

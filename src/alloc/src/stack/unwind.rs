@@ -1,13 +1,22 @@
 //! The call stack of this thread, by the compiler's unwinder: 0.1 µs a frame.
 
 use super::table::Stack;
+use crate::lock::Shared;
 
 /// Frames kept of a stack, the innermost ones; three of them are the unwinder's. More would take longer than what a history is worth.
 const MOST: usize = 32;
 
-/// The stack of the caller. To be called without any lock: unwinding takes one of its own, and on older systems the loader's.
+/// Who unwinds or looks names up. The `backtrace` crate has a lock for that, but waits for it without end: in a child that was forked meanwhile
+/// nobody is there who could let go of it.
+pub(super) static UNWINDER: Shared<()> = Shared::new(());
+
+/// The stack of the caller. To be called without any lock: unwinding takes one of its own, and on older systems the loader's. A forked child
+/// that cannot have the unwinder has none.
 #[inline(never)]
 pub(crate) fn capture() -> Stack {
+    let Some(_alone) = UNWINDER.lock() else {
+        return Stack::NONE;
+    };
     let mut addresses = [0; MOST];
     let mut count = 0;
     backtrace::trace(|frame| {
