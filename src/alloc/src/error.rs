@@ -105,6 +105,11 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// CUDA's per-thread default stream was named: behind its one handle is another stream in each thread.
+    #[error(
+        "the per-thread default stream (handle 2) is another stream in each thread: use the default stream or one that the program made"
+    )]
+    PerThreadStream,
     /// The default stream was said to end.
     #[error("the default stream is never destroyed: only streams that the program made can be retired")]
     DefaultStream,

@@ -5,17 +5,28 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 /// A stream by its raw handle (`CUstream`). On the simulated device any number is a stream.
+///
+/// CUDA's per-thread default stream (`CU_STREAM_PER_THREAD`, handle 2) is refused with
+/// [`Error::PerThreadStream`](crate::Error::PerThreadStream) wherever a stream is named: what one thread gives back there another thread
+/// would be given while the first one's work still uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream(pub u64);
 
 impl Stream {
     /// The default stream.
     pub const DEFAULT: Stream = Stream(0);
+    /// CUDA's other handle of it (`CU_STREAM_LEGACY`).
+    const LEGACY: u64 = 1;
+    /// CUDA's handle of whatever thread's own (`CU_STREAM_PER_THREAD`).
+    pub(crate) const PER_THREAD: Stream = Stream(2);
 }
 
 impl From<&CudaStream> for Stream {
     fn from(stream: &CudaStream) -> Stream {
-        Stream(stream.cu_stream() as u64)
+        match stream.cu_stream() as u64 {
+            Stream::LEGACY => Stream::DEFAULT,
+            handle => Stream(handle),
+        }
     }
 }
 

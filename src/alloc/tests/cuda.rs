@@ -11,7 +11,7 @@ use cudarc::driver::result::memset_d8_async;
 use cudarc::driver::result::stream::{begin_capture, end_capture};
 use cudarc::driver::sys::{CUpointer_attribute, CUstreamCaptureMode, cuPointerGetAttribute};
 use gpumem_alloc::device::{self, Device, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, PoolConfig, Publish, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -51,6 +51,7 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_EVENT_QUERIES", "3")],
     );
     passes("inner_destroyed_stream_loses_nothing", library, &[]);
+    passes("inner_refuses_the_stream_that_each_thread_has", library, &[]);
     for queries in ["3", "1000"] {
         passes(
             "inner_waits_for_streams_of_other_devices",
@@ -329,6 +330,42 @@ fn inner_other_devices_may_be_closed() {
         drop((other, there));
         alloc.release_cached().unwrap();
         assert_eq!((free(alloc.device()), alloc.stats().pending_bytes()), (before, 0));
+    }
+}
+
+/// Two threads would be given the same memory at the same time, each in the order of its own stream.
+#[test]
+fn inner_refuses_the_stream_that_each_thread_has() {
+    if !is_inner() {
+        return;
+    }
+    for segments in SegmentMode::ALL {
+        let alloc = allocator(segments);
+        let context = alloc.device().cuda_context().unwrap();
+        let stream = Stream::from(&context.per_thread_stream());
+        let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+        let buffer = alloc
+            .alloc::<u8>(1000, Stream::from(&context.default_stream()))
+            .unwrap();
+        let raw = alloc.alloc_raw(1000, Stream::DEFAULT).unwrap();
+        let refused = [
+            alloc.alloc::<u8>(1000, stream).map(drop),
+            alloc.alloc_raw(30 << 20, stream).map(drop),
+            alloc.reserve(1000, stream),
+            pool.alloc::<u8>(1000, stream).map(drop),
+            buffer.record_stream(stream),
+            alloc.record_stream_raw(raw, stream),
+            alloc.free_raw_after(raw, 0, stream),
+        ];
+        for (at, refused) in refused.into_iter().enumerate() {
+            assert!(matches!(refused, Err(Error::PerThreadStream)), "{at}: {refused:?}");
+        }
+        alloc.free_raw(raw).unwrap();
+        drop(buffer);
+        assert_eq!(alloc.stats().all().allocation.current, 0);
+        // SAFETY: the default stream's other handle, which the driver has as long as there is a context.
+        let legacy = unsafe { context.wrap_borrowed_stream(std::ptr::without_provenance_mut(1)) };
+        assert_eq!(Stream::from(&legacy), Stream::DEFAULT);
     }
 }
 

@@ -121,7 +121,7 @@ mod wish_tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpumem_channel::{DeviceStats, StringId};
+use gpumem_channel::{DeviceKind, DeviceStats, StringId};
 
 use crate::config::{Config, SegmentMode};
 use crate::device::{DeviceInfo, Driver};
@@ -287,7 +287,7 @@ impl Heap {
             gpu_direct_rdma: config.gpu_direct_rdma,
             blocks: Blocks::default(),
             segments: Segments::default(),
-            streams: Streams::new(),
+            streams: Streams::new(info.kind == DeviceKind::Cuda),
             arenas: Arenas::default(),
             captures: 0,
             capture_told: false,

@@ -76,6 +76,8 @@ pub(crate) struct Streams {
     names: Vec<Stream>,
     lines: Vec<Line>,
     last: usize,
+    /// Numbers are handles of CUDA's, of which one is each thread's own stream.
+    handles: bool,
     /// Blocks freed by the program that wait for events.
     pub(crate) pending: usize,
     /// Lines of streams that have ended, and at how many of these it is looked which can go.
@@ -163,8 +165,9 @@ impl Line {
 }
 
 impl Streams {
-    pub(crate) fn new() -> Streams {
+    pub(crate) fn new(handles: bool) -> Streams {
         Streams {
+            handles,
             names: vec![Stream(NO_STREAM)],
             lines: vec![Line::new(COMMON, ANY)],
             last: usize::MAX,
@@ -221,6 +224,10 @@ impl Streams {
     }
 
     fn add(&mut self, stream: Stream, arena: u16, any: u16) -> Result<u16, Error> {
+        // Its handle would be one stream here, and what a thread gave back another thread's work would find in use.
+        if self.handles && stream == Stream::PER_THREAD {
+            return Err(Error::PerThreadStream);
+        }
         let arenas = self.lines.iter().map(|line| line.arena).filter(|at| *at != VACANT);
         let like = arenas.filter(|at| (*at == COMMON) == (arena == COMMON)).count();
         // The common arena's line of nobody's memory is no stream's.
