@@ -62,7 +62,12 @@ impl Allocator {
 
     /// A buffer of `len` elements for use on a stream. Its contents are whatever the memory held before.
     ///
-    /// A buffer of 0 bytes takes no memory and has address 0.
+    /// A buffer of 0 bytes takes no memory and has address 0. Others begin at a multiple of 256 bytes, whatever alignment `T` has.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when it does not fit now: the one that passes when something is freed, or with a smaller request. [`Error::Device`]
+    /// when the driver is in trouble. The others say that the call is wrong: [`Error::TooLarge`], [`Error::TooManyStreams`],
+    /// [`Error::PerThreadStream`], and [`Error::Forked`] in a forked child.
     #[inline(always)]
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;

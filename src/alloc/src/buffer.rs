@@ -99,6 +99,10 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
+    ///
+    /// # Errors
+    /// When the stream cannot be kept apart, and then nothing is noted: [`Error::TooManyStreams`], [`Error::PerThreadStream`]. Keep the buffer
+    /// until that work is done.
     pub fn record_stream(&self, stream: impl Into<Stream>) -> Result<(), Error> {
         if self.held == Held::NOTHING {
             return Ok(());

@@ -199,12 +199,18 @@ impl Pool {
     }
 
     /// [`Allocator::alloc`] from this pool.
+    ///
+    /// # Errors
+    /// As there; [`Error::OutOfMemory`] also when its budget has no room for it.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         self.allocator()
             .alloc_in(self.0.memory.arena, len, bytes_of::<T>(len)?, stream)
     }
 
     /// [`Allocator::alloc_raw`] from this pool; to be given back as any raw address.
+    ///
+    /// # Errors
+    /// As [`alloc`](Pool::alloc).
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
         self.allocator().alloc_raw_in(self.0.memory.arena, bytes, stream)
     }

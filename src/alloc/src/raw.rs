@@ -21,7 +21,10 @@ pub struct Base {
 
 impl Allocator {
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
-    /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0.
+    /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0, others a multiple of 256.
+    ///
+    /// # Errors
+    /// As [`alloc`](Allocator::alloc).
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
         let pool = self.0.pool(stream);
         self.alloc_raw_in(pool.as_deref().map_or(COMMON, |pool| pool.arena), bytes, stream)

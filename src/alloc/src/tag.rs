@@ -60,6 +60,9 @@ fn number(name: &str) -> Tag {
 /// Names what this thread allocates until the guard is dropped; scopes nest, the innermost counts, whatever the order in which they end. A
 /// guard that is forgotten (`std::mem::forget`) never ends.
 ///
+/// It is the thread that has the name, not the task: in async code a guard belongs between two `.await`s. Held across one it names what other
+/// tasks of the thread allocate meanwhile, where the guard can be held at all: a future that has one is not `Send`.
+///
 /// ```
 /// let _scope = gpumem_alloc::scope("optimizer");
 /// ```

@@ -1,7 +1,7 @@
 //! The public surface on the simulated device.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use gpumem_alloc::device::{self, Call, SimConfig};
+use gpumem_alloc::device::{self, Call, DeviceKind, SimConfig};
 use gpumem_alloc::{Allocator, Config, Divisions, Error, Help, Publish, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
@@ -139,6 +139,33 @@ fn zero_and_huge_sizes_are_defined() {
         alloc.alloc::<u8>(1 << 46, Stream::DEFAULT),
         Err(Error::OutOfMemory(_))
     ));
+}
+
+/// "As much as there can be" is what a test of a program would say of a simulated device.
+#[test]
+fn a_simulated_device_may_be_as_large_as_can_be() {
+    for segments in SegmentMode::ALL {
+        let huge = SimConfig {
+            total: u64::MAX,
+            ..SimConfig::default()
+        };
+        let config = Config {
+            segments,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(device::sim(huge), config).unwrap();
+        assert_eq!(alloc.device().info().kind, DeviceKind::Simulated);
+        let mut held = Vec::new();
+        for bytes in [1, 5000, 3 * MIB, 60 * MIB, 200 * MIB] {
+            held.push(alloc.alloc::<u8>(bytes, Stream(1)).unwrap());
+        }
+        held.truncate(3);
+        held.push(alloc.alloc(220 * MIB, Stream(2)).unwrap());
+        assert!(held.iter().all(|buffer| buffer.device_ptr().is_multiple_of(256)));
+        alloc.compact().unwrap();
+        alloc.release_cached().unwrap();
+    }
 }
 
 #[test]

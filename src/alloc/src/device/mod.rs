@@ -14,10 +14,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use gpumem_channel::DeviceKind;
 
 pub use cost::Call;
 pub use cuda::driver_message;
+pub use gpumem_channel::DeviceKind;
 pub use sim::{Live, Pause, Sim, SimConfig, Timeline};
 
 use crate::error::{DeviceError, Error};

@@ -14,6 +14,7 @@ use gpumem_channel::DeviceKind;
 
 use super::{Call, Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::error::DeviceError;
+use crate::size::MAX_REQUEST;
 use crate::stream::Stream;
 use state::State;
 
@@ -35,7 +36,7 @@ pub enum Timeline {
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Memory in bytes.
+    /// Memory in bytes; more than 128 TiB are 128 TiB, as no device has.
     pub total: u64,
     /// Bytes used by others: never available.
     pub used_by_others: u64,
@@ -76,7 +77,8 @@ struct Shared {
 
 impl Sim {
     /// A device with nothing on it.
-    pub fn new(config: SimConfig) -> Sim {
+    pub fn new(mut config: SimConfig) -> Sim {
+        config.total = config.total.min(MAX_REQUEST);
         let mut uuid = *b"gpumem-sim\0\0\0\0\0\0";
         uuid[12..].copy_from_slice(&config.ordinal.to_be_bytes());
         let info = DeviceInfo {
