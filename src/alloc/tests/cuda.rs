@@ -106,6 +106,11 @@ fn the_cuda_device_works_against_a_driver() {
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1")],
     );
+    passes(
+        "inner_peers_reach_what_was_not_unmapped",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemUnmap:1")],
+    );
     passes("inner_network_cards_reach_what_is_made_for_them", library, &[]);
     passes(
         "inner_refuses_what_network_cards_cannot_reach",
@@ -595,6 +600,35 @@ fn inner_peers_reach_what_is_mapped() {
     assert!(!reaches(&home, &mut block), "one way");
     let sim = device::sim(SimConfig::default());
     assert!(!home.enable_peer_access(&sim).unwrap() && !sim.enable_peer_access(&home).unwrap());
+}
+
+#[test]
+fn inner_peers_reach_what_was_not_unmapped() {
+    if !is_inner() {
+        return;
+    }
+    let alloc = allocator(SegmentMode::Stitched);
+    let peer = device::cuda(1).unwrap();
+    let new = |mib: usize| alloc.alloc::<u32>(mib * MIB / 4, Stream::DEFAULT).unwrap();
+    drop(new(64));
+    assert_eq!(
+        alloc
+            .release_cached()
+            .unwrap_err()
+            .to_string()
+            .matches("cuMemUnmap")
+            .count(),
+        1
+    );
+    assert!(alloc.device().enable_peer_access(&peer).unwrap());
+    let reserved = alloc.stats().all().reserved_bytes.current;
+    let mut kept = new(64);
+    assert_eq!(
+        alloc.stats().all().reserved_bytes.current,
+        reserved,
+        "it is still there"
+    );
+    assert!(reaches(&peer, &mut kept));
 }
 
 #[test]

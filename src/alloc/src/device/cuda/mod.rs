@@ -191,10 +191,17 @@ impl Driver for Cuda {
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
         let _bound = self.bind()?;
-        self.reach.unmaps(addr, bytes);
+        let going = self.reach.unmaps(addr, bytes);
         // SAFETY: the caller knows that no queued work uses the range.
-        self.api
-            .check("cuMemUnmap", unsafe { (self.api.unmap)(addr, bytes as usize) })
+        let unmapped = self
+            .api
+            .check("cuMemUnmap", unsafe { (self.api.unmap)(addr, bytes as usize) });
+        if unmapped.is_err() {
+            going.iter().for_each(|(addr, bytes)| self.reach.mapped(*addr, *bytes));
+            // For a peer that was named in between. Where it fails, so would all else.
+            let _ = self.set_access(addr, bytes);
+        }
+        unmapped
     }
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {

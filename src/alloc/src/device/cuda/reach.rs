@@ -53,13 +53,15 @@ impl Reach {
         Arc::clone(&self.known().by)
     }
 
-    /// Mappings are about to go. One that does not is never used again, so nobody has to reach it.
-    pub(super) fn unmaps(&self, addr: u64, bytes: u64) {
+    /// Mappings are about to go: these, to be [told of](Reach::mapped) again if they do not.
+    pub(super) fn unmaps(&self, addr: u64, bytes: u64) -> Vec<(u64, u64)> {
         let mut known = self.known();
-        let going: Vec<u64> = known.mappings.range(addr..addr + bytes).map(|(at, _)| *at).collect();
-        for at in going {
-            known.mappings.remove(&at);
+        let going = known.mappings.range(addr..addr + bytes);
+        let going: Vec<_> = going.map(|(at, bytes)| (*at, *bytes)).collect();
+        for (at, _) in &going {
+            known.mappings.remove(at);
         }
+        going
     }
 
     /// Names a peer, once `grant` let it reach all that is mapped. Who maps or unmaps meanwhile waits for that.
