@@ -56,9 +56,10 @@ impl Heap {
         self.fail(request)
     }
 
-    /// What a request of a pool is outside of it, if it may go there.
+    /// What a request of a pool is outside of it, if it may go there. Not if its stream has ended while it was suspended: whoever has the
+    /// name now is another stream or none, and a line of that name would have the driver asked about it.
     fn shared(&mut self, request: &Request) -> Result<Option<Request>, Error> {
-        if !self.overflows(request.arena) {
+        if !self.overflows(request.arena) || self.streams.line(request.stream).is_retired() {
             return Ok(None);
         }
         let (size, class) = self.sizes.round(request.requested)?;

@@ -8,7 +8,7 @@ use super::*;
 use crate::allocator::Allocator;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
-use crate::pool::PoolConfig;
+use crate::pool::{Overflow, PoolConfig};
 use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -323,6 +323,42 @@ fn a_stream_of_any_handle_is_a_stream() {
     give_back(&mut heap, last);
     give_back(&mut heap, other);
     heap.check();
+}
+
+/// A pool's request that overflows is suspended while its stream is destroyed: nobody asks the driver about that stream any more.
+#[test]
+fn a_request_that_overflows_does_not_bring_a_stream_back_that_has_ended() {
+    let (sim, mut heap) = heap(Timeline::Manual);
+    let config = PoolConfig {
+        budget: Some(4 << 20),
+        overflow: Overflow::Shared,
+        priority: 0,
+    };
+    let pool = heap.add_arena(NewPool::Named("tenant"), config).unwrap();
+    let mut theirs = suspended(heap.attempt(pool, 8 << 20, Stream(1), Tag(0)));
+    heap.begin_call(&mut theirs);
+    heap.retire_stream(Stream(1)).unwrap();
+    sim.destroy_stream(Stream(1));
+    let made = theirs.run(&mut heap).unwrap();
+    let mut attempt = heap.resume(made);
+    let result = loop {
+        match attempt {
+            Attempt::Done(result) => break result,
+            Attempt::Suspended(mut next) => {
+                if next.needs_turn() {
+                    heap.begin_call(&mut next);
+                }
+                let made = next.run(&mut heap).unwrap();
+                attempt = heap.resume(made);
+            }
+        }
+        heap.check();
+    };
+    assert!(matches!(result, Err(Error::OutOfMemory(_))));
+    assert_eq!(heap.streams.named(Stream(1)).count(), 0);
+    // Its memory is there for others, who ask whose it was.
+    heap.allocate(8 << 20, Stream(2), Tag(0)).unwrap();
+    assert_eq!(sim.violations(), Vec::<String>::new());
 }
 
 fn suspended(attempt: Attempt) -> Box<Suspended> {
