@@ -18,6 +18,15 @@ pub struct Driver {
 }
 
 impl World {
+    /// A process's number, and where there are several devices, on which.
+    pub fn name_of(&self, process: &Process) -> String {
+        let Process { pid, device_label, .. } = process;
+        match self.devices.len() > 1 {
+            true => format!("{pid} on {device_label}"),
+            false => pid.to_string(),
+        }
+    }
+
     /// Whether the two look the same but for the devices' past and what is seen in the block map alone.
     pub fn looks_like(&self, other: &World) -> bool {
         // Every field is named: a new one must be thought of here.

@@ -171,23 +171,18 @@ fn sensors(device: &Device) -> Vec<String> {
 
 /// A line for each budget, and for each named pool that has memory; where there are several devices, on which.
 fn write_budgets(out: &mut String, model: &Model) -> std::fmt::Result {
-    let several = model.world().devices.len() > 1;
     for process in model.listed() {
-        let pid = process.pid;
-        let on = match several {
-            true => format!(" on {}", process.device_label),
-            false => String::new(),
-        };
+        let who = model.world().name_of(process);
         if let Some((figures, budget)) = process.figures.as_ref().and_then(|f| Some((f, f.budget?))) {
             let [budget, reserved] = [budget, figures.reserved].map(units::bytes);
-            writeln!(out, "  {pid}{on} budget {budget}: {reserved} reserved")?;
+            writeln!(out, "  {who} budget {budget}: {reserved} reserved")?;
         }
         for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
             let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
             let name = &pool.name;
             writeln!(
                 out,
-                "  {pid}{on} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
+                "  {who} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
             )?;
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
     }
     let now = world.channels.sampled_at.unwrap_or(0);
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
-        about_process(process, &name(world, process), now, &mut findings);
+        about_process(process, &world.name_of(process), now, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
         let snapshot = &channel.snapshot;
@@ -68,15 +68,6 @@ fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
         let (free, total) = (units::bytes(memory.free), units::bytes(memory.total));
         let text = format!("{}: {free} of {total} left", device.label);
         findings.push((memory.total, finding(Severity::Warning, None, text)));
-    }
-}
-
-/// A process, and where there are several devices, which of its rows.
-fn name(world: &World, process: &Process) -> String {
-    let Process { pid, device_label, .. } = process;
-    match world.devices.len() > 1 {
-        true => format!("{pid} on {device_label}"),
-        false => pid.to_string(),
     }
 }
 
