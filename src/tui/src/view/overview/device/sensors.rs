@@ -78,7 +78,7 @@ pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
 fn no_sensors(device: &Device) -> &'static str {
     match device.kind {
         DeviceKind::Simulated => "a simulated device has no sensors",
-        _ => "no sensors: NVML does not list this device",
+        _ => "no sensors: there are no figures of NVML's for this device",
     }
 }
 
