@@ -9,24 +9,22 @@
 //! waited for long says so while it looks, and nobody takes it meanwhile who has not. Before that it is anybody's: handing it on each time
 //! would cost threads that meet there several times as much as what they do under it.
 
+mod asymmetric;
+mod biased;
+mod patience;
 mod shared;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+// What threads meet at, by these names: the ordering tests have a file of these over stand-ins.
+use std::sync::atomic;
 
+use atomic::{AtomicU32, Ordering};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::process;
 
+pub(crate) use biased::{Biased, Inside};
+use patience::{LONGEST, PATIENT};
 pub(crate) use shared::{Held, Shared};
-
-/// Looks at once, then looks that let others run in between, for no longer than this.
-const EAGER: u32 = 64;
-const PATIENT: u32 = 32;
-const PATIENCE: Duration = Duration::from_micros(50);
-/// Sleeps before more of them: doubled up to the longest. Who has slept that long comes first.
-const SLEEP: Duration = Duration::from_micros(20);
-const LONGEST: Duration = Duration::from_millis(1);
 
 /// The value, for who has it.
 pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
@@ -77,34 +75,8 @@ impl<T> Lock<T> {
     #[cold]
     #[inline(never)]
     fn wait(&self) -> Guard<'_, T> {
-        for _ in 0..EAGER {
-            if let Some(guard) = self.look_after_others() {
-                return guard;
-            }
-            std::hint::spin_loop();
-        }
-        let began = Instant::now();
-        for _ in 0..PATIENT {
-            if let Some(guard) = self.look_after_others() {
-                return guard;
-            }
-            // Who has the lock, or comes first, may have to run where this thread does.
-            std::thread::yield_now();
-            if began.elapsed() > PATIENCE {
-                break;
-            }
-        }
-        self.wait_for_long()
-    }
-
-    fn wait_for_long(&self) -> Guard<'_, T> {
-        let mut sleep = SLEEP;
-        while sleep < LONGEST {
-            process::sleep(sleep);
-            sleep *= 2;
-            if let Some(guard) = self.look_after_others() {
-                return guard;
-            }
+        if let Some(guard) = patience::find(|| self.look_after_others()) {
+            return guard;
         }
         loop {
             self.first.fetch_add(1, Ordering::Relaxed);
@@ -126,11 +98,14 @@ impl<T> Lock<T> {
 }
 
 #[cfg(test)]
+mod biased_tests;
+#[cfg(test)]
 mod ordering_tests;
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
 
     use super::*;
 

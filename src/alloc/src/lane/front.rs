@@ -4,7 +4,7 @@ use gpumem_channel::NO_STREAM;
 use std::ops::Range;
 
 use super::atomic::{AtomicU8, AtomicU64, Ordering};
-use super::lock::{Guard, Lock};
+use super::lock::{Biased, Inside};
 use super::quick::Lists;
 use super::wish::Wishing;
 use super::{Held, Lane, Lent, half};
@@ -24,7 +24,7 @@ pub(super) const PLACES: usize = 64;
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart {
-    lane: Lock<Option<Lane>>,
+    lane: Biased<Option<Lane>>,
     lists: Box<[Lists; 2]>,
 }
 
@@ -57,7 +57,7 @@ impl Front {
             wishing: Wishing::default(),
             count: AtomicU8::new(0),
             lanes: std::array::from_fn(|_| Apart {
-                lane: Lock::new(None),
+                lane: Biased::new(None),
                 // A constant, so that it is made where it stays: it is larger than some threads' stacks.
                 lists: Box::new(const { [Lists::new(), Lists::new()] }),
             }),
@@ -118,7 +118,37 @@ impl Front {
         let lists = &apart.lists[half(asked)];
         let size = lists.block_size(asked);
         lists.first(size).ok_or(0u64)?;
-        let mut lane = apart.lane.lock();
+        match apart.lane.enter() {
+            Some(mut lane) => self.allocate_in(&mut lane, (bytes, size), lists, stream, tag, buffer),
+            None => self.allocate_as_others(number, (bytes, size), lists, stream, tag, buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn allocate_as_others(
+        &self,
+        number: u8,
+        sizes: (u64, u64),
+        lists: &Lists,
+        stream: Stream,
+        tag: Tag,
+        buffer: bool,
+    ) -> Result<Lent, u64> {
+        let mut lane = self.lanes[usize::from(number)].lane.lock_as_others();
+        self.allocate_in(&mut lane, sizes, lists, stream, tag, buffer)
+    }
+
+    /// [`allocate`](Front::allocate), by who has the lane.
+    #[inline(always)]
+    fn allocate_in(
+        &self,
+        lane: &mut Option<Lane>,
+        (bytes, size): (u64, u64),
+        lists: &Lists,
+        stream: Stream,
+        tag: Tag,
+        buffer: bool,
+    ) -> Result<Lent, u64> {
         // It may have become another stream's since it was found.
         let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(0u64)?;
         match lane.allocate(lists, bytes, size, tag) {
@@ -164,12 +194,31 @@ impl Front {
         let Some((number, at)) = held.lane() else {
             return false;
         };
-        let apart = &self.lanes[usize::from(number)];
-        let mut lane = apart.lane.lock();
+        match self.lanes[usize::from(number)].lane.enter() {
+            Some(mut lane) => self.free_in(&mut lane, (number, at), buffer, stream),
+            None => self.free_as_others((number, at), buffer, stream),
+        }
+    }
+
+    #[inline(never)]
+    fn free_as_others(&self, (number, at): (u8, u32), buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
+        let mut lane = self.lock(number);
+        self.free_in(&mut lane, (number, at), buffer, stream)
+    }
+
+    /// [`free_if`](Front::free_if), by who has the lane.
+    #[inline(always)]
+    fn free_in(
+        &self,
+        lane: &mut Option<Lane>,
+        (number, at): (u8, u32),
+        buffer: bool,
+        stream: impl FnOnce(Stream) -> bool,
+    ) -> bool {
         let Some(lane) = lane.as_mut().filter(|lane| stream(lane.stream)) else {
             return false;
         };
-        let freed = lane.free(&apart.lists, at);
+        let freed = lane.free(&self.lanes[usize::from(number)].lists, at);
         lane.buffers -= i64::from(freed && buffer);
         freed
     }
@@ -223,7 +272,7 @@ impl Front {
         self.lock(number).as_mut().map(work)
     }
 
-    pub(super) fn lock(&self, number: u8) -> Guard<'_, Option<Lane>> {
+    pub(super) fn lock(&self, number: u8) -> Inside<'_, Option<Lane>> {
         self.lanes[usize::from(number)].lane.lock()
     }
 

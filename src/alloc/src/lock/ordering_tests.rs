@@ -1,6 +1,8 @@
 //! The lock under loom. A model of it, as its patience and the mutex in it are not to be had there: what `Lock::lock` and
-//! `Lock::wait_for_long` do, and the mutex for them, in the same orders.
+//! `Lock::wait` do, and the mutex for them, in the same orders.
 #![allow(clippy::unwrap_used)]
+
+mod entering;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,0 +1,181 @@
+//! A lock that the thread which always takes it takes without an atomic operation.
+//!
+//! Two of those are a quarter of what a cached block costs. So a thread that took a lock often enough, with nobody in between, may
+//! *enter*: it says that it is inside, sees that it still may, and says when it is out, by plain stores. Whoever else wants the
+//! lock takes that right away first, has the kernel see to the order between the two ([`asymmetric`]), and waits until the thread is
+//! out. That costs microseconds, so the right is given again only after twice as many turns.
+//!
+//! Only one thread ever gets the right to a lock. It may have been about to enter, and stopped before it said so, when the right was
+//! taken away: what it says then, whenever that is, is about nobody but itself.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::asymmetric::{self, this_thread};
+use super::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::{Guard, Lock, patience};
+
+/// Turns of one thread, with nobody in between, after which it may enter; and the most that are asked for again.
+pub(super) const TURNS: u32 = if cfg!(test) { 4 } else { 1024 };
+const TURNS_MAX: u32 = 1 << 16;
+/// No thread.
+const NOBODY: usize = 0;
+
+/// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
+pub(crate) struct Biased<T> {
+    /// Who may enter. Changes under the lock.
+    who: AtomicUsize,
+    /// Whether that thread is inside. Stored by the only one that ever had the right.
+    inside: AtomicBool,
+    /// Everybody else's, and what decides who may enter.
+    lock: Lock<Turns>,
+    value: UnsafeCell<T>,
+}
+
+/// Who took the lock.
+#[derive(Debug)]
+struct Turns {
+    /// The last one, and how often in a row.
+    last: usize,
+    row: u32,
+    /// How often is often enough.
+    enough: u32,
+    /// The only one that ever had the right to enter.
+    only: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns {
+            last: NOBODY,
+            row: 0,
+            enough: TURNS,
+            only: NOBODY,
+        }
+    }
+}
+
+// SAFETY: the value is reached through a guard, and there is one at a time: of a thread that has the lock while nobody may enter or
+// while only that thread may, or of the one thread that may enter, which is inside. Each has taken what the one before gave: by the lock
+// or, from who entered, by `inside` or by being the same thread.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+/// The value, for who has it.
+pub(crate) struct Inside<'a, T> {
+    of: &'a Biased<T>,
+    /// None of a thread that entered.
+    locked: Option<Guard<'a, Turns>>,
+}
+
+impl<T> Biased<T> {
+    pub(crate) fn new(value: T) -> Biased<T> {
+        asymmetric::is_there();
+        Biased {
+            who: AtomicUsize::new(NOBODY),
+            inside: AtomicBool::new(false),
+            lock: Lock::new(Turns::default()),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Inside<'_, T> {
+        match self.enter() {
+            Some(inside) => inside,
+            None => self.lock_as_others(),
+        }
+    }
+
+    /// The value, for the thread that may enter.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
+        let me = this_thread();
+        // A thread that is inside already (in a signal's handler) waits for ever, as at any lock.
+        if self.who.load(Ordering::Relaxed) != me || self.inside.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        asymmetric::light();
+        if self.who.load(Ordering::Relaxed) != me {
+            self.leave();
+            return None;
+        }
+        Some(Inside { of: self, locked: None })
+    }
+
+    /// Whether a thread may enter it.
+    #[cfg(test)]
+    pub(super) fn may_be_entered(&self) -> bool {
+        self.who.load(Ordering::Relaxed) != NOBODY
+    }
+
+    /// Says that the thread is out, to who then sees all that it did inside.
+    #[inline(always)]
+    fn leave(&self) {
+        self.inside.store(false, Ordering::Release);
+    }
+
+    /// The value, for who did not [enter](Biased::enter).
+    #[inline(never)]
+    pub(crate) fn lock_as_others(&self) -> Inside<'_, T> {
+        let me = this_thread();
+        let mut turns = self.lock.lock();
+        if self.who.load(Ordering::Relaxed) != NOBODY {
+            self.who.store(NOBODY, Ordering::Relaxed);
+            // Either that thread sees this, or what it says is seen here.
+            asymmetric::heavy();
+            patience::until(|| !self.inside.load(Ordering::Acquire));
+            turns.enough = turns.enough.saturating_mul(2).min(TURNS_MAX);
+            turns.row = 0;
+        }
+        if turns.last == me {
+            turns.row += 1;
+            if turns.row >= turns.enough && [NOBODY, me].contains(&turns.only) && asymmetric::is_there() {
+                turns.only = me;
+                turns.row = 0;
+                self.who.store(me, Ordering::Relaxed);
+            }
+        } else {
+            turns.last = me;
+            turns.row = 0;
+        }
+        Inside {
+            of: self,
+            locked: Some(turns),
+        }
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.locked.is_none() {
+            self.of.leave();
+        }
+    }
+}
+
+impl<T> Deref for Inside<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: no other guard is there, as `Sync` says above, and this one lends the value no longer than it is borrowed itself.
+        unsafe { &*self.of.value.get() }
+    }
+}
+
+impl<T> DerefMut for Inside<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.of.value.get() }
+    }
+}
+
+impl<T> fmt::Debug for Biased<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Biased").field("who", &self.who).finish_non_exhaustive()
+    }
+}

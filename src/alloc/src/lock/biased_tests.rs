@@ -1,0 +1,111 @@
+//! The lock that one thread enters by plain stores, on real threads and with the kernel's barrier.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::asymmetric;
+use super::biased::{Biased, TURNS};
+
+/// Takes it so often in a row.
+fn take(lock: &Biased<u64>, times: u32) {
+    for _ in 0..times {
+        *lock.lock() += 1;
+    }
+}
+
+/// Takes it so often in a row on another thread.
+fn take_elsewhere(lock: &Biased<u64>, times: u32) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| take(lock, times));
+    });
+}
+
+#[test]
+fn who_always_takes_it_may_enter_until_another_comes_and_then_after_twice_as_many_turns() {
+    assert!(asymmetric::is_there(), "this kernel has no membarrier(2)");
+    let lock = Biased::new(0);
+    take(&lock, TURNS);
+    assert!(!lock.may_be_entered());
+    take(&lock, 1);
+    assert!(lock.may_be_entered());
+    take(&lock, 10);
+
+    take_elsewhere(&lock, 1);
+    assert!(!lock.may_be_entered());
+    take(&lock, 2 * TURNS);
+    assert!(!lock.may_be_entered());
+    take(&lock, 1);
+    assert!(lock.may_be_entered());
+    assert_eq!(*lock.lock(), u64::from(3 * TURNS + 13));
+}
+
+/// The first one may have stopped just before it says that it is inside. What it says then must be nobody else's word.
+#[test]
+fn no_second_thread_ever_may_enter() {
+    let lock = Biased::new(0);
+    take_elsewhere(&lock, TURNS + 1);
+    assert!(lock.may_be_entered());
+    // A thread that came where that one was may be taken for it: this one was there all along.
+    take(&lock, 100 * TURNS);
+    assert!(!lock.may_be_entered());
+}
+
+#[test]
+fn nothing_is_lost_between_one_that_enters_and_others_that_come_at_any_moment() {
+    let lock = Biased::new((0u64, 0u64));
+    let done = AtomicBool::new(false);
+    let begin = Barrier::new(4);
+    let add = || {
+        let mut both = lock.lock();
+        both.0 += 1;
+        std::hint::black_box(&mut both);
+        both.1 += 1;
+        assert_eq!(both.0, both.1);
+    };
+    let counted: u64 = std::thread::scope(|scope| {
+        let enters = scope.spawn(|| {
+            // It has the right before there is anybody else.
+            (0..=TURNS).for_each(|_| add());
+            begin.wait();
+            let mut counted = u64::from(TURNS) + 1;
+            while !done.load(Ordering::Relaxed) {
+                add();
+                counted += 1;
+            }
+            counted
+        });
+        let others = [50, 300, 1000].map(|pause| {
+            let (add, begin) = (&add, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                for _ in 0..200 {
+                    add();
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(pause) {}
+                }
+                200
+            })
+        });
+        let others: u64 = others.into_iter().map(|other| other.join().unwrap()).sum();
+        done.store(true, Ordering::Relaxed);
+        others + enters.join().unwrap()
+    });
+    assert_eq!(*lock.lock(), (counted, counted));
+}
+
+#[test]
+fn a_panic_inside_leaves_it_open() {
+    let lock = Biased::new(0);
+    take(&lock, TURNS + 1);
+    assert!(lock.may_be_entered());
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _inside = lock.lock();
+        std::panic::resume_unwind(Box::new("in the middle"));
+    }));
+    assert!(outcome.is_err());
+    take(&lock, 1);
+    take_elsewhere(&lock, 1);
+    assert_eq!(*lock.lock(), u64::from(TURNS) + 3);
+}

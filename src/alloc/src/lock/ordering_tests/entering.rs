@@ -1,0 +1,177 @@
+//! The lock that one thread enters by plain stores, under loom: the very file that programs run, over stand-ins for atomics, the barriers
+//! and the lock that is everybody else's. The barrier that one thread has the kernel make for all is a barrier on both sides here.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+
+use biased::{Biased, TURNS};
+use without::{Without, leave_out};
+
+#[path = "../biased.rs"]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "what is taken in a second time is not all used here"
+)]
+mod biased;
+
+/// What is left out of it, to see that it is missed.
+mod without {
+    use std::cell::Cell;
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Without {
+        Nothing,
+        Light,
+        Heavy,
+        /// Who is out does not hand on what it did.
+        Leave,
+        /// Who waits for that does not take it.
+        Wait,
+    }
+
+    // Loom's threads are coroutines of one thread.
+    thread_local! {
+        static LEFT_OUT: Cell<Without> = const { Cell::new(Without::Nothing) };
+    }
+
+    pub(super) fn leave_out(without: Without) {
+        LEFT_OUT.set(without);
+    }
+
+    pub(super) fn is_left_out(without: Without) -> bool {
+        LEFT_OUT.get() == without
+    }
+}
+
+mod atomic {
+    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::without::{Without, is_left_out};
+
+    /// Whether a thread is inside.
+    #[derive(Debug)]
+    pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+    fn unless(without: Without, order: Ordering) -> Ordering {
+        if is_left_out(without) { Ordering::Relaxed } else { order }
+    }
+
+    impl AtomicBool {
+        pub(super) fn new(value: bool) -> AtomicBool {
+            AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+        }
+
+        pub(super) fn load(&self, order: Ordering) -> bool {
+            self.0.load(unless(Without::Wait, order))
+        }
+
+        pub(super) fn store(&self, value: bool, order: Ordering) {
+            self.0.store(value, unless(Without::Leave, order));
+        }
+    }
+}
+
+mod asymmetric {
+    use loom::sync::atomic::{Ordering, fence};
+
+    use super::without::{Without, is_left_out};
+
+    pub(super) fn is_there() -> bool {
+        true
+    }
+
+    pub(super) fn light() {
+        if !is_left_out(Without::Light) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn heavy() {
+        if !is_left_out(Without::Heavy) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn this_thread() -> usize {
+        loom::thread_local! {
+            static HERE: Box<u8> = Box::new(0);
+        }
+        HERE.with(|here| std::ptr::from_ref::<u8>(here).addr())
+    }
+}
+
+mod patience {
+    pub(super) fn until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            loom::thread::yield_now();
+        }
+    }
+}
+
+type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+#[derive(Debug)]
+struct Lock<T>(loom::sync::Mutex<T>);
+
+impl<T> Lock<T> {
+    fn new(value: T) -> Lock<T> {
+        Lock(loom::sync::Mutex::new(value))
+    }
+
+    fn lock(&self) -> Guard<'_, T> {
+        self.0.lock().unwrap()
+    }
+}
+
+/// What is counted under it by loads and stores that order nothing.
+fn count(lock: &Biased<AtomicU32>) {
+    let counter = lock.lock();
+    let before = counter.load(Ordering::Relaxed);
+    counter.store(before + 1, Ordering::Relaxed);
+}
+
+/// Whether nothing is lost of what a thread counts that may enter, and others, beside one or two of these.
+fn holds(without: Without, others: usize) -> bool {
+    leave_out(without);
+    let model = move || {
+        let lock = Arc::new(Biased::new(AtomicU32::new(0)));
+        for _ in 0..=TURNS {
+            count(&lock);
+        }
+        let others: Vec<_> = (0..others)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || count(&lock))
+            })
+            .collect();
+        count(&lock);
+        count(&lock);
+        let counted = TURNS + 3 + others.len() as u32;
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let found = lock.lock().load(Ordering::Relaxed);
+        assert_eq!(found, counted, "lost");
+    };
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(if others == 1 { 4 } else { 3 });
+    std::panic::catch_unwind(move || builder.check(model)).is_ok()
+}
+
+#[test]
+fn one_thread_at_a_time_has_it_whoever_may_enter() {
+    assert!(holds(Without::Nothing, 1));
+    assert!(holds(Without::Nothing, 2));
+}
+
+#[test]
+fn each_barrier_and_order_is_missed() {
+    for (without, what) in [
+        (Without::Light, "who enters"),
+        (Without::Heavy, "who takes the right away"),
+        (Without::Leave, "who leaves"),
+        (Without::Wait, "who waits"),
+    ] {
+        assert!(!holds(without, 1), "nobody misses the order of {what}");
+    }
+}
