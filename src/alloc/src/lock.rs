@@ -12,6 +12,8 @@
 mod asymmetric;
 mod biased;
 mod patience;
+mod seat;
+mod seats;
 mod shared;
 
 // What threads meet at, by these names: the ordering tests have a file of these over stand-ins.

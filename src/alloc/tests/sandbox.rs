@@ -63,13 +63,15 @@ fn threads_share_a_stream_where_the_kernels_barrier_is_refused_later() {
             }
             pairs
         });
-        scope.spawn(|| {
-            refuse_barriers();
+        let second = scope.spawn(|| {
             begin.wait();
-            (0..10_000).for_each(|_| pair());
-            done.store(true, Ordering::Relaxed);
+            refuse_barriers();
+            (0..1000).for_each(|_| pair());
         });
-        first.join().unwrap() + 10_000
+        let outcome = second.join();
+        done.store(true, Ordering::Relaxed);
+        outcome.unwrap();
+        first.join().unwrap() + 1000
     });
     let all = alloc.stats().all();
     assert_eq!((all.allocation.allocated, all.allocation.current), (pairs, 0));

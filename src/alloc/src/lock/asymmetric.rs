@@ -40,12 +40,3 @@ pub(crate) fn heavy() {
         process::sleep(Duration::from_millis(1));
     }
 }
-
-/// A number that no other thread has which runs now. Never 0.
-#[inline(always)]
-pub(crate) fn this_thread() -> usize {
-    thread_local! {
-        static HERE: u8 = const { 0 };
-    }
-    HERE.with(|here| std::ptr::from_ref(here).addr())
-}

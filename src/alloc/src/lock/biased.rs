@@ -5,29 +5,27 @@
 //! lock takes that right away first, has the kernel see to the order between the two ([`asymmetric`]), and waits until the thread is
 //! out. That costs microseconds, so the right is given again only after twice as many turns.
 //!
-//! Only one thread ever gets the right to a lock. It may have been about to enter, and stopped before it said so, when the right was
-//! taken away: what it says then, whenever that is, is about nobody but itself.
+//! Each thread says at a place of its own where it is ([`Seat`]). So a thread that was about to enter, and stopped before it said so, when
+//! the right was taken away, says that whenever it goes on without anybody else being misled.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use super::asymmetric::{self, this_thread};
-use super::atomic::{AtomicBool, AtomicUsize, Ordering};
-use super::{Guard, Lock, patience};
+use super::atomic::{AtomicUsize, Ordering};
+use super::seat::Seat;
+use super::{Guard, Lock, asymmetric, patience, seats};
 
 /// Turns of one thread, with nobody in between, after which it may enter; and the most that are asked for again.
 pub(super) const TURNS: u32 = if cfg!(test) { 4 } else { 1024 };
 const TURNS_MAX: u32 = 1 << 16;
-/// No thread.
+/// No seat.
 const NOBODY: usize = 0;
 
 /// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
 pub(crate) struct Biased<T> {
-    /// Who may enter. Changes under the lock.
+    /// The number of the seat whose thread may enter. Changes under the lock.
     who: AtomicUsize,
-    /// Whether that thread is inside. Stored by the only one that ever had the right.
-    inside: AtomicBool,
     /// Everybody else's, and what decides who may enter.
     lock: Lock<Turns>,
     value: UnsafeCell<T>,
@@ -36,13 +34,13 @@ pub(crate) struct Biased<T> {
 /// Who took the lock.
 #[derive(Debug)]
 struct Turns {
-    /// The last one, and how often in a row.
+    /// The number of the last one's seat, and how often in a row.
     last: usize,
     row: u32,
     /// How often is often enough.
     enough: u32,
-    /// The only one that ever had the right to enter.
-    only: usize,
+    /// The seat of who may enter.
+    seat: Option<&'static Seat>,
 }
 
 impl Default for Turns {
@@ -51,21 +49,29 @@ impl Default for Turns {
             last: NOBODY,
             row: 0,
             enough: TURNS,
-            only: NOBODY,
+            seat: None,
         }
     }
 }
 
 // SAFETY: the value is reached through a guard, and there is one at a time: of a thread that has the lock while nobody may enter or
 // while only that thread may, or of the one thread that may enter, which is inside. Each has taken what the one before gave: by the lock
-// or, from who entered, by `inside` or by being the same thread.
+// or, from who entered, by its seat or by being the same thread.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 /// The value, for who has it.
 pub(crate) struct Inside<'a, T> {
     of: &'a Biased<T>,
-    /// None of a thread that entered.
-    locked: Option<Guard<'a, Turns>>,
+    has: Has<'a>,
+}
+
+/// What it has it by.
+enum Has<'a> {
+    /// It has entered.
+    Entered(&'static Seat),
+    Locked {
+        _turns: Guard<'a, Turns>,
+    },
 }
 
 impl<T> Biased<T> {
@@ -73,7 +79,6 @@ impl<T> Biased<T> {
         asymmetric::is_there();
         Biased {
             who: AtomicUsize::new(NOBODY),
-            inside: AtomicBool::new(false),
             lock: Lock::new(Turns::default()),
             value: UnsafeCell::new(value),
         }
@@ -90,18 +95,27 @@ impl<T> Biased<T> {
     /// The value, for the thread that may enter.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
-        let me = this_thread();
+        let seat = seats::mine()?;
         // A thread that is inside already (in a signal's handler) waits for ever, as at any lock.
-        if self.who.load(Ordering::Relaxed) != me || self.inside.load(Ordering::Relaxed) {
+        if self.who.load(Ordering::Relaxed) != seat.number() || !seat.is_outside() {
             return None;
         }
-        self.inside.store(true, Ordering::Relaxed);
+        seat.enter(self.number());
         asymmetric::light();
-        if self.who.load(Ordering::Relaxed) != me {
-            self.leave();
+        if self.who.load(Ordering::Relaxed) != seat.number() {
+            seat.leave();
             return None;
         }
-        Some(Inside { of: self, locked: None })
+        Some(Inside {
+            of: self,
+            has: Has::Entered(seat),
+        })
+    }
+
+    /// What tells it from others.
+    #[inline(always)]
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Whether a thread may enter it.
@@ -110,39 +124,32 @@ impl<T> Biased<T> {
         self.who.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// Says that the thread is out, to who then sees all that it did inside.
-    #[inline(always)]
-    fn leave(&self) {
-        self.inside.store(false, Ordering::Release);
-    }
-
     /// The value, for who did not [enter](Biased::enter).
     #[inline(never)]
     pub(crate) fn lock_as_others(&self) -> Inside<'_, T> {
-        let me = this_thread();
+        let mine = seats::take();
         let mut turns = self.lock.lock();
-        if self.who.load(Ordering::Relaxed) != NOBODY {
+        if let Some(seat) = turns.seat.take() {
             self.who.store(NOBODY, Ordering::Relaxed);
-            // Either that thread sees this, or what it says is seen here.
+            // Either its thread sees this, or what that says is seen here.
             asymmetric::heavy();
-            patience::until(|| !self.inside.load(Ordering::Acquire));
+            patience::until(|| seat.has_left(self.number()));
             turns.enough = turns.enough.saturating_mul(2).min(TURNS_MAX);
             turns.row = 0;
         }
+        let me = mine.map_or(NOBODY, Seat::number);
         if turns.last == me {
             turns.row += 1;
-            if turns.row >= turns.enough && [NOBODY, me].contains(&turns.only) && asymmetric::is_there() {
-                turns.only = me;
-                turns.row = 0;
-                self.who.store(me, Ordering::Relaxed);
-            }
         } else {
-            turns.last = me;
-            turns.row = 0;
+            (turns.last, turns.row) = (me, 0);
+        }
+        if turns.row >= turns.enough && asymmetric::is_there() {
+            (turns.seat, turns.row) = (mine, 0);
+            self.who.store(me, Ordering::Relaxed);
         }
         Inside {
             of: self,
-            locked: Some(turns),
+            has: Has::Locked { _turns: turns },
         }
     }
 }
@@ -150,8 +157,8 @@ impl<T> Biased<T> {
 impl<T> Drop for Inside<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.locked.is_none() {
-            self.of.leave();
+        if let Has::Entered(seat) = self.has {
+            seat.leave();
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The lock that one thread enters by plain stores, on real threads and with the kernel's barrier.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::asymmetric;
 use super::biased::{Biased, TURNS};
+use super::seats;
 
 /// Takes it so often in a row.
 fn take(lock: &Biased<u64>, times: u32) {
@@ -41,15 +43,39 @@ fn who_always_takes_it_may_enter_until_another_comes_and_then_after_twice_as_man
     assert_eq!(*lock.lock(), u64::from(3 * TURNS + 13));
 }
 
-/// The first one may have stopped just before it says that it is inside. What it says then must be nobody else's word.
 #[test]
-fn no_second_thread_ever_may_enter() {
+fn the_right_goes_from_one_thread_to_another_also_where_the_first_has_ended() {
     let lock = Biased::new(0);
     take_elsewhere(&lock, TURNS + 1);
     assert!(lock.may_be_entered());
-    // A thread that came where that one was may be taken for it: this one was there all along.
-    take(&lock, 100 * TURNS);
+    take(&lock, 1);
     assert!(!lock.may_be_entered());
+    take(&lock, 2 * TURNS);
+    assert!(lock.may_be_entered());
+    assert_eq!(*lock.lock(), u64::from(3 * TURNS + 2));
+}
+
+#[test]
+fn a_lock_is_entered_beside_another_one() {
+    let locks = [Biased::new(0), Biased::new(0)];
+    locks.iter().for_each(|lock| take(lock, TURNS + 1));
+    let mut first = locks[0].lock();
+    *first += 1;
+    take(&locks[1], 1);
+    take_elsewhere(&locks[1], 1);
+    drop(first);
+    assert_eq!(
+        locks.map(|lock| *lock.lock()),
+        [u64::from(TURNS) + 2, u64::from(TURNS) + 3]
+    );
+}
+
+#[test]
+fn who_has_ended_leaves_its_seat_to_others() {
+    let number = || std::thread::spawn(|| seats::take().unwrap().number()).join().unwrap();
+    let numbers: BTreeSet<usize> = (0..100).map(|_| number()).collect();
+    // Other tests take some meanwhile.
+    assert!(numbers.len() < 50, "{} seats", numbers.len());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The lock that one thread enters by plain stores, under loom: the very file that programs run, over stand-ins for atomics, the barriers
-//! and the lock that is everybody else's. The barrier that one thread has the kernel make for all is a barrier on both sides here.
+//! The lock that one thread enters by plain stores, under loom: the very files that programs run, over stand-ins for atomics, the barriers,
+//! the lock that is everybody else's, and who has which seat. The barrier that one thread has the kernel make for all is a barrier on both sides here.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,9 @@ use without::{Without, leave_out};
     reason = "what is taken in a second time is not all used here"
 )]
 mod biased;
+#[path = "../seat.rs"]
+#[allow(clippy::duplicate_mod, reason = "taken in a second time")]
+mod seat;
 
 /// What is left out of it, to see that it is missed.
 mod without {
@@ -46,28 +49,27 @@ mod without {
 }
 
 mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use loom::sync::atomic::Ordering;
 
     use super::without::{Without, is_left_out};
 
-    /// Whether a thread is inside.
     #[derive(Debug)]
-    pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);
+    pub(super) struct AtomicUsize(loom::sync::atomic::AtomicUsize);
 
     fn unless(without: Without, order: Ordering) -> Ordering {
         if is_left_out(without) { Ordering::Relaxed } else { order }
     }
 
-    impl AtomicBool {
-        pub(super) fn new(value: bool) -> AtomicBool {
-            AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+    impl AtomicUsize {
+        pub(super) fn new(value: usize) -> AtomicUsize {
+            AtomicUsize(loom::sync::atomic::AtomicUsize::new(value))
         }
 
-        pub(super) fn load(&self, order: Ordering) -> bool {
+        pub(super) fn load(&self, order: Ordering) -> usize {
             self.0.load(unless(Without::Wait, order))
         }
 
-        pub(super) fn store(&self, value: bool, order: Ordering) {
+        pub(super) fn store(&self, value: usize, order: Ordering) {
             self.0.store(value, unless(Without::Leave, order));
         }
     }
@@ -93,12 +95,21 @@ mod asymmetric {
             fence(Ordering::SeqCst);
         }
     }
+}
 
-    pub(super) fn this_thread() -> usize {
-        loom::thread_local! {
-            static HERE: Box<u8> = Box::new(0);
-        }
-        HERE.with(|here| std::ptr::from_ref::<u8>(here).addr())
+mod seats {
+    use super::seat::Seat;
+
+    loom::thread_local! {
+        static MINE: &'static Seat = Box::leak(Box::new(Seat::new()));
+    }
+
+    pub(super) fn mine() -> Option<&'static Seat> {
+        Some(MINE.with(|mine| *mine))
+    }
+
+    pub(super) fn take() -> Option<&'static Seat> {
+        mine()
     }
 }
 
