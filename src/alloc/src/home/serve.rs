@@ -8,7 +8,8 @@ use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Unmet, Wonder};
-use crate::lane::{Held, Lent, Wish};
+use crate::lane::{Held, Lent, NOT_ENTERED, Wish};
+use crate::lock::Biased;
 use crate::process::Uncancelled;
 use crate::stream::Stream;
 use crate::tag;
@@ -38,9 +39,25 @@ impl Home {
         if !self.process.is_current() {
             return None;
         }
-        match self.front.allocate(request, stream, tag::current(), buffer) {
+        let by = (tag::current(), buffer);
+        match self.front.allocate_by(request, stream, by, Biased::enter) {
             Ok(lent) => Some(lent),
             Err(0) => None,
+            Err(NOT_ENTERED) => self.lend_as_others(request, stream, buffer),
+            Err(size) => self.lend_wished((request.0, size), stream, buffer),
+        }
+    }
+
+    /// The same for a thread that may not enter the lane.
+    #[inline(never)]
+    fn lend_as_others(&self, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
+        let by = (tag::current(), buffer);
+        match self
+            .front
+            .allocate_by(request, stream, by, |lane| Some(lane.lock_as_others()))
+        {
+            Ok(lent) => Some(lent),
+            Err(0 | NOT_ENTERED) => None,
             Err(size) => self.lend_wished((request.0, size), stream, buffer),
         }
     }

@@ -16,6 +16,8 @@ use crate::tag::Tag;
 
 /// Lanes of a heap. Further streams go to the heap itself.
 pub(crate) const LANES: usize = if cfg!(test) { 2 } else { 8 };
+/// No size: that of a request whose thread may not enter the lane.
+pub(crate) const NOT_ENTERED: u64 = u64::MAX;
 /// Places in the table of streams: a power of two, and most of them empty, so that the first look finds what is there.
 pub(super) const PLACES: usize = 64;
 
@@ -104,51 +106,21 @@ impl Front {
 
     /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
     /// the size of one that the lane has and may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told
-    /// of; or 0.
+    /// of; or 0; or [`NOT_ENTERED`].
     #[inline(always)]
-    pub(crate) fn allocate(
-        &self,
+    pub(crate) fn allocate_by<'a>(
+        &'a self,
         (bytes, asked): (u64, u64),
         stream: Stream,
-        tag: Tag,
-        buffer: bool,
+        (tag, buffer): (Tag, bool),
+        enter: impl FnOnce(&'a Biased<Option<Lane>>) -> Option<Inside<'a, Option<Lane>>>,
     ) -> Result<Lent, u64> {
         let number = self.number_of(stream).ok_or(0u64)?;
         let apart = &self.lanes[usize::from(number)];
         let lists = &apart.lists[half(asked)];
         let size = lists.block_size(asked);
         lists.first(size).ok_or(0u64)?;
-        match apart.lane.enter() {
-            Some(mut lane) => self.allocate_in(&mut lane, (bytes, size), lists, stream, tag, buffer),
-            None => self.allocate_as_others(number, (bytes, size), lists, stream, tag, buffer),
-        }
-    }
-
-    #[inline(never)]
-    fn allocate_as_others(
-        &self,
-        number: u8,
-        sizes: (u64, u64),
-        lists: &Lists,
-        stream: Stream,
-        tag: Tag,
-        buffer: bool,
-    ) -> Result<Lent, u64> {
-        let mut lane = self.lanes[usize::from(number)].lane.lock_as_others();
-        self.allocate_in(&mut lane, sizes, lists, stream, tag, buffer)
-    }
-
-    /// [`allocate`](Front::allocate), by who has the lane.
-    #[inline(always)]
-    fn allocate_in(
-        &self,
-        lane: &mut Option<Lane>,
-        (bytes, size): (u64, u64),
-        lists: &Lists,
-        stream: Stream,
-        tag: Tag,
-        buffer: bool,
-    ) -> Result<Lent, u64> {
+        let mut lane = enter(&apart.lane).ok_or(NOT_ENTERED)?;
         // It may have become another stream's since it was found.
         let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(0u64)?;
         match lane.allocate(lists, bytes, size, tag) {
@@ -158,6 +130,12 @@ impl Front {
             }
             None => Err(size * u64::from(lane.keep((bytes, size), tag, &self.wishing))),
         }
+    }
+
+    /// [`allocate_by`](Front::allocate_by), whether the thread may enter or not.
+    #[cfg(test)]
+    pub(crate) fn allocate(&self, request: (u64, u64), stream: Stream, tag: Tag, buffer: bool) -> Result<Lent, u64> {
+        self.allocate_by(request, stream, (tag, buffer), |lane| Some(lane.lock()))
     }
 
     /// [`allocate`](Front::allocate), with all that the heap knows of the block.

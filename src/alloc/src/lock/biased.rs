@@ -68,7 +68,7 @@ pub(crate) struct Inside<'a, T> {
 /// What it has it by.
 enum Has<'a> {
     /// It has entered.
-    Entered(&'static Seat),
+    Entered,
     Locked {
         _turns: Guard<'a, Turns>,
     },
@@ -95,7 +95,7 @@ impl<T> Biased<T> {
     /// The value, for the thread that may enter.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
-        let seat = seats::mine()?;
+        let seat = seats::mine();
         // A thread that is inside already (in a signal's handler) waits for ever, as at any lock.
         if self.who.load(Ordering::Relaxed) != seat.number() || !seat.is_outside() {
             return None;
@@ -108,7 +108,7 @@ impl<T> Biased<T> {
         }
         Some(Inside {
             of: self,
-            has: Has::Entered(seat),
+            has: Has::Entered,
         })
     }
 
@@ -157,8 +157,9 @@ impl<T> Biased<T> {
 impl<T> Drop for Inside<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Has::Entered(seat) = self.has {
-            seat.leave();
+        if let Has::Entered = self.has {
+            // Looked up again, as a register less costs more.
+            seats::mine().leave();
         }
     }
 }

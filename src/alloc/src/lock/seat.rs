@@ -4,22 +4,16 @@
 use super::atomic::{AtomicUsize, Ordering};
 
 /// No lock.
-const OUTSIDE: usize = 0;
+pub(super) const OUTSIDE: usize = 0;
 
 /// One thread's place, on cache lines of its own, as processors fetch two at a time.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Seat {
-    inside: AtomicUsize,
+    pub(super) inside: AtomicUsize,
 }
 
 impl Seat {
-    pub(super) fn new() -> Seat {
-        Seat {
-            inside: AtomicUsize::new(OUTSIDE),
-        }
-    }
-
     /// What tells it from others.
     #[inline(always)]
     pub(super) fn number(&'static self) -> usize {

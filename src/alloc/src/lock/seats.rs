@@ -3,14 +3,17 @@
 use std::cell::Cell;
 
 use super::Shared;
-use super::seat::Seat;
+use super::atomic::AtomicUsize;
+use super::seat::{OUTSIDE, Seat};
 
+/// That of threads which have none, so that nobody has to ask whether there is one: no lock is ever entered from it.
+static NONE: Seat = new();
 /// Those of threads that have ended, for others.
 static EMPTY: Shared<Vec<&'static Seat>> = Shared::new(Vec::new());
 
 thread_local! {
     // Two, as one that something is done with at the thread's end costs a look at each use.
-    static MINE: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    static MINE: Cell<&'static Seat> = const { Cell::new(&NONE) };
     static LEAVES: Leaves = const { Leaves };
 }
 
@@ -19,26 +22,32 @@ struct Leaves;
 
 impl Drop for Leaves {
     fn drop(&mut self) {
-        if let (Some(mine), Some(mut empty)) = (MINE.take(), EMPTY.lock()) {
+        let mine = MINE.replace(&NONE);
+        if let Some(mut empty) = EMPTY.lock() {
             empty.push(mine);
         }
     }
 }
 
-/// The calling thread's, if it ever needed one.
+const fn new() -> Seat {
+    Seat {
+        inside: AtomicUsize::new(OUTSIDE),
+    }
+}
+
+/// The calling thread's, or nobody's.
 #[inline(always)]
-pub(super) fn mine() -> Option<&'static Seat> {
+pub(super) fn mine() -> &'static Seat {
     MINE.get()
 }
 
 /// The calling thread's, now that it needs one. `None` while it ends, or in a forked child.
 pub(super) fn take() -> Option<&'static Seat> {
-    if let Some(mine) = mine() {
-        return Some(mine);
+    if !std::ptr::eq(mine(), &raw const NONE) {
+        return Some(mine());
     }
+    let mut empty = EMPTY.lock()?;
     LEAVES.try_with(|_| ()).ok()?;
-    let empty = EMPTY.lock()?.pop();
-    let mine = empty.unwrap_or_else(|| Box::leak(Box::new(Seat::new())));
-    MINE.set(Some(mine));
-    Some(mine)
+    MINE.set(empty.pop().unwrap_or_else(|| Box::leak(Box::new(new()))));
+    Some(mine())
 }

@@ -98,18 +98,19 @@ mod asymmetric {
 }
 
 mod seats {
-    use super::seat::Seat;
+    use super::atomic::AtomicUsize;
+    use super::seat::{OUTSIDE, Seat};
 
     loom::thread_local! {
-        static MINE: &'static Seat = Box::leak(Box::new(Seat::new()));
+        static MINE: &'static Seat = Box::leak(Box::new(Seat { inside: AtomicUsize::new(OUTSIDE) }));
     }
 
-    pub(super) fn mine() -> Option<&'static Seat> {
-        Some(MINE.with(|mine| *mine))
+    pub(super) fn mine() -> &'static Seat {
+        MINE.with(|mine| *mine)
     }
 
     pub(super) fn take() -> Option<&'static Seat> {
-        mine()
+        Some(mine())
     }
 }
 
