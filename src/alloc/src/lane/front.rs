@@ -180,7 +180,7 @@ impl Front {
 
     #[inline(never)]
     fn free_as_others(&self, (number, at): (u8, u32), buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
-        let mut lane = self.lock(number);
+        let mut lane = self.lanes[usize::from(number)].lane.lock_as_others();
         self.free_in(&mut lane, (number, at), buffer, stream)
     }
 

@@ -10,6 +10,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicUsize, Ordering};
@@ -63,6 +64,8 @@ unsafe impl<T: Send> Sync for Biased<T> {}
 pub(crate) struct Inside<'a, T> {
     of: &'a Biased<T>,
     has: Has<'a>,
+    /// It lends the value as this does, and where a thread is it says itself: it stays with its thread.
+    lends: PhantomData<*mut T>,
 }
 
 /// What it has it by.
@@ -88,8 +91,14 @@ impl<T> Biased<T> {
     pub(crate) fn lock(&self) -> Inside<'_, T> {
         match self.enter() {
             Some(inside) => inside,
-            None => self.lock_as_others(),
+            None => self.lock_unhurried(),
         }
+    }
+
+    /// [`lock_as_others`](Biased::lock_as_others), once for all callers that are not in a hurry.
+    #[inline(never)]
+    fn lock_unhurried(&self) -> Inside<'_, T> {
+        self.lock_as_others()
     }
 
     /// The value, for the thread that may enter.
@@ -109,6 +118,7 @@ impl<T> Biased<T> {
         Some(Inside {
             of: self,
             has: Has::Entered,
+            lends: PhantomData,
         })
     }
 
@@ -125,17 +135,12 @@ impl<T> Biased<T> {
     }
 
     /// The value, for who did not [enter](Biased::enter).
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn lock_as_others(&self) -> Inside<'_, T> {
         let mine = seats::take();
         let mut turns = self.lock.lock();
-        if let Some(seat) = turns.seat.take() {
-            self.who.store(NOBODY, Ordering::Relaxed);
-            // Either its thread sees this, or what that says is seen here.
-            asymmetric::heavy();
-            patience::until(|| seat.has_left(self.number()));
-            turns.enough = turns.enough.saturating_mul(2).min(TURNS_MAX);
-            turns.row = 0;
+        if turns.seat.is_some() {
+            self.take_right_away(&mut turns);
         }
         let me = mine.map_or(NOBODY, Seat::number);
         if turns.last == me {
@@ -143,13 +148,37 @@ impl<T> Biased<T> {
         } else {
             (turns.last, turns.row) = (me, 0);
         }
-        if turns.row >= turns.enough && asymmetric::is_there() {
-            (turns.seat, turns.row) = (mine, 0);
-            self.who.store(me, Ordering::Relaxed);
+        if turns.row >= turns.enough {
+            self.give_right(&mut turns, mine);
         }
         Inside {
             of: self,
             has: Has::Locked { _turns: turns },
+            lends: PhantomData,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_right_away(&self, turns: &mut Turns) {
+        self.who.store(NOBODY, Ordering::Relaxed);
+        // Either the thread sees this, or what it says is seen here.
+        asymmetric::heavy();
+        if let Some(seat) = turns.seat.take() {
+            patience::until(|| seat.has_left(self.number()));
+        }
+        turns.enough = turns.enough.saturating_mul(2).min(TURNS_MAX);
+        turns.row = 0;
+    }
+
+    /// Gives a thread that took it often enough the right to enter, where that is to be had. Its turns are counted anew.
+    #[cold]
+    #[inline(never)]
+    fn give_right(&self, turns: &mut Turns, mine: Option<&'static Seat>) {
+        turns.row = 0;
+        if asymmetric::is_there() {
+            turns.seat = mine;
+            self.who.store(mine.map_or(NOBODY, Seat::number), Ordering::Relaxed);
         }
     }
 }

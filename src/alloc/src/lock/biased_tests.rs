@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::asymmetric;
-use super::biased::{Biased, TURNS};
+use super::biased::{Biased, Inside, TURNS};
 use super::seats;
 
 /// Takes it so often in a row.
@@ -134,4 +134,19 @@ fn a_panic_inside_leaves_it_open() {
     take(&lock, 1);
     take_elsewhere(&lock, 1);
     assert_eq!(*lock.lock(), u64::from(TURNS) + 3);
+}
+
+/// A guard says at its thread's seat that it has left, and lends what perhaps only one thread at a time may look at: this names two
+/// functions each, and does not compile, where a guard may go to another thread.
+#[test]
+fn a_guard_stays_with_its_thread() {
+    struct Goes;
+    struct Shared;
+    trait OneOfThem<Which> {
+        fn named() {}
+    }
+    impl<T> OneOfThem<()> for T {}
+    impl<T: Send> OneOfThem<Goes> for T {}
+    impl<T: Sync> OneOfThem<Shared> for T {}
+    <Inside<'_, u8> as OneOfThem<_>>::named();
 }
