@@ -24,7 +24,9 @@ use crate::stream::Stream;
 use crate::tag::{self, Scope};
 
 /// A caching allocator for one device. Clones are the same allocator; it lives until the last clone and the last
-/// [`Buffer`] are gone, and then gives everything back to the driver.
+/// [`Buffer`] are gone, and then waits for the device and gives everything back to the driver. What the driver does not take within an
+/// eighth of a second is said on stderr, and tried again whenever another allocator of the process begins, ends or
+/// [gives its cache back](Allocator::release_cached).
 ///
 /// Every method may be called from any thread. See the [crate docs](crate) for what they cost.
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ impl Allocator {
     /// Errors only when the configuration cannot work on this device. A channel that cannot be made is no error:
     /// [`channel`](Allocator::channel) says why.
     pub fn new(device: Device, config: Config) -> Result<Allocator, Error> {
+        heap::give_back_remains();
         let driver = Arc::clone(&device.driver);
         let handle = Home::settle(device, OnOom::from_environment(), |front| {
             let heap = Heap::new(driver, &config, front)?;
@@ -140,7 +143,9 @@ impl Allocator {
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        heap::release_cached(&mut self.0.home.turn()?)
+        let freed = heap::release_cached(&mut self.0.home.turn()?)?;
+        heap::give_back_remains();
+        Ok(freed)
     }
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache

@@ -22,6 +22,12 @@ impl DeviceError {
     /// No error of the driver's: the call will be made without the heap's lock.
     pub(crate) const LATER: i32 = i32::MIN;
 
+    /// Whether the device's context is gone, and its memory with it: `CUDA_ERROR_DEINITIALIZED`, as a process ends,
+    /// `CUDA_ERROR_INVALID_CONTEXT`, `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.code, 4 | 201 | 709)
+    }
+
     /// Whether the device had too little memory, as opposed to being in trouble.
     pub fn is_out_of_memory(&self) -> bool {
         self.code == DeviceError::OUT_OF_MEMORY

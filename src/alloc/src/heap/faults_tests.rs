@@ -16,7 +16,7 @@ use crate::tag::Tag;
 const MIB: u64 = 1 << 20;
 
 /// A program that makes every kind of driver call: growth, cross-stream frees, release, joining.
-fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
+pub(in crate::heap) fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     let mut held = Vec::new();
     let result = (|| {
         for mib in [1, 30, 6, 40, 8, 16, 40, 4] {

@@ -21,6 +21,7 @@
 //! | `budget` | how much may be taken from the driver |
 //! | `place`, `grow`, `fineness` | memory from the driver |
 //! | `spare`, `going`, `release`, `collect`, `join`, `shift`, `compact` | memory to the driver, remapping |
+//! | `end` | all memory to the driver |
 //! | `plan`, `stitch`, `view`, `views`, `runs`, `map`, `cover` | one block from pieces that lie apart |
 //! | `turn`, `call`, `perform`, `access` | long driver calls without the heap's lock |
 //! | `layout`, `recall` | where requests went before, and placing them there again |
@@ -51,6 +52,7 @@ mod compact;
 mod corner;
 mod cover;
 mod drain;
+mod end;
 mod errands;
 mod event;
 mod explain;
@@ -150,6 +152,7 @@ pub(crate) use budget::set_budget;
 pub(crate) use capture::begin_capture;
 pub use compact::CompactReport;
 pub(crate) use compact::compact;
+pub(crate) use end::give_back_remains;
 pub(crate) use errands::{Errands, run_errands};
 pub use join::JoinReport;
 pub(crate) use join::join;

@@ -1,13 +1,12 @@
 //! Memory back to the driver.
 
-use gpumem_channel::{BlockState, EventKind, SegmentKind, StringId};
+use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::Heap;
 use super::access::{Access, give_back, wait_for_device};
 use super::block::NIL;
-use super::going::{Going, Went, give_back as give_back_to, span};
+use super::going::{Going, Went, span};
 use super::segment::Chunk;
-use super::spare::going_view;
 use crate::error::Error;
 
 /// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back. Returns the bytes that
@@ -226,41 +225,5 @@ impl Heap {
         self.blocks.remove(b);
         self.outlet.clear_block(b);
         self.show_segment(slot);
-    }
-}
-
-/// Nothing is left on the device: blocks that are still allocated have no owner any more.
-impl Drop for Heap {
-    fn drop(&mut self) {
-        self.forget_captures();
-        // A device that cannot be waited for is lost, and its memory with it; freeing it is still right.
-        let _ = self.driver.synchronize();
-        let stale = std::mem::take(&mut self.views.stale).into_iter();
-        let stale = stale.map(|left| Going::View { view: None, left });
-        let views = self.views.iter().map(|(number, view)| going_view(number, view));
-        give_back_to(stale.chain(views).collect(), &*self.driver);
-        let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(segment) = self.segments.remove(slot) else {
-                continue;
-            };
-            if segment.kind != SegmentKind::Virtual {
-                let _ = self.driver.free(segment.addr);
-                continue;
-            }
-            for (addr, bytes) in &segment.stale {
-                let _ = self.driver.unmap(*addr, *bytes);
-            }
-            for (addr, chunk) in &segment.chunks {
-                let _ = self.driver.unmap(*addr, chunk.size);
-                if self.driver.release(chunk.handle).is_err() {
-                    self.orphans.push(*chunk);
-                }
-            }
-            let _ = self.driver.unreserve(segment.addr, segment.reservation);
-        }
-        for orphan in std::mem::take(&mut self.orphans) {
-            let _ = self.driver.release(orphan.handle);
-        }
     }
 }

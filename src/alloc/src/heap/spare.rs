@@ -187,7 +187,7 @@ fn range(slot: u32, segment: &Segment) -> Going {
 }
 
 /// A view that is there.
-pub(super) fn going_view(number: u32, view: &View) -> Going {
+fn going_view(number: u32, view: &View) -> Going {
     Going::View {
         view: Some(number),
         left: Stale {

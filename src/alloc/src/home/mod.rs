@@ -20,10 +20,11 @@ use gpumem_channel::{Goodbye, Process};
 use crate::device::Device;
 use crate::error::Error;
 use crate::export::OnOom;
-use crate::heap::{Attempt, Heap};
+use crate::heap::{self, Attempt, Heap};
 use crate::lane::Front;
 use crate::lock::Lock;
 use crate::monitor::Monitor;
+use crate::process::Uncancelled;
 use crate::raw::Pointers;
 use crate::route::Routes;
 use enter::OFF;
@@ -191,6 +192,7 @@ impl Home {
     /// Ends the heap if nothing refers to it any more.
     #[cold]
     fn clear(&'static self) {
+        let _undisturbed = Uncancelled::begin();
         // Not while somebody who keeps nobody has memory of it set apart.
         let _turn = self.wait_for_turn();
         let mut place = self.tenant.lock();
@@ -200,6 +202,7 @@ impl Home {
             drop(place);
             self.front.clear();
             self.pointers.clear();
+            heap::give_back_remains();
             // Gives everything back to the driver; nobody can wait for it any more.
             drop(tenant);
             self.vacate();

@@ -4,6 +4,7 @@
 //! again with the environment they need.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod ends;
 mod several;
 
 use std::path::Path;

@@ -23,8 +23,6 @@ use reach::Reach;
 
 const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
-/// What is said of a context that is gone: `CUDA_ERROR_INVALID_CONTEXT`, `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
-const GONE: [c_int; 2] = [201, 709];
 
 #[derive(Debug)]
 struct Cuda {
@@ -249,7 +247,7 @@ impl Driver for Cuda {
             let there = Bound::to(&self.api, context);
             match there.and_then(|_there| self.synchronize_context()) {
                 // Its device was closed or reset, and with it ended what was queued there.
-                Err(error) if GONE.contains(&error.code) => self.events.forget_context(context),
+                Err(error) if error.is_gone() => self.events.forget_context(context),
                 waited => waited?,
             }
         }
