@@ -30,6 +30,7 @@ use crate::tag::{self, Scope};
 ///
 /// Every method may be called from any thread. See the [crate docs](crate) for what they cost.
 #[derive(Clone, Debug)]
+#[must_use = "the allocator ends when its last clone and its last buffer are dropped"]
 pub struct Allocator(pub(crate) Arc<Handle>);
 
 impl Allocator {
@@ -287,7 +288,6 @@ impl Allocator {
 
     /// Names what the calling thread allocates, on any allocator, until the guard is dropped. The same as
     /// [`gpumem_alloc::scope`](crate::scope).
-    #[must_use = "the name holds until the guard is dropped"]
     pub fn scope(&self, name: &str) -> Scope {
         tag::scope(name)
     }

@@ -33,6 +33,7 @@ impl<T: Pod + Send + Sync> Element for T {}
 /// buffer.device_ptr();
 /// # }
 /// ```
+#[must_use = "the memory goes back when this is dropped"]
 pub struct Buffer<T: Element> {
     /// The pointer as kernels take it; kernel arguments point here.
     pub(crate) addr: u64,

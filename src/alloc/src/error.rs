@@ -1,11 +1,13 @@
 //! What can go wrong, with what we were doing and what the caller can do about it.
 
+use crate::conf::ConfError;
 use crate::report::OomReport;
 use crate::size::{MAX_REQUEST, human};
 
 /// A driver call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} failed: {name} ({code})")]
+#[non_exhaustive]
 pub struct DeviceError {
     /// The call, as the driver names it.
     pub call: &'static str,
@@ -130,6 +132,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A configuration that cannot be read.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
     /// The device cannot be used.
     #[error("device {ordinal}: {reason}")]
     NoDevice {

@@ -77,6 +77,7 @@ fn least(size: u64) -> u128 {
 
 /// The free blocks of an allocator, pending ones not among them. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FreeBlocks {
     /// All of them together.
     pub total: u64,

@@ -88,6 +88,8 @@
 //! `cargo bench -p gpumem-alloc` measures them. What driver calls cost on an H100 is in [`device::Call`], and the simulated
 //! device adds it up ([`device::Sim::modelled_ns`]), so that a policy can be judged without a GPU.
 
+#![warn(missing_debug_implementations)]
+
 mod allocator;
 mod buffer;
 pub mod conf;

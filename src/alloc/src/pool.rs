@@ -50,6 +50,7 @@ impl fmt::Display for MempoolId {
 
 /// The figures of a pool, under PyTorch's names. What overflowed is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolFigures {
     /// Blocks held by the program.
     pub allocation: Stat,
@@ -72,6 +73,7 @@ pub struct PoolFigures {
 /// It lives in plain segments: nothing of it is ever remapped. When the last clone is gone, what is free of it goes back to the driver,
 /// and the rest as soon as nothing uses it.
 #[derive(Clone, Debug)]
+#[must_use = "the pool ends when its last clone is dropped"]
 pub struct Pool(Arc<Inner>);
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub(crate) use pointers::Pointers;
 
 /// Memory that the driver gave out in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Base {
     /// Its first address.
     pub addr: u64,

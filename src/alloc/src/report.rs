@@ -9,6 +9,7 @@ use crate::stream::Stream;
 
 /// Something that would have made a failed request succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Help {
     /// Giving the cache back to the driver frees this many bytes, enough for the request.
     ReleaseCache {
@@ -75,6 +76,7 @@ impl fmt::Display for Help {
 
 /// The pool that a request was for that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolShortage {
     /// Its name.
     pub name: String,
@@ -88,6 +90,7 @@ pub struct PoolShortage {
 
 /// The state of the device and the allocator when a request failed. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OomReport {
     /// What was asked for.
     pub requested: u64,

@@ -28,18 +28,21 @@ impl Divisions {
 
     /// The same with another number of parts for sizes from `from_mib` MiB to twice that, both powers of two (0 parts: none).
     /// From 32 GiB on all sizes are one range. `None` if they are not.
+    #[must_use = "it is returned, not changed"]
     pub fn with(mut self, from_mib: u64, parts: u64) -> Option<Divisions> {
         self.parts[Divisions::range(from_mib)?] = log2(parts)?;
         Some(self)
     }
 
     /// The same with another number of parts for all sizes below such a range.
+    #[must_use = "it is returned, not changed"]
     pub fn with_below(mut self, from_mib: u64, parts: u64) -> Option<Divisions> {
         self.parts[..Divisions::range(from_mib)?].fill(log2(parts)?);
         Some(self)
     }
 
     /// The same with another number of parts for all sizes above such a range.
+    #[must_use = "it is returned, not changed"]
     pub fn with_above(mut self, from_mib: u64, parts: u64) -> Option<Divisions> {
         self.parts[Divisions::range(from_mib)? + 1..].fill(log2(parts)?);
         Some(self)

@@ -66,7 +66,6 @@ fn number(name: &str) -> Tag {
 /// ```
 /// let _scope = gpumem_alloc::scope("optimizer");
 /// ```
-#[must_use = "the name holds until the guard is dropped"]
 pub fn scope(name: &str) -> Scope {
     let tag = number(name);
     let number = OPEN.try_with(|open| {
@@ -84,6 +83,7 @@ pub fn scope(name: &str) -> Scope {
 
 /// Ends its scope when dropped. It belongs to the thread that made it.
 #[derive(Debug)]
+#[must_use = "the name holds until the guard is dropped"]
 pub struct Scope {
     /// Its number; none where the thread was about to end.
     number: Option<u64>,

@@ -20,7 +20,7 @@ fn resident() -> u64 {
 fn for_a_stream(alloc: &Allocator, bytes: usize) -> u64 {
     let before = resident();
     for stream in 1..=STREAMS {
-        alloc.alloc::<u8>(bytes, Stream(stream)).unwrap();
+        drop(alloc.alloc::<u8>(bytes, Stream(stream)).unwrap());
     }
     resident().saturating_sub(before) / STREAMS
 }
@@ -33,7 +33,7 @@ fn a_stream_that_had_little_takes_little() {
         ..Config::default()
     };
     let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
-    alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap();
+    drop(alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap());
     let small = for_a_stream(&alloc, 512);
     let large = for_a_stream(&alloc, 4 << 20);
     assert!(

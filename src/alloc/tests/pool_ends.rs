@@ -49,7 +49,7 @@ fn what_was_on_its_way_to_a_pool_that_ends_is_no_other_tenants() {
         (figures.reserved_bytes.current, figures.allocated_bytes.current),
         (0, 0)
     );
-    other.alloc::<u8>(18 * MIB, Stream(1)).unwrap();
+    drop(other.alloc::<u8>(18 * MIB, Stream(1)).unwrap());
     drop(buffer);
     assert_eq!(other.stats().allocation.current, 0);
     drop(other);
@@ -174,7 +174,7 @@ fn a_filter_may_own_the_last_of_another_pool() {
         "it does not come back"
     );
     thread.join().unwrap().unwrap();
-    alloc.pool("other", PoolConfig::default()).unwrap();
+    drop(alloc.pool("other", PoolConfig::default()).unwrap());
 }
 
 /// A buffer of a stream that has ended is read and written once the device was waited for.

@@ -78,7 +78,7 @@ fn names_that_the_channel_has_no_room_for_are_told_apart_by_the_history_and_snap
     let (_, alloc, mut reader) = publishing(options, config);
     for name in ["dataset", "tokenizer"] {
         let _scope = alloc.scope(name);
-        alloc.alloc::<u8>(1000, Stream::DEFAULT).unwrap();
+        drop(alloc.alloc::<u8>(1000, Stream::DEFAULT).unwrap());
     }
     let names = ["", "weights", "activations"];
     let _held = names.map(|name| {
@@ -150,7 +150,7 @@ fn memory_of_segments_beyond_the_table_is_counted() {
     assert_eq!(add_up(), 3);
     for size in [3 * MIB, 12 * MIB, 30 * MIB] {
         // Of those that are not shown, too.
-        buffers.remove(3);
+        drop(buffers.remove(3));
         buffers.push(alloc.alloc(size, Stream::DEFAULT).unwrap());
         add_up();
     }

@@ -148,7 +148,7 @@ fn threads_share_an_allocator() {
                     let bytes = 1 + (thread * 7919 + i * 104_729) % (4 << 20);
                     held.push(alloc.alloc::<u8>(bytes as usize, Stream(thread % 3)).unwrap());
                     if held.len() > 8 {
-                        held.swap_remove((i % 8) as usize);
+                        drop(held.swap_remove((i % 8) as usize));
                     }
                 }
             });

@@ -224,7 +224,7 @@ fn the_last_buffer_ends_the_heap() {
         .map(|n| alloc.alloc::<u8>(4096, Stream(n % 3)).unwrap())
         .collect();
     for _ in 0..10 {
-        held.remove(0);
+        drop(held.remove(0));
         let stream = held[0].stream();
         held.push(alloc.alloc::<u8>(4096, stream).unwrap());
     }

@@ -78,7 +78,8 @@ impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Failure {
         match error {
             ExportError::Heap(error) => error.into(),
-            ExportError::File { .. } => Failure {
+            // Of the file.
+            _ => Failure {
                 kind: Kind::File,
                 text: error.to_string(),
             },

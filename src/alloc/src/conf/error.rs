@@ -7,6 +7,7 @@ use super::lex::Word;
 
 /// A configuration that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfError {
     /// The environment variable it is from, if it is from there.
     pub variable: Option<&'static str>,

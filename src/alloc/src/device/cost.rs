@@ -6,6 +6,7 @@
 /// The driver calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
+#[non_exhaustive]
 pub enum Call {
     /// `cuMemAlloc`
     Alloc,

@@ -11,6 +11,7 @@ mod sim;
 
 use std::ffi::c_int;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -25,6 +26,7 @@ use crate::stream::Stream;
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// CUDA or simulated.
     pub kind: DeviceKind,
@@ -118,6 +120,10 @@ pub struct Device {
     pub(crate) driver: Arc<dyn Driver>,
     sim: Option<Sim>,
 }
+
+// Drivers call nothing of the program's.
+impl UnwindSafe for Device {}
+impl RefUnwindSafe for Device {}
 
 impl Device {
     /// What it is.

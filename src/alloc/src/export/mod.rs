@@ -20,6 +20,7 @@ pub(crate) use on_oom::OnOom;
 
 /// Why a snapshot could not be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExportError {
     /// There is none.
     #[error(transparent)]

@@ -16,6 +16,7 @@ use crate::free::FreeBlocks;
 
 /// What a compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompactReport {
     /// Bytes given back to the driver.
     pub released: u64,

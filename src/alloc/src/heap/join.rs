@@ -27,6 +27,7 @@ use crate::tag::Tag;
 
 /// What joining holes did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JoinReport {
     /// Bytes of the free block that now serves the request; at least what was asked for.
     pub contiguous: u64,

@@ -236,7 +236,7 @@ fn a_pool_is_made_where_ended_streams_take_all_places() {
         alloc.retire_stream(stream).unwrap();
     }
     let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
-    pool.alloc::<u8>(512, Stream(1)).unwrap();
+    drop(pool.alloc::<u8>(512, Stream(1)).unwrap());
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn pools_with_many_streams_leave_everybody_else_theirs() {
     let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
     let full = (1..).map(|n| pool.alloc::<u8>(512, Stream(n))).find(Result::is_err);
     assert!(matches!(full, Some(Err(Error::TooManyStreams { .. }))));
-    alloc.alloc::<u8>(512, Stream(1 << 20)).unwrap();
+    drop(alloc.alloc::<u8>(512, Stream(1 << 20)).unwrap());
 }
 
 /// A request asks about more streams than it may call the driver for, and another thread is in a call meanwhile.

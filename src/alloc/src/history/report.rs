@@ -8,6 +8,7 @@ use crate::stack::{Stack, StackFrame, Symbols};
 
 /// What the history holds and takes. It counts from the moment it was switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryFigures {
     /// Events kept.
     pub events: u64,
@@ -29,6 +30,7 @@ pub struct HistoryFigures {
 
 /// Who held memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Owner {
     /// The scope in which it was allocated; empty for none.
     pub tag: String,
@@ -42,6 +44,7 @@ pub struct Owner {
 
 /// Who held the memory when the program held most, since the history was switched on: exact, whatever events were dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeakReport {
     /// How long ago.
     pub ago: Duration,
@@ -55,6 +58,7 @@ pub struct PeakReport {
 
 /// Blocks that outlived some steps, from one place in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leak {
     /// The scope in which they were allocated; empty for none.
     pub tag: String,
@@ -75,6 +79,7 @@ pub struct Leak {
 
 /// Blocks that outlived some steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeakReport {
     /// Steps that ended since the history was switched on.
     pub steps: u64,

@@ -12,6 +12,7 @@ mod tests;
 mod turn;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 
@@ -242,6 +243,12 @@ impl Drop for Handle {
         }
     }
 }
+
+// Nothing of the program's runs while the heap or a lane is locked: no panic of the program's leaves them half changed.
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
+impl UnwindSafe for Home {}
+impl RefUnwindSafe for Home {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

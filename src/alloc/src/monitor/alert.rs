@@ -19,6 +19,7 @@ pub enum Measure {
 
 /// What was done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Done {
     /// Nothing but saying so.
     Warned,
@@ -43,6 +44,7 @@ impl Done {
 
 /// Too much fragmentation for too long. Sizes in bytes, before anything was done.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Alert {
     /// The device's number in this process.
     pub device: u32,

@@ -9,6 +9,7 @@ mod alert;
 mod watch;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -157,6 +158,10 @@ impl Monitor {
         self.process.is_current() && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 }
+
+// Its listener's panics are its thread's.
+impl UnwindSafe for Monitor {}
+impl RefUnwindSafe for Monitor {}
 
 impl Drop for Monitor {
     fn drop(&mut self) {

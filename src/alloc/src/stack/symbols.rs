@@ -10,6 +10,7 @@ use super::unwind::UNWINDER;
 
 /// A call: where in the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct StackFrame {
     /// The function; where no file of the program names it, its library and the place in it (`libtorch.so+0x1f00`).
     pub name: String,

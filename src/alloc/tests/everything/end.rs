@@ -40,7 +40,7 @@ pub(crate) fn finish(sim: &Sim, alloc: Allocator, held: Vec<Held>, pools: Vec<Op
     assert_eq!((all.reserved_bytes.current, sim.live().bytes), (0, 0));
     judge_published(&alloc, &mut reader);
     alloc.set_budget(None).unwrap();
-    alloc.alloc::<u8>(1000, Stream(1)).unwrap();
+    drop(alloc.alloc::<u8>(1000, Stream(1)).unwrap());
     drop(alloc);
     assert_eq!(sim.live(), Live::default());
     assert_eq!(sim.violations(), Vec::<String>::new());

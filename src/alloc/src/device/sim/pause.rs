@@ -21,6 +21,7 @@ struct Closed {
 
 /// While this lives calls of one kind wait, or the first one does.
 #[derive(Debug)]
+#[must_use = "calls wait until this is dropped"]
 pub struct Pause<'a>(&'a Gate);
 
 impl Gate {

@@ -25,6 +25,7 @@ const UNKNOWN: (i32, &str) = (999, "CUDA_ERROR_UNKNOWN");
 
 /// What is alive on a simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Live {
     /// Plain allocations.
     pub allocations: usize,
