@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpumem_alloc::device::{Live, Sim};
+use gpumem_alloc::device::{Call, Live, Sim};
 use gpumem_alloc::{Allocator, Snapshot, Stream};
 use gpumem_channel::Reader;
 use gpumem_snapshot::{Action, BlockState, StackId};
@@ -11,7 +11,14 @@ use gpumem_snapshot::{Action, BlockState, StackId};
 use crate::world::{Held, Open, What};
 
 /// What is left when all threads are gone is as it was counted, and goes.
-pub(crate) fn finish(sim: &Sim, alloc: Allocator, held: Vec<Held>, pools: Vec<Open>, ranges: &BTreeMap<u64, u64>) {
+pub(crate) fn finish(
+    sim: &Sim,
+    alloc: Allocator,
+    held: Vec<Held>,
+    pools: Vec<Open>,
+    ranges: &BTreeMap<u64, u64>,
+    faults: &[(Call, u64)],
+) {
     for open in &pools {
         while alloc.end_allocate_to_pool(&open.pool).unwrap() {}
     }
@@ -41,6 +48,8 @@ pub(crate) fn finish(sim: &Sim, alloc: Allocator, held: Vec<Held>, pools: Vec<Op
     judge_published(&alloc, &mut reader);
     alloc.set_budget(None).unwrap();
     drop(alloc.alloc::<u8>(1000, Stream(1)).unwrap());
+    // Fewer than it is tried.
+    faults.iter().for_each(|(call, times)| sim.fail_next(*call, *times));
     drop(alloc);
     assert_eq!(sim.live(), Live::default());
     assert_eq!(sim.violations(), Vec::<String>::new());

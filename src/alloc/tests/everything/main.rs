@@ -9,18 +9,34 @@ mod world;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use gpumem_alloc::device::{Sim, SimConfig, Timeline};
+use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Options, Publish, Stream};
 use proptest::prelude::*;
 
 use end::finish;
-use program::{Op, TOTAL, config, op, timeline};
+use program::{Op, TOTAL, calls, config, op, timeline};
 use worker::Worker;
 use world::{Held, World};
 
-fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faulty: bool) {
+/// Driver calls take their time, some of one kind after some of another, until the program is done.
+fn linger(sim: &Sim, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        for call in Call::ALL {
+            let pause = match call as usize % 2 {
+                0 => sim.pause(call),
+                _ => sim.pause_first(call),
+            };
+            std::thread::sleep(Duration::from_micros(200));
+            drop(pause);
+        }
+    }
+}
+
+/// `faults`: `None` where no driver call fails, else those that fail as the allocator ends.
+fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faults: Option<&[(Call, u64)]>) {
     let sim = Sim::new(SimConfig {
         total: TOTAL,
         timeline,
@@ -39,14 +55,18 @@ fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faulty: bool) {
     let world = World {
         alloc: Allocator::new(sim.device(), config).unwrap(),
         sim: sim.clone(),
-        faulty,
+        faulty: faults.is_some(),
         ranges: Mutex::default(),
         sent: Mutex::default(),
         pools: Mutex::default(),
         made: AtomicU64::new(0),
         routes: AtomicU64::new(0),
     };
+    let done = AtomicBool::new(false);
     let held: Vec<Held> = std::thread::scope(|scope| {
+        if threads.len() > 1 {
+            scope.spawn(|| linger(&sim, &done));
+        }
         let workers: Vec<_> = (0..)
             .zip(threads)
             .map(|(me, ops)| {
@@ -63,7 +83,9 @@ fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faulty: bool) {
                 })
             })
             .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        ended.into_iter().flat_map(Result::unwrap).collect()
     });
     let World {
         alloc,
@@ -73,6 +95,7 @@ fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faulty: bool) {
         ..
     } = world;
     sim.clear_failure();
+    Call::ALL.into_iter().for_each(|call| sim.fail_next(call, 0));
     sim.set_used_by_others(0);
     let mut held = held;
     held.extend(sent.into_inner().unwrap());
@@ -82,6 +105,7 @@ fn run(config: &Config, timeline: Timeline, threads: &[Vec<Op>], faulty: bool) {
         held,
         pools.into_inner().unwrap(),
         &ranges.into_inner().unwrap(),
+        faults.unwrap_or_default(),
     );
 }
 
@@ -90,7 +114,7 @@ proptest! {
 
     #[test]
     fn one_thread(config in config(), timeline in timeline(), ops in prop::collection::vec(op(false), 1..150)) {
-        run(&config, timeline, &[ops], false);
+        run(&config, timeline, &[ops], None);
     }
 
     #[test]
@@ -99,7 +123,7 @@ proptest! {
         timeline in timeline(),
         threads in prop::collection::vec(prop::collection::vec(op(false), 1..150), 2..5),
     ) {
-        run(&config, timeline, &threads, false);
+        run(&config, timeline, &threads, None);
     }
 
     #[test]
@@ -107,7 +131,8 @@ proptest! {
         config in config(),
         timeline in timeline(),
         threads in prop::collection::vec(prop::collection::vec(op(true), 1..150), 1..4),
+        faults in prop::collection::vec(calls(), 0..3),
     ) {
-        run(&config, timeline, &threads, true);
+        run(&config, timeline, &threads, Some(&faults));
     }
 }

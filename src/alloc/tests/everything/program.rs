@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpumem_alloc::device::Timeline;
+use gpumem_alloc::device::{Call, Timeline};
 use gpumem_alloc::{
     Action, Config, Divisions, History, Listener, Measure, MonitorConfig, Overflow, PoolConfig, SegmentMode, Stacks,
 };
@@ -85,6 +85,11 @@ pub(crate) enum Op {
         skip: u64,
         out_of_memory: bool,
     },
+    /// The next calls of a kind, whenever they come.
+    FailNext {
+        call: Call,
+        times: u64,
+    },
 }
 
 fn bytes() -> impl Strategy<Value = u64> {
@@ -122,6 +127,19 @@ fn history() -> impl Strategy<Value = Option<(usize, Stacks)>> {
     prop_oneof![Just(None), (events, stacks).prop_map(Some)]
 }
 
+/// Of a kind, those fail that are made next. The test's own calls are copies.
+pub(crate) fn calls() -> impl Strategy<Value = (Call, u64)> {
+    let calls = Call::ALL.into_iter().filter(|call| *call != Call::Copy);
+    (prop::sample::select(calls.collect::<Vec<_>>()), 1u64..4)
+}
+
+fn fault() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (0u64..8, any::<bool>()).prop_map(|(skip, out_of_memory)| Op::Fail { skip, out_of_memory }),
+        calls().prop_map(|(call, times)| Op::FailNext { call, times }),
+    ]
+}
+
 pub(crate) fn op(faulty: bool) -> impl Strategy<Value = Op> {
     let index = any::<Index>;
     let stream = || 0u64..=SHARED;
@@ -154,10 +172,7 @@ pub(crate) fn op(faulty: bool) -> impl Strategy<Value = Op> {
         1 => Just(Op::Poll),
         1 => Just(Op::Look),
         1 => index().prop_map(Op::Misuse),
-        3 => (0u64..8, any::<bool>()).prop_map(move |(skip, out_of_memory)| match faulty {
-            true => Op::Fail { skip, out_of_memory },
-            false => Op::Poll,
-        }),
+        3 => fault().prop_map(move |fault| if faulty { fault } else { Op::Poll }),
     ]
 }
 

@@ -254,6 +254,7 @@ impl Worker<'_> {
                 assert!(matches!(huge, Err(Error::TooLarge { .. })));
             }
             Op::Fail { skip, out_of_memory } => sim.fail_after(*skip, *out_of_memory),
+            Op::FailNext { call, times } => sim.fail_next(*call, *times),
         }
     }
 }
