@@ -101,6 +101,18 @@ impl<T: Element> Buffer<T> {
 
     /// Notes that work on another stream uses the buffer: once dropped, its memory is not reused before that work is done.
     ///
+    /// ```
+    /// use gpumem_alloc::{Allocator, Stream};
+    ///
+    /// # fn f(alloc: &Allocator, launch_on: impl Fn(Stream, u64), other: Stream) -> Result<(), gpumem_alloc::Error> {
+    /// let buffer = alloc.alloc::<f32>(1 << 20, Stream::DEFAULT)?;
+    /// launch_on(other, buffer.device_ptr());
+    /// buffer.record_stream(other)?;
+    /// drop(buffer); // waits for nothing; the memory is somebody else's once `other` is done with it
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the stream cannot be kept apart, and then nothing is noted: [`Error::TooManyStreams`], [`Error::PerThreadStream`]. Keep the buffer
     /// until that work is done.

@@ -101,6 +101,22 @@ impl Drop for PoolMemory {
 impl Allocator {
     /// A pool with a name of its own: its cache serves nobody else, and its budget binds what it takes from the driver.
     ///
+    /// ```
+    /// use gpumem_alloc::{Allocator, Config, Error, PoolConfig, Stream, device};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let config = Config { publish: gpumem_alloc::Publish::Off, ..Config::default() };
+    /// # let alloc = Allocator::new(device::sim(Default::default()), config)?;
+    /// let budget = Some(64 << 20);
+    /// let tenant = alloc.pool("tenant", PoolConfig { budget, ..PoolConfig::default() })?;
+    /// let weights = tenant.alloc::<f32>(10 << 20, Stream::DEFAULT)?;
+    /// let more = tenant.alloc::<f32>(10 << 20, Stream::DEFAULT);
+    /// assert!(matches!(more, Err(Error::OutOfMemory(_))), "40 and 40 MiB are more than 64");
+    /// # drop(weights);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Config`] when the name is empty or another pool's, there are too many, or the budget is 0.
     pub fn pool(&self, name: &str, config: PoolConfig) -> Result<Pool, Error> {

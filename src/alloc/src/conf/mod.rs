@@ -55,6 +55,16 @@ impl Config {
 
     /// The defaults with what a text says: see [`conf`](crate::conf).
     ///
+    /// ```
+    /// use gpumem_alloc::{Config, SegmentMode};
+    ///
+    /// let config = Config::parse("segments:plain,budget_mb:4096")?;
+    /// assert_eq!((config.segments, config.budget), (SegmentMode::Plain, Some(4 << 30)));
+    /// let wrong = Config::parse("segments:plane").unwrap_err();
+    /// assert_eq!((wrong.column, wrong.option), (10, Some("segments")));
+    /// # Ok::<(), gpumem_alloc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// What cannot be read, is not known or means nothing here, with its place in the text.
     pub fn parse(text: &str) -> Result<Config, ConfError> {

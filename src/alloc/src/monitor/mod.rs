@@ -118,6 +118,21 @@ impl fmt::Debug for Listener {
 }
 
 /// A running monitor. Dropping it stops it, and waits for what it is doing just now.
+///
+/// ```
+/// use gpumem_alloc::{Action, Allocator, Config, Listener, MonitorConfig, device};
+///
+/// # fn main() -> Result<(), gpumem_alloc::Error> {
+/// # let config = Config { publish: gpumem_alloc::Publish::Off, ..Config::default() };
+/// # let alloc = Allocator::new(device::sim(Default::default()), config)?;
+/// let _monitor = alloc.monitor(MonitorConfig {
+///     action: Action::Compact,
+///     listener: Some(Listener::new(|alert| eprintln!("{alert}"))),
+///     ..MonitorConfig::default()
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the monitor stops when this is dropped"]
 pub struct Monitor {
