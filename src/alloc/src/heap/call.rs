@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::ask::{poll, probe};
+use super::end::give_back_remains;
 use super::going::{Going, Went, give_back};
 use super::map::{map_at, places};
 use super::segment::Chunk;
@@ -101,7 +102,12 @@ impl Call {
                 let undone = result.is_err() && mapped > 0 && driver.unmap(*addr, mapped).is_ok();
                 (Gave::Mapped(if undone { 0 } else { mapped }), result)
             }
-            Call::Synchronize { frees } => (Gave::Frees(*frees), driver.synchronize()),
+            Call::Synchronize { frees } => {
+                let waited = driver.synchronize();
+                // The request that waits has found no memory.
+                give_back_remains();
+                (Gave::Frees(*frees), waited)
+            }
             Call::GiveBack(going) => (Gave::Went(give_back(std::mem::take(going), driver)), Ok(())),
             Call::Memory => match driver.memory() {
                 Ok(memory) => (Gave::Memory(memory), Ok(())),

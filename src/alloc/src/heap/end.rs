@@ -2,7 +2,7 @@
 //!
 //! Nobody is left who could try again what fails then, and a process may go on for long. So it is tried again for a moment, as a driver
 //! refuses to be waited for while somebody else captures a graph. What does not go even so is said, kept, and tried again whenever an
-//! allocator begins, ends or is told to give its cache back.
+//! allocator begins, ends, runs out of memory or is told to give its cache back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl Remains {
                 .map_or_else(String::new, |error| format!(" ({error})"));
             say(&format!(
                 "gpumem: {} of device {} could not be given back when an allocator ended{why}: it is tried again when another one begins, \
-                ends or gives its cache back",
+                ends, runs out of memory or gives its cache back",
                 human(bytes.min(self.reserved)),
                 self.driver.info().ordinal,
             ));

@@ -116,6 +116,30 @@ fn what_is_refused_for_long_goes_when_another_allocator_does_something() {
     }
 }
 
+/// Another allocator of the device is short of what the ended one has not given back.
+#[test]
+fn a_request_that_finds_no_memory_has_it_tried_again() {
+    for segments in MODES {
+        let sim = device();
+        let other = Allocator::new(sim.device(), config(segments)).unwrap();
+        let alloc = used(&sim, segments);
+        sim.fail_next(Call::Synchronize, u64::MAX);
+        drop(alloc);
+        sim.fail_next(Call::Synchronize, 0);
+        let began = Instant::now();
+        let ask = || other.alloc::<u8>(480 * MIB, Stream::DEFAULT);
+        let mut served = ask();
+        // As long as another thread has it in hand.
+        while served.is_err() && began.elapsed() < Duration::from_secs(20) {
+            served = ask();
+        }
+        assert!(served.is_ok(), "{segments:?}: {served:?}");
+        drop((served, other));
+        assert_eq!(sim.live(), Live::default());
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
 /// Unmapping does not wait for it, and a GPU that runs into addresses without memory is lost to the whole process.
 #[test]
 fn nothing_goes_that_queued_work_may_use() {
