@@ -8,7 +8,7 @@ use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::heap::{Attempt, Errands, Grant, Heap, Unmet, Wonder};
-use crate::lane::{Held, Lent, NOT_ENTERED, Wish};
+use crate::lane::{Apart, Held, Lent, NOT_ENTERED, Wish};
 use crate::lock::Biased;
 use crate::process::Uncancelled;
 use crate::stream::Stream;
@@ -39,22 +39,32 @@ impl Home {
         if !self.process.is_current() {
             return None;
         }
+        let apart = self.front.apart_of(stream)?;
+        match apart.is_mine() {
+            true => self.lend_entered(apart, request, stream, buffer),
+            false => self.lend_as_others(apart, request, stream, buffer),
+        }
+    }
+
+    /// The same for a thread that may enter the lane.
+    #[inline(never)]
+    fn lend_entered(&self, apart: &Apart, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
         let by = (tag::current(), buffer);
-        match self.front.allocate_by(request, stream, by, Biased::enter) {
+        match self.front.allocate_by(apart, request, stream, by, Biased::enter_mine) {
             Ok(lent) => Some(lent),
             Err(0) => None,
-            Err(NOT_ENTERED) => self.lend_as_others(request, stream, buffer),
+            Err(NOT_ENTERED) => self.lend_as_others(apart, request, stream, buffer),
             Err(size) => self.lend_wished((request.0, size), stream, buffer),
         }
     }
 
     /// The same for a thread that may not enter the lane.
     #[inline(never)]
-    fn lend_as_others(&self, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
+    fn lend_as_others(&self, apart: &Apart, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
         let by = (tag::current(), buffer);
         match self
             .front
-            .allocate_by(request, stream, by, |lane| Some(lane.lock_as_others()))
+            .allocate_by(apart, request, stream, by, |lane| Some(lane.lock_as_others()))
         {
             Ok(lent) => Some(lent),
             Err(0 | NOT_ENTERED) => None,
@@ -222,10 +232,31 @@ impl Home {
 
     #[inline(never)]
     fn take_back_lent(&'static self, held: Held) {
-        if self.process.is_current() && self.front.free(held, true) {
-            return;
+        if !self.process.is_current() {
+            return self.take_back_slow(held);
         }
-        self.take_back_slow(held);
+        match self.front.may_free_entered(held) {
+            true => self.take_back_entered(held),
+            false => self.take_back_as_others(held),
+        }
+    }
+
+    /// The same by a thread that may enter the lane.
+    #[inline(never)]
+    fn take_back_entered(&'static self, held: Held) {
+        match self.front.free_by(held, Biased::enter_mine) {
+            Some(true) => {}
+            Some(false) => self.take_back_slow(held),
+            None => self.take_back_as_others(held),
+        }
+    }
+
+    /// The same by one that may not.
+    #[inline(never)]
+    fn take_back_as_others(&'static self, held: Held) {
+        if self.front.free_by(held, |lane| Some(lane.lock_as_others())) != Some(true) {
+            self.take_back_slow(held);
+        }
     }
 
     #[inline(never)]

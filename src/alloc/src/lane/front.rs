@@ -25,9 +25,33 @@ pub(super) const PLACES: usize = 64;
 /// and the large ones that it has set aside.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Apart {
+pub(crate) struct Apart {
     lane: Biased<Option<Lane>>,
     lists: Box<[Lists; 2]>,
+}
+
+impl Apart {
+    /// Whether the calling thread may enter the lane.
+    #[inline(always)]
+    pub(crate) fn is_mine(&self) -> bool {
+        self.lane.is_mine()
+    }
+
+    #[inline(never)]
+    fn free_as_others(&self, at: u32, buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
+        self.free_in(&mut self.lane.lock_as_others(), at, buffer, stream)
+    }
+
+    /// Takes a block back, if the lane is of the right stream.
+    #[inline(always)]
+    fn free_in(&self, lane: &mut Option<Lane>, at: u32, buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
+        let Some(lane) = lane.as_mut().filter(|lane| stream(lane.stream)) else {
+            return false;
+        };
+        let freed = lane.free(&self.lists, at);
+        lane.buffers -= i64::from(freed && buffer);
+        freed
+    }
 }
 
 /// The lanes in front of a heap.
@@ -104,19 +128,24 @@ impl Front {
         }
     }
 
-    /// A block that is set aside in the stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
+    /// Where a stream's lane is.
+    #[inline(always)]
+    pub(crate) fn apart_of(&self, stream: Stream) -> Option<&Apart> {
+        Some(&self.lanes[usize::from(self.number_of(stream)?)])
+    }
+
+    /// A block that is set aside in a stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
     /// the size of one that the lane has and may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told
     /// of; or 0; or [`NOT_ENTERED`].
     #[inline(always)]
     pub(crate) fn allocate_by<'a>(
-        &'a self,
+        &self,
+        apart: &'a Apart,
         (bytes, asked): (u64, u64),
         stream: Stream,
         (tag, buffer): (Tag, bool),
         enter: impl FnOnce(&'a Biased<Option<Lane>>) -> Option<Inside<'a, Option<Lane>>>,
     ) -> Result<Lent, u64> {
-        let number = self.number_of(stream).ok_or(0u64)?;
-        let apart = &self.lanes[usize::from(number)];
         let lists = &apart.lists[half(asked)];
         let size = lists.block_size(asked);
         lists.first(size).ok_or(0u64)?;
@@ -135,7 +164,8 @@ impl Front {
     /// [`allocate_by`](Front::allocate_by), whether the thread may enter or not.
     #[cfg(test)]
     pub(crate) fn allocate(&self, request: (u64, u64), stream: Stream, tag: Tag, buffer: bool) -> Result<Lent, u64> {
-        self.allocate_by(request, stream, (tag, buffer), |lane| Some(lane.lock()))
+        let apart = self.apart_of(stream).ok_or(0u64)?;
+        self.allocate_by(apart, request, stream, (tag, buffer), |lane| Some(lane.lock()))
     }
 
     /// [`allocate`](Front::allocate), with all that the heap knows of the block.
@@ -155,6 +185,28 @@ impl Front {
         })
     }
 
+    /// Whether the calling thread may enter the lane that a block is lent to.
+    #[inline(always)]
+    pub(crate) fn may_free_entered(&self, held: Held) -> bool {
+        held.lane()
+            .is_some_and(|(number, _)| self.lanes[usize::from(number)].lane.is_mine())
+    }
+
+    /// Takes a buffer's block back that is lent to a lane. Whether that was enough; `None` for a thread that may not enter it.
+    #[inline(always)]
+    pub(crate) fn free_by<'a>(
+        &'a self,
+        held: Held,
+        enter: impl FnOnce(&'a Biased<Option<Lane>>) -> Option<Inside<'a, Option<Lane>>>,
+    ) -> Option<bool> {
+        let Some((number, at)) = held.lane() else {
+            return Some(false);
+        };
+        let apart = &self.lanes[usize::from(number)];
+        let mut lane = enter(&apart.lane)?;
+        Some(apart.free_in(&mut lane, at, true, |_| true))
+    }
+
     /// Takes a block back that is lent to a lane. Whether that was enough.
     #[inline(always)]
     pub(crate) fn free(&self, held: Held, buffer: bool) -> bool {
@@ -172,33 +224,11 @@ impl Front {
         let Some((number, at)) = held.lane() else {
             return false;
         };
-        match self.lanes[usize::from(number)].lane.enter() {
-            Some(mut lane) => self.free_in(&mut lane, (number, at), buffer, stream),
-            None => self.free_as_others((number, at), buffer, stream),
+        let apart = &self.lanes[usize::from(number)];
+        match apart.lane.enter() {
+            Some(mut lane) => apart.free_in(&mut lane, at, buffer, stream),
+            None => apart.free_as_others(at, buffer, stream),
         }
-    }
-
-    #[inline(never)]
-    fn free_as_others(&self, (number, at): (u8, u32), buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
-        let mut lane = self.lanes[usize::from(number)].lane.lock_as_others();
-        self.free_in(&mut lane, (number, at), buffer, stream)
-    }
-
-    /// [`free_if`](Front::free_if), by who has the lane.
-    #[inline(always)]
-    fn free_in(
-        &self,
-        lane: &mut Option<Lane>,
-        (number, at): (u8, u32),
-        buffer: bool,
-        stream: impl FnOnce(Stream) -> bool,
-    ) -> bool {
-        let Some(lane) = lane.as_mut().filter(|lane| stream(lane.stream)) else {
-            return false;
-        };
-        let freed = lane.free(&self.lanes[usize::from(number)].lists, at);
-        lane.buffers -= i64::from(freed && buffer);
-        freed
     }
 
     /// The bytes of a held block that is lent to a lane.

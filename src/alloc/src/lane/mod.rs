@@ -40,7 +40,7 @@ use std::sync::atomic;
 
 use crate::lock;
 
-pub(crate) use front::{Front, LANES, NOT_ENTERED};
+pub(crate) use front::{Apart, Front, LANES, NOT_ENTERED};
 pub(crate) use held::{Held, Lent};
 pub(crate) use one::Lane;
 use one::half;

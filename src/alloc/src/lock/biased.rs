@@ -101,14 +101,24 @@ impl<T> Biased<T> {
         self.lock_as_others()
     }
 
+    /// Whether the calling thread may enter. One that is inside already (in a signal's handler) may not: it waits for ever, as at any
+    /// lock.
+    #[inline(always)]
+    pub(crate) fn is_mine(&self) -> bool {
+        let seat = seats::mine();
+        self.who.load(Ordering::Relaxed) == seat.number() && seat.is_outside()
+    }
+
     /// The value, for the thread that may enter.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
+        if self.is_mine() { self.enter_mine() } else { None }
+    }
+
+    /// The value, for a thread that [could](Biased::is_mine) enter a moment ago.
+    #[inline(always)]
+    pub(crate) fn enter_mine(&self) -> Option<Inside<'_, T>> {
         let seat = seats::mine();
-        // A thread that is inside already (in a signal's handler) waits for ever, as at any lock.
-        if self.who.load(Ordering::Relaxed) != seat.number() || !seat.is_outside() {
-            return None;
-        }
         seat.enter(self.number());
         asymmetric::light();
         if self.who.load(Ordering::Relaxed) != seat.number() {

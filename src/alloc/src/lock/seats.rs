@@ -42,10 +42,18 @@ pub(super) fn mine() -> &'static Seat {
 }
 
 /// The calling thread's, now that it needs one. `None` while it ends, or in a forked child.
+#[inline(always)]
 pub(super) fn take() -> Option<&'static Seat> {
-    if !std::ptr::eq(mine(), &raw const NONE) {
-        return Some(mine());
+    let seat = mine();
+    if !std::ptr::eq(seat, &raw const NONE) {
+        return Some(seat);
     }
+    take_first()
+}
+
+#[cold]
+#[inline(never)]
+fn take_first() -> Option<&'static Seat> {
     let mut empty = EMPTY.lock()?;
     LEAVES.try_with(|_| ()).ok()?;
     MINE.set(empty.pop().unwrap_or_else(|| Box::leak(Box::new(new()))));

@@ -55,6 +55,10 @@ impl<T: Default> Lock<T> {
 }
 
 impl<T: Default> Biased<T> {
+    pub(crate) fn is_mine(&self) -> bool {
+        false
+    }
+
     pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
         None
     }
