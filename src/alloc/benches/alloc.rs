@@ -13,6 +13,7 @@ use std::fs::Permissions;
 use std::hint::black_box;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -117,16 +118,16 @@ fn random(c: &mut Criterion) {
             let mut live: Vec<Option<Buffer<u8>>> = (0..1000)
                 .map(|_| Some(alloc.alloc(random.size(), Stream::DEFAULT).unwrap()))
                 .collect();
-            let mut step = |random: &mut Random| {
-                let at = (random.next() % 1000) as usize;
+            let mut draw = || ((random.next() % 1000) as usize, random.size());
+            let mut step = |(at, bytes): (usize, usize)| {
                 live[at] = None;
-                live[at] = Some(alloc.alloc(random.size(), Stream::DEFAULT).unwrap());
+                live[at] = Some(alloc.alloc(bytes, Stream::DEFAULT).unwrap());
             };
             for _ in 0..200_000 {
-                step(&mut random);
+                step(draw());
             }
             group.bench_function(format!("{kind}/publish={mode}"), |b| {
-                b.iter_batched(|| (), |()| step(&mut random), BatchSize::SmallInput);
+                b.iter_batched(&mut draw, &mut step, BatchSize::SmallInput);
             });
             if !publish {
                 group.bench_function(format!("{kind}/free_blocks"), |b| {
@@ -206,5 +207,42 @@ fn side_by_side(alloc: &Allocator, threads: u32, rounds: u64) -> Duration {
     })
 }
 
-criterion_group!(benches, cached, split_and_join, random, recorded, threads);
+/// Two threads that take turns on one stream, as PyTorch's forward and backward passes do: neither has the lane for itself.
+fn turns(c: &mut Criterion) {
+    let mut group = c.benchmark_group("turns/4KiB");
+    for (mode, publish) in modes() {
+        let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
+        group.bench_function(format!("publish={mode}"), |b| {
+            b.iter_custom(|rounds| in_turns(&alloc, rounds));
+        });
+    }
+    group.finish();
+}
+
+/// How long it takes two threads to do so many rounds of one allocation and one free, a thousand at a time, but for handing over.
+fn in_turns(alloc: &Allocator, rounds: u64) -> Duration {
+    const TURN: u64 = 1000;
+    let begun = AtomicU64::new(0);
+    let play = |thread: u64| {
+        let mut took = Duration::ZERO;
+        for turn in (0..rounds.div_ceil(TURN)).filter(|turn| turn % 2 == thread) {
+            while begun.load(Ordering::Acquire) != turn {
+                std::hint::spin_loop();
+            }
+            let start = Instant::now();
+            for _ in turn * TURN..rounds.min((turn + 1) * TURN) {
+                drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream::DEFAULT).unwrap()));
+            }
+            took += start.elapsed();
+            begun.store(turn + 1, Ordering::Release);
+        }
+        took
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| play(1));
+        play(0) + other.join().unwrap()
+    })
+}
+
+criterion_group!(benches, cached, split_and_join, random, recorded, threads, turns);
 criterion_main!(benches);
