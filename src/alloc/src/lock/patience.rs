@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::process;
 
-/// Looks at once, then looks that let others run in between, for no longer than this.
-const EAGER: u32 = 64;
+/// Pauses of a processor before looks that come first, each twice as many as before: a look takes from who has the lock what it is about to
+/// change, and who takes it again and again is held up by each.
+const PAUSES: u32 = 64;
+/// Then looks that let others run in between, for no longer than this.
 pub(super) const PATIENT: u32 = 32;
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Sleeps before more of them: doubled up to the longest.
@@ -15,11 +17,13 @@ pub(super) const LONGEST: Duration = Duration::from_millis(1);
 
 /// What is looked for, if it is found before the longest sleep.
 pub(super) fn find<R>(mut look: impl FnMut() -> Option<R>) -> Option<R> {
-    for _ in 0..EAGER {
+    let mut pauses = 1;
+    while pauses <= PAUSES {
         if let Some(found) = look() {
             return Some(found);
         }
-        std::hint::spin_loop();
+        (0..pauses).for_each(|_| std::hint::spin_loop());
+        pauses *= 2;
     }
     let began = Instant::now();
     for _ in 0..PATIENT {
