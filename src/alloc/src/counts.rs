@@ -110,6 +110,18 @@ impl Counts {
         less
     }
 
+    /// Lets another one count a block of either pool more, if it may count none and this one may. Whether it does.
+    #[inline(always)]
+    pub(crate) fn pass_one(&mut self, to: &mut Counts) -> bool {
+        let passes = self.room[BOTH][0] > 0 && to.room[BOTH][0] == 0;
+        if passes {
+            self.room[BOTH][0] -= 1;
+            self.allowed[BOTH][0] -= 1;
+            to.allow(BOTH, 0, 1);
+        }
+        passes
+    }
+
     /// What is counted from now on, with the leave for it, is another's. It stays in what ever came here.
     pub(crate) fn hand_over(&mut self, pool: usize, less: [u64; FIGURES]) {
         for row in [pool, BOTH] {

@@ -24,7 +24,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::process;
 
-pub(crate) use biased::{Biased, Inside};
+pub(crate) use biased::{Biased, Inside, OUTER};
 use patience::{LONGEST, PATIENT};
 pub(crate) use shared::{Held, Shared};
 

@@ -268,7 +268,7 @@ impl Heap {
     /// Counts it and tells of it; the rest of the block goes back into the cache.
     #[inline(always)]
     pub(super) fn hand_out_taken(&mut self, taken: Taken, request: &Request) -> Grant {
-        self.count_allocated(request.pool, taken.size, request.requested);
+        self.count_allocated(request, taken.size);
         match taken.rest {
             None => self.tell_allocated(taken.block, taken.split),
             Some(rest) => {

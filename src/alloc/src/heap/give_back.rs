@@ -38,6 +38,7 @@ impl Heap {
             return self.free_slow(b);
         }
         self.ledger.freed(block.pool, size, block.requested);
+        self.leave_room_to_lane(stream);
         let joined = self.join_and_tell(b, EventKind::Free);
         self.streams.line_mut(stream).again[half(size)].given_back(size, addr, joined);
     }

@@ -59,7 +59,7 @@ impl Heap {
         self.put_behind(slot, there);
         self.put_in_index(own, stream, class, true);
         let taken = self.take(key, request, false);
-        self.count_allocated(request.pool, taken.size, request.requested);
+        self.count_allocated(request, taken.size);
         let rest = taken.rest.map(|rest| rest.block);
         if let Some(rest) = taken.rest {
             self.put_in_index(rest, stream, class, true);

@@ -146,7 +146,7 @@ impl Heap {
             }
             // Another thread took a block from the lane in between, and counted what this one was allowed to: the heap keeps it.
             None => {
-                self.count_allocated(request.pool, size, request.requested);
+                self.count_allocated(request, size);
                 self.tell_allocated(b, Split::NO);
                 Grant::by_heap(b, record.addr, size)
             }

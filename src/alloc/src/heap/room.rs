@@ -9,6 +9,7 @@ use gpumem_channel::PoolId;
 use super::Heap;
 use super::allocate::Request;
 use super::lend::half;
+use super::streams::LaneOf;
 use crate::counts::{BOTH, SPLITS, pool_number};
 use crate::lane::{Lane, Wish};
 
@@ -45,11 +46,12 @@ impl Heap {
         self.allow::<SPLITS, _>(Who::Lane(lane), pool, [1, size]);
     }
 
-    /// Counts a block that is handed out.
+    /// Counts a block of `size` bytes that is handed out for a request.
     #[inline(always)]
-    pub(super) fn count_allocated(&mut self, pool: PoolId, size: u64, requested: u64) {
+    pub(super) fn count_allocated(&mut self, request: &Request, size: u64) {
+        let (pool, requested) = (request.pool, request.requested);
         while !self.ledger.allocated(pool, size, requested) {
-            self.make_own_room(pool, requested, size);
+            self.make_own_room(request.stream, pool, requested, size);
         }
     }
 
@@ -61,9 +63,27 @@ impl Heap {
         }
     }
 
-    #[cold]
+    /// Where a stream's lane may count no block more, and its thread just gave one back here, what that leaves is the lane's: a program that
+    /// always holds as many blocks as it ever did would wish for it at every other request.
+    #[inline(always)]
+    pub(super) fn leave_room_to_lane(&mut self, stream: u16) {
+        let own = &mut self.ledger.own;
+        if let LaneOf::Some(lane) = self.streams.line(stream).lane
+            && own.lacks(BOTH, 0, 1) == 0
+        {
+            self.front.with_mine(lane, |lane| own.pass_one(&mut lane.counts));
+        }
+    }
+
     #[inline(never)]
-    fn make_own_room(&mut self, pool: PoolId, requested: u64, size: u64) {
+    fn make_own_room(&mut self, stream: u16, pool: PoolId, requested: u64, size: u64) {
+        let own = &mut self.ledger.own;
+        if let LaneOf::Some(lane) = self.streams.line(stream).lane
+            && own.lacks(BOTH, 0, 1) != 0
+            && self.front.with_mine(lane, |lane| lane.counts.pass_one(own)) == Some(true)
+        {
+            return;
+        }
         self.allow::<0, _>(Who::Heap, pool_number(pool), [1, requested, size]);
     }
 

@@ -69,7 +69,7 @@ impl Heap {
         self.record_stitched(stitched, request);
         left.clear();
         self.left = left;
-        self.count_allocated(request.pool, size, request.requested);
+        self.count_allocated(request, size);
         self.tell_rest(due);
         Grant::by_heap(block, addr, size)
     }
@@ -130,7 +130,7 @@ impl Heap {
         self.tell_blocks(home, parts.iter().copied());
         self.views.set_parts(stitched, parts);
         self.record_stitched(stitched, request);
-        self.count_allocated(request.pool, size, request.requested);
+        self.count_allocated(request, size);
         self.tell_rest(due);
         Grant::by_heap(b, addr, size)
     }

@@ -355,3 +355,50 @@ fn who_wishes_for_the_same_again_and_again_takes_no_block_of_anothers() {
         assert_eq!((held, handed_out), (60, 60));
     }
 }
+
+/// A program that always holds as many blocks as it ever did, now one more small one and now one more large one: the leave for the last is
+/// where it is wanted.
+#[test]
+fn who_holds_as_many_blocks_as_ever_gets_those_that_are_set_aside_without_a_wish() {
+    let mut world = World::new(SegmentMode::Plain);
+    let stream = world.streams[0];
+    let front = world.heap.front;
+    // Sizes that do not come again are not lent, and fewer bytes are no peak.
+    let mut large = (1..).map(|n| (9 << 20) - n * 4096);
+    let (small, request) = (SIZES[0], (SIZES[0], SIZES[0]));
+    let mut ask = |heap: &mut Heap| {
+        let bytes = large.next().unwrap();
+        heap.allocate(bytes, stream, Tag(0)).unwrap()
+    };
+    let take_back = |heap: &mut Heap, grant: Grant| heap.take_back(heap.front.block_of(grant.held).unwrap());
+    // Where new memory is taken, what is set aside is asked for first.
+    let grant = ask(&mut world.heap);
+    take_back(&mut world.heap, grant);
+    for blocks in 1..=3 {
+        for _ in 0..20 {
+            (0..blocks).for_each(|_| world.get(0, 0));
+            world.give_all_back();
+        }
+    }
+    let held: Vec<Lent> = (0..2)
+        .map(|_| front.allocate(request, stream, Tag(0), false).unwrap())
+        .collect();
+    let mut grant = ask(&mut world.heap);
+    for round in 0..20 {
+        take_back(&mut world.heap, grant);
+        let small = match round {
+            // Bytes it has leave for by and by, some more each time.
+            0..5 => world.heap.lend_quick(small, stream, Tag(0), false).unwrap().held,
+            _ => match front.allocate(request, stream, Tag(0), false) {
+                Ok(lent) => lent.held,
+                Err(wish) => panic!("round {round}: a wish for {wish} bytes"),
+            },
+        };
+        assert!(front.free(small, false));
+        grant = ask(&mut world.heap);
+    }
+    let stats = world.heap.stats();
+    assert_eq!(stats.all().allocation.current, 3);
+    assert_eq!(stats.all_peaks[0], 3);
+    assert_eq!(stats.small.allocated_bytes.current, held.len() as u64 * small);
+}

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::export::OnOom;
 use crate::heap::{self, Attempt, Heap};
 use crate::lane::Front;
-use crate::lock::Lock;
+use crate::lock::{Biased, OUTER};
 use crate::monitor::Monitor;
 use crate::process::Uncancelled;
 use crate::raw::Pointers;
@@ -51,7 +51,7 @@ pub(crate) struct Home {
     front: Front,
     /// Blocks handed out as raw pointers.
     pointers: Pointers,
-    tenant: Lock<Option<Box<Tenant>>>,
+    tenant: Biased<Option<Box<Tenant>>, OUTER>,
     /// Whose turn it is to call the driver for long. Before the tenant's lock.
     turn: Queue,
 }
@@ -144,7 +144,7 @@ impl Home {
                     recording: AtomicU8::new(OFF),
                     front: Front::new(),
                     pointers: Pointers::default(),
-                    tenant: Lock::new(None),
+                    tenant: Biased::new(None),
                     turn: Queue::default(),
                 }))
             })

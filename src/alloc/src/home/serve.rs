@@ -35,14 +35,14 @@ impl Home {
     /// heap is not asked. `buffer`: it becomes one. What comes back does in registers: memory that was written in pieces and is read as
     /// a whole a moment later would be waited for.
     #[inline(never)]
-    pub(crate) fn lend_quick(&self, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
+    pub(crate) fn lend_quick(&self, (bytes, asked): (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
         if !self.process.is_current() {
             return None;
         }
-        let apart = self.front.apart_of(stream)?;
+        let (apart, size) = self.front.look(asked, stream)?;
         match apart.is_mine() {
-            true => self.lend_entered(apart, request, stream, buffer),
-            false => self.lend_as_others(apart, request, stream, buffer),
+            true => self.lend_entered(apart, (bytes, size), stream, buffer),
+            false => self.lend_as_others(apart, (bytes, size), stream, buffer),
         }
     }
 

@@ -128,31 +128,32 @@ impl Front {
         }
     }
 
-    /// Where a stream's lane is.
+    /// Where a stream's lane is that has a block set aside for a request that comes to this [size](Front::size_of), and the block's size:
+    /// a moment ago.
     #[inline(always)]
-    pub(crate) fn apart_of(&self, stream: Stream) -> Option<&Apart> {
-        Some(&self.lanes[usize::from(self.number_of(stream)?)])
+    pub(crate) fn look(&self, asked: u64, stream: Stream) -> Option<(&Apart, u64)> {
+        let apart = &self.lanes[usize::from(self.number_of(stream)?)];
+        let lists = &apart.lists[half(asked)];
+        let size = lists.block_size(asked);
+        lists.first(size)?;
+        Some((apart, size))
     }
 
-    /// A block that is set aside in a stream's lane for a request of so many bytes, which comes to this [size](Front::size_of). Else
-    /// the size of one that the lane has and may not hand out by itself: then it keeps a [wish](super::Wish), which the heap has to be told
-    /// of; or 0; or [`NOT_ENTERED`].
+    /// A block of so many bytes that is [set aside](Front::look) in a stream's lane. Else the size of one that the lane has and may not hand
+    /// out by itself: then it keeps a [wish](super::Wish), which the heap has to be told of; or 0; or [`NOT_ENTERED`].
     #[inline(always)]
     pub(crate) fn allocate_by<'a>(
         &self,
         apart: &'a Apart,
-        (bytes, asked): (u64, u64),
+        (bytes, size): (u64, u64),
         stream: Stream,
         (tag, buffer): (Tag, bool),
         enter: impl FnOnce(&'a Biased<Option<Lane>>) -> Option<Inside<'a, Option<Lane>>>,
     ) -> Result<Lent, u64> {
-        let lists = &apart.lists[half(asked)];
-        let size = lists.block_size(asked);
-        lists.first(size).ok_or(0u64)?;
         let mut lane = enter(&apart.lane).ok_or(NOT_ENTERED)?;
         // It may have become another stream's since it was found.
         let lane = lane.as_mut().filter(|lane| lane.stream == stream).ok_or(0u64)?;
-        match lane.allocate(lists, bytes, size, tag) {
+        match lane.allocate(&apart.lists[half(size)], bytes, size, tag) {
             Some(lent) => {
                 lane.buffers += i64::from(buffer);
                 Ok(lent)
@@ -163,9 +164,15 @@ impl Front {
 
     /// [`allocate_by`](Front::allocate_by), whether the thread may enter or not.
     #[cfg(test)]
-    pub(crate) fn allocate(&self, request: (u64, u64), stream: Stream, tag: Tag, buffer: bool) -> Result<Lent, u64> {
-        let apart = self.apart_of(stream).ok_or(0u64)?;
-        self.allocate_by(apart, request, stream, (tag, buffer), |lane| Some(lane.lock()))
+    pub(crate) fn allocate(
+        &self,
+        (bytes, asked): (u64, u64),
+        stream: Stream,
+        tag: Tag,
+        buffer: bool,
+    ) -> Result<Lent, u64> {
+        let (apart, size) = self.look(asked, stream).ok_or(0u64)?;
+        self.allocate_by(apart, (bytes, size), stream, (tag, buffer), |lane| Some(lane.lock()))
     }
 
     /// [`allocate`](Front::allocate), with all that the heap knows of the block.
@@ -278,6 +285,12 @@ impl Front {
     /// Does something with a lane that is there.
     pub(crate) fn with<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
         self.lock(number).as_mut().map(work)
+    }
+
+    /// The same if the calling thread may enter it.
+    #[inline(always)]
+    pub(crate) fn with_mine<R>(&self, number: u8, work: impl FnOnce(&mut Lane) -> R) -> Option<R> {
+        self.lanes[usize::from(number)].lane.enter()?.as_mut().map(work)
     }
 
     pub(super) fn lock(&self, number: u8) -> Inside<'_, Option<Lane>> {

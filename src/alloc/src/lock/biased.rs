@@ -23,10 +23,21 @@ const TURNS_MAX: u32 = 1 << 16;
 /// No seat.
 const NOBODY: usize = 0;
 
-/// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was.
-pub(crate) struct Biased<T> {
+/// The floor of locks that are taken under no other one, and of those that are.
+pub(crate) const OUTER: usize = 0;
+pub(crate) const INNER: usize = 1;
+
+/// A value that one thread at a time may use. A panic under it leaves it unlocked and the value as it was. A thread may have entered one
+/// lock of a floor at a time; while it has, it takes others of that floor as everybody does.
+pub(crate) struct Biased<T, const FLOOR: usize = INNER> {
     /// The number of the seat whose thread may enter. Changes under the lock.
     who: AtomicUsize,
+    its: Apart<T>,
+}
+
+/// What changes whenever it is used, on cache lines apart from what everybody looks at first. Processors fetch two at a time.
+#[repr(align(128))]
+struct Apart<T> {
     /// Everybody else's, and what decides who may enter.
     lock: Lock<Turns>,
     value: UnsafeCell<T>,
@@ -58,11 +69,11 @@ impl Default for Turns {
 // SAFETY: the value is reached through a guard, and there is one at a time: of a thread that has the lock while nobody may enter or
 // while only that thread may, or of the one thread that may enter, which is inside. Each has taken what the one before gave: by the lock
 // or, from who entered, by its seat or by being the same thread.
-unsafe impl<T: Send> Sync for Biased<T> {}
+unsafe impl<T: Send, const FLOOR: usize> Sync for Biased<T, FLOOR> {}
 
 /// The value, for who has it.
-pub(crate) struct Inside<'a, T> {
-    of: &'a Biased<T>,
+pub(crate) struct Inside<'a, T, const FLOOR: usize = INNER> {
+    of: &'a Biased<T, FLOOR>,
     has: Has<'a>,
     /// It lends the value as this does, and where a thread is it says itself: it stays with its thread.
     lends: PhantomData<*mut T>,
@@ -77,18 +88,20 @@ enum Has<'a> {
     },
 }
 
-impl<T> Biased<T> {
-    pub(crate) fn new(value: T) -> Biased<T> {
+impl<T, const FLOOR: usize> Biased<T, FLOOR> {
+    pub(crate) fn new(value: T) -> Biased<T, FLOOR> {
         asymmetric::is_there();
         Biased {
             who: AtomicUsize::new(NOBODY),
-            lock: Lock::new(Turns::default()),
-            value: UnsafeCell::new(value),
+            its: Apart {
+                lock: Lock::new(Turns::default()),
+                value: UnsafeCell::new(value),
+            },
         }
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Inside<'_, T> {
+    pub(crate) fn lock(&self) -> Inside<'_, T, FLOOR> {
         match self.enter() {
             Some(inside) => inside,
             None => self.lock_unhurried(),
@@ -97,7 +110,7 @@ impl<T> Biased<T> {
 
     /// [`lock_as_others`](Biased::lock_as_others), once for all callers that are not in a hurry.
     #[inline(never)]
-    fn lock_unhurried(&self) -> Inside<'_, T> {
+    fn lock_unhurried(&self) -> Inside<'_, T, FLOOR> {
         self.lock_as_others()
     }
 
@@ -106,23 +119,23 @@ impl<T> Biased<T> {
     #[inline(always)]
     pub(crate) fn is_mine(&self) -> bool {
         let seat = seats::mine();
-        self.who.load(Ordering::Relaxed) == seat.number() && seat.is_outside()
+        self.who.load(Ordering::Relaxed) == seat.number() && seat.is_outside(FLOOR)
     }
 
     /// The value, for the thread that may enter.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Option<Inside<'_, T>> {
+    pub(crate) fn enter(&self) -> Option<Inside<'_, T, FLOOR>> {
         if self.is_mine() { self.enter_mine() } else { None }
     }
 
     /// The value, for a thread that [could](Biased::is_mine) enter a moment ago.
     #[inline(always)]
-    pub(crate) fn enter_mine(&self) -> Option<Inside<'_, T>> {
+    pub(crate) fn enter_mine(&self) -> Option<Inside<'_, T, FLOOR>> {
         let seat = seats::mine();
-        seat.enter(self.number());
+        seat.enter(FLOOR, self.number());
         asymmetric::light();
         if self.who.load(Ordering::Relaxed) != seat.number() {
-            seat.leave();
+            seat.leave(FLOOR);
             return None;
         }
         Some(Inside {
@@ -146,9 +159,9 @@ impl<T> Biased<T> {
 
     /// The value, for who did not [enter](Biased::enter).
     #[inline(always)]
-    pub(crate) fn lock_as_others(&self) -> Inside<'_, T> {
+    pub(crate) fn lock_as_others(&self) -> Inside<'_, T, FLOOR> {
         let mine = seats::take();
-        let mut turns = self.lock.lock();
+        let mut turns = self.its.lock.lock();
         if turns.seat.is_some() {
             self.take_right_away(&mut turns);
         }
@@ -175,7 +188,7 @@ impl<T> Biased<T> {
         // Either the thread sees this, or what it says is seen here.
         asymmetric::heavy();
         if let Some(seat) = turns.seat.take() {
-            patience::until(|| seat.has_left(self.number()));
+            patience::until(|| seat.has_left(FLOOR, self.number()));
         }
         turns.enough = turns.enough.saturating_mul(2).min(TURNS_MAX);
         turns.row = 0;
@@ -193,35 +206,35 @@ impl<T> Biased<T> {
     }
 }
 
-impl<T> Drop for Inside<'_, T> {
+impl<T, const FLOOR: usize> Drop for Inside<'_, T, FLOOR> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Has::Entered = self.has {
             // Looked up again, as a register less costs more.
-            seats::mine().leave();
+            seats::mine().leave(FLOOR);
         }
     }
 }
 
-impl<T> Deref for Inside<'_, T> {
+impl<T, const FLOOR: usize> Deref for Inside<'_, T, FLOOR> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: no other guard is there, as `Sync` says above, and this one lends the value no longer than it is borrowed itself.
-        unsafe { &*self.of.value.get() }
+        unsafe { &*self.of.its.value.get() }
     }
 }
 
-impl<T> DerefMut for Inside<'_, T> {
+impl<T, const FLOOR: usize> DerefMut for Inside<'_, T, FLOOR> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
-        unsafe { &mut *self.of.value.get() }
+        unsafe { &mut *self.of.its.value.get() }
     }
 }
 
-impl<T> fmt::Debug for Biased<T> {
+impl<T, const FLOOR: usize> fmt::Debug for Biased<T, FLOOR> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Biased").field("who", &self.who).finish_non_exhaustive()
     }

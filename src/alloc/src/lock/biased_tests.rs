@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::asymmetric;
-use super::biased::{Biased, Inside, TURNS};
+use super::biased::{self, INNER, Inside, OUTER, TURNS};
 use super::seats;
+
+type Biased<T> = biased::Biased<T, INNER>;
 
 /// Takes it so often in a row.
 fn take(lock: &Biased<u64>, times: u32) {
@@ -68,6 +70,37 @@ fn a_lock_is_entered_beside_another_one() {
         locks.map(|lock| *lock.lock()),
         [u64::from(TURNS) + 2, u64::from(TURNS) + 3]
     );
+}
+
+/// One that a thread takes on its way to another, as who is inside of a heap takes a lane's: it enters both, and whoever wants one of them
+/// has that while the thread may be inside of the other.
+#[test]
+fn a_lock_is_entered_inside_of_one_of_another_floor() {
+    let (outer, inner) = (biased::Biased::<u64, OUTER>::new(0), Biased::new(0));
+    (0..=TURNS).for_each(|_| *outer.lock() += 1);
+    take(&inner, TURNS + 1);
+    let mut heap = outer.enter().unwrap();
+    let mut lane = inner.enter().unwrap();
+    *heap += 1;
+    *lane += 1;
+    drop(lane);
+    take_elsewhere(&inner, 1);
+    assert!(!inner.may_be_entered() && outer.may_be_entered());
+    *heap += 1;
+    drop(heap);
+    assert_eq!(*inner.lock(), u64::from(TURNS) + 3);
+    assert_eq!(*outer.lock(), u64::from(TURNS) + 3);
+}
+
+#[test]
+fn of_two_locks_of_a_floor_the_second_is_taken_as_others_take_it() {
+    let locks = [Biased::new(0), Biased::new(0)];
+    locks.iter().for_each(|lock| take(lock, TURNS + 1));
+    let first = locks[0].enter().unwrap();
+    assert!(locks[1].enter().is_none());
+    *locks[1].lock() += 1;
+    drop(first);
+    assert_eq!(*locks[1].lock(), u64::from(TURNS) + 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::Shared;
 use super::atomic::AtomicUsize;
-use super::seat::{OUTSIDE, Seat};
+use super::seat::{FLOORS, OUTSIDE, Seat};
 
 /// That of threads which have none, so that nobody has to ask whether there is one: no lock is ever entered from it.
 static NONE: Seat = new();
@@ -31,7 +31,7 @@ impl Drop for Leaves {
 
 const fn new() -> Seat {
     Seat {
-        inside: AtomicUsize::new(OUTSIDE),
+        inside: [const { AtomicUsize::new(OUTSIDE) }; FLOORS],
     }
 }
 

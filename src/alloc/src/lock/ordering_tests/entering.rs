@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use biased::{Biased, TURNS};
+use biased::{Biased, INNER, TURNS};
 use without::{Without, leave_out};
 
 #[path = "../biased.rs"]
@@ -99,10 +99,10 @@ mod asymmetric {
 
 mod seats {
     use super::atomic::AtomicUsize;
-    use super::seat::{OUTSIDE, Seat};
+    use super::seat::{FLOORS, OUTSIDE, Seat};
 
     loom::thread_local! {
-        static MINE: &'static Seat = Box::leak(Box::new(Seat { inside: AtomicUsize::new(OUTSIDE) }));
+        static MINE: &'static Seat = Box::leak(Box::new(Seat { inside: [(); FLOORS].map(|()| AtomicUsize::new(OUTSIDE)) }));
     }
 
     pub(super) fn mine() -> &'static Seat {
@@ -138,7 +138,7 @@ impl<T> Lock<T> {
 }
 
 /// What is counted under it by loads and stores that order nothing.
-fn count(lock: &Biased<AtomicU32>) {
+fn count<const FLOOR: usize>(lock: &Biased<AtomicU32, FLOOR>) {
     let counter = lock.lock();
     let before = counter.load(Ordering::Relaxed);
     counter.store(before + 1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ fn count(lock: &Biased<AtomicU32>) {
 fn holds(without: Without, others: usize) -> bool {
     leave_out(without);
     let model = move || {
-        let lock = Arc::new(Biased::new(AtomicU32::new(0)));
+        let lock = Arc::new(Biased::<_, INNER>::new(AtomicU32::new(0)));
         for _ in 0..=TURNS {
             count(&lock);
         }
