@@ -161,7 +161,7 @@ fn every_allocator_replays_on_cuda() {
         command.output().unwrap()
     };
     for (allocator, call) in [
-        ("gpumem", "memory taken"),
+        ("gpumem", "cuMemMap"),
         ("cudamalloc", "cuMemAlloc"),
         ("cudamallocasync", "cuMemAllocAsync"),
     ] {
@@ -172,7 +172,7 @@ fn every_allocator_replays_on_cuda() {
         );
         let cold = &report["time"]["passes"][0];
         assert!(cold["driver_calls"][call].as_u64() > Some(0), "{allocator}: {cold}");
-        assert!(cold["driver_ns"].is_null());
+        assert_eq!(cold["driver_ns"].as_u64() > Some(0), allocator == "gpumem");
         let ratio = report["memory"]["ratio"].as_f64().unwrap();
         assert!((1.0..8.0).contains(&ratio), "{allocator}: {ratio}");
     }

@@ -124,24 +124,14 @@ impl Replayer for Gpumem {
     }
 
     fn costs(&self) -> Costs {
-        match self.allocator.device().as_sim() {
-            Some(sim) => Costs {
-                calls: Call::ALL.iter().map(|call| (call.name(), sim.calls(*call))).collect(),
-                modelled_ns: Some(sim.modelled_ns()),
-                aside_ns: 0,
-            },
-            None => {
-                let stats = self.allocator.stats();
-                Costs {
-                    calls: vec![
-                        ("memory taken", stats.num_device_alloc),
-                        ("memory given back", stats.num_device_free),
-                        ("waited for all streams", stats.num_sync_all_streams),
-                    ],
-                    modelled_ns: None,
-                    aside_ns: 0,
-                }
-            }
+        let device = self.allocator.device();
+        Costs {
+            calls: Call::ALL
+                .iter()
+                .map(|call| (call.name(), device.calls(*call)))
+                .collect(),
+            calls_ns: Some(device.calls_ns()),
+            aside_ns: 0,
         }
     }
 

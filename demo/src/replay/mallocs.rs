@@ -251,13 +251,13 @@ impl Replayer for Mallocs {
             Source::Pool(_) => ("cuMemAllocAsync", "cuMemFreeAsync"),
             _ => (Call::Alloc.name(), Call::Free.name()),
         };
-        let modelled_ns = match &self.source {
+        let calls_ns = match &self.source {
             Source::Sim(sim) => Some(sim.modelled_ns() - self.aside_modelled_ns),
             _ => None,
         };
         Costs {
             calls: vec![(alloc, self.allocs), (free, self.frees)],
-            modelled_ns,
+            calls_ns,
             aside_ns: self.aside_ns,
         }
     }

@@ -65,7 +65,13 @@ fn broken(at: usize, what: &str, why: String) -> ReplayError {
 }
 
 /// Replays `passes` times; a report that lacks what only the caller knows.
-pub(super) fn measure(trace: &Trace, passes: u32, replayer: &mut impl Replayer) -> Result<Report, ReplayError> {
+/// Whether the device is `simulated`, so that the times do not hold what its calls cost.
+pub(super) fn measure(
+    trace: &Trace,
+    passes: u32,
+    replayer: &mut impl Replayer,
+    simulated: bool,
+) -> Result<Report, ReplayError> {
     let failed = |doing: &'static str| move |why: String| ReplayError::while_doing(doing, why);
     let mut memory = MemoryPart::default();
     let mut time = TimePart {
@@ -104,7 +110,7 @@ pub(super) fn measure(trace: &Trace, passes: u32, replayer: &mut impl Replayer) 
         time.passes.push(timed(trace, passed.ns, &before, &after, count));
         replayer.clear().map_err(failed("freeing what the trace leaves"))?;
     }
-    time.settle();
+    time.settle(simulated);
     memory.ratio = memory
         .peak_reserved
         .filter(|_| memory.peak_requested > 0)
@@ -135,8 +141,8 @@ fn timed(trace: &Trace, ns: u64, before: &Costs, after: &Costs, out_of_memory: u
             .map(|(name, n)| (name.to_owned(), n))
             .collect(),
         driver_ns: after
-            .modelled_ns
-            .zip(before.modelled_ns)
+            .calls_ns
+            .zip(before.calls_ns)
             .map(|(after, before)| after - before),
         out_of_memory,
     }

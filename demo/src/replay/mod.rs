@@ -170,6 +170,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let trace = read(&args.trace)?;
     let parse_ns = began.elapsed().as_nanos() as u64;
     let device = open(args)?;
+    let simulated = device.info().kind == DeviceKind::Simulated;
     let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
     let measured = match args.allocator {
         AllocatorChoice::Gpumem => {
@@ -182,7 +183,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             };
             let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;
             let publishing = replayer.publishes();
-            let mut measured = measure(&trace, args.passes, &mut replayer)?;
+            let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
             // Two of them may not fit beside each other.
             drop(replayer);
             let mut again = Gpumem::new(&fresh(&device)?, silent, &trace, &streams)?;
@@ -192,11 +193,12 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             measured
         }
         AllocatorChoice::CudaMalloc | AllocatorChoice::CudaMallocAsync => {
-            measure(&trace, args.passes, &mut Mallocs::new(&device, args, &trace, &streams)?)?
+            let mut replayer = Mallocs::new(&device, args, &trace, &streams)?;
+            measure(&trace, args.passes, &mut replayer, simulated)?
         }
     };
     let mut report = measured;
-    report.simulated = device.info().kind == DeviceKind::Simulated;
+    report.simulated = simulated;
     report.device = device.info().name.clone();
     report.device_total = device.info().total;
     report.trace = TracePart::new(name(&args.trace), &trace, parse_ns);

@@ -22,8 +22,8 @@ pub(super) enum Refused {
 pub(super) struct Costs {
     /// Calls by the driver's name for them.
     pub(super) calls: Vec<(&'static str, u64)>,
-    /// What they would have cost on a real device, in nanoseconds; `None` on one.
-    pub(super) modelled_ns: Option<u64>,
+    /// What they would have cost on a real device, in nanoseconds; or on one what they did, if that is measured.
+    pub(super) calls_ns: Option<u64>,
     /// Time spent on looking at the device, which is not the allocator's.
     pub(super) aside_ns: u64,
 }

@@ -175,9 +175,10 @@ pub struct Pass {
     pub ns: u64,
     /// Divided by the operations.
     pub ns_per_op: f64,
-    /// Driver calls by name. What our allocator on a GPU tells: how often it took memory, gave some back, and waited.
+    /// Driver calls by name.
     pub driver_calls: BTreeMap<String, u64>,
-    /// What these calls cost on the modelled device; `null` on a GPU.
+    /// What these calls would cost on a GPU. On one what our allocator's did, within `ns`, but for questions and events (`cuStreamQuery`,
+    /// `cuEventQuery`, `cuEventRecord`); `null` for the others.
     pub driver_ns: Option<u64>,
     /// Requests that found too little memory.
     pub out_of_memory: u64,
@@ -207,19 +208,15 @@ pub struct FirstFailure {
 
 impl TimePart {
     /// Fills in what follows from the passes.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, simulated: bool) {
         let Some((first, later)) = self.passes.split_first() else {
             return;
         };
         self.cold_ns_per_op = first.ns_per_op;
-        self.driver_cost = if first.driver_ns.is_some() {
-            "modelled"
-        } else {
-            "measured"
-        };
+        self.driver_cost = if simulated { "modelled" } else { "measured" };
         let best = (2..)
             .zip(later)
-            .min_by_key(|(_, pass)| pass.ns + pass.driver_ns.unwrap_or(0));
+            .min_by_key(|(_, pass)| pass.ns + pass.driver_ns.filter(|_| simulated).unwrap_or(0));
         self.steady_ns_per_op = best.map(|(_, pass)| pass.ns_per_op);
         self.steady_pass = best.map(|(number, _)| number);
     }

@@ -141,7 +141,11 @@ fn time(report: &Report, text: &mut String) {
     let time = &report.time;
     let modelled = time.driver_cost == "modelled";
     line(text, "\ntime in the allocator");
-    let cost = if modelled { "modelled cost" } else { "" };
+    let cost = match time.passes.first().and_then(|first| first.driver_ns) {
+        Some(_) if modelled => "modelled cost",
+        Some(_) => "of it in calls",
+        None => "",
+    };
     row(text, ["pass", "total", "an operation", "driver calls", cost]);
     let last = time.passes.len();
     for (number, pass) in (1..).zip(&time.passes) {
@@ -183,7 +187,12 @@ fn time(report: &Report, text: &mut String) {
     let where_ = if modelled {
         "The totals hold the simulated device's bookkeeping; what its calls cost on a GPU is modelled, and apart."
     } else {
-        "The totals hold the driver calls."
+        match time.passes.first().and_then(|first| first.driver_ns) {
+            Some(_) => {
+                "The totals hold the driver calls, which are timed but for cuStreamQuery, cuEventQuery and cuEventRecord."
+            }
+            None => "The totals hold the driver calls.",
+        }
     };
     let own = format!(
         "Of each operation {} are the replay itself. {where_}",

@@ -1,7 +1,10 @@
-//! What driver calls cost: a model, so that a policy can be judged without a GPU.
+//! What driver calls cost: counted and timed on a GPU; and a model, so that a policy can be judged without one.
 //!
 //! Measured on one H100 80GB HBM3, driver 580.159, CUDA 13.0 (medians; they move by tens of percent between runs).
 //! Virtual memory costs per chunk, not per byte.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// The driver calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,5 +107,49 @@ impl Call {
             // About 25 GB/s over PCIe.
             Call::Copy => 5_000 + bytes / 25,
         }
+    }
+}
+
+/// The calls that one device's driver was asked for, and how long they took.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    counts: [AtomicU64; Call::COUNT],
+    ns: AtomicU64,
+}
+
+impl Calls {
+    /// Counts one that is about to be made.
+    pub(crate) fn count(&self, call: Call) {
+        self.counts[call as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one, and times it until what comes back is dropped.
+    pub(crate) fn time(&self, call: Call) -> Timed<'_> {
+        self.count(call);
+        Timed {
+            ns: &self.ns,
+            began: Instant::now(),
+        }
+    }
+
+    pub(crate) fn counted(&self, call: Call) -> u64 {
+        self.counts[call as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn ns(&self) -> u64 {
+        self.ns.load(Ordering::Relaxed)
+    }
+}
+
+/// A call that is being made.
+pub(crate) struct Timed<'a> {
+    ns: &'a AtomicU64,
+    began: Instant,
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.ns.fetch_add(took, Ordering::Relaxed);
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 
 pub use cost::Call;
+pub(crate) use cost::Calls;
 pub use cuda::driver_message;
 pub use gpumem_channel::DeviceKind;
 pub use sim::{Live, Pause, Sim, SimConfig, Timeline};
@@ -112,6 +113,10 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()>;
     /// Fills `words` 32-bit words, in stream order.
     fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()>;
+    /// What was called so far, where that is kept here.
+    fn calls(&self) -> Option<&Calls> {
+        None
+    }
 }
 
 /// A device to allocate on. Cheap to clone.
@@ -148,6 +153,24 @@ impl Device {
         match (self.cuda_context(), peer.cuda_context()) {
             (Some(_), Some(peer)) => self.driver.enable_peer_access(peer.cu_device()),
             _ => Ok(false),
+        }
+    }
+
+    /// How often its driver was called so far, for whoever uses it or a clone of it. A stream that is asked how far it is takes some more calls
+    /// (which context is current, whether a graph is captured), which are not counted apart.
+    pub fn calls(&self, call: Call) -> u64 {
+        match (&self.sim, self.driver.calls()) {
+            (Some(sim), _) => sim.calls(call),
+            (None, calls) => calls.map_or(0, |calls| calls.counted(call)),
+        }
+    }
+
+    /// What these calls took, in nanoseconds: modelled on a simulated device; measured on others, but for `cuStreamQuery`, `cuEventQuery`
+    /// and `cuEventRecord`, of which two looks at the clock would be a part.
+    pub fn calls_ns(&self) -> u64 {
+        match (&self.sim, self.driver.calls()) {
+            (Some(sim), _) => sim.modelled_ns(),
+            (None, calls) => calls.map_or(0, Calls::ns),
         }
     }
 

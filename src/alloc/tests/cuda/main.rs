@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use cudarc::driver::result::memset_d8_async;
 use cudarc::driver::result::stream::{begin_capture, end_capture};
 use cudarc::driver::sys::{CUpointer_attribute, CUstreamCaptureMode, cuPointerGetAttribute};
-use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_alloc::device::{self, Call, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, PoolConfig, Publish, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
@@ -47,6 +47,7 @@ fn the_cuda_device_works_against_a_driver() {
     gpumem_fake_cuda::install(folder.path()).unwrap();
     let library = folder.path();
     passes("inner_allocates_copies_and_leaves_nothing", library, &[]);
+    passes("inner_calls_the_driver_as_often_as_it_says", library, &[]);
     passes("inner_joins_holes_and_keeps_contents", library, &[]);
     passes(
         "inner_waits_for_events_of_other_streams",
@@ -190,6 +191,36 @@ fn inner_allocates_copies_and_leaves_nothing() {
         assert!(back.iter().all(|v| *v == 0xabcd));
         drop((buffer, alloc));
         assert_eq!(free(&device), before);
+    }
+}
+
+/// What is counted of the driver's calls is what the simulated device counts, which is asked for the same.
+#[test]
+fn inner_calls_the_driver_as_often_as_it_says() {
+    if !is_inner() {
+        return;
+    }
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let counted = [device::cuda(0).unwrap(), device::sim(SimConfig::default())].map(|device| {
+            let config = Config {
+                publish: Publish::Off,
+                segments,
+                ..Config::default()
+            };
+            let alloc = Allocator::new(device.clone(), config).unwrap();
+            let buffers: Vec<Buffer<u8>> = (1..20)
+                .map(|n| alloc.alloc(n * 3 * MIB, Stream::DEFAULT).unwrap())
+                .collect();
+            buffers[3].record_stream(Stream(0)).unwrap();
+            drop(buffers);
+            let large = alloc.alloc::<u8>(200 * MIB, Stream::DEFAULT).unwrap();
+            alloc.release_cached().unwrap();
+            drop((large, alloc));
+            assert!(device.calls_ns() > 0);
+            Call::ALL.map(|call| (call.name(), device.calls(call)))
+        });
+        assert_eq!(counted[0], counted[1], "{segments:?}");
+        assert!(counted[0].iter().filter(|(_, count)| *count > 0).count() >= 3);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 
-use super::{DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
+use super::{Call, Calls, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
 use api::{AllocationProp, Api, Location, Opaque};
 use bound::{Before, Bound};
@@ -32,6 +32,7 @@ struct Cuda {
     prop: Prop,
     reach: Reach,
     events: Events,
+    calls: Calls,
     /// After the context, which its end makes current.
     before: Before,
 }
@@ -88,6 +89,7 @@ impl Driver for Cuda {
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
+        let _timed = self.calls.time(Call::MemoryInfo);
         let _bound = self.bind()?;
         let (mut free, mut total) = (0usize, 0usize);
         // SAFETY: writes two sizes.
@@ -100,6 +102,7 @@ impl Driver for Cuda {
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {
+        let _timed = self.calls.time(Call::Alloc);
         let _bound = self.bind()?;
         let mut addr = 0;
         // SAFETY: writes one address.
@@ -109,12 +112,14 @@ impl Driver for Cuda {
     }
 
     fn free(&self, addr: u64) -> Result<()> {
+        let _timed = self.calls.time(Call::Free);
         let _bound = self.bind()?;
         // SAFETY: device memory; the driver waits for its users and rejects what is not its own.
         self.api.check("cuMemFree", unsafe { (self.api.mem_free)(addr) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64> {
+        let _timed = self.calls.time(Call::Reserve);
         let _bound = self.bind()?;
         let mut addr = 0;
         let align = self.info.granularity as usize;
@@ -125,6 +130,7 @@ impl Driver for Cuda {
     }
 
     fn unreserve(&self, addr: u64, bytes: u64) -> Result<()> {
+        let _timed = self.calls.time(Call::Unreserve);
         let _bound = self.bind()?;
         // SAFETY: gives back a range that `reserve` returned; the driver rejects one that still has mappings.
         self.api.check("cuMemAddressFree", unsafe {
@@ -133,6 +139,7 @@ impl Driver for Cuda {
     }
 
     fn create(&self, bytes: u64, rdma: bool) -> Result<Handle> {
+        let _timed = self.calls.time(Call::Create);
         let _bound = self.bind()?;
         let mut prop = self.prop.0;
         prop.gpu_direct_rdma = rdma.into();
@@ -144,12 +151,14 @@ impl Driver for Cuda {
     }
 
     fn release(&self, handle: Handle) -> Result<()> {
+        let _timed = self.calls.time(Call::Release);
         let _bound = self.bind()?;
         // SAFETY: a handle of `create` that the caller releases once.
         self.api.check("cuMemRelease", unsafe { (self.api.release)(handle.0) })
     }
 
     fn map(&self, addr: u64, bytes: u64, handle: Handle) -> Result<()> {
+        let _timed = self.calls.time(Call::Map);
         let _bound = self.bind()?;
         // SAFETY: a reserved range and a live handle; the driver rejects a range that is mapped.
         let code = unsafe { (self.api.map)(addr, bytes as usize, 0, handle.0, 0) };
@@ -159,6 +168,7 @@ impl Driver for Cuda {
     }
 
     fn set_access(&self, addr: u64, bytes: u64) -> Result<()> {
+        let _timed = self.calls.time(Call::SetAccess);
         let _bound = self.bind()?;
         let by = self.reach.by();
         // SAFETY: reads as many AccessDescs as there are.
@@ -188,6 +198,7 @@ impl Driver for Cuda {
     }
 
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()> {
+        let _timed = self.calls.time(Call::Unmap);
         let _bound = self.bind()?;
         let going = self.reach.unmaps(addr, bytes);
         // SAFETY: the caller knows that no queued work uses the range.
@@ -203,6 +214,7 @@ impl Driver for Cuda {
     }
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.calls.count(Call::QueryStream);
         let _bound = self.bind()?;
         self.check_not_captured("cuStreamQuery", stream)?;
         // SAFETY: the driver checks stream handles of its context.
@@ -221,12 +233,14 @@ impl Driver for Cuda {
     }
 
     fn record(&self, stream: Stream) -> Result<EventHandle> {
+        self.calls.count(Call::Record);
         let _bound = self.bind()?;
         self.check_not_captured("cuEventRecord", stream)?;
         self.record_here(stream)
     }
 
     fn query(&self, event: EventHandle) -> Result<bool> {
+        self.calls.count(Call::Query);
         let _bound = self.bind()?;
         // SAFETY: an event of `record` that was not retired.
         match unsafe { (self.api.event_query)(event.0 as Opaque) } {
@@ -240,6 +254,7 @@ impl Driver for Cuda {
     }
 
     fn synchronize(&self) -> Result<()> {
+        let _timed = self.calls.time(Call::Synchronize);
         let _bound = self.bind()?;
         self.synchronize_context()?;
         // What waits for streams of other devices is done, too, when this returns.
@@ -255,6 +270,7 @@ impl Driver for Cuda {
     }
 
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()> {
+        let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
         let from = bytes.as_ptr().cast();
         // SAFETY: reads `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
@@ -265,6 +281,7 @@ impl Driver for Cuda {
     }
 
     fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()> {
+        let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: writes `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
@@ -275,10 +292,15 @@ impl Driver for Cuda {
     }
 
     fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()> {
+        let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
         // SAFETY: writes device memory that the caller owns, in stream order.
         let code = unsafe { (self.api.fill_words)(addr, value, words as usize, stream.0 as Opaque) };
         self.api.check("cuMemsetD32Async", code)
+    }
+
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 }
 

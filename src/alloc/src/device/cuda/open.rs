@@ -12,7 +12,7 @@ use super::bound::{Before, Bound};
 use super::events::Events;
 use super::reach::Reach;
 use super::{Cuda, Prop};
-use crate::device::{Device, DeviceInfo};
+use crate::device::{Calls, Device, DeviceInfo};
 use crate::error::{DeviceError, Error};
 use crate::size::LARGE_ROUND;
 
@@ -155,6 +155,7 @@ impl Cuda {
             prop: Prop(prop),
             reach: Reach::new(location),
             events: Events::default(),
+            calls: Calls::default(),
             before: Before::new(api),
         })
     }
