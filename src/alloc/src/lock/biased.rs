@@ -32,12 +32,6 @@ pub(crate) const INNER: usize = 1;
 pub(crate) struct Biased<T, const FLOOR: usize = INNER> {
     /// The number of the seat whose thread may enter. Changes under the lock.
     who: AtomicUsize,
-    its: Apart<T>,
-}
-
-/// What changes whenever it is used, on cache lines apart from what everybody looks at first. Processors fetch two at a time.
-#[repr(align(128))]
-struct Apart<T> {
     /// Everybody else's, and what decides who may enter.
     lock: Lock<Turns>,
     value: UnsafeCell<T>,
@@ -93,10 +87,8 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
         asymmetric::is_there();
         Biased {
             who: AtomicUsize::new(NOBODY),
-            its: Apart {
-                lock: Lock::new(Turns::default()),
-                value: UnsafeCell::new(value),
-            },
+            lock: Lock::new(Turns::default()),
+            value: UnsafeCell::new(value),
         }
     }
 
@@ -161,7 +153,7 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
     #[inline(always)]
     pub(crate) fn lock_as_others(&self) -> Inside<'_, T, FLOOR> {
         let mine = seats::take();
-        let mut turns = self.its.lock.lock();
+        let mut turns = self.lock.lock();
         if turns.seat.is_some() {
             self.take_right_away(&mut turns);
         }
@@ -222,7 +214,7 @@ impl<T, const FLOOR: usize> Deref for Inside<'_, T, FLOOR> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: no other guard is there, as `Sync` says above, and this one lends the value no longer than it is borrowed itself.
-        unsafe { &*self.of.its.value.get() }
+        unsafe { &*self.of.value.get() }
     }
 }
 
@@ -230,7 +222,7 @@ impl<T, const FLOOR: usize> DerefMut for Inside<'_, T, FLOOR> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
-        unsafe { &mut *self.of.its.value.get() }
+        unsafe { &mut *self.of.value.get() }
     }
 }
 
