@@ -77,9 +77,9 @@
 //! (events, idle streams, how much memory is left), which is over at once unless the driver is busy with other threads' calls, the program's
 //! own among them. Only a request that was not served by 64 calls, because others took what each gave, makes those that follow under it.
 //!
-//! A thread that always takes the same lane does so without an atomic operation, and loses that right when another one comes, for twice as
-//! many turns each time. Taking it away needs `membarrier(2)` (Linux 4.14): where the kernel or a sandbox refuses that, all lanes are ordinary
-//! locks. A sandbox that ends a program for calls that it does not know has to know this one.
+//! A thread that always takes the same lane, or the heap's lock, does so without an atomic operation, and loses that right when another one
+//! comes, for twice as many turns each time. Taking it away needs `membarrier(2)` (Linux 4.14): where the kernel or a sandbox refuses that, all
+//! are ordinary locks. A sandbox that ends a program for calls that it does not know has to know this one.
 //!
 //! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork.
 //!
