@@ -5,8 +5,9 @@
 //! lock takes that right away first, has the kernel see to the order between the two ([`asymmetric`]), and waits until the thread is
 //! out. That costs microseconds, so the right is given again only after twice as many turns.
 //!
-//! Each thread says at a place of its own where it is ([`Seat`]), once for each floor: who is inside of a heap takes a lane's lock, too. So a thread that was about to enter, and stopped before it said so, when
-//! the right was taken away, says that whenever it goes on without anybody else being misled.
+//! Each thread says at a place of its own where it is ([`Seat`]), once for each floor: who is inside of a heap takes a lane's lock, too. So
+//! a thread that was about to enter, and stopped before it said so, when the right was taken away, says that whenever it goes on without
+//! anybody else being misled.
 
 use std::cell::UnsafeCell;
 use std::fmt;
