@@ -9,7 +9,7 @@ PyTorch's allocator is called from C++, without Python or tensors in between, an
 publishing and once not. Each run is a process of its own. Needs PyTorch with CUDA and g++.
 
 Of each program: peak reserved / peak requested; milliseconds in the allocator in the first pass, and in the best later one, ours publishing
-and not; and the driver calls of ours in these two.
+and not; and the driver calls of ours, in the first pass and the fewest of a later one.
 """
 
 import argparse

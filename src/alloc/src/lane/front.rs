@@ -196,7 +196,7 @@ impl Front {
     #[inline(always)]
     pub(crate) fn may_free_entered(&self, held: Held) -> bool {
         held.lane()
-            .is_some_and(|(number, _)| self.lanes[usize::from(number)].lane.is_mine())
+            .is_some_and(|(number, _)| self.lanes[usize::from(number)].is_mine())
     }
 
     /// Takes a buffer's block back that is lent to a lane. Whether that was enough; `None` for a thread that may not enter it.

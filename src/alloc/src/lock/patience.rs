@@ -1,5 +1,5 @@
-//! How a thread waits for what takes nanoseconds, where the other may also have lost its processor: it looks again at once, then after
-//! letting others run, then after sleeping for longer and longer.
+//! How a thread waits for what takes nanoseconds, where the other may also have lost its processor: it looks again at once and
+//! after longer and longer pauses, then after letting others run, then after sleeping for longer and longer.
 
 use std::time::{Duration, Instant};
 
