@@ -172,38 +172,47 @@ fn recorded(c: &mut Criterion) {
 }
 
 /// Threads on streams of their own, each with a cached block: time for one allocation and one free over all of them, so that
-/// eight threads that do not wait for each other take an eighth of what one does, on as many processors.
+/// eight threads that do not wait for each other take an eighth of what one does, on as many processors. What the machine itself
+/// leaves of that the same threads show that have an allocator each, and share nothing.
 fn threads(c: &mut Criterion) {
     let mut group = c.benchmark_group("threads/4KiB");
     for (mode, publish) in modes() {
         for threads in [1u32, 2, 4, 8] {
             let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
+            let shared: Vec<_> = (0..threads).map(|stream| (&alloc, Stream(stream.into()))).collect();
             group.bench_function(format!("{threads}/publish={mode}"), |b| {
-                b.iter_custom(|rounds| side_by_side(&alloc, threads, rounds) / threads);
+                b.iter_custom(|rounds| side_by_side(&shared, rounds) / threads);
+            });
+        }
+        let allocators: Vec<_> = (0..8).map(|_| allocator(publish, SegmentMode::Auto)).collect();
+        let apart: Vec<_> = allocators.iter().map(|(alloc, _)| (alloc, Stream::DEFAULT)).collect();
+        for threads in [1usize, 8] {
+            group.bench_function(format!("{threads}_allocators/publish={mode}"), |b| {
+                b.iter_custom(|rounds| side_by_side(&apart[..threads], rounds) / threads as u32);
             });
         }
     }
     group.finish();
 }
 
-/// How long it takes until every thread did so many rounds, from when all of them are ready.
-fn side_by_side(alloc: &Allocator, threads: u32, rounds: u64) -> Duration {
-    let ready = Barrier::new(threads as usize + 1);
-    std::thread::scope(|scope| {
-        for stream in 0..u64::from(threads) {
-            let ready = &ready;
-            scope.spawn(move || {
-                let round = || drop(black_box(alloc.alloc::<u8>(black_box(4096), Stream(stream)).unwrap()));
-                (0..100).for_each(|_| round());
-                ready.wait();
-                (0..rounds).for_each(|_| round());
-                ready.wait();
-            });
-        }
+/// How long it takes a thread for each of these until every one did so many rounds, from when the first begins.
+fn side_by_side(places: &[(&Allocator, Stream)], rounds: u64) -> Duration {
+    let ready = Barrier::new(places.len());
+    let times = |(alloc, stream): (&Allocator, Stream)| {
+        let round = || drop(black_box(alloc.alloc::<u8>(black_box(4096), stream).unwrap()));
+        (0..100).for_each(|_| round());
         ready.wait();
         let start = Instant::now();
-        ready.wait();
-        start.elapsed()
+        (0..rounds).for_each(|_| round());
+        (start, Instant::now())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = places.iter().map(|place| scope.spawn(|| times(*place))).collect();
+        let times: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let first = times.iter().map(|(start, _)| *start).min();
+        let last = times.iter().map(|(_, end)| *end).max();
+        last.zip(first)
+            .map_or(Duration::ZERO, |(last, first)| last.duration_since(first))
     })
 }
 
