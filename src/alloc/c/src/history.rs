@@ -30,15 +30,19 @@ extern "C" fn gpumem_stop_history(device: c_int) -> c_int {
     enter("gpumem_stop_history", -1, || record(device, History::Off))
 }
 
-/// Begins or ends the history of one device, whose allocator is made for that, or of all that are in use (-1).
+/// Begins or ends the history of one device, whose allocator is made for that, or of all that are in use (-1). An error on one does not
+/// keep it from the others.
 fn record(device: c_int, history: History) -> Result<c_int, Failure> {
     if device != -1 && history != History::Off {
         devices::place(device)?.open(device)?;
     }
+    let mut result = Ok(0);
     for allocator in devices::chosen(device)? {
-        allocator.record_history(history)?;
+        if let Err(error) = allocator.record_history(history) {
+            result = Err(error.into());
+        }
     }
-    Ok(0)
+    result
 }
 
 #[unsafe(no_mangle)]

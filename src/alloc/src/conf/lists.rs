@@ -60,7 +60,15 @@ const MEASURES: [(&str, Measure); 2] = [("external", Measure::External), ("cache
 pub(super) fn monitor(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
     let mut config = MonitorConfig::default();
     match &given.value {
-        Value::Word(word) => config.action = word.one_of(&ACTIONS)?,
+        Value::Word(word) => {
+            let actions = ACTIONS.map(|(name, action)| (name, Some(action)));
+            let choices = [&[("none", None)][..], &actions].concat();
+            let Some(action) = word.one_of(&choices)? else {
+                draft.config.monitor = None;
+                return Ok(());
+            };
+            config.action = action;
+        }
         Value::List(pairs) => {
             for (key, value) in pairs {
                 part(&mut config, key, value).map_err(|bad| bad.within(key, value))?;

@@ -137,7 +137,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "monitor:yes",
-            "column 9: monitor takes warn or release or compact, not \"yes\"",
+            "column 9: monitor takes none or warn or release or compact, not \"yes\"",
         ),
         (
             "monitor:[ratio:50]",

@@ -82,6 +82,7 @@ fn a_monitor_is_a_word_or_a_list() {
     let text = |text: &str| format!("{:?}", read(text).monitor.unwrap());
     let usual = MonitorConfig::default();
     assert_eq!(text("monitor:warn"), format!("{usual:?}"));
+    assert!(read("monitor:none").monitor.is_none() && read("monitor:warn,monitor:none").monitor.is_none());
     // The defaults as they are documented.
     let told = OPTIONS.iter().find(|option| option.name == "monitor").unwrap().about;
     let list = &told[told.find('[').unwrap()..=told.find(']').unwrap()];
