@@ -4,6 +4,7 @@ use super::Heap;
 use super::cover::chunks_back_over;
 use super::view::{Piece, View};
 use crate::free::Key;
+use crate::size::Sizes;
 
 /// Runs of free memory that a request chooses the smallest from.
 const ENOUGH: usize = 8;
@@ -26,6 +27,24 @@ pub(super) struct Run {
     pub(super) bytes: u64,
     /// Address space behind it where more can be mapped.
     pub(super) room: u64,
+}
+
+/// What of each chunk is free.
+#[derive(Clone, Copy)]
+struct Free<'a> {
+    ends: &'a [Ends],
+    /// Where the home segment begins.
+    home: u64,
+    sizes: &'a Sizes,
+}
+
+impl Free<'_> {
+    /// Of the one at an address of the home segment.
+    #[inline(always)]
+    fn of(self, chunk: u64) -> Ends {
+        let ends = self.ends.get(self.sizes.granule(chunk - self.home));
+        ends.copied().unwrap_or_default()
+    }
 }
 
 impl View {
@@ -93,7 +112,10 @@ impl Heap {
     pub(super) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
         self.among_free(stream, |views, free| {
             // The newest first: what was side by side lately is likely to be again.
-            let runs = views.iter().rev().filter_map(|(at, view)| view.run(*at, size, free));
+            let runs = views
+                .iter()
+                .rev()
+                .filter_map(|(at, view)| view.run(*at, size, |home| free.of(home)));
             runs.take(ENOUGH).min_by_key(|run| run.bytes)
         })
     }
@@ -101,7 +123,9 @@ impl Heap {
     /// The longest run of free memory at the end of a view, where there is room enough behind it.
     pub(super) fn longest_tail(&mut self, size: u64, stream: u16) -> Option<Run> {
         self.among_free(stream, |views, free| {
-            let tails = views.iter().filter_map(|(at, view)| view.tail(*at, free));
+            let tails = views
+                .iter()
+                .filter_map(|(at, view)| view.tail(*at, |home| free.of(home)));
             tails
                 .filter(|run| run.bytes + run.room >= size)
                 .max_by_key(|run| run.bytes)
@@ -109,19 +133,14 @@ impl Heap {
     }
 
     /// Looks for something among the views, given what of each chunk is free for a stream.
-    fn among_free(
-        &mut self,
-        stream: u16,
-        look: impl FnOnce(&[(u32, &View)], &dyn Fn(u64) -> Ends) -> Option<Run>,
-    ) -> Option<Run> {
+    fn among_free(&mut self, stream: u16, look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>) -> Option<Run> {
         if self.views.mappings == 0 {
             return None;
         }
         let home = self.segments.get(self.home?)?;
-        let unit = self.sizes.granularity;
-        let granule = |addr: u64| ((addr - home.addr) / unit) as usize;
+        let granule = |addr: u64| self.sizes.granule(addr - home.addr);
         let mut free = std::mem::take(&mut self.views.free);
-        free.resize((home.size / unit) as usize, Ends::default());
+        free.resize(self.sizes.granule(home.size), Ends::default());
         let mut touched = Vec::new();
         for index in self.free_at_home(stream) {
             index.each(|Key { addr, size, .. }| {
@@ -139,7 +158,12 @@ impl Heap {
             });
         }
         let views = self.views.iter().collect::<Vec<_>>();
-        let found = look(&views, &|home| free[granule(home)]);
+        let ends = Free {
+            ends: &free,
+            home: home.addr,
+            sizes: &self.sizes,
+        };
+        let found = look(&views, ends);
         for granule in touched {
             free[granule] = Ends::default();
         }
