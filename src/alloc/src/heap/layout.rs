@@ -6,7 +6,8 @@
 //! that repeats the one before maps nothing.
 //!
 //! Only large requests of stitched memory are remembered, and only while mapping costs more than remembering does: the quick ways past
-//! the heap are closed to them meanwhile.
+//! the heap are closed to them meanwhile. Then what a program repeats is forgotten, on trial: best fit may do as well by then. Where it does
+//! not, mapping begins again, and what that program repeats is remembered from then on as long as it does.
 
 mod sequence;
 
@@ -20,8 +21,14 @@ const MOST: usize = if cfg!(test) { 1024 } else { 1 << 17 };
 /// a chunk costs some 35 µs: remembering in vain costs a fifth of the mapping.
 const WORTH: u64 = 64;
 
+/// What is not in vain may cost as much: a request that goes where it went before counts a fifth of one.
+const IN_VAIN: u64 = 5;
+
 /// Requests that are remembered before anything is mapped once more.
 const FIRST: u64 = 1024;
+
+/// Rounds that it goes on for when forgetting what a program repeats had it map again: enough to know them again.
+const ROUNDS: u64 = 4;
 
 /// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended.
 const MOST_TIMES: u64 = 1 << 10;
@@ -42,9 +49,13 @@ pub(super) struct Layouts {
     sequences: Vec<Sequence>,
     /// Requests in all of them.
     held: usize,
-    /// Requests until remembering ends, and how many times longer it goes on than at first.
+    /// Requests until remembering ends, [in vain](IN_VAIN), and how many times longer it goes on than at first.
     left: u64,
     times: u64,
+    /// Whether the program repeated itself when that was forgotten, and whether it ever had to map again for that: then what it repeats
+    /// is not forgotten any more.
+    repeated: bool,
+    lasts: bool,
     /// Rounds that have to come as before until a request is placed so.
     rounds: usize,
 }
@@ -55,8 +66,10 @@ impl Layouts {
         Layouts {
             sequences: Vec::new(),
             held: 0,
-            left: if stitched { FIRST } else { 0 },
+            left: if stitched { FIRST * IN_VAIN } else { 0 },
             times: 1,
+            repeated: false,
+            lasts: false,
             rounds: 1,
         }
     }
@@ -75,7 +88,11 @@ impl Layouts {
 
     /// Chunks were mapped once more, so that a request fits.
     pub(super) fn mapped(&mut self, chunks: usize) {
-        self.left += chunks as u64 * WORTH * self.times;
+        if self.left == 0 && self.repeated {
+            self.lasts = true;
+            self.left = ROUNDS * self.held as u64 * IN_VAIN;
+        }
+        self.left += chunks as u64 * WORTH * self.times * IN_VAIN;
     }
 
     /// Memory was taken for a large request. Where things are as they were before, there is none to take: then they are not, and what is
@@ -140,14 +157,28 @@ impl Layouts {
         if self.sequences.len() <= stream {
             self.sequences.resize_with(stream + 1, Sequence::default);
         }
-        self.held += usize::from(self.sequences[stream].push(size, placement, self.held < MOST));
-        self.left -= 1;
+        let sequence = &mut self.sequences[stream];
+        self.held += usize::from(sequence.push(size, placement, self.held < MOST));
+        let counts = if sequence.in_round { 1 } else { IN_VAIN };
+        self.left = self.left.saturating_sub(counts);
         if self.left == 0 {
-            self.times = (self.times * 2).min(MOST_TIMES);
-            for sequence in &mut self.sequences {
-                sequence.end_round();
-                sequence.expected = None;
-            }
+            self.end();
+        }
+    }
+
+    /// Nothing was mapped for long.
+    #[cold]
+    #[inline(never)]
+    fn end(&mut self) {
+        self.repeated = self.sequences.iter().any(|sequence| sequence.in_round);
+        if self.lasts && self.repeated {
+            self.left = FIRST * IN_VAIN;
+            return;
+        }
+        self.times = (self.times * 2).min(MOST_TIMES);
+        for sequence in &mut self.sequences {
+            sequence.end_round();
+            sequence.expected = None;
         }
     }
 }

@@ -117,6 +117,48 @@ fn remembering_ends_when_nothing_is_mapped_and_is_prolonged_more_each_time() {
     }
 }
 
+/// Requests that come again in rounds of ten until they are forgotten, or so many.
+fn requests_until_forgotten(layouts: &mut Layouts, most: u64) -> u64 {
+    let sizes = (0..10).map(|i| (2 + i * 7919 % 1021) * MIB).cycle();
+    let come = |layouts: &mut Layouts, size: &u64| {
+        let remembers = layouts.remembers(*size);
+        if remembers {
+            round(layouts, [*size].into_iter(), size / MIB);
+        }
+        remembers
+    };
+    sizes.take(most as usize).take_while(|size| come(layouts, size)).count() as u64
+}
+
+#[test]
+fn what_a_program_repeats_is_forgotten_later_and_only_where_that_costs_nothing() {
+    let mut layouts = Layouts::new(false);
+    layouts.mapped(30);
+    let in_vain = 30 * WORTH;
+    let requests = requests_until_forgotten(&mut layouts, u64::MAX);
+    let later = in_vain * (IN_VAIN - 1)..in_vain * IN_VAIN;
+    assert!(later.contains(&requests), "{requests}, not in {later:?}");
+    // It has to map again for that: never more.
+    layouts.mapped(1);
+    assert_eq!(requests_until_forgotten(&mut layouts, 20 * in_vain), 20 * in_vain);
+    // What it does not repeat is forgotten all the same.
+    let others = (5000..5000 + 2 * FIRST).take_while(|i| {
+        let remembers = layouts.remembers(i * MIB);
+        if remembers {
+            round(&mut layouts, [i * MIB].into_iter(), 0);
+        }
+        remembers
+    });
+    assert!(others.count() < 2 * FIRST as usize);
+}
+
+#[test]
+fn what_goes_on_without_mapping_once_it_is_forgotten_is_not_remembered_again() {
+    let mut layouts = Layouts::new(true);
+    assert!(requests_until_forgotten(&mut layouts, u64::MAX) > FIRST);
+    assert_eq!(requests_until_forgotten(&mut layouts, 10), 0);
+}
+
 /// Random sizes on so many streams, some of them small; blocks are freed in another order than they came.
 fn random_round(heap: &mut Heap, seed: u64, streams: u64) {
     let mut state = seed;
@@ -168,6 +210,37 @@ fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
         assert!(rounds[0] > 0 && heap.layouts.repeats(), "{seed}: {rounds:?}");
         assert_eq!(rounds[2..], [0; 4], "{seed}: {rounds:?}");
     }
+}
+
+/// As best fit alone has it map for ever, it maps once more when it is forgotten, and is not forgotten again.
+#[test]
+fn a_loop_maps_again_once_at_most() {
+    let mut again = 0;
+    for seed in 0..8 {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments: SegmentMode::Stitched,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        heap.views.most = 1 << 14;
+        let mut forget_and_go_on = |rounds: usize| {
+            // As if nothing had been mapped for long.
+            heap.layouts.left = 1;
+            let before = sim.calls(Call::Map);
+            (0..rounds).for_each(|_| random_round(&mut heap, seed, 3));
+            sim.calls(Call::Map) - before
+        };
+        forget_and_go_on(6);
+        if forget_and_go_on(8) > 0 {
+            again += 1;
+            for time in 0..3 {
+                assert_eq!(forget_and_go_on(3), 0, "{seed}, {time}");
+            }
+        }
+    }
+    assert!(again > 0, "forgetting cost nothing, and this test says nothing");
 }
 
 /// A driver was seen to refuse more than half a million mappings, and a program that never repeats itself goes on mapping for ever.
