@@ -3,15 +3,19 @@
 //! A loop asks for the same sizes in the same order in every round, but best fit places them differently from round to round: it
 //! begins with other free pieces than the round before. Then views that were mapped do not fit, and new ones are mapped, and so on. A
 //! request that is placed as it was in the round before finds its memory free if everything before it was placed so, too; so a round
-//! that repeats the one before maps nothing.
+//! that repeats the one before maps nothing. That it does is known from its first request on where the program holds just what it held as
+//! another one began, else once a whole round came as the one before.
 //!
 //! Only large requests of stitched memory are remembered, and only while mapping costs more than remembering does: the quick ways past
 //! the heap are closed to them meanwhile. Then what a program repeats is forgotten, on trial: best fit may do as well by then. Where it does
 //! not, mapping begins again, and what that program repeats is remembered from then on as long as it does.
 
+mod beginning;
 mod sequence;
 
 use crate::size::SMALL_MAX;
+use beginning::Beginnings;
+pub(super) use beginning::Moment;
 use sequence::{CONTEXT, MOST_ROUNDS, RUN, Sequence};
 
 /// Requests that are remembered, of all streams together.
@@ -29,6 +33,9 @@ const FIRST: u64 = 1024;
 
 /// Rounds that it goes on for when forgetting what a program repeats had it map again: enough to know them again.
 const ROUNDS: u64 = 4;
+
+/// Streams, the first ones, of which is known where they were when a round began.
+const STREAMS: usize = 32;
 
 /// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended.
 const MOST_TIMES: u64 = 1 << 10;
@@ -58,6 +65,8 @@ pub(super) struct Layouts {
     lasts: bool,
     /// Rounds that have to come as before until a request is placed so.
     rounds: usize,
+    /// Where rounds began.
+    beginnings: Beginnings,
 }
 
 impl Layouts {
@@ -71,6 +80,7 @@ impl Layouts {
             repeated: false,
             lasts: false,
             rounds: 1,
+            beginnings: Beginnings::default(),
         }
     }
 
@@ -104,10 +114,35 @@ impl Layouts {
         }
     }
 
+    /// A request that is to be remembered comes.
+    #[inline(always)]
+    pub(super) fn comes(&mut self, moment: Moment) {
+        self.beginnings.comes(moment);
+    }
+
+    /// Whether a stream's next request may begin a round. Where what was placed by memory was in the way of other requests, only what came as
+    /// before for long says that it comes again.
+    #[inline(always)]
+    fn may_begin(&self, stream: u16) -> bool {
+        let sequence = self.sequences.get(usize::from(stream));
+        (self.rounds == 1) & !sequence.is_some_and(|sequence| sequence.in_round)
+    }
+
+    /// A stream's last request could not go where it went before: what seemed to begin as it began before does not go on so.
+    pub(super) fn was_taken(&mut self, stream: u16) {
+        let sequence = self.sequences.get_mut(usize::from(stream));
+        if let Some(sequence) = sequence.filter(|sequence| sequence.supposed) {
+            sequence.end_round();
+            sequence.expected = None;
+        }
+    }
+
     /// Where a request is to go, if a whole round came as it came before: a request that is placed by memory between others that
-    /// are not is in their way. So the first round that repeats another is still placed by best fit.
+    /// are not is in their way. So the first round that repeats another is still placed by best fit, unless its beginning is known: then all
+    /// that was free at that time is free now.
     pub(super) fn expect(&mut self, stream: u16, size: u64) -> Option<Placement> {
         let may_repeat = self.may_repeat(stream);
+        self.begin(stream);
         let sequence = self.sequences.get_mut(usize::from(stream))?;
         let placement = sequence.find(size, self.rounds)?;
         if sequence.settled {
@@ -117,6 +152,21 @@ impl Layouts {
         sequence.in_round.then_some(placement)
     }
 
+    /// Has the sequences go on where they were when a round began that begins anew with a stream's next request.
+    fn begin(&mut self, stream: u16) {
+        if !self.may_begin(stream) {
+            return;
+        }
+        let Some(ends) = self.beginnings.known() else { return };
+        // Streams that came later begin with their first request.
+        let ends = ends.iter().copied().chain(std::iter::repeat(0));
+        for (sequence, end) in self.sequences.iter_mut().take(STREAMS).zip(ends) {
+            if !sequence.in_round {
+                sequence.suppose(end);
+            }
+        }
+    }
+
     /// Whether the next request of a stream may have a place where it [is to go](Layouts::expect): no round is shorter than [`RUN`].
     #[inline(always)]
     pub(super) fn may_repeat(&self, stream: u16) -> bool {
@@ -124,6 +174,7 @@ impl Layouts {
         let come = |sequence: &Sequence| sequence.run.max(CONTEXT) + 1 + CONTEXT;
         let sequence = self.sequences.get(usize::from(stream));
         sequence.is_some_and(|sequence| come(sequence) * 32 >= RUN * 31)
+            || self.may_begin(stream) && self.beginnings.known().is_some()
     }
 
     /// A stream's next request was [looked for](Layouts::expect), but is not served yet: it may go `there`, or cannot go where it was.
@@ -157,6 +208,8 @@ impl Layouts {
         if self.sequences.len() <= stream {
             self.sequences.resize_with(stream + 1, Sequence::default);
         }
+        let ends = self.sequences.iter().take(STREAMS).map(Sequence::end);
+        self.beginnings.note(self.sequences[stream].in_round, ends);
         let sequence = &mut self.sequences[stream];
         self.held += usize::from(sequence.push(size, placement, self.held < MOST));
         let counts = if sequence.in_round { 1 } else { IN_VAIN };

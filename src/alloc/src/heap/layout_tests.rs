@@ -117,6 +117,55 @@ fn remembering_ends_when_nothing_is_mapped_and_is_prolonged_more_each_time() {
     }
 }
 
+/// A round of requests, of which all blocks are freed at its end, that begins while others hold so many bytes; how many are expected
+/// where they were, at `base` and on.
+fn round_holding(layouts: &mut Layouts, held: u64, base: u64, frees: &mut u64) -> usize {
+    let place = |i: u64| {
+        let size = (2 + i * 7919 % 1021) * MIB;
+        layouts.comes(Moment {
+            blocks: i,
+            bytes: held + i * 100 * MIB,
+            requested: held + i * 100 * MIB,
+            frees: *frees,
+        });
+        let expected = layouts.expect(1, size);
+        layouts.note(1, size, Placement::Home(base + i));
+        usize::from(expected == Some(Placement::Home(base + i)))
+    };
+    let found = (0..40).map(place).sum();
+    *frees += 40;
+    found
+}
+
+#[test]
+fn a_round_is_expected_from_the_second_one_on_where_just_as_much_is_held_as_it_begins() {
+    let (mut layouts, mut frees) = (remembering(), 0);
+    assert_eq!(round_holding(&mut layouts, 0, 0, &mut frees), 0, "nothing came before");
+    assert_eq!(round_holding(&mut layouts, 0, 0, &mut frees), 40);
+    assert!(
+        round_holding(&mut layouts, 2 * MIB, 0, &mut frees) > 20,
+        "it goes on as it did before"
+    );
+    // What was in the way says that it does not, at the next beginning at the latest.
+    layouts.grew();
+    assert!(round_holding(&mut layouts, 0, 0, &mut frees) < 20);
+}
+
+#[test]
+fn what_seemed_to_begin_as_before_ends_with_the_first_place_that_is_taken() {
+    let (mut layouts, mut frees) = (remembering(), 0);
+    round_holding(&mut layouts, 0, 0, &mut frees);
+    layouts.comes(Moment {
+        frees,
+        ..Moment::default()
+    });
+    assert!(layouts.may_repeat(1));
+    assert_eq!(layouts.expect(1, 2 * MIB), Some(Placement::Home(0)));
+    layouts.was_taken(1);
+    layouts.note(1, 2 * MIB, Placement::Home(77));
+    assert_eq!(layouts.expect(1, (2 + 7919 % 1021) * MIB), None);
+}
+
 /// Requests that come again in rounds of ten until they are forgotten, or so many.
 fn requests_until_forgotten(layouts: &mut Layouts, most: u64) -> u64 {
     let sizes = (0..10).map(|i| (2 + i * 7919 % 1021) * MIB).cycle();
@@ -190,7 +239,7 @@ fn random_round(heap: &mut Heap, seed: u64, streams: u64) {
 }
 
 #[test]
-fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
+fn a_loop_of_random_sizes_maps_nothing_from_its_second_round_on() {
     for seed in 0..20 {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
@@ -208,7 +257,7 @@ fn a_loop_of_random_sizes_maps_nothing_from_its_third_round_on() {
             rounds.push(calls().iter().sum::<u64>() - before.iter().sum::<u64>());
         }
         assert!(rounds[0] > 0 && heap.layouts.repeats(), "{seed}: {rounds:?}");
-        assert_eq!(rounds[2..], [0; 4], "{seed}: {rounds:?}");
+        assert_eq!(rounds[1..], [0; 5], "{seed}: {rounds:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use gpumem_channel::BlockState;
 
 use super::allocate::Request;
 use super::block::{Block, NIL};
-use super::layout::Placement;
+use super::layout::{Moment, Placement};
 use super::turn::{Calls, suspended};
 use super::view::Piece;
 use super::{Grant, Heap};
@@ -12,8 +12,21 @@ use crate::error::Error;
 use crate::lane::State;
 
 impl Heap {
+    /// Tells the layouts what is held as a request comes.
+    #[inline(always)]
+    pub(super) fn note_moment(&mut self) {
+        let [blocks, requested, bytes, ..] = self.ledger.own.current(1);
+        self.layouts.comes(Moment {
+            blocks,
+            bytes,
+            requested,
+            frees: self.frees,
+        });
+    }
+
     /// A block where the request went before, or another one.
     pub(super) fn allocate_remembered(&mut self, request: &Request) -> Result<Grant, Error> {
+        self.note_moment();
         let before = self.layouts.expect_once(request.stream, request.size);
         let grant = self.allocate_there(before, request)?;
         self.note_placement(&grant, request);
@@ -30,6 +43,7 @@ impl Heap {
                 turn.before = Some(before);
                 return Err(suspended().into());
             }
+            self.layouts.was_taken(request.stream);
         }
         self.allocate_anew(request)
     }
@@ -43,7 +57,7 @@ impl Heap {
         match &placed {
             Some(grant) => self.note_placement(grant, request),
             None if self.wonders() => self.layouts.was_asked(request.stream, request.size, Some(before)),
-            None => {}
+            None => self.layouts.was_taken(request.stream),
         }
         placed
     }

@@ -44,6 +44,7 @@ impl Heap {
         form: fn(Grant) -> R,
     ) -> Option<R> {
         let request = &Request::common(requested, rounded, stream, tag);
+        self.note_moment();
         let repeats = self.layouts.may_repeat(request.stream);
         if repeats {
             if let Some(grant) = self.allocate_as_before(request) {

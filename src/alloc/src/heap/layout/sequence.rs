@@ -113,6 +113,8 @@ pub(super) struct Sequence {
     pub(super) well_in: bool,
     /// Whether so many did that what was of no use before says nothing any more.
     pub(super) settled: bool,
+    /// Whether the round is known by its beginning alone.
+    pub(super) supposed: bool,
     /// The next request, if it was looked for and is not served yet.
     pub(super) asked: Option<Asked>,
     context: u64,
@@ -155,15 +157,35 @@ impl Sequence {
             }
         };
         self.expected = Some(at + 1);
-        let ago = match at < self.end {
-            true => self.end - at,
-            false => self.end + self.ring.len() - at,
-        };
+        let ago = self.ago(at);
         // Not the one that was looked up: nobody could know before that it was worth asking where that goes.
         self.in_round = next.is_some() && self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
         self.well_in = self.in_round && self.run >= ago * rounds + ago / 4;
+        self.supposed &= !self.well_in;
         self.settled = self.run >= 2 * MOST_ROUNDS * ago.max(RUN);
         Some(self.ring.get(at)?.placement())
+    }
+
+    /// Where the next one goes.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// How many requests ago one came that is at a place.
+    fn ago(&self, at: usize) -> usize {
+        match at < self.end {
+            true => self.end - at,
+            false => self.end + self.ring.len() - at,
+        }
+    }
+
+    /// A round begins as it began when the sequence ended there: taken for one that came as before.
+    pub(super) fn suppose(&mut self, at: usize) {
+        // Its stream may have ended meanwhile.
+        if at <= self.ring.len() {
+            self.expected = Some(at);
+            (self.run, self.supposed) = (self.ago(at) + RUN, true);
+        }
     }
 
     /// Requests in it.
@@ -173,6 +195,7 @@ impl Sequence {
 
     pub(super) fn end_round(&mut self) {
         (self.run, self.in_round, self.well_in, self.settled) = (0, false, false, false);
+        self.supposed = false;
     }
 
     fn same_context(&self, size: u64) -> Option<usize> {
