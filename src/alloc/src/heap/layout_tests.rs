@@ -208,6 +208,18 @@ fn what_goes_on_without_mapping_once_it_is_forgotten_is_not_remembered_again() {
     assert_eq!(requests_until_forgotten(&mut layouts, 10), 0);
 }
 
+/// A heap of stitched memory that keeps so many mappings of views.
+fn stitched(sim: &Sim, mappings: usize) -> Heap {
+    let config = Config {
+        segments: SegmentMode::Stitched,
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    heap.views.most = mappings;
+    heap
+}
+
 /// Random sizes on so many streams, some of them small; blocks are freed in another order than they came.
 fn random_round(heap: &mut Heap, seed: u64, streams: u64) {
     let mut state = seed;
@@ -242,13 +254,7 @@ fn random_round(heap: &mut Heap, seed: u64, streams: u64) {
 fn a_loop_of_random_sizes_maps_nothing_from_its_second_round_on() {
     for seed in 0..20 {
         let sim = Sim::new(SimConfig::default());
-        let config = Config {
-            segments: SegmentMode::Stitched,
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
-        heap.views.most = 1 << 14;
+        let mut heap = stitched(&sim, 1 << 14);
         let calls = || [Call::Create, Call::Map, Call::SetAccess, Call::Unmap].map(|call| sim.calls(call));
         let mut rounds = Vec::new();
         for _ in 0..6 {
@@ -267,13 +273,7 @@ fn a_loop_maps_again_once_at_most() {
     let mut again = 0;
     for seed in 0..8 {
         let sim = Sim::new(SimConfig::default());
-        let config = Config {
-            segments: SegmentMode::Stitched,
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
-        heap.views.most = 1 << 14;
+        let mut heap = stitched(&sim, 1 << 14);
         let mut forget_and_go_on = |rounds: usize| {
             // As if nothing had been mapped for long.
             heap.layouts.left = 1;
@@ -300,13 +300,7 @@ fn views_that_were_not_used_for_long_go_where_only_one_stream_is_used() {
             timeline,
             ..SimConfig::default()
         });
-        let config = Config {
-            segments: SegmentMode::Stitched,
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
-        heap.views.most = 200;
+        let mut heap = stitched(&sim, 200);
         let mut most = 0;
         for seed in 0..60 {
             random_round(&mut heap, seed, 1);

@@ -29,6 +29,7 @@ struct Beginning {
     ends: Vec<usize>,
 }
 
+/// The requests that came when little was held, after something was given back.
 #[derive(Debug, Default)]
 pub(super) struct Beginnings {
     /// By digest. None before the first.
