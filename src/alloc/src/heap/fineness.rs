@@ -7,7 +7,7 @@
 use crate::size::SLACK;
 
 /// What is reserved beyond what the program ever held, as a part of that: above it new chunks are half as large.
-const EXCESS: u64 = 32;
+const EXCESS: u64 = 48;
 
 /// Up to so many bytes reserved a part of them says nothing.
 const FEW: u64 = 128 << 20;
@@ -61,7 +61,7 @@ mod tests {
         let mut fineness = Fineness::default();
         let steps = [
             ("too little to say", 120, 60, 1),
-            ("excess", 200, 180, 2),
+            ("excess", 200, 195, 2),
             ("the same one", 210, 190, 2),
             ("another one", 240, 220, 4),
             ("no more than allowed, but soon after", 260, 259, 4),
