@@ -7,7 +7,9 @@ use std::path::Path;
 use gpumem_demo::DeviceChoice;
 use gpumem_demo::replay::{ReplayArgs, run};
 
-const PROGRAMS: [&str; 7] = ["detect", "fsdp", "gnn", "rl", "speech", "streams", "unet"];
+const PROGRAMS: [&str; 11] = [
+    "detect", "fsdp", "gnn", "moe", "points", "rl", "segment", "speech", "streams", "unet", "vit",
+];
 
 /// Its ratio, and how much it maps in each of four passes.
 fn replayed(name: &str) -> (f64, Vec<u64>) {

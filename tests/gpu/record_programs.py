@@ -5,6 +5,7 @@ import random
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 DEVICE = "cuda"
 
@@ -307,4 +308,133 @@ def unet(steps=10):
                     y = y - 0.1 * net(torch.cat([y, y]))[:4].float()
 
 
-PROGRAMS = {program.__name__: program for program in (detect, fsdp, gan, gnn, rl, speech, streams, unet)}
+def moe(steps=10):
+    """A mixture of experts: any number of tokens for each, documents of any length."""
+    rnd = sizes_of("moe")
+    d, count, vocabulary = 768, 8, 16000
+
+    def expert():
+        return nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+
+    layers = nn.ModuleList(
+        nn.ModuleList([Attention(d, 12), nn.Linear(d, count), nn.ModuleList(expert() for _ in range(count))])
+        for _ in range(4)
+    ).to(DEVICE)
+    words = nn.Embedding(vocabulary, d).to(DEVICE)
+    parameters = [*layers.parameters(), *words.parameters()]
+    opt = torch.optim.AdamW(parameters, 1e-4)
+    for _ in range(steps):
+        text = torch.randint(0, vocabulary, (rnd.randrange(2, 9), rnd.randrange(128, 1200)), device=DEVICE)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            x = words(text)
+            for attention, gate, experts in layers:
+                x = attention(x)
+                tokens = x.flatten(0, 1)
+                weight, best = gate(tokens).softmax(-1).topk(2)
+                y = torch.zeros_like(tokens)
+                for number, network in enumerate(experts):
+                    rows, place = (best == number).nonzero(as_tuple=True)
+                    if len(rows):
+                        y = y.index_add(0, rows, (network(tokens[rows]) * weight[rows, place, None]).to(y.dtype))
+                x = x + y.view_as(x)
+            loss = F.cross_entropy((x @ words.weight.T).float().flatten(0, 1), text.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        opt.step()
+        opt.zero_grad()
+
+
+def points(steps=30):
+    """Clouds of any number of points: gathered, transformed, scattered into ever fewer, and back."""
+    rnd = sizes_of("points")
+    widths = [4, 32, 64, 128, 256]
+    lins = nn.ModuleList(nn.Linear(i * 8, o) for i, o in zip(widths, widths[1:])).to(DEVICE)
+    norms = nn.ModuleList(nn.BatchNorm1d(o) for o in widths[1:]).to(DEVICE)
+    ups = nn.ModuleList(nn.Linear(o + i, i) for i, o in zip(widths[1:], widths[2:])).to(DEVICE)
+    out = nn.Linear(32, 20).to(DEVICE)
+    opt = torch.optim.SGD([p for m in (lins, norms, ups, out) for p in m.parameters()], 0.01, momentum=0.9)
+    for _ in range(steps):
+        x, skips = torch.randn(rnd.randrange(40_000, 400_000), 4, device=DEVICE), []
+        for lin, norm in zip(lins, norms):
+            near = torch.randint(0, len(x), (len(x), 8), device=DEVICE)
+            x = F.relu(norm(lin(x[near].flatten(1))))
+            skips.append(x)
+            fewer = int(len(x) * rnd.uniform(0.2, 0.5))
+            to = torch.randint(0, fewer, (len(x),), device=DEVICE)
+            x = torch.zeros(fewer, x.shape[1], device=DEVICE).index_add_(0, to, x)
+        for up, skip in zip(reversed(ups), reversed(skips[:-1])):
+            x = x[torch.randint(0, len(x), (len(skip),), device=DEVICE)]
+            x = F.relu(up(torch.cat([x, skip], 1)))
+        F.cross_entropy(out(x), torch.randint(0, 20, (len(x),), device=DEVICE)).backward()
+        opt.step()
+        opt.zero_grad()
+
+
+def segment(steps=14):
+    """Segmentation: crops while training, whole pictures at three scales and flipped while testing."""
+    rnd = sizes_of("segment")
+
+    def conv(i, o, stride=1):
+        return nn.Sequential(nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU())
+
+    sizes = [(3, 64, 2), (64, 128, 2), (128, 256), (256, 256, 2), (256, 512), (512, 512)]
+    body = nn.Sequential(*(conv(*size) for size in sizes)).to(DEVICE)
+    pools = nn.ModuleList(nn.Conv2d(512, 128, 1) for _ in range(4)).to(DEVICE)
+    last = nn.Conv2d(1024, 21, 1).to(DEVICE)
+    opt = torch.optim.SGD([p for m in (body, pools, last) for p in m.parameters()], 0.01, momentum=0.9)
+
+    def run(x):
+        def grown(h, like):
+            return F.interpolate(h, size=like.shape[2:], mode="bilinear")
+
+        h = body(x)
+        parts = [grown(pool(F.adaptive_avg_pool2d(h, n)), h) for pool, n in zip(pools, (1, 2, 3, 6))]
+        return grown(last(torch.cat([h, *parts], 1)), x)
+
+    for step in range(steps):
+        batch, crop = rnd.choice([4, 6, 8]), rnd.choice([321, 385, 449, 513])
+        seen = run(torch.rand(batch, 3, crop, crop, device=DEVICE))
+        F.cross_entropy(seen, torch.randint(0, 21, (batch, crop, crop), device=DEVICE)).backward()
+        opt.step()
+        opt.zero_grad()
+        if step % 4 < 3:
+            continue
+        with torch.no_grad():
+            for _ in range(3):
+                height, width = rnd.randrange(300, 1000), rnd.randrange(300, 1000)
+                x, total = torch.rand(1, 3, height, width, device=DEVICE), 0
+                for scale in (0.75, 1.0, 1.5):
+                    y = F.interpolate(x, scale_factor=scale)
+                    total = total + F.interpolate(run(y) + run(y.flip(3)).flip(3), size=(height, width))
+                total.argmax(1)
+
+
+def vit(steps=12):
+    """A vision transformer: several resolutions, patches left out, activations computed again, averaged weights."""
+    rnd = sizes_of("vit")
+    d = 768
+    layers = nn.ModuleList(Attention(d, 12) for _ in range(12)).to(DEVICE)
+    patches, head = nn.Conv2d(3, d, 16, 16).to(DEVICE), nn.Linear(d, 1000).to(DEVICE)
+    parameters = [p for m in (layers, patches, head) for p in m.parameters()]
+    averaged = [p.detach().clone() for p in parameters]
+    opt = torch.optim.AdamW(parameters, 1e-4)
+    for _ in range(steps):
+        side = rnd.choice([160, 192, 224, 288, 384])
+        batch = max(8, 64 * 160 * 160 // side**2)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            x = patches(torch.rand(batch, 3, side, side, device=DEVICE)).flatten(2).transpose(1, 2)
+            kept = torch.randperm(x.shape[1], device=DEVICE)[: int(x.shape[1] * rnd.uniform(0.5, 1))]
+            x = x[:, kept]
+            for number, layer in enumerate(layers):
+                x = checkpoint(layer, x, use_reentrant=False) if number % 2 else layer(x)
+            loss = F.cross_entropy(head(x.mean(1)), torch.randint(0, 1000, (batch,), device=DEVICE))
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        torch._foreach_lerp_(averaged, [p.detach() for p in parameters], 0.01)
+
+
+PROGRAMS = {
+    program.__name__: program
+    for program in (detect, fsdp, gan, gnn, moe, points, rl, segment, speech, streams, unet, vit)
+}
