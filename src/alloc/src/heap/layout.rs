@@ -128,10 +128,12 @@ impl Layouts {
         (self.rounds == 1) & !sequence.is_some_and(|sequence| sequence.in_round)
     }
 
-    /// A stream's last request could not go where it went before: what seemed to begin as it began before does not go on so.
+    /// A stream's last request could not go where it went before: what seemed to begin as it began before may not go on so.
     pub(super) fn was_taken(&mut self, stream: u16) {
         let sequence = self.sequences.get_mut(usize::from(stream));
-        if let Some(sequence) = sequence.filter(|sequence| sequence.supposed) {
+        if let Some(sequence) = sequence
+            && sequence.was_taken()
+        {
             sequence.end_round();
             sequence.expected = None;
         }

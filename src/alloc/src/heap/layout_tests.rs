@@ -166,6 +166,33 @@ fn what_seemed_to_begin_as_before_ends_with_the_first_place_that_is_taken() {
     assert_eq!(layouts.expect(1, (2 + 7919 % 1021) * MIB), None);
 }
 
+#[test]
+fn what_begins_as_before_goes_on_where_few_places_are_taken() {
+    let round = |layouts: &mut Layouts, frees: u64, taken: &[u64]| {
+        let place = |i: u64| {
+            let size = (2 + i * 7919 % 1021) * MIB;
+            layouts.comes(Moment {
+                bytes: i << 30,
+                frees,
+                ..Moment::default()
+            });
+            let there = layouts.expect(1, size);
+            if taken.contains(&i) {
+                layouts.was_taken(1);
+            }
+            layouts.note(1, size, there.unwrap_or(Placement::Home(i)));
+            usize::from(there.is_some())
+        };
+        (0..200).map(place).sum::<usize>()
+    };
+    // The second of 23 is too many.
+    for (taken, expected) in [([20, 40], 200), ([20, 22], 23)] {
+        let mut layouts = remembering();
+        assert_eq!(round(&mut layouts, 0, &[]), 0);
+        assert_eq!(round(&mut layouts, 1, &taken), expected);
+    }
+}
+
 /// Requests that come again in rounds of ten until they are forgotten, or so many.
 fn requests_until_forgotten(layouts: &mut Layouts, most: u64) -> u64 {
     let sizes = (0..10).map(|i| (2 + i * 7919 % 1021) * MIB).cycle();

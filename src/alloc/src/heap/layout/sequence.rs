@@ -23,6 +23,9 @@ const GAP: usize = if cfg!(test) { 4 } else { 32 };
 /// of no use. Many programs do something else every ten rounds or so, and would never come to a row of more.
 pub(super) const MOST_ROUNDS: usize = 2;
 
+/// Of a round that is known by its beginning alone one request in so many may find its place taken, by a small block mostly.
+const TAKEN: usize = 16;
+
 /// A request of a sequence: half a line of the cache. Most are written once and never looked at.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
@@ -113,8 +116,10 @@ pub(super) struct Sequence {
     pub(super) well_in: bool,
     /// Whether so many did that what was of no use before says nothing any more.
     pub(super) settled: bool,
-    /// Whether the round is known by its beginning alone.
+    /// Whether the round is known by its beginning alone: how many of its requests found their places taken, and `run` as it began.
     pub(super) supposed: bool,
+    taken: usize,
+    began: usize,
     /// The next request, if it was looked for and is not served yet.
     pub(super) asked: Option<Asked>,
     context: u64,
@@ -185,7 +190,14 @@ impl Sequence {
         if at <= self.ring.len() {
             self.expected = Some(at);
             (self.run, self.supposed) = (self.ago(at) + RUN, true);
+            (self.began, self.taken) = (self.run, 0);
         }
+    }
+
+    /// Its last request could not go where it went before. Whether that says of a round that is supposed to be one that it is none.
+    pub(super) fn was_taken(&mut self) -> bool {
+        self.taken += 1;
+        self.supposed && self.taken * TAKEN > self.run.saturating_sub(self.began)
     }
 
     /// Requests in it.
