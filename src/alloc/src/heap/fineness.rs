@@ -61,6 +61,7 @@ mod tests {
         let mut fineness = Fineness::default();
         let steps = [
             ("too little to say", 120, 60, 1),
+            ("no excess", 200, 197, 1),
             ("excess", 200, 195, 2),
             ("the same one", 210, 190, 2),
             ("another one", 240, 220, 4),

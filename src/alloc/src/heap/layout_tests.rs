@@ -152,7 +152,7 @@ fn a_round_is_expected_from_the_second_one_on_where_just_as_much_is_held_as_it_b
 }
 
 #[test]
-fn what_seemed_to_begin_as_before_ends_with_the_first_place_that_is_taken() {
+fn what_seemed_to_begin_as_before_ends_where_its_first_place_is_taken() {
     let (mut layouts, mut frees) = (remembering(), 0);
     round_holding(&mut layouts, 0, 0, &mut frees);
     layouts.comes(Moment {

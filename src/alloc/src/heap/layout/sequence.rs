@@ -116,8 +116,9 @@ pub(super) struct Sequence {
     pub(super) well_in: bool,
     /// Whether so many did that what was of no use before says nothing any more.
     pub(super) settled: bool,
-    /// Whether the round is known by its beginning alone: how many of its requests found their places taken, and `run` as it began.
+    /// Whether the round is known by its beginning alone.
     pub(super) supposed: bool,
+    /// Its requests that found their places taken, and what `run` was as it began.
     taken: usize,
     began: usize,
     /// The next request, if it was looked for and is not served yet.
@@ -194,7 +195,7 @@ impl Sequence {
         }
     }
 
-    /// Its last request could not go where it went before. Whether that says of a round that is supposed to be one that it is none.
+    /// Its last request could not go where it went before. Whether too many could not for a round that is known by its beginning alone.
     pub(super) fn was_taken(&mut self) -> bool {
         self.taken += 1;
         self.supposed && self.taken * TAKEN > self.run.saturating_sub(self.began)
