@@ -29,7 +29,7 @@ const WORTH: u64 = 64;
 const IN_VAIN: u64 = 5;
 
 /// Requests that are remembered before anything is mapped once more.
-const FIRST: u64 = 1024;
+const FIRST: u64 = 512;
 
 /// Rounds that it goes on for when forgetting what a program repeats had it map again: enough to know them again.
 const ROUNDS: u64 = 4;
@@ -37,8 +37,12 @@ const ROUNDS: u64 = 4;
 /// Streams, the first ones, of which is known where they were when a round began.
 const STREAMS: usize = 32;
 
-/// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended.
+/// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended: a round may be long.
 const MOST_TIMES: u64 = 1 << 10;
+
+/// Requests in a row of which none went where it went before, after which it goes on no longer than at first: no round is that long that
+/// could be remembered.
+const HOPELESS: u64 = 2 * MOST as u64;
 
 /// Where a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub(super) struct Layouts {
     /// Requests until remembering ends, [in vain](IN_VAIN), and how many times longer it goes on than at first.
     left: u64,
     times: u64,
+    /// Requests in a row that did not go where they went before.
+    vain: u64,
     /// Whether the program repeated itself when that was forgotten, and whether it ever had to map again for that: then what it repeats
     /// is not forgotten any more.
     repeated: bool,
@@ -77,6 +83,7 @@ impl Layouts {
             held: 0,
             left: if stitched { FIRST * IN_VAIN } else { 0 },
             times: 1,
+            vain: 0,
             repeated: false,
             lasts: false,
             rounds: 1,
@@ -101,6 +108,9 @@ impl Layouts {
         if self.left == 0 && self.repeated {
             self.lasts = true;
             self.left = ROUNDS * self.held as u64 * IN_VAIN;
+        }
+        if self.vain >= HOPELESS {
+            (self.left, self.times) = (0, 1);
         }
         self.left += chunks as u64 * WORTH * self.times * IN_VAIN;
     }
@@ -215,6 +225,7 @@ impl Layouts {
         let sequence = &mut self.sequences[stream];
         self.held += usize::from(sequence.push(size, placement, self.held < MOST));
         let counts = if sequence.in_round { 1 } else { IN_VAIN };
+        self.vain = if sequence.in_round { 0 } else { self.vain + 1 };
         self.left = self.left.saturating_sub(counts);
         if self.left == 0 {
             self.end();

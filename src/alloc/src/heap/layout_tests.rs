@@ -117,6 +117,44 @@ fn remembering_ends_when_nothing_is_mapped_and_is_prolonged_more_each_time() {
     }
 }
 
+/// A program of ever other sizes that maps a chunk now and then.
+#[test]
+fn what_never_comes_again_is_not_remembered_longer_each_time() {
+    let mut layouts = Layouts::new(false);
+    let mut sizes = (1..).map(|i| (i * 7919 % 1_000_003) * MIB);
+    let mut stretch = |layouts: &mut Layouts| {
+        layouts.mapped(1);
+        let mut requests = 0;
+        while layouts.remembers(2 * MIB) {
+            round(layouts, sizes.by_ref().take(1), requests);
+            requests += 1;
+        }
+        requests
+    };
+    let (mut all, mut longest) = (0, 0);
+    while all < HOPELESS {
+        longest = stretch(&mut layouts);
+        all += longest;
+    }
+    assert!(longest >= 8 * WORTH, "{longest}");
+    for _ in 0..3 {
+        assert_eq!(stretch(&mut layouts), WORTH, "no longer than the chunk is worth");
+    }
+    layouts.mapped(10);
+    for expected in [0, 0, 40] {
+        let comes = round(&mut layouts, (0..40).map(|i| (3 + i) * MIB), 0);
+        assert!(
+            comes >= expected,
+            "what comes again after all is found: {comes} of {expected}"
+        );
+    }
+    let mut on = (0..40).cycle().map(|i| (3 + i) * MIB);
+    while layouts.remembers(2 * MIB) {
+        round(&mut layouts, on.by_ref().take(1), 0);
+    }
+    assert!(stretch(&mut layouts) > WORTH, "and then it goes on for longer again");
+}
+
 /// A round of requests, of which all blocks are freed at its end, that begins while others hold so many bytes; how many are expected
 /// where they were, at `base` and on.
 fn round_holding(layouts: &mut Layouts, held: u64, base: u64, frees: &mut u64) -> usize {
