@@ -9,7 +9,7 @@ const WHOLE: u64 = 3;
 const LEAST: u64 = 2;
 /// Requests of up to so many units go to low addresses. They are hardly ever stitched themselves, and what lies
 /// between them serves no larger request: so they lie close together, out of the way of those.
-pub(super) const LOW: u64 = 2;
+pub(super) const LOW: u64 = 4;
 
 impl Sizes {
     /// Whether a request goes to a low address rather than where it fits best.
