@@ -25,8 +25,9 @@ const MOST: usize = if cfg!(test) { 1024 } else { 1 << 17 };
 /// a chunk costs some 35 µs: remembering in vain costs a fifth of the mapping.
 const WORTH: u64 = 64;
 
-/// What is not in vain may cost as much: a request that goes where it went before counts a fifth of one.
-const IN_VAIN: u64 = 5;
+/// What is not in vain may cost as much as mapping does, some 15 ns a request: to forget it wrongly has what the program repeats mapped again.
+/// A request that goes where it went before counts so much less than one that does not.
+const IN_VAIN: u64 = 30;
 
 /// Requests that are remembered before anything is mapped once more.
 const FIRST: u64 = 512;

@@ -254,7 +254,8 @@ fn what_a_program_repeats_is_forgotten_later_and_only_where_that_costs_nothing()
     assert!(later.contains(&requests), "{requests}, not in {later:?}");
     // It has to map again for that: never more.
     layouts.mapped(1);
-    assert_eq!(requests_until_forgotten(&mut layouts, 20 * in_vain), 20 * in_vain);
+    let long = 2 * ROUNDS * MOST as u64 * IN_VAIN;
+    assert_eq!(requests_until_forgotten(&mut layouts, long), long);
     // What it does not repeat is forgotten all the same.
     let others = (5000..5000 + 2 * FIRST).take_while(|i| {
         let remembers = layouts.remembers(i * MIB);
