@@ -1,6 +1,7 @@
 //! Programs whose small sizes are different each time, and programs whose sizes come again.
 #![allow(clippy::unwrap_used)]
 
+use gpumem_channel::StringId;
 use proptest::prelude::*;
 
 use super::super::Grant;
@@ -100,10 +101,9 @@ fn by_class(heap: &Heap) -> bool {
 }
 
 /// Large blocks that a program holds beside its small ones, which are a small part of all then.
-fn hold_large(heap: &mut Heap, mib: u64) {
-    for _ in 0..mib / 64 {
-        heap.allocate(64 * MIB, STREAM, Tag(0)).unwrap();
-    }
+fn hold_large(heap: &mut Heap, mib: u64) -> Vec<u32> {
+    let large = |_| heap.allocate(64 * MIB, STREAM, Tag(0)).unwrap().block;
+    (0..mib / 64).map(large).collect()
 }
 
 #[test]
@@ -179,6 +179,25 @@ fn where_lanes_serve_most_by_class_it_stays_so() {
             assert_eq!(classes.judge(handed_out, 7), Verdict::Stay);
         }
     }
+}
+
+/// At the peak small requests need memory of their own; later it would only be more than the program ever needs.
+#[test]
+fn small_requests_spread_while_memory_is_short_and_not_beside_much_that_is_free() {
+    let (mut heap, mut program, mut numbers) = (heap(None), Program::default(), Numbers(88_172_645_463_325_252));
+    let large = hold_large(&mut heap, 4096);
+    let stream = heap.streams.index(STREAM).unwrap();
+    while heap.streams.line(stream).classes.windows < SPREAD {
+        program.go_on(&mut heap, 1, &mut numbers);
+    }
+    let (size, class) = heap.sizes.round(MIB / 2).unwrap();
+    let request = Request::common(size, (size, class), stream, (Tag(0), StringId(0)));
+    let reserved = heap.ledger.reserved();
+    // What the program ever held: what is reserved is enough, or more than that.
+    let peaks = [reserved, reserved - reserved / 16];
+    assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, true]);
+    large[..5].iter().for_each(|b| heap.free(*b));
+    assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
 }
 
 /// What lanes have set aside for small requests of any size is given up before memory is said to have run out.

@@ -104,6 +104,11 @@ impl Layouts {
         self.left > 0 && self.sequences.iter().any(|sequence| sequence.run >= RUN)
     }
 
+    /// Whether the program has done what it did before for some rounds.
+    pub(super) fn repeats_for_long(&self) -> bool {
+        self.left > 0 && self.sequences.iter().any(|sequence| sequence.settled)
+    }
+
     /// Chunks were mapped once more, so that a request fits.
     pub(super) fn mapped(&mut self, chunks: usize) {
         if self.left == 0 && self.repeated {

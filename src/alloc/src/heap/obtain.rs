@@ -191,7 +191,7 @@ impl Heap {
 
     /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
     /// there before: so they may have some memory of their own, whatever else is reserved.
-    fn target_of_fine(&self, request: &Request) -> u64 {
+    fn target_of_fine(&mut self, request: &Request) -> u64 {
         let peak = self.requested_peak(request.requested);
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE || self.may_spread(request, peak) {
             return u64::MAX;
@@ -200,7 +200,7 @@ impl Heap {
     }
 
     /// Whether a small request is better placed among the large blocks than in more memory for small ones.
-    pub(super) fn is_full(&self, request: &Request) -> bool {
+    pub(super) fn is_full(&mut self, request: &Request) -> bool {
         self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
     }
 
