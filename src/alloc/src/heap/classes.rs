@@ -23,9 +23,9 @@ const PAUSE: u64 = if cfg!(test) { 1024 } else { 1 << 16 };
 const MOST_TIMES: u64 = 64;
 /// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
 const MOST: u64 = 16;
-/// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle; and the part of all
-/// that is reserved that is free in one piece where it is.
+/// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle.
 const ENOUGH: u64 = 24;
+/// The part of all that is reserved that is free in one piece where other memory is idle.
 const IDLE: u64 = 16;
 
 /// Whether a stream's small requests go by size class.
