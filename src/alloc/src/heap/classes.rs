@@ -23,8 +23,10 @@ const PAUSE: u64 = if cfg!(test) { 1024 } else { 1 << 16 };
 const MOST_TIMES: u64 = 64;
 /// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
 const MOST: u64 = 16;
-/// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle.
+/// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle; and where the program
+/// repeats itself.
 const ENOUGH: u64 = 24;
+const ENOUGH_AGAIN: u64 = 12;
 /// The part of all that is reserved that is free in one piece where other memory is idle.
 const IDLE: u64 = 16;
 
@@ -117,18 +119,20 @@ impl Heap {
     }
 
     /// Whether small requests may have more memory of their own than others, because it saves them the way to the heap. Once more than
-    /// enough is reserved, not while the program holds much less than it did, unless it repeats itself: what is placed as it was before
-    /// is not to find small blocks there.
+    /// enough is reserved, not while the program holds much less than it did. Where it repeats itself a little more is enough: what is
+    /// placed as it was before is not to find small blocks there.
     pub(super) fn may_spread(&mut self, request: &Request, peak: u64) -> bool {
         let most = (peak / MOST).min(2 * self.ledger.small_peak());
         let settles = self.streams.line(request.stream).classes.windows >= SPREAD;
         let more = self.sizes.granularity;
+        let enough = match self.layouts.repeats_for_long() {
+            true => peak / ENOUGH_AGAIN,
+            false => peak / ENOUGH,
+        };
         self.goes_by_class(request)
             && settles
             && self.ledger.reserved_small() + more <= most
-            && (self.ledger.reserved() + more <= peak + peak / ENOUGH
-                || self.layouts.repeats_for_long()
-                || !self.has_idle(request))
+            && (self.ledger.reserved() + more <= peak + enough || !self.has_idle(request))
     }
 
     /// Whether so much is free among the large blocks, in one piece, that memory is not what is short.

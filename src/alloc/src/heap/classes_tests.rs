@@ -198,6 +198,13 @@ fn small_requests_spread_while_memory_is_short_and_not_beside_much_that_is_free(
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, true]);
     large[..5].iter().for_each(|b| heap.free(*b));
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
+    // A program that repeats itself needs its places, but not at any price.
+    while !heap.layouts.repeats_for_long() {
+        let round = [64, 3, 20, 7].map(|mib| heap.allocate(mib * MIB, STREAM, Tag(0)).unwrap().block);
+        round.iter().for_each(|b| heap.free(*b));
+    }
+    let peaks = [reserved - reserved / 16, reserved - reserved / 10];
+    assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
 }
 
 /// What lanes have set aside for small requests of any size is given up before memory is said to have run out.
