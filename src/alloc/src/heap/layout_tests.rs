@@ -231,6 +231,39 @@ fn what_begins_as_before_goes_on_where_few_places_are_taken() {
     }
 }
 
+/// What goes elsewhere is in the way of others: memory is of no use to the next round either.
+#[test]
+fn a_round_whose_places_are_taken_ends_and_is_waited_for_longer_each_time() {
+    let mut layouts = remembering();
+    let mut round = |n: u64, taken: bool| {
+        layouts.mapped(100);
+        let place = |i: u64| {
+            let size = (2 + i * 7919 % 1021) * MIB;
+            let there = layouts.expect(1, size);
+            if there.is_some() & taken {
+                layouts.was_taken(1);
+            }
+            layouts.note(1, size, Placement::Home(100 * n + i));
+            usize::from(there.is_some())
+        };
+        (0..100).map(place).sum::<usize>()
+    };
+    let expected: Vec<usize> = (0..40).map(|n| round(n, true)).collect();
+    assert!(
+        expected.iter().all(|expected| *expected < 100),
+        "each goes on for a round: {expected:?}"
+    );
+    let pauses: Vec<usize> = expected
+        .split(|expected| *expected > 0)
+        .map(<[usize]>::len)
+        .filter(|rounds| *rounds > 0)
+        .collect();
+    assert_eq!(pauses[..5], [1, 1, 3, 7, 7], "{expected:?}");
+    // Where they are free it goes on.
+    let expected: Vec<usize> = (40..60).map(|n| round(n, false)).collect();
+    assert_eq!(expected[10..], [100; 10], "{expected:?}");
+}
+
 /// Requests that come again in rounds of ten until they are forgotten, or so many.
 fn requests_until_forgotten(layouts: &mut Layouts, most: u64) -> u64 {
     let sizes = (0..10).map(|i| (2 + i * 7919 % 1021) * MIB).cycle();

@@ -26,6 +26,13 @@ pub(super) const MOST_ROUNDS: usize = 2;
 /// Of a round that is known by its beginning alone one request in so many may find its place taken, by a small block mostly.
 const TAKEN: usize = 16;
 
+/// Requests of a round, or as long as it is, after which it has failed if half of them found their places taken: what went elsewhere is in
+/// the way of others, and so on for ever. In what is shorter that ends by itself.
+const LONG: usize = if cfg!(test) { 64 } else { 4096 };
+
+/// How often the rounds that have to come as before are doubled, at most, while they fail.
+const MOST_FAILED: u32 = 3;
+
 /// A request of a sequence: half a line of the cache. Most are written once and never looked at.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
@@ -118,9 +125,12 @@ pub(super) struct Sequence {
     pub(super) settled: bool,
     /// Whether the round is known by its beginning alone.
     pub(super) supposed: bool,
-    /// Its requests that found their places taken, and what `run` was as it began.
+    /// Requests that found their places taken since `run` was what it was when that was counted from.
     taken: usize,
     began: usize,
+    /// How long the round is that comes again, and how many failed in a row.
+    round: usize,
+    failed: u32,
     /// The next request, if it was looked for and is not served yet.
     pub(super) asked: Option<Asked>,
     context: u64,
@@ -164,8 +174,13 @@ impl Sequence {
         };
         self.expected = Some(at + 1);
         let ago = self.ago(at);
+        let rounds = rounds << self.failed;
         // Not the one that was looked up: nobody could know before that it was worth asking where that goes.
-        self.in_round = next.is_some() && self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
+        let in_round = next.is_some() && self.run + ago / 32 + CONTEXT >= (ago * rounds).max(RUN);
+        if in_round & !self.in_round & !self.supposed {
+            (self.began, self.taken) = (self.run, 0);
+        }
+        (self.in_round, self.round) = (in_round, ago);
         self.well_in = self.in_round && self.run >= ago * rounds + ago / 4;
         self.supposed &= !self.well_in;
         self.settled = self.run >= 2 * MOST_ROUNDS * ago.max(RUN);
@@ -195,10 +210,20 @@ impl Sequence {
         }
     }
 
-    /// Its last request could not go where it went before. Whether too many could not for a round that is known by its beginning alone.
+    /// Its last request could not go where it went before. Whether too many could not: few for a round that is known by its beginning alone.
     pub(super) fn was_taken(&mut self) -> bool {
         self.taken += 1;
-        self.supposed && self.taken * TAKEN > self.run.saturating_sub(self.began)
+        let came = self.run.saturating_sub(self.began);
+        if self.supposed {
+            return self.taken * TAKEN > came;
+        }
+        if came < self.round.max(LONG) {
+            return false;
+        }
+        let fails = self.taken * 2 > came;
+        self.failed = if fails { (self.failed + 1).min(MOST_FAILED) } else { 0 };
+        (self.began, self.taken) = (self.run, 0);
+        fails
     }
 
     /// Requests in it.
