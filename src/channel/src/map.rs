@@ -9,8 +9,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{self, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Once, Weak};
+use std::sync::atomic::{self, AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -149,7 +149,7 @@ impl Drop for Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
-/// How many forks lie between the first process that counted and this one.
+/// More with each fork between the first process that counted and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
@@ -159,7 +159,7 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
-    /// How many forks lie between the first process that asked and this one.
+    /// 0 in the first process that asked, and more with each fork between that and this one.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -218,13 +218,16 @@ extern "C" fn in_forked_child() {
     }
 }
 
+/// Has [`in_forked_child`] run. Not behind a lock: a child that is forked while a thread is in here would wait for that thread for ever. Who
+/// comes at the same time registers it, too, and then it runs twice in each child, which is as good as once.
 fn watch_forks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.load(Ordering::Acquire) {
         // SAFETY: registers a plain function that stays valid for the life of the program. If it fails (no memory) forked
         // children keep the lock for as long as they live, which is only misleading.
         unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
-    });
+        WATCHED.store(true, Ordering::Release);
+    }
 }
 
 /// An open file whose lock says "alive", registered so that forked children let go of it.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
 
 use super::symbols::{StackFrame, Symbols};
 use crate::lock::{Held, Shared};
@@ -15,18 +16,17 @@ const MAX_STACKS: usize = 65_536;
 pub struct Stack(u32);
 
 struct Table {
+    /// Without those that have no addresses.
     stacks: Vec<Arc<[u64]>>,
-    numbers: HashMap<Arc<[u64]>, u32>,
+    numbers: HashMap<Arc<[u64]>, u32, BuildHasherDefault<DefaultHasher>>,
     bytes: usize,
 }
 
-static TABLE: LazyLock<Shared<Table>> = LazyLock::new(|| {
-    let none: Arc<[u64]> = Arc::new([]);
-    Shared::new(Table {
-        stacks: vec![Arc::clone(&none), none],
-        numbers: HashMap::new(),
-        bytes: 0,
-    })
+// Made by the compiler: a child that is forked while a thread makes it would wait for that thread for ever.
+static TABLE: Shared<Table> = Shared::new(Table {
+    stacks: Vec::new(),
+    numbers: HashMap::with_hasher(BuildHasherDefault::new()),
+    bytes: 0,
 });
 
 /// None in a forked child whose parent had it locked.
@@ -46,6 +46,8 @@ impl Stack {
     pub const NONE: Stack = Stack(0);
     /// One of those that came when the process had as many as it keeps.
     pub const OTHER: Stack = Stack(1);
+    /// The first with addresses.
+    const FIRST: u32 = 2;
 
     /// The stack of these return addresses.
     pub(crate) fn of(addresses: &[u64]) -> Stack {
@@ -62,7 +64,7 @@ impl Stack {
             return Stack::OTHER;
         }
         let stack: Arc<[u64]> = addresses.into();
-        let number = table.stacks.len() as u32;
+        let number = Stack::FIRST + table.stacks.len() as u32;
         // Two counters beside the addresses.
         table.bytes += size_of_val(addresses) + 2 * size_of::<usize>();
         table.stacks.push(Arc::clone(&stack));
@@ -72,8 +74,8 @@ impl Stack {
 
     /// The return addresses, innermost first. In a forked child they may not be to be had: none then.
     pub fn addresses(self) -> Arc<[u64]> {
-        let Some(table) = table() else { return Arc::new([]) };
-        Arc::clone(table.stacks.get(self.0 as usize).unwrap_or(&table.stacks[0]))
+        let kept = || table()?.stacks.get(self.0.checked_sub(Stack::FIRST)? as usize).cloned();
+        kept().unwrap_or_default()
     }
 
     /// Functions, files and lines, innermost first, as far as the program's files tell; without the allocator's own. Reads those
