@@ -196,13 +196,22 @@ impl Heap {
     fn take_all(&mut self) -> Vec<Left> {
         let mut all = Vec::new();
         let mapped = |addr, bytes| (bytes > 0).then_some(Left::Mapped { addr, bytes });
-        let stale = self.views.stale.iter();
-        let views = stale.map(|stale| (stale.range, stale.mapped, stale.bytes));
-        let views = views.chain(self.views.iter().map(|(_, view)| (view.range, view.mapped, view.room)));
-        for (addr, bytes, room) in views {
-            all.extend(mapped(addr, bytes));
-            all.push(Left::Range { addr, bytes: room });
+        for stale in &self.views.stale {
+            all.extend(mapped(stale.range, stale.mapped));
         }
+        for (_, view) in self.views.iter() {
+            match view.pieces_left() {
+                None => all.extend(mapped(view.range, view.mapped)),
+                Some(parts) => {
+                    let parts = parts.iter();
+                    all.extend(parts.filter_map(|part| mapped(view.range + part.offset, part.bytes)));
+                }
+            }
+        }
+        let stale = self.views.stale.iter().map(|stale| (stale.range, stale.bytes));
+        let views = self.views.iter().map(|(_, view)| (view.range, view.room));
+        let ranges = stale.chain(views).filter(|(_, bytes)| *bytes > 0);
+        all.extend(ranges.map(|(addr, bytes)| Left::Range { addr, bytes }));
         for (_, segment) in self.segments.iter() {
             let (addr, bytes) = (segment.addr, segment.reservation);
             if segment.kind != SegmentKind::Virtual {

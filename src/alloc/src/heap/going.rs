@@ -5,7 +5,7 @@
 //! it did not take is free again. Only who has the turn sets anything apart.
 
 use super::segment::Chunk;
-use super::view::Stale;
+use super::view::{Part, Stale};
 use crate::device::Driver;
 use crate::error::DeviceError;
 
@@ -14,6 +14,8 @@ use crate::error::DeviceError;
 pub(super) enum Going {
     /// A view, or what is left of one.
     View { view: Option<u32>, left: Stale },
+    /// A part of a view.
+    Part { view: u32, part: Part, left: Stale },
     /// What could not be unmapped when its memory moved elsewhere.
     Stale { slot: u32, addr: u64, bytes: u64 },
     /// A plain segment.
@@ -51,6 +53,7 @@ impl Going {
             Going::Chunks { run, .. } => (3, span(run).0),
             Going::Range { addr, .. } => (4, *addr),
             Going::Orphan(chunk) => (5, chunk.handle.0),
+            Going::Part { left, .. } => (6, left.range),
         }
     }
 
@@ -58,14 +61,14 @@ impl Going {
     pub(super) fn slot(&self) -> Option<u32> {
         match self {
             Going::Stale { slot, .. } | Going::Chunks { slot, .. } | Going::Range { slot, .. } => Some(*slot),
-            Going::View { .. } | Going::Plain { .. } | Going::Orphan(_) => None,
+            Going::View { .. } | Going::Part { .. } | Going::Plain { .. } | Going::Orphan(_) => None,
         }
     }
 
     /// Whether the driver takes it.
     fn go(&mut self, driver: &dyn Driver, orphans: &mut Vec<Chunk>) -> Result<bool, DeviceError> {
         match self {
-            Going::View { left, .. } => left.go(driver),
+            Going::View { left, .. } | Going::Part { left, .. } => left.go(driver),
             Going::Stale { addr, bytes, .. } => driver.unmap(*addr, *bytes).map(|()| true),
             Going::Plain { addr, .. } => driver.free(*addr).map(|()| true),
             Going::Chunks { run, .. } => {
@@ -84,7 +87,7 @@ impl Going {
     /// nothing is mapped in it.
     pub(super) fn needs(&self, other: &Going) -> bool {
         match (self, other) {
-            (Going::Chunks { .. }, Going::View { left, .. }) => left.mapped > 0,
+            (Going::Chunks { .. }, Going::View { left, .. } | Going::Part { left, .. }) => left.mapped > 0,
             // What was moved may still be mapped where it was.
             (Going::Chunks { .. }, Going::Stale { .. }) => true,
             (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {

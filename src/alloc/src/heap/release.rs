@@ -23,6 +23,7 @@ impl Heap {
         for going in going.iter_mut().rev() {
             match going {
                 Going::View { view: Some(view), .. } => drop(self.views.remove(*view)),
+                Going::Part { view, part, .. } => self.views.cut(*view, *part),
                 Going::View { view: None, left } => self.views.stale.retain(|other| other.range != left.range),
                 Going::Plain { slot, .. } => self.set_apart_segment(*slot),
                 Going::Chunks { slot, block, run } => *block = self.set_apart_part(*slot, *block, span(run)),
@@ -118,13 +119,13 @@ impl Heap {
                 }
             }
             Going::Orphan(chunk) => self.forget_loose(chunk.size, 1),
-            Going::View { .. } => {}
+            Going::View { .. } | Going::Part { .. } => {}
         }
     }
 
     fn keep_after_all(&mut self, going: Going) {
         match going {
-            Going::View { left, .. } => self.views.stale.push(left),
+            Going::View { left, .. } | Going::Part { left, .. } => self.views.stale.push(left),
             Going::Plain { slot, .. } => {
                 if let Some(b) = self.segments.get(slot).map(|segment| segment.first) {
                     self.put_back(b);

@@ -8,7 +8,7 @@ use super::Heap;
 use super::arena::COMMON;
 use super::going::Going;
 use super::segment::{Chunk, Segment};
-use super::view::{Stale, View};
+use super::view::{GONE, Part, Stale, View};
 use crate::free::Key;
 
 /// The part of all mappings that are kept which goes at a time. The request that needs the room waits for it: a driver takes some 20 µs
@@ -138,15 +138,19 @@ impl Heap {
             view: None,
             left: *left,
         });
-        let idle = self.spare_views().map(|(number, view)| going_view(number, view));
+        let blocks = self.views.blocks_in();
+        let views = self.done_views().flat_map(|(number, view)| match blocks.get(&number) {
+            None => going_view(number, view),
+            Some(blocks) => going_parts(number, view, view.parts_beside(blocks)),
+        });
         let orphans = self.orphans.iter().map(|chunk| Going::Orphan(*chunk));
-        stale.chain(idle).chain(orphans).collect()
+        stale.chain(views).chain(orphans).collect()
     }
 
-    /// Views that no block is in and that are known not to be used by queued work.
-    fn spare_views(&self) -> impl Iterator<Item = (u32, &View)> {
+    /// Views that are known not to be used by queued work, but for the blocks in them.
+    fn done_views(&self) -> impl Iterator<Item = (u32, &View)> {
         let safe = |stream: u16| self.streams.line(stream).safe;
-        self.views.idle().filter(move |(_, view)| view.is_done(safe))
+        self.views.iter().filter(move |(_, view)| view.is_done(safe))
     }
 
     /// Views that go so that there is room for another one of so many mappings, the ones not used for longest first.
@@ -154,27 +158,39 @@ impl Heap {
         if self.views.mappings + mappings <= self.views.most || self.capturing() {
             return Vec::new();
         }
-        let mut idle: Vec<(u32, &View)> = self.spare_views().collect();
+        let mut idle: Vec<(u32, &View)> = self.done_views().filter(|(_, view)| view.users == 0).collect();
         idle.sort_unstable_by_key(|(number, view)| (view.freed_at(), *number));
         let mut left = self.views.mappings + mappings;
         let goes = |(_, view): &(u32, &View)| {
             let goes = left > self.views.most - self.views.most / AT_A_TIME;
-            left -= if goes { view.chunks.len() } else { 0 };
+            left -= if goes { view.mappings() } else { 0 };
             goes
         };
         let idle = idle.into_iter().take_while(goes);
-        idle.map(|(number, view)| going_view(number, view)).collect()
+        idle.flat_map(|(number, view)| going_view(number, view)).collect()
     }
 
-    /// Where the chunks are at home that a view maps which stays, or that are mapped in its range after a failure.
-    fn kept_by_views<'a>(&'a self) -> HashSet<u64> {
+    /// Where the chunks are at home that views go on mapping, or that are mapped in the range of one that stays after a failure.
+    fn kept_by_views(&self) -> HashSet<u64> {
         let safe = |stream: u16| self.streams.line(stream).safe;
-        let stay = self
-            .views
-            .iter()
-            .filter(|(_, view)| view.users > 0 || !view.is_done(safe));
-        let chunks = |(_, view): (u32, &'a View)| view.chunks.iter().map(|(addr, _)| addr).chain(&view.behind);
-        stay.flat_map(chunks).copied().collect()
+        let blocks = self.views.blocks_in();
+        let mut kept = HashSet::new();
+        for (number, view) in self.views.iter() {
+            let goes = match blocks.get(&number) {
+                _ if !view.is_done(safe) => Vec::new(),
+                None => continue,
+                Some(blocks) => view.parts_beside(blocks),
+            };
+            kept.extend(&view.behind);
+            let stays = |at: usize| {
+                !goes
+                    .iter()
+                    .any(|part| (part.first..part.first + part.count).contains(&at))
+            };
+            let homes = view.chunks.iter().enumerate().filter(|(at, _)| stays(*at));
+            kept.extend(homes.map(|(_, (home, _))| *home).filter(|home| *home != GONE));
+        }
+        kept
     }
 }
 
@@ -186,16 +202,32 @@ fn range(slot: u32, segment: &Segment) -> Going {
     }
 }
 
-/// A view that is there.
-fn going_view(number: u32, view: &View) -> Going {
-    Going::View {
-        view: Some(number),
+/// A view that is there: what it maps goes first where that is in several parts.
+fn going_view(number: u32, view: &View) -> Vec<Going> {
+    let parts = view.pieces_left();
+    let left = Stale {
+        range: view.range,
+        bytes: view.room,
+        mapped: if parts.is_some() { 0 } else { view.mapped },
+    };
+    let mut going = going_parts(number, view, parts.unwrap_or_default());
+    let view = Some(number);
+    going.push(Going::View { view, left });
+    going
+}
+
+/// Parts of a view that is there.
+fn going_parts(number: u32, view: &View, parts: Vec<Part>) -> Vec<Going> {
+    let going = |part: Part| Going::Part {
+        view: number,
+        part,
         left: Stale {
-            range: view.range,
-            bytes: view.room,
-            mapped: view.mapped,
+            range: view.range + part.offset,
+            bytes: 0,
+            mapped: part.bytes,
         },
-    }
+    };
+    parts.into_iter().map(going).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,20 @@
 //! What may go back: against a walk over all blocks, and beside views that stay.
 #![allow(clippy::unwrap_used)]
 
+use gpumem_channel::StringId;
+
 use super::*;
 use crate::config::{Config, SegmentMode};
 use crate::device::{Call, Sim, SimConfig};
 use crate::error::Error;
 use crate::heap::Attempt;
+use crate::heap::allocate::Request;
 use crate::heap::ask::probe;
 use crate::heap::block::NIL;
+use crate::heap::runs::Run;
 use crate::lane::Front;
 use crate::publish::Publish;
+use crate::size::Class;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -90,6 +95,61 @@ fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
     assert!(!homes.is_empty());
     heap.views.leave(view, 8 * MIB, homes.into_iter());
     assert!(goes(&heap).is_empty());
+}
+
+/// A small block that is placed in a large view must not keep all of the view's memory.
+#[test]
+fn a_block_in_a_view_keeps_no_more_than_its_own_chunks() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        max_chunk: 8 * MIB,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
+    let held = [8; 9].map(&mut take);
+    for at in [1, 3, 5, 7] {
+        heap.free(held[at].block);
+    }
+    let whole = heap.allocate(32 * MIB, Stream(1), Tag(0)).unwrap();
+    assert_eq!(sim.live().bytes, 72 * MIB, "of what was free");
+    let (view, _) = heap.views.iter().next().unwrap();
+    let mapped = |heap: &Heap| heap.views.slots[view as usize].as_ref().map_or(0, View::mappings);
+    assert_eq!(mapped(&heap), 8);
+    heap.free(whole.block);
+    let stream = heap.streams.known(Stream(1)).unwrap();
+    heap.drain(stream, 1);
+    let run = heap.run_in_views(16 * MIB, stream).unwrap();
+    // In the middle: what the view maps before it and behind it goes.
+    let offset = run.offset + 8 * MIB;
+    let (stitched, pieces) = heap.place_in(Run { offset, ..run }, 16 * MIB);
+    let request = Request::common(16 * MIB, (16 * MIB, Class::Chunked), stream, (Tag(0), StringId(0)));
+    let middle = heap.hand_out_stitched(stitched, &pieces, &request);
+    let before = heap.views.placement_of(stitched);
+    sim.fail_next(Call::Unmap, 1);
+    heap.release_cached().unwrap_err();
+    heap.check();
+    assert_eq!(
+        sim.live().bytes,
+        72 * MIB,
+        "what may be mapped in the view is not the device's"
+    );
+    assert_eq!(mapped(&heap), 4);
+    assert_ne!(
+        heap.views.placement_of(stitched),
+        before,
+        "nobody goes where the whole view was needed"
+    );
+    assert_eq!(heap.release_cached().unwrap(), 16 * MIB);
+    heap.check();
+    heap.free(middle.block);
+    for at in [0, 2, 4, 6, 8] {
+        heap.free(held[at].block);
+    }
+    heap.release_cached().unwrap();
+    assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
+    assert_eq!(sim.violations(), [""; 0]);
 }
 
 /// Streams come and go, so what a stream does not use is nobody's at once and joins what is nobody's beside it: not while it is chosen to go.

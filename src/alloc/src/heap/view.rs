@@ -9,6 +9,9 @@
 use crate::device::Driver;
 use crate::error::DeviceError;
 
+/// Where a chunk is at home that a view does not map any more.
+pub(super) const GONE: u64 = u64::MAX;
+
 /// Chunks mapped side by side.
 #[derive(Debug)]
 pub(super) struct View {
@@ -18,7 +21,7 @@ pub(super) struct View {
     pub(super) bytes: u64,
     pub(super) mapped: u64,
     pub(super) room: u64,
-    /// Where its chunks are at home, and their sizes.
+    /// Where its chunks are at home, or [`GONE`], and their sizes.
     pub(super) chunks: Vec<(u64, u64)>,
     /// And of those that are mapped behind them after a failure.
     pub(super) behind: Vec<u64>,
@@ -29,6 +32,17 @@ pub(super) struct View {
     /// The streams that blocks in it were freed on, with the heap's free counter when each did so last: their queued work may use the
     /// addresses yet.
     pub(super) freed: Vec<(u16, u64)>,
+}
+
+/// Chunks of a view side by side, which are to be unmapped while the view stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Where it begins in the view's range, and its bytes.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Its first chunk, and how many there are.
+    pub(super) first: usize,
+    pub(super) count: usize,
 }
 
 /// A part of the home segment.
@@ -51,7 +65,7 @@ pub(super) struct Stitched {
 /// What is left of a view when the driver fails.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stale {
-    /// The reserved range and its bytes.
+    /// The reserved range and its bytes: none of a part, whose view has the range.
     pub(super) range: u64,
     pub(super) bytes: u64,
     /// Bytes from its beginning that are mapped.
@@ -65,14 +79,64 @@ impl Stale {
             driver.unmap(self.range, self.mapped)?;
             self.mapped = 0;
         }
-        Ok(driver.unreserve(self.range, self.bytes).is_ok())
+        Ok(self.bytes == 0 || driver.unreserve(self.range, self.bytes).is_ok())
     }
 }
 
 impl View {
     /// Whether its last chunk is its first one, too: the beginning of a stitched block may be in the same chunk as its end.
     pub(super) fn is_ring(&self) -> bool {
-        self.chunks.len() > 1 && self.chunks.first() == self.chunks.last()
+        let first = self.chunks.first().filter(|(home, _)| *home != GONE);
+        self.chunks.len() > 1 && first.is_some() && first == self.chunks.last()
+    }
+
+    /// How many chunks it maps.
+    pub(super) fn mappings(&self) -> usize {
+        self.chunks.iter().filter(|(home, _)| *home != GONE).count()
+    }
+
+    /// What it maps of which this is true, given where that begins and ends in it: as runs, with the first chunk of each and how many they are.
+    fn runs_of(&self, is: impl Fn(u64, u64) -> bool) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut offset = 0;
+        for (at, (home, size)) in self.chunks.iter().enumerate() {
+            let end = offset + size;
+            if *home != GONE && is(offset, end) {
+                match parts.last_mut().filter(|part| part.offset + part.bytes == offset) {
+                    Some(part) => (part.bytes, part.count) = (part.bytes + size, part.count + 1),
+                    None => parts.push(Part {
+                        offset,
+                        bytes: *size,
+                        first: at,
+                        count: 1,
+                    }),
+                }
+            }
+            offset = end;
+        }
+        parts
+    }
+
+    /// All that it maps, if that is not one run from its beginning on.
+    pub(super) fn pieces_left(&self) -> Option<Vec<Part>> {
+        if self.mappings() == self.chunks.len() {
+            return None;
+        }
+        let mut parts = self.runs_of(|_, _| true);
+        if self.mapped > self.bytes {
+            parts.push(Part {
+                offset: self.bytes,
+                bytes: self.mapped - self.bytes,
+                first: self.chunks.len(),
+                count: 0,
+            });
+        }
+        Some(parts)
+    }
+
+    /// The parts of it that none of these blocks is in, given where they begin and end in it.
+    pub(super) fn parts_beside(&self, blocks: &[(u64, u64)]) -> Vec<Part> {
+        self.runs_of(|from, to| !blocks.iter().any(|(begin, end)| *begin < to && from < *end))
     }
 
     pub(super) fn note_free(&mut self, frees: u64, stream: u16) {

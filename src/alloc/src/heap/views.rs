@@ -1,11 +1,11 @@
 //! All views of a heap, and the stitched blocks in them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::block::NIL;
 use super::layout::Placement;
 use super::runs::Ends;
-use super::view::{Piece, Stale, Stitched, View};
+use super::view::{GONE, Part, Piece, Stale, Stitched, View};
 
 /// Mappings of views that are kept for later; few in tests, so that views go there, too. Beyond that the ones not used for longest go:
 /// address space is plenty, but a driver was seen to refuse more than half a million mappings, and a request that fits nowhere looks
@@ -132,9 +132,36 @@ impl Views {
 
     pub(super) fn remove(&mut self, view: u32) -> Option<View> {
         let gone = self.slots.get_mut(view as usize)?.take()?;
-        self.mappings -= gone.chunks.len();
+        self.mappings -= gone.mappings();
         self.room -= gone.room;
         Some(gone)
+    }
+
+    /// A part of a view is to be unmapped. Nobody is placed there any more as somebody was before.
+    pub(super) fn cut(&mut self, view: u32, part: Part) {
+        let serial = self.serials;
+        let Some(view) = self.view_mut(view) else { return };
+        for (home, _) in view.chunks.iter_mut().skip(part.first).take(part.count) {
+            *home = GONE;
+        }
+        view.serial = serial;
+        self.serials = serial.wrapping_add(1);
+        self.mappings -= part.count;
+    }
+
+    /// Where blocks begin and end in views, by view.
+    pub(super) fn blocks_in(&self) -> HashMap<u32, Vec<(u64, u64)>> {
+        let mut blocks: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
+        for block in self.stitched.iter().flatten() {
+            if let Some(Some(view)) = self.slots.get(block.view as usize) {
+                let offset = block.addr - view.range;
+                blocks
+                    .entry(block.view)
+                    .or_default()
+                    .push((offset, offset + block.size));
+            }
+        }
+        blocks
     }
 
     /// Chunks were mapped behind the others of a view.
@@ -159,7 +186,8 @@ impl Views {
     pub(super) fn chunks_of(&self, view: u32) -> HashSet<u64> {
         let view = self.slots.get(view as usize).and_then(Option::as_ref);
         view.map_or(HashSet::new(), |view| {
-            view.chunks.iter().map(|(addr, _)| *addr).collect()
+            let homes = view.chunks.iter().map(|(home, _)| *home);
+            homes.filter(|home| *home != GONE).collect()
         })
     }
 
@@ -224,13 +252,10 @@ impl Views {
     pub(super) fn check(&self) {
         let (mut mappings, mut room) = (0, 0);
         for (at, view) in self.iter() {
-            assert_eq!(
-                self.chunks_of(at).len() + usize::from(view.is_ring()),
-                view.chunks.len()
-            );
+            assert_eq!(self.chunks_of(at).len() + usize::from(view.is_ring()), view.mappings());
             assert_eq!(view.chunks.iter().map(|(_, size)| size).sum::<u64>(), view.bytes);
             assert!(view.bytes <= view.mapped && view.mapped <= view.room);
-            mappings += view.chunks.len();
+            mappings += view.mappings();
             room += view.room;
         }
         assert_eq!((mappings, room), (self.mappings, self.room));
