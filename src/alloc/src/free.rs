@@ -105,6 +105,8 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct FreeIndex {
     len: usize,
+    /// Of all its blocks together.
+    bytes: u64,
     occupied: [u64; WORDS],
     /// Up to the largest that ever had something, and of these only those that did: there may be thousands of streams of few sizes.
     bins: Vec<Option<Box<Bin>>>,
@@ -124,6 +126,7 @@ impl FreeIndex {
         occupied[BINS / 64] = 1;
         FreeIndex {
             len: 0,
+            bytes: 0,
             occupied,
             bins: Vec::new(),
         }
@@ -143,6 +146,7 @@ impl FreeIndex {
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: Key) -> Place {
         self.len += 1;
+        self.bytes += key.size;
         let (at, rank) = (bin_of(key.size), key.rank());
         self.occupied[at / 64] |= 1 << (at % 64);
         let place = match self.bin_mut(at).and_then(|bin| bin.insert(rank)) {
@@ -169,6 +173,7 @@ impl FreeIndex {
     #[inline(always)]
     pub(crate) fn remove(&mut self, key: Key, place: Place) -> u32 {
         self.len -= 1;
+        self.bytes -= key.size;
         let at = usize::from(place.bin);
         // Where something is there is a bin.
         let Some(bin) = self.bin_mut(at) else {
@@ -259,6 +264,11 @@ impl FreeIndex {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes of all blocks together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The size of the largest block (0: there is none) and the number of blocks. Looks at the occupied bins only.

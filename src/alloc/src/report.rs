@@ -16,11 +16,14 @@ pub enum Help {
         /// Bytes that come free.
         bytes: u64,
     },
-    /// Giving the caches of other pools back to the driver frees this many bytes, enough for the request.
+    /// Giving the allocator's whole cache back to the driver frees this many bytes of other pools, and of what is no pool's, enough for the
+    /// request.
     ReleasePools {
         /// Bytes that come free.
         bytes: u64,
     },
+    /// Memory can go back only once no graph is captured any more: then giving the cache back is enough for the request.
+    EndCapture,
     /// A budget of the pool that is larger by this many bytes: there is room outside.
     RaisePoolBudget {
         /// Bytes more.
@@ -51,11 +54,12 @@ impl Help {
         match self {
             Help::ReleaseCache { .. } => 0,
             Help::ReleasePools { .. } => 1,
-            Help::RaisePoolBudget { .. } => 2,
-            Help::JoinHoles { .. } => 3,
-            Help::RaiseBudget { .. } => 4,
-            Help::SmallerBy { .. } => 5,
-            Help::Exhausted => 6,
+            Help::EndCapture => 2,
+            Help::RaisePoolBudget { .. } => 3,
+            Help::JoinHoles { .. } => 4,
+            Help::RaiseBudget { .. } => 5,
+            Help::SmallerBy { .. } => 6,
+            Help::Exhausted => 7,
         }
     }
 }
@@ -64,7 +68,10 @@ impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
-            Help::ReleasePools { bytes } => write!(f, "release the cache of other pools ({})", human(*bytes)),
+            Help::ReleasePools { bytes } => {
+                write!(f, "release the allocator's whole cache ({} elsewhere)", human(*bytes))
+            }
+            Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
             Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human(*bytes)),
             Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human(*bytes)),
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),

@@ -4,10 +4,12 @@ use gpumem_channel::SegmentKind;
 
 use super::Heap;
 use super::allocate::Request;
+use super::arena::COMMON;
 use super::block::Block;
 use super::segment::Segment;
+use crate::config::SegmentMode;
 use crate::device::MemoryInfo;
-use crate::free::Key;
+use crate::free::{FreeIndex, Key};
 use crate::report::{Help, OomReport, PoolShortage};
 use crate::size::Class;
 
@@ -60,35 +62,50 @@ impl Heap {
 
     fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
         let (_, needed) = self.sizes.growth(request.class, request.size);
-        let pool = self.pool_left(request.arena);
-        let outside = |extra: u64| device_free.min(self.budget_left()).saturating_add(extra);
-        let room = |extra: u64| outside(extra).min(pool.saturating_add(extra));
+        let (budget, reserved) = (self.budget, self.ledger.reserved());
+        let arena = self.arenas.get(request.arena);
+        let pool_reserved = arena.map_or(0, |arena| arena.figures.reserved_bytes.current);
+        let pool_budget = arena.and_then(|arena| arena.config.budget);
+        // More may be reserved than a budget allows that was lowered.
+        let left = |budget: Option<u64>, reserved: u64, extra: u64| {
+            budget.map_or(u64::MAX, |budget| budget.saturating_add(extra).saturating_sub(reserved))
+        };
+        let pool = |extra: u64| left(pool_budget, pool_reserved, extra);
+        let outside = |extra: u64| device_free.saturating_add(extra).min(left(budget, reserved, extra));
         let mut helps = Vec::new();
-        if cache.releasable > 0 && room(cache.releasable) >= needed {
-            helps.push(Help::ReleaseCache {
+        let mut release = Vec::new();
+        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= needed {
+            release.push(Help::ReleaseCache {
                 bytes: cache.releasable,
             });
         }
-        if cache.others > 0 && outside(cache.others).min(pool) >= needed {
-            helps.push(Help::ReleasePools { bytes: cache.others });
+        if cache.others > 0 && outside(cache.others).min(pool(0)) >= needed {
+            release.push(Help::ReleasePools { bytes: cache.others });
         }
-        if pool < needed && outside(0) >= needed {
-            helps.push(Help::RaisePoolBudget { bytes: needed - pool });
+        match self.capturing() && !release.is_empty() {
+            true => helps.push(Help::EndCapture),
+            false => helps.append(&mut release),
         }
-        if request.class == Class::Chunked && cache.joinable >= request.size {
+        if let Some(budget) = pool_budget.filter(|_| pool(0) < needed && outside(0) >= needed) {
+            helps.push(Help::RaisePoolBudget {
+                bytes: (pool_reserved + needed).saturating_sub(budget),
+            });
+        }
+        let joins = self.sizes.mode == SegmentMode::Virtual && !self.capturing();
+        if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        let left = self.budget_left();
         let whole = needed.next_multiple_of(self.sizes.granularity);
-        if left < whole && device_free.min(pool) >= whole {
-            helps.push(Help::RaiseBudget { bytes: whole - left });
+        if let Some(budget) = budget.filter(|_| outside(0) < whole && device_free.min(pool(0)) >= whole) {
+            helps.push(Help::RaiseBudget {
+                bytes: (reserved + whole).saturating_sub(budget),
+            });
         }
-        let largest = cache
-            .largest
-            .max(room(0) / self.sizes.granularity * self.sizes.granularity);
-        if largest > 0 && largest < request.size {
+        let room = outside(0).min(pool(0)) / self.sizes.granularity * self.sizes.granularity;
+        let largest = cache.largest.max(room);
+        if largest < request.requested && self.is_of_class(request, largest) {
             helps.push(Help::SmallerBy {
-                bytes: request.size - largest,
+                bytes: request.requested - largest,
             });
         }
         if helps.is_empty() {
@@ -102,21 +119,28 @@ impl Heap {
         block < size || self.sizes.takes(size, block)
     }
 
-    /// By what is free alone: some programs ask for less and less until they are not refused, and hold very many blocks.
+    /// Whether a smaller request would look for blocks of the same sort, and of no more bytes than it asks for.
+    fn is_of_class(&self, request: &Request, smaller: u64) -> bool {
+        let rounded = match request.arena {
+            COMMON => self.sizes.round(smaller),
+            _ => self.sizes.round_plain(smaller),
+        };
+        smaller > 0 && rounded.is_ok_and(|(size, class)| size <= smaller && class == request.class)
+    }
+
+    /// By what is free alone, and without a look at each small block: some programs ask for less and less until they are not refused, and
+    /// hold very many.
     fn survey(&self, request: &Request) -> Cache {
         let mut cache = Cache::default();
         for line in self.streams.indices().map(|at| self.streams.line(at)) {
             let mine = line.arena == request.arena;
             let mut chunks = 0;
             for (class, index) in line.free.iter().enumerate() {
-                let serves = mine && class == request.class as usize;
-                index.each(|key| {
-                    cache.free += key.size;
-                    chunks += self.whole_chunks(key);
-                    if serves && self.may_serve(request.size, key.size) {
-                        cache.largest = cache.largest.max(key.size);
-                    }
-                });
+                cache.free += index.bytes();
+                index.each_from(self.sizes.granularity, |key| chunks += self.whole_chunks(key));
+                if mine && class == request.class as usize {
+                    cache.largest = cache.largest.max(self.largest_for(request.size, index));
+                }
             }
             cache.joinable += chunks;
             if self.arenas.may_shrink(line.arena) {
@@ -129,12 +153,22 @@ impl Heap {
         cache
     }
 
+    /// The largest free block of an index that a request may have, or that is only too small for it.
+    fn largest_for(&self, size: u64, index: &FreeIndex) -> u64 {
+        let (mut largest, _) = index.largest_and_count();
+        if !self.may_serve(size, largest) {
+            largest = 0;
+            index.each(|key| {
+                if self.may_serve(size, key.size) {
+                    largest = largest.max(key.size);
+                }
+            });
+        }
+        largest
+    }
+
     /// Bytes of whole chunks in a free block.
     fn whole_chunks(&self, key: Key) -> u64 {
-        // No chunk is smaller, and most free blocks are.
-        if key.size < self.sizes.granularity {
-            return 0;
-        }
         let segment = self.segments.get(self.blocks[key.block].segment);
         segment.map_or(0, |segment| segment.bytes_within(key.addr, key.addr + key.size))
     }
