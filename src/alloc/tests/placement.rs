@@ -1,7 +1,10 @@
 //! Where requests go among free memory, on the simulated device.
 #![allow(clippy::unwrap_used)]
 
-use gpumem_alloc::device::{self, SimConfig};
+mod common;
+
+use common::{of, start};
+use gpumem_alloc::device::{self, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Publish, SegmentMode, Stream};
 
 const MIB: u64 = 1 << 20;
@@ -44,5 +47,18 @@ fn small_blocks_of_stitched_memory_lie_low_and_larger_ones_where_they_fit_best()
         let (alloc, places) = with_free(segments, &free);
         let at = alloc.alloc_raw(request, Stream::DEFAULT).unwrap();
         assert_eq!(at, places[expected], "{segments:?}: {request} bytes");
+    }
+}
+
+/// What a device that is nearly full has free in pieces serves a large request: no chunk is so large that pieces have none of it whole.
+#[test]
+fn what_lies_free_between_others_on_a_full_device_is_not_lost() {
+    for mib in [10, 16, 20, 32, 50, 64, 100] {
+        let (sim, alloc) = start(16 << 30, Timeline::Manual, of(SegmentMode::Stitched));
+        let get = |mib: usize| alloc.alloc::<u8>(mib << 20, Stream::DEFAULT);
+        let mut held: Vec<_> = (0..12_800 / mib).map(|_| Some(get(mib).unwrap())).collect();
+        held.iter_mut().step_by(2).for_each(|held| *held = None);
+        assert!(get(6400).is_ok(), "two thirds of what blocks of {mib} MiB leave");
+        assert_eq!(sim.violations(), [""; 0]);
     }
 }

@@ -182,7 +182,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["max_chunk_mb", "MiB, a power of two", "64"],
-        "Largest physical chunk of virtual and stitched segments.",
+        "Largest physical chunk of virtual and stitched segments. What is taken beyond a quarter of the device or budget has stitched chunks of at most half the request, or 4 MiB: only whole ones serve larger requests.",
         |draft, given| {
             let bytes = given.mebibytes(1)?;
             if !bytes.is_power_of_two() {

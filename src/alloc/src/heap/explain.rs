@@ -121,11 +121,14 @@ impl Heap {
 
     /// Whether a smaller request would look for blocks of the same sort, and of no more bytes than it asks for.
     fn is_of_class(&self, request: &Request, smaller: u64) -> bool {
+        if smaller == 0 {
+            return false;
+        }
         let rounded = match request.arena {
             COMMON => self.sizes.round(smaller),
             _ => self.sizes.round_plain(smaller),
         };
-        smaller > 0 && rounded.is_ok_and(|(size, class)| size <= smaller && class == request.class)
+        rounded.is_ok_and(|(size, class)| size <= smaller && class == request.class)
     }
 
     /// By what is free alone, and without a look at each small block: some programs ask for less and less until they are not refused, and

@@ -11,6 +11,9 @@ use crate::config::SegmentMode;
 use crate::error::DeviceError;
 use crate::size::{Class, STEP};
 
+/// The part of the device, or of the budget, from which on chunks are taken with a view to running out.
+const MUCH: u64 = 4;
+
 impl Heap {
     /// Takes memory so that the request fits on its stream. `false`: the budget or the device does not allow it.
     pub(super) fn grow(&mut self, request: &Request) -> Result<bool, DeviceError> {
@@ -160,7 +163,13 @@ impl Heap {
         let sizes = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
-                let chunk = self.sizes.stitched_chunk(whole, reserved, self.fineness.times());
+                let mut chunk = self.sizes.stitched_chunk(whole, reserved, self.fineness.times());
+                let total = self.driver.info().total;
+                let limit = self.budget.map_or(total, |budget| budget.min(total));
+                // Pieces that are no whole chunks are lost to a request that finds no other memory.
+                if request.class == Class::Chunked && reserved > limit / MUCH {
+                    chunk = chunk.min(self.sizes.chunk_near_limit(request.size));
+                }
                 self.sizes.stitched_chunks(bytes, chunk).collect()
             }
             _ => self.sizes.chunks(bytes, self.sizes.chunk(whole)).collect(),

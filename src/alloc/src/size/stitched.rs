@@ -10,6 +10,8 @@ const LEAST: u64 = 2;
 /// Requests of up to so many units go to low addresses. They are hardly ever stitched themselves, and what lies
 /// between them serves no larger request: so they lie close together, out of the way of those.
 pub(super) const LOW: u64 = 4;
+/// A chunk that is small enough in any case.
+const NEAR_LIMIT: u64 = 4 << 20;
 
 impl Sizes {
     /// Whether a request goes to a low address rather than where it fits best.
@@ -25,6 +27,12 @@ impl Sizes {
         let of_request = power(bytes / 12) / fineness.min(2);
         let of_all = power(reserved / 32).max(LEAST * self.granularity) / fineness;
         self.clamp_chunk(of_request.max(of_all))
+    }
+
+    /// The largest chunk of memory that a request takes where much is taken already: half of it at most, so that what is left of it
+    /// when it is given back has whole chunks, even between others that are held.
+    pub(crate) fn chunk_near_limit(&self, size: u64) -> u64 {
+        self.clamp_chunk(power(size / 2).max(NEAR_LIMIT))
     }
 
     /// Splits `bytes` (a multiple of the granularity) into chunks of about `chunk` bytes: one that is up to half as large again costs
