@@ -178,10 +178,10 @@ impl Allocator {
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
     /// from one piece.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
-        if bytes == 0 {
-            return Ok(());
-        }
         let home = self.0.home;
+        if bytes == 0 {
+            return home.with(|_| ());
+        }
         home.give_back(home.allocate(COMMON, bytes, stream, false)?.held)
     }
 

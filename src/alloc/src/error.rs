@@ -67,7 +67,8 @@ pub enum Error {
     },
     /// A graph is being captured, and what was asked for would end that.
     #[error(
-        "a CUDA graph is being captured (a private pool is allocated to): memory cannot go back or move before that ends"
+        "a CUDA graph is being captured (a private pool is allocated to): memory cannot go back or move, and no stream can be \
+        asked or waited for, before that ends"
     )]
     Capturing,
     /// A raw free that names another device than the allocator's.

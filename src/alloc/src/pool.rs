@@ -56,7 +56,7 @@ pub struct PoolFigures {
     pub allocation: Stat,
     /// Segments taken from the driver.
     pub segment: Stat,
-    /// Bytes asked for, of blocks held by the program.
+    /// Bytes asked for, of blocks held by the program: without those that wait for the GPU, which the allocator's own figure has.
     pub requested_bytes: Stat,
     /// The same after rounding.
     pub allocated_bytes: Stat,
@@ -240,6 +240,16 @@ impl Pool {
         let PoolMemory { handle, arena } = &*self.0.memory;
         let figures = handle.home.with(|heap| heap.pool_figures(*arena));
         figures.unwrap_or_default()
+    }
+
+    /// Sets its budget; `None`: as much as the allocator may. What it has beyond that goes back to the driver as far as nothing uses it,
+    /// for which the device is waited for; the rest keeps the pool from taking more until it is freed and given back.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the budget is 0, and what the driver says on the way back; the budget holds all the same.
+    pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
+        let PoolMemory { handle, arena } = &*self.0.memory;
+        heap::set_pool_budget(&mut handle.home.turn()?, *arena, budget)
     }
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.

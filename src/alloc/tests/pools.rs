@@ -94,6 +94,41 @@ fn a_budget_binds_and_may_overflow() {
     assert_eq!((strict.stats().num_ooms, figures.num_ooms), (1, 0));
 }
 
+#[test]
+fn the_budget_of_a_pool_can_change() {
+    let (alloc, sim) = allocator(1000, SegmentMode::Stitched);
+    let budget = Some(40 << 20);
+    let pool = alloc
+        .pool(
+            "tenant",
+            PoolConfig {
+                budget,
+                ..PoolConfig::default()
+            },
+        )
+        .unwrap();
+    let held = pool.alloc::<u8>(30 * MIB, S).unwrap();
+    let report = short(pool.alloc::<u8>(20 * MIB, S));
+    assert_eq!(report.helps[0], Help::RaisePoolBudget { bytes: 10 << 20 });
+    pool.set_budget(Some(50 << 20)).unwrap();
+    let more = pool.alloc::<u8>(20 * MIB, S).unwrap();
+    drop(more);
+    // What is free goes at once, what is held does not, and nothing is added.
+    pool.set_budget(Some(16 << 20)).unwrap();
+    assert_eq!(
+        (pool.stats().reserved_bytes.current, sim.live().bytes),
+        (30 << 20, 30 << 20)
+    );
+    let report = short(pool.alloc::<u8>(20 * MIB, S));
+    assert_eq!(report.helps[0], Help::RaisePoolBudget { bytes: 34 << 20 });
+    pool.set_budget(Some((16 + 34) << 20)).unwrap();
+    drop(pool.alloc::<u8>(20 * MIB, S).unwrap());
+    assert!(matches!(pool.set_budget(Some(0)), Err(Error::Config { .. })));
+    pool.set_budget(None).unwrap();
+    drop(pool.alloc::<u8>(500 * MIB, S).unwrap());
+    drop(held);
+}
+
 /// What such a request may have outside of its pool counts.
 #[test]
 fn a_request_that_may_overflow_is_told_what_helps_outside() {

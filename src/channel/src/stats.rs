@@ -40,7 +40,7 @@ pub struct PoolStats {
     /// Blocks held by the program or waiting for the GPU. A block becomes both at once: `active.allocated` is that of `allocation`,
     /// and the channel keeps only one of them.
     pub active: Stat,
-    /// Bytes the program asked for.
+    /// Bytes the program asked for, of blocks held by the program or waiting for the GPU.
     pub requested_bytes: Stat,
     /// Bytes of blocks held by the program (after rounding).
     pub allocated_bytes: Stat,

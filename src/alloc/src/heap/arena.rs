@@ -11,7 +11,7 @@ use gpumem_channel::StringId;
 
 mod shrink;
 
-pub(crate) use shrink::{release_pool, shrink_closing};
+pub(crate) use shrink::{release_pool, set_pool_budget, shrink_closing};
 
 use super::Heap;
 use crate::error::Error;
@@ -135,6 +135,16 @@ impl Arena {
     }
 }
 
+fn check_budget(name: &str, budget: Option<u64>) -> Result<(), Error> {
+    match budget {
+        Some(0) => Err(Error::Config {
+            setting: "pool",
+            reason: format!("{name}: 0 bytes leave no room for anything; use None for no budget"),
+        }),
+        _ => Ok(()),
+    }
+}
+
 impl Heap {
     /// Makes an arena for a pool.
     pub(crate) fn add_arena(&mut self, pool: NewPool<'_>, config: PoolConfig) -> Result<u16, Error> {
@@ -152,11 +162,7 @@ impl Heap {
             NewPool::Named(name) => name.to_owned(),
             NewPool::Private(_) => format!("private pool {number}"),
         };
-        if config.budget == Some(0) {
-            return fail(format!(
-                "{name}: 0 bytes leave no room for anything; use None for no budget"
-            ));
-        }
+        check_budget(&name, config.budget)?;
         let id = match pool {
             // Where names are shown, none is that of memory which is no pool's.
             NewPool::Named("") => return fail("a pool needs a name".to_owned()),
@@ -213,6 +219,17 @@ impl Heap {
         self.arenas
             .get(arena)
             .map_or_else(PoolFigures::default, |arena| arena.figures)
+    }
+
+    /// Sets the budget of an arena's pool. Whether it has more and that may go back.
+    fn set_pool_budget_only(&mut self, arena: u16, budget: Option<u64>) -> Result<bool, Error> {
+        let capturing = self.capturing();
+        let Some(arena) = self.arenas.get_mut(arena) else {
+            return Ok(false);
+        };
+        check_budget(&arena.name, budget)?;
+        arena.config.budget = budget;
+        Ok(!capturing && budget.is_some_and(|budget| arena.figures.reserved_bytes.current > budget))
     }
 
     /// Bytes that a request's pool may still take; all there are outside of pools.

@@ -145,7 +145,7 @@ use views::Views;
 use wonder::Wondering;
 
 pub(crate) use access::{Access, wait_for_device};
-pub(crate) use arena::{COMMON, NewPool, release_pool, shrink_closing};
+pub(crate) use arena::{COMMON, NewPool, release_pool, set_pool_budget, shrink_closing};
 pub(crate) use ask::poll;
 pub(crate) use block::NIL;
 pub(crate) use budget::set_budget;

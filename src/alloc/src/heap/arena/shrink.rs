@@ -18,6 +18,14 @@ pub(crate) fn release_pool(on: &mut impl Access, arena: u16) -> Result<u64, Erro
     give_back(on, |heap| heap.spare_of(arena))
 }
 
+/// Sets the budget of an arena's pool. What it has beyond that goes back as far as nothing uses it; the rest keeps it from growing.
+pub(crate) fn set_pool_budget(on: &mut impl Access, arena: u16, budget: Option<u64>) -> Result<(), Error> {
+    if on.heap(|heap| heap.set_pool_budget_only(arena, budget))?? {
+        release_pool(on, arena)?;
+    }
+    Ok(())
+}
+
 /// Looks whether nothing uses any more what is left of these arenas, whose pools are gone, and then gives it back and forgets those of which
 /// nothing is left. What the driver does not take stays for the next release.
 pub(crate) fn shrink_closing(on: &mut impl Access, arenas: &[u16]) -> Result<u64, Error> {
