@@ -220,6 +220,7 @@ fn a_forked_child_touches_nothing() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = matches!(alloc.alloc_raw(512, Stream::DEFAULT), Err(Error::Forked))
+            && matches!(alloc.reserve(0, Stream::DEFAULT), Err(Error::Forked))
             && matches!(alloc.release_cached(), Err(Error::Forked))
             && [&buffer, &small].map(Buffer::allocated_bytes) == [30 << 20, 1024]
             && !monitor.is_running();
