@@ -142,3 +142,40 @@ pub(crate) fn holes_are_joined(bench: &Bench) -> Found {
         report.duration.as_secs_f64() * 1e3
     ))
 }
+
+/// A block lies in the view of a larger one that is gone: what the view mapped besides goes back to the driver.
+pub(crate) fn the_rest_of_a_view_goes(bench: &Bench) -> Found {
+    let before = bench.free()?;
+    let allocator = bench.allocator(SegmentMode::Stitched)?;
+    let fill = |bytes: u64, seed: u64| -> Result<_, Box<dyn std::error::Error>> {
+        let mut buffer = allocator.alloc::<u64>((bytes / 8) as usize, Stream::DEFAULT)?;
+        bench.kernels.fill(&mut buffer, bytes, seed)?;
+        Ok((buffer, seed))
+    };
+    let mut blocks = Vec::new();
+    for seed in 0..32 {
+        blocks.push(fill(48 * MIB, seed)?);
+    }
+    blocks.retain(|(_, seed)| seed % 2 == 0);
+    drop(fill(400 * MIB, 100)?);
+    blocks.push(fill(49 * MIB, 101)?);
+    let reserved = || allocator.stats().all().reserved_bytes.current;
+    let (first, released) = (reserved(), allocator.release_cached()?);
+    let held: u64 = blocks.iter().map(|(buffer, _)| buffer.bytes()).sum();
+    // Chunks that a block shares with what is free beside it stay; the view had 400 MiB.
+    ensure(
+        released > 0 && reserved() <= held + 128 * MIB,
+        format!("{} of {first} bytes went back for {held} that are held", released),
+    )?;
+    blocks.push(fill(300 * MIB, 102)?);
+    let mut words = 0;
+    for (buffer, seed) in &blocks {
+        let found = bench.kernels.check(buffer, *seed)?;
+        ensure(found.intact(), format!("block {seed}: {found:?}"))?;
+        words += found.words;
+    }
+    drop(blocks);
+    drop(allocator);
+    ensure(bench.free()? == before, "memory is missing afterwards")?;
+    Ok(format!("{words} words; {} MiB went back beside them", released / MIB))
+}

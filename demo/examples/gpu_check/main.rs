@@ -25,7 +25,9 @@ use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, MIB, run};
 
 use budgets::{budget_changes, budget_is_kept, driver_agrees, pools_keep_their_budgets};
 use captures::captures_go_on;
-use contents::{damage_is_found, foreign_is_refused, holes_are_joined, kernels_and_host_agree, traffic};
+use contents::{
+    damage_is_found, foreign_is_refused, holes_are_joined, kernels_and_host_agree, the_rest_of_a_view_goes, traffic,
+};
 use meanwhile::memory_goes_meanwhile;
 use recorded::{recorded, streams_end};
 
@@ -105,6 +107,10 @@ const CHECKS: &[(&str, Check)] = &[
         streams_end(b, SegmentMode::Stitched)
     }),
     ("joined holes: live blocks keep their contents", holes_are_joined),
+    (
+        "stitched: the rest of a block's view goes back",
+        the_rest_of_a_view_goes,
+    ),
     ("plain: the driver counts what is reserved", |b| {
         driver_agrees(b, SegmentMode::Plain)
     }),
