@@ -79,7 +79,7 @@ impl Lab {
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
         let budget = match (device.as_sim(), kind) {
-            (_, Kind::Replay) => args.budget.unwrap_or(memory.free),
+            (_, Kind::Replay) => memory.free,
             (None, _) => scale::budget(args.budget, memory.free)?,
             (Some(_), Kind::Full) => scale::simulated_budget(args.budget, REFERENCE_BUDGET, memory.total)?,
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
@@ -120,6 +120,10 @@ impl Lab {
             Error::Config { .. } => DemoError::Settings(error),
             error => while_doing("setting up the allocator")(error),
         })?;
+        let budget = match kind {
+            Kind::Replay => allocator.budget().unwrap_or(budget),
+            Kind::Full | Kind::Training => budget,
+        };
         Ok(Lab {
             device,
             allocator,

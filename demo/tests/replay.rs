@@ -220,6 +220,29 @@ fn requests_beyond_the_limit_are_counted() {
     }
 }
 
+/// A part of the device is a limit like others: the least of them holds, and is told.
+#[test]
+fn the_limit_that_holds_is_told() {
+    const TENTH: u64 = 8 << 30;
+    let told = |limit, conf: &str| {
+        let report = run(&ReplayArgs {
+            limit,
+            conf: conf.parse().ok(),
+            passes: 1,
+            ..args(excerpt(EXCERPTS[0]))
+        });
+        let report = report.unwrap();
+        (report.allocator.limit, report.text().contains("at most 8.0 GiB"))
+    };
+    let conf = "budget_fraction:0.1";
+    assert_eq!(told(None, ""), (None, false));
+    assert_eq!(told(None, conf), (Some(TENTH), true));
+    assert_eq!(told(Some(2 * TENTH), conf), (Some(TENTH), true));
+    assert_eq!(told(Some(TENTH / 2), conf), (Some(TENTH / 2), false));
+    let both = "budget_mb:8192,per_process_memory_fraction:0.2";
+    assert_eq!(told(None, both), (Some(TENTH), true));
+}
+
 /// Sizes that no device has, streams that no device has seen.
 #[test]
 fn absurd_requests_are_refused_like_others() {

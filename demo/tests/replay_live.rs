@@ -103,6 +103,24 @@ fn too_little_memory_is_told_and_the_replay_goes_on() {
     assert!(last.stats.reserved <= 256 << 20);
 }
 
+/// The budget that a live replay tells first is the one that holds.
+#[test]
+fn the_smallest_budget_is_told() {
+    for (budget, conf, told) in [
+        (None, "", 80 << 30),
+        (None, "budget_mb:300", 300 << 20),
+        (Some(16 << 30), "budget_fraction:0.1", 8 << 30),
+        (Some(1 << 30), "budget_fraction:0.1", 1 << 30),
+    ] {
+        let limited = DemoArgs {
+            budget,
+            conf: conf.parse().ok(),
+            ..replay("max", 1)
+        };
+        assert_eq!(play(&limited, None).start().budget, told, "{conf}");
+    }
+}
+
 #[test]
 fn without_a_trace_there_is_nothing_to_replay() {
     for (trace, code) in [(None, 2), (Some("/nowhere".into()), 1)] {

@@ -41,6 +41,11 @@ impl Gpumem {
         }
     }
 
+    /// Most bytes that it may take, whoever said so.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.allocator.budget()
+    }
+
     /// Whether there is a channel: one that was wished for cannot always be had.
     pub(super) fn publishes(&self) -> bool {
         self.allocator.channel().is_ok()

@@ -165,7 +165,6 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
         }
     }
     let config = if ours { args.config()? } else { Config::default() };
-    let limit = args.limit.or(config.budget);
     let began = Instant::now();
     let trace = read(&args.trace)?;
     let parse_ns = began.elapsed().as_nanos() as u64;
@@ -182,19 +181,22 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
                 ..config.clone()
             };
             let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;
-            let publishing = replayer.publishes();
+            let (limit, publishing) = (replayer.limit(), replayer.publishes());
             let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
             // Two of them may not fit beside each other.
             drop(replayer);
             let mut again = Gpumem::new(&fresh(&device)?, silent, &trace, &streams)?;
             measured.memory.fragmentation = again.survey(&trace)?;
             measured.allocator.segments = Some(segments.to_owned());
+            measured.allocator.limit = limit;
             measured.allocator.publishing = publishing;
             measured
         }
         AllocatorChoice::CudaMalloc | AllocatorChoice::CudaMallocAsync => {
             let mut replayer = Mallocs::new(&device, args, &trace, &streams)?;
-            measure(&trace, args.passes, &mut replayer, simulated)?
+            let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
+            measured.allocator.limit = args.limit;
+            measured
         }
     };
     let mut report = measured;
@@ -203,7 +205,6 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     report.device_total = device.info().total;
     report.trace = TracePart::new(name(&args.trace), &trace, parse_ns);
     report.allocator.name = args.allocator.name().to_owned();
-    report.allocator.limit = limit;
     Ok(report)
 }
 

@@ -106,7 +106,7 @@ pub struct AllocatorPart {
     pub name: String,
     /// How our allocator took memory for large blocks; `null` for the others.
     pub segments: Option<String>,
-    /// Most bytes it was allowed; `null`: as many as the device has.
+    /// Most bytes it was allowed, by whatever allows least; `null`: as many as the device has.
     pub limit: Option<u64>,
     /// Whether it published meanwhile.
     pub publishing: bool,
