@@ -6,9 +6,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use super::error::Problem;
 use super::lines::Row;
 use super::{Format, Op, Trace};
+use crate::bytes::count;
 
 /// Most operations of a trace: 1.6 GB of memory, and a hundred times what the longest recorded one has.
-const MOST_OPERATIONS: usize = 100_000_000;
+pub(super) const MOST_OPERATIONS: usize = 100_000_000;
 /// Most blocks that live at once, which take half a gigabyte with what the allocator knows of them. Recorded programs have thousands.
 const MOST_LIVE: usize = 4 << 20;
 /// Most streams: as many as our allocator keeps apart, which would end the replay at the next.
@@ -107,7 +108,10 @@ impl Wrong {
             }
             Wrong::TooManyStreams => format!("more than {MOST_STREAMS} streams; expected one of them"),
             Wrong::TooManyOperations => {
-                format!("more than {MOST_OPERATIONS} operations; expected the end of the file")
+                format!(
+                    "more than {} operations; expected the end of the file",
+                    count(MOST_OPERATIONS as u64)
+                )
             }
             Wrong::TooManyLive => {
                 format!("more than {MOST_LIVE} blocks that live at once; expected one of them to be freed")

@@ -2,8 +2,10 @@
 
 use std::io::{ErrorKind, Read};
 
+use super::builder::MOST_OPERATIONS;
 use super::error::Problem;
 use super::show;
+use crate::bytes::count;
 
 /// Longest line: many times what any format needs, so that a file without line ends takes no memory.
 const LONGEST: usize = 4096;
@@ -11,6 +13,9 @@ const LONGEST: usize = 4096;
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 17;
+
+/// Most lines: a header, and as many rows as a trace may have operations, be they ones or not. What makes no operation takes time, too.
+const MOST: u64 = MOST_OPERATIONS as u64 + 1;
 
 /// The lines of a file.
 pub(super) struct Lines<'a> {
@@ -20,6 +25,8 @@ pub(super) struct Lines<'a> {
     start: usize,
     end: usize,
     line: u64,
+    /// Most lines.
+    most: u64,
     /// An empty line, which only the end of the file may follow.
     blank: Option<u64>,
     ended: bool,
@@ -33,6 +40,7 @@ impl<'a> Lines<'a> {
             start: 0,
             end: 0,
             line: 0,
+            most: MOST,
             blank: None,
             ended: false,
         }
@@ -45,6 +53,14 @@ impl<'a> Lines<'a> {
                 return Ok(None);
             };
             self.line += 1;
+            if self.line > self.most {
+                let rows = count(self.most - 1);
+                return Err(Problem::At {
+                    line: self.line,
+                    column: 1,
+                    what: format!("more than {rows} rows, empty ones among them; expected the end of the file"),
+                });
+            }
             let from = match self.line == 1 && self.bytes[from..to].starts_with(MARK) {
                 true => from + MARK.len(),
                 false => from,
@@ -222,6 +238,38 @@ impl<'a> Row<'a> {
             line: self.line,
             column,
             what,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Those that are empty count like others: a file of nothing else would never end.
+    #[test]
+    fn so_many_rows_are_read_and_no_more() {
+        let read = |text: &str| {
+            let mut from = text.as_bytes();
+            let mut lines = Lines {
+                most: 4,
+                ..Lines::new(&mut from)
+            };
+            let mut rows = 0;
+            while lines.next()?.is_some() {
+                rows += 1;
+            }
+            Ok::<_, Problem>(rows)
+        };
+        let more = "line 5, column 1: more than 3 rows, empty ones among them; expected the end of the file";
+        for text in ["a\nb\nc\nd", "a\nb\nc\nd\n"] {
+            assert_eq!(read(text).unwrap(), 4);
+        }
+        assert_eq!(read("a\nb\n\n\n").unwrap(), 2);
+        for text in ["a\nb\nc\nd\ne", "a\nb\n\n\n\n", "\n\n\n\n\n\n"] {
+            assert_eq!(read(text).unwrap_err().to_string(), more, "{text:?}");
         }
     }
 }

@@ -9,8 +9,8 @@
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
 //! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, and nothing of a file is
-//! kept but numbers. Memory is bounded: of lines there is one at a time, of operations and of blocks that live at once there are no
-//! more than `builder.rs` allows, and what a snapshot takes while it is read is bounded by its size ([`Limits`]).
+//! kept but numbers. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
+//! and of blocks that live at once there are no more than `builder.rs` allows, and what a snapshot takes while it is read is bounded by its size ([`Limits`]).
 
 mod builder;
 mod csv;
