@@ -63,12 +63,12 @@ fn a_budget_that_does_not_fit_is_a_sentence() {
         );
         assert!(output.stdout.is_empty(), "{budget}: {}", said(&output.stdout));
     }
-    // In the dashboard the same sentence is on the screen.
+    // In the dashboard the same sentence is on the screen, and the exit code is the same.
     let args = ["demo", "fragmentation", "--device", "sim", "--budget", "1K"];
     let mut terminal = Terminal::start(&world, &args, 100, 30);
     terminal.wait_for(&["failed", "budget"]);
     terminal.keys("q");
-    assert_eq!(terminal.ended(), Ended::Code(0));
+    assert_eq!(terminal.ended(), Ended::Code(2));
 }
 
 #[test]

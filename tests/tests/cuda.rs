@@ -102,6 +102,6 @@ fn a_demo_on_a_driver_that_fails_says_so() {
         terminal.wait_for(&["failed", expected]);
         assert!(!terminal.text().contains("SIMULATED"));
         terminal.keys("q");
-        assert_eq!(terminal.ended(), Ended::Code(0));
+        assert_eq!(terminal.ended(), Ended::Code(code as u32));
     }
 }

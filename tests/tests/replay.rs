@@ -297,12 +297,31 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.wait_for(&["150 operations a second"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
+}
 
-    // What only the replay itself can find out is on the screen.
-    let mut terminal = Terminal::start(&world, &["replay", TRACE, "--watch", "--device", "cuda"], 120, 40);
+/// What only the replay itself can find out is on the screen, and said again where the screen was; the exit code is the replay's.
+#[test]
+fn a_watched_replay_that_cannot_start_ends_as_one_that_is_not_watched() {
+    let driver = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(driver.path()).unwrap();
+    let world = World::without_gpu();
+    let environment = [
+        ("LD_LIBRARY_PATH", driver.path().to_str().unwrap()),
+        ("FAKE_CUDA_INIT", "100"),
+    ];
+    let args = ["replay", TRACE, "--watch", "--device", "cuda"];
+    let mut terminal = Terminal::start_with(&world, &args, 120, 40, &environment);
     terminal.wait_for(&["failed", "--device sim"]);
     terminal.keys("q");
-    assert_eq!(terminal.ended(), Ended::Code(0));
+    assert_eq!(terminal.ended(), Ended::Code(3));
+    let raw = terminal.raw();
+    let left = b"\x1b[?1049l";
+    let after = raw.windows(left.len()).position(|bytes| bytes == left).unwrap();
+    let said = said(&raw[after..]);
+    assert!(
+        said.contains("gpumem-tui replay: ") && said.contains("--device sim"),
+        "{said}"
+    );
 }
 
 /// As without `--watch`: a sentence and its exit code, and the screen is left alone. From a pipe it is read once, by the replay.
@@ -313,12 +332,26 @@ fn a_trace_that_cannot_be_watched_is_told_before_the_screen_is_taken() {
     let bad = folder.path().join("bad.csv");
     std::fs::write(&bad, "op,id,bytes,stream\na,1,512,0\nf,1\nodd\n").unwrap();
     let bad = bad.to_str().unwrap();
-    for (path, conf, code, expected) in [
-        ("/nowhere", "", 1, "gpumem-tui replay: /nowhere: cannot be read"),
-        (bad, "", 1, "bad.csv: line 4, column 1: found \"odd\""),
-        (TRACE, "odd:1", 2, "gpumem-tui replay: GPUMEM_ALLOC_CONF, column 1"),
+    for (path, device, conf, code, expected) in [
+        ("/nowhere", "sim", "", 1, "gpumem-tui replay: /nowhere: cannot be read"),
+        (bad, "sim", "", 1, "bad.csv: line 4, column 1: found \"odd\""),
+        (
+            TRACE,
+            "sim",
+            "odd:1",
+            2,
+            "gpumem-tui replay: GPUMEM_ALLOC_CONF, column 1",
+        ),
+        (
+            TRACE,
+            "sim",
+            "garbage_collection_threshold:0.5",
+            2,
+            "gpumem-tui replay: the allocator's settings: ",
+        ),
+        (TRACE, "cuda", "", 3, "gpumem-tui replay: "),
     ] {
-        let args = ["replay", path, "--watch", "--device", "sim"];
+        let args = ["replay", path, "--watch", "--device", device];
         let environment = [("GPUMEM_ALLOC_CONF", conf)];
         let mut terminal = Terminal::start_with(&world, &args, 120, 40, &environment);
         assert_eq!(terminal.ended(), Ended::Code(code), "{path} {conf}");

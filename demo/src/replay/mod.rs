@@ -121,14 +121,21 @@ pub fn main(args: &ReplayArgs) -> u8 {
 }
 
 /// Whether a replay could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that
-/// of [`main`]. What can be read only once (a pipe) is left to whoever replays it.
+/// of [`main`]. What can be read only once (a pipe) is left to whoever replays it, and so is a device that there is a driver for: to open
+/// one takes memory on it.
 pub fn check(args: &ReplayArgs) -> u8 {
-    let once = std::fs::metadata(&args.trace).is_ok_and(|file| !file.is_file() && !file.is_dir());
-    exit_code(match (args.config(), once) {
-        (Err(error), _) => Err(error.into()),
-        (Ok(_), true) => Ok(()),
-        (Ok(_), false) => read(&args.trace).map(drop),
-    })
+    exit_code(check_settings(args).and_then(|()| {
+        let once = std::fs::metadata(&args.trace).is_ok_and(|file| !file.is_file() && !file.is_dir());
+        if once { Ok(()) } else { read(&args.trace).map(drop) }
+    }))
+}
+
+fn check_settings(args: &ReplayArgs) -> Result<(), ReplayError> {
+    args.config()?.check().map_err(ReplayError::Settings)?;
+    match args.device {
+        DeviceChoice::Cuda(_) if !gpu::driver_present() => open(args).map(drop),
+        _ => Ok(()),
+    }
 }
 
 fn exit_code(done: Result<(), ReplayError>) -> u8 {

@@ -90,6 +90,13 @@ pub enum DemoEvent {
     },
     /// It could not go on, or could not be started, or said something we do not understand.
     Failed(String),
+    /// It could not go on, as it says itself.
+    GaveUp {
+        /// Why.
+        text: String,
+        /// The exit code that it ends with.
+        exit_code: u8,
+    },
     /// Its process is gone; how, in words.
     Exited(String),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::app::{self, Start};
+use crate::app::{self, Ended, Start};
 use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, device_name};
 use crate::clock;
 use crate::demo::DemoOptions;
@@ -127,6 +127,7 @@ fn watch(name: &str, options: DemoOptions, interval: Duration, look: &LookArgs) 
     model.demo = Some(Demo {
         name: name.to_owned(),
         simulated,
+        asked_for: true,
         ..Demo::default()
     });
     let first = vec![Effect::StartDemo {
@@ -204,7 +205,17 @@ fn dashboard(args: &ViewArgs) -> u8 {
 
 fn show(start: Start) -> u8 {
     match app::run(start) {
-        Ok(code) => code,
+        Ok(Ended { code, failed: None }) => code,
+        // The screen that said so is gone.
+        Ok(Ended {
+            code,
+            failed: Some((name, why)),
+        }) => {
+            let command = if name == REPLAY { "replay" } else { "demo" };
+            // When stderr is closed there is nobody left to tell.
+            let _ = writeln!(io::stderr(), "gpumem-tui {command}: {why}");
+            code
+        }
         Err(error) => fail(FAILED, &format!("the dashboard cannot use this terminal: {error}")),
     }
 }

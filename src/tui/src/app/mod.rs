@@ -47,11 +47,20 @@ pub struct Start {
     pub nvml: bool,
 }
 
-/// Runs the dashboard on this terminal until it ends; its exit code.
+/// How the dashboard ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code.
+    pub code: u8,
+    /// The demo that it was started for and that failed: its name, and why.
+    pub failed: Option<(String, String)>,
+}
+
+/// Runs the dashboard on this terminal until it ends.
 ///
 /// # Errors
 /// When there is no terminal, or the system refuses what the dashboard cannot do without.
-pub fn run(start: Start) -> io::Result<u8> {
+pub fn run(start: Start) -> io::Result<Ended> {
     let keyboard = terminal::keyboard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
@@ -62,7 +71,9 @@ pub fn run(start: Start) -> io::Result<u8> {
         // The screen comes back first: ending a demo takes a moment.
         terminal::leave();
         app.end_demos().await;
-        result
+        let demo = app.model.demo.as_ref();
+        let failed = demo.and_then(|demo| Some((demo.name.clone(), demo.failure()?.1.to_owned())));
+        result.map(|code| Ended { code, failed })
     });
     terminal::leave();
     // Samplers may hang in a driver: they end with the process.

@@ -36,7 +36,10 @@ fn body(body: Body) -> DemoEvent {
             ok: result.as_promised(),
             outcome: outcome(&result),
         },
-        Body::Error { message, .. } => DemoEvent::Failed(clean(&message)),
+        Body::Error { message, exit_code } => DemoEvent::GaveUp {
+            text: clean(&message),
+            exit_code,
+        },
     }
 }
 

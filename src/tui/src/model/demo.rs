@@ -120,6 +120,10 @@ pub struct Demo {
     pub total_steps: u64,
     /// It was started because there is no GPU, not because the user asked.
     pub automatic: bool,
+    /// The dashboard was started for it.
+    pub asked_for: bool,
+    /// The exit code that says how it failed; 0 while it has not.
+    pub exit_code: u8,
     /// Steps so far, oldest first; the last is the current one. At most [`Demo::MAX_STEPS`], the newest.
     pub steps: Vec<DemoStep>,
     /// What the user may choose now.
@@ -153,6 +157,14 @@ impl Demo {
     /// Whether the user sets its pace.
     pub fn paced(&self) -> bool {
         self.running() && self.name == REPLAY
+    }
+
+    /// Why what the dashboard was started for failed, and the exit code that says so.
+    pub fn failure(&self) -> Option<(u8, &str)> {
+        match &self.phase {
+            DemoPhase::Failed(why) if self.asked_for => Some((self.exit_code, why)),
+            _ => None,
+        }
     }
 
     /// The current step.

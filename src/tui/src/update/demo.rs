@@ -7,6 +7,8 @@ use super::toast;
 
 /// The demo that runs when there is no GPU.
 const WITHOUT_GPU: &str = "train";
+/// Exit code of what failed without saying another.
+const FAILED: u8 = 1;
 
 /// News of the child.
 pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
@@ -50,12 +52,13 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.outcome = Some(outcome);
             demo.choices.clear();
         }
-        DemoEvent::Failed(text) => return fail(model, text),
+        DemoEvent::Failed(text) => return fail(model, text, FAILED),
+        DemoEvent::GaveUp { text, exit_code } => return fail(model, text, exit_code),
         DemoEvent::Exited(how) => {
             demo.pid = None;
             demo.choices.clear();
             if demo.running() {
-                return fail(model, how);
+                return fail(model, how, FAILED);
             }
         }
     }
@@ -63,8 +66,9 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
-fn fail(model: &mut Model, text: String) -> Vec<Effect> {
+fn fail(model: &mut Model, text: String, exit_code: u8) -> Vec<Effect> {
     if let Some(demo) = &mut model.demo {
+        demo.exit_code = exit_code;
         demo.phase = DemoPhase::Failed(text.clone());
         demo.choices.clear();
     }

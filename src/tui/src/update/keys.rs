@@ -1,7 +1,7 @@
 //! What keys do. `k` means up, here and in every popup; no key kills anything but the demo.
 
 use crate::event::{Effect, Key};
-use crate::model::{BlocksUi, DemoPhase, Model, Nanos, Popup, Severity, TimelineUi, View};
+use crate::model::{BlocksUi, Demo, DemoPhase, Model, Nanos, Popup, Severity, TimelineUi, View};
 
 use super::map::{self, Step};
 use super::{demo, popup, relist, toast};
@@ -12,7 +12,7 @@ const FILTER_MAX: usize = 64;
 /// A key was pressed. The innermost thing that takes keys takes it: filter line, popup, view, dashboard.
 pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     match key {
-        Key::Ctrl('c') => return vec![Effect::Quit(0)],
+        Key::Ctrl('c') => return quit(model),
         Key::Ctrl('z') => return vec![Effect::Suspend],
         Key::Ctrl('l') => return vec![Effect::Repaint],
         _ => {}
@@ -44,9 +44,15 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
+/// The user leaves. All is well, unless what the dashboard was started for failed.
+fn quit(model: &Model) -> Vec<Effect> {
+    let failure = model.demo.as_ref().and_then(Demo::failure);
+    vec![Effect::Quit(failure.map_or(0, |(code, _)| code))]
+}
+
 fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
     match key {
-        Key::Char('q') => return vec![Effect::Quit(0)],
+        Key::Char('q') => return quit(model),
         Key::Char('?') | Key::F(1) => model.ui.popup = Some(Popup::Help { scroll: 0 }),
         Key::Char('/') => {
             model.ui.filter.editing = true;

@@ -101,6 +101,43 @@ fn a_child_that_dies_early_has_failed() {
     assert!(model.paused(), "space pauses again");
 }
 
+/// Whoever started the dashboard for a demo is told by its exit code that the demo failed.
+#[test]
+fn the_exit_code_is_that_of_what_was_asked_for() {
+    let quit = |model: &mut Model| press(model, &[Key::Char('q')]);
+    let text = || "no driver".to_owned();
+    for (news, code) in [
+        (
+            DemoEvent::GaveUp {
+                text: text(),
+                exit_code: 3,
+            },
+            3,
+        ),
+        (DemoEvent::Failed(text()), 1),
+        (DemoEvent::Exited(text()), 1),
+        (
+            DemoEvent::Result {
+                ok: false,
+                outcome: DemoOutcome::default(),
+            },
+            0,
+        ),
+    ] {
+        let mut model = running();
+        told(&mut model, news.clone());
+        assert_eq!(quit(&mut model), [Effect::Quit(0)], "nobody asked: {news:?}");
+        let mut model = running();
+        model.demo.as_mut().unwrap().asked_for = true;
+        told(&mut model, news.clone());
+        assert_eq!(quit(&mut model), [Effect::Quit(code)], "{news:?}");
+        assert_eq!(press(&mut model, &[Key::Ctrl('c')]), [Effect::Quit(code)]);
+        // Another one was started since.
+        press(&mut model, &[Key::Char('7'), Key::Enter]);
+        assert_eq!(quit(&mut model), [Effect::Quit(0)], "{news:?}");
+    }
+}
+
 #[test]
 fn the_user_ends_it_with_x_and_that_is_no_failure() {
     let mut model = running();
