@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::io::{BufReader, Cursor, Read};
 use std::time::{Duration, Instant};
 
-use common::{args, play, steered};
+use common::{Ran, args, play, steered};
 use gpumem_demo::{DemoArgs, DemoError, End, Ended};
 
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/llm_serving_2000.csv.gz");
@@ -46,6 +47,56 @@ fn a_pace_is_kept() {
     assert!(matches!(ran.ended, Ok(Ended::Done(_))));
 }
 
+fn titles(ran: &Ran) -> Vec<&str> {
+    ran.steps().iter().map(|step| step.title.as_str()).collect()
+}
+
+/// Input that comes after a while.
+struct Later(Duration, Cursor<&'static str>);
+
+impl Read for Later {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        std::thread::sleep(std::mem::take(&mut self.0));
+        self.1.read(buffer)
+    }
+}
+
+/// A second in is 1 % of this trace, and its tenth 20 s away.
+#[test]
+fn how_far_it_is_is_told_every_second_and_when_it_is_told_to_quit() {
+    let slow = DemoArgs {
+        steer: true,
+        ..replay("20", 0)
+    };
+    let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
+    let ran = play(&slow, Some(Box::new(BufReader::new(quit))));
+    assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
+    let told = titles(&ran);
+    let percent = |n: u32| format!("Pass 1, {n} % of 2,000 operations");
+    assert_eq!(told[..2], [percent(0), percent(1)], "{told:?}");
+    assert!(
+        told.len() >= 4 && told[told.len() - 2] != told[told.len() - 1],
+        "{told:?}"
+    );
+    let last = *ran.steps().last().unwrap();
+    assert!(last.stats.reserved > 0, "the figures are those of now");
+}
+
+#[test]
+fn a_pass_that_takes_a_while_is_told_when_it_begins_and_ends() {
+    let ran = play(&replay("1600", 2), None);
+    let told = titles(&ran);
+    let of = |percent: &str| format!("Pass {percent} % of 2,000 operations");
+    let ends = told.iter().position(|told| *told == of("1, 100")).unwrap();
+    assert_eq!(told[ends + 1], of("2, 0"), "{told:?}");
+    assert_eq!(told.last().unwrap(), &of("2, 100"));
+    assert!(ran.steps()[ends].stats.allocated > ran.steps()[ends + 1].stats.allocated);
+    // Many short ones are not.
+    let began = Instant::now();
+    let fast = titles(&play(&replay("max", 40), None)).len() as u64;
+    assert!(fast <= 3 + 3 * began.elapsed().as_secs(), "{fast}");
+}
+
 #[test]
 fn it_does_what_it_is_told() {
     let ran = steered(
@@ -66,6 +117,8 @@ fn it_does_what_it_is_told() {
         "It stands",
         "It stands",
         "7 op",
+        "As fast",
+        // How far it came when it was told to quit.
         "As fast",
     ];
     assert_eq!(told.len(), expected.len(), "{told:?}");

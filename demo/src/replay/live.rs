@@ -7,7 +7,7 @@ use super::replayer::{Refused, Replayer, Streams};
 use super::speed::{Pace, Speed};
 use super::{ReplayError, read};
 use crate::bytes::{count, format_bytes};
-use crate::control::Heard;
+use crate::control::{End, Heard};
 use crate::error::DemoError;
 use crate::protocol::{Command, OutOfMemory, Outcome, Step};
 use crate::run::{Stage, Stop};
@@ -17,10 +17,8 @@ use crate::trace::{Op, Trace};
 const TICK: Duration = Duration::from_millis(20);
 /// How many operations at most lie between two looks at the clock.
 const BURST: usize = 256;
-/// How often a pass is reported: at each tenth of the trace.
-const REPORTS: usize = 10;
-/// But not sooner after the last report than this.
-const QUIET: Duration = Duration::from_secs(1);
+/// How often it tells how far it is.
+const REPORT: Duration = Duration::from_secs(1);
 
 /// A replay under way.
 struct Live<'a> {
@@ -63,12 +61,13 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         failures: 0,
         oom: None,
     };
-    // At a slow pace the next report is far away.
     live.report(stage)?;
-    let passes = stage.args.steps;
-    while passes == 0 || live.pass <= passes {
-        live.pass(stage)?;
+    let played = live.play(stage);
+    if let Err(Stop::End(End::Quit | End::Signal(_))) = played {
+        // The end stands, whether or not anybody still reads how far it came.
+        drop(live.report(stage));
     }
+    played?;
     drop(live);
     Ok(Outcome {
         steps_done: stage.steps_done,
@@ -78,45 +77,62 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
 }
 
 impl Live<'_> {
+    fn play(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
+        let passes = stage.args.steps;
+        loop {
+            let began = Instant::now();
+            self.pass(stage)?;
+            // Short passes are told of now and then.
+            let long = began.elapsed() >= REPORT;
+            let last = self.pass == passes;
+            if long || last {
+                self.report(stage)?;
+            }
+            self.replayer
+                .clear()
+                .map_err(|why| ReplayError::while_doing("freeing what the trace leaves", why))?;
+            if last {
+                return Ok(());
+            }
+            self.pass += 1;
+            self.at = 0;
+            if long {
+                self.report(stage)?;
+            }
+        }
+    }
+
     fn pass(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
         // One name for all: a channel keeps a thousand names, and fast passes are more.
         stage.lab.mark("pass");
         let all = self.trace.ops.len();
         let (mut due, mut clock) = (0.0, Instant::now());
-        for report in 1..=REPORTS {
-            let until = all * report / REPORTS;
-            while self.at < until {
-                self.listen(stage)?;
-                let now = Instant::now();
-                let passed = (now - clock).as_secs_f64();
-                clock = now;
-                match self.speed {
-                    _ if self.paused => due = 0.0,
-                    Speed::Max => self.advance(until, now + TICK)?,
-                    Speed::PerSecond(n) => {
-                        due += passed * f64::from(n.get());
-                        let wanted = (self.at + due as usize).min(until);
-                        let before = self.at;
-                        self.advance(wanted, now + TICK)?;
-                        // A pace that cannot be kept is not caught up with.
-                        due = if self.at < wanted {
-                            0.0
-                        } else {
-                            due - (self.at - before) as f64
-                        };
-                    }
+        while self.at < all {
+            self.listen(stage)?;
+            let now = Instant::now();
+            let passed = (now - clock).as_secs_f64();
+            clock = now;
+            match self.speed {
+                _ if self.paused => due = 0.0,
+                Speed::Max => self.advance(all, now + TICK)?,
+                Speed::PerSecond(n) => {
+                    due += passed * f64::from(n.get());
+                    let wanted = (self.at + due as usize).min(all);
+                    let before = self.at;
+                    self.advance(wanted, now + TICK)?;
+                    // A pace that cannot be kept is not caught up with.
+                    due = if self.at < wanted {
+                        0.0
+                    } else {
+                        due - (self.at - before) as f64
+                    };
                 }
             }
-            let ends = self.at == all && self.pass == stage.args.steps;
-            if ends || self.reported.elapsed() >= QUIET {
+            // Of what stands still there is nothing new, and the end of a pass is told elsewhere.
+            if !self.paused && self.at < all && now - self.reported >= REPORT {
                 self.report(stage)?;
             }
         }
-        self.pass += 1;
-        self.at = 0;
-        self.replayer
-            .clear()
-            .map_err(|why| ReplayError::while_doing("freeing what the trace leaves", why))?;
         Ok(())
     }
 

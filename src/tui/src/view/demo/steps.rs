@@ -129,7 +129,7 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
         ]);
     }
     if brief || demo.paced() {
-        // The panel beside says the same, and of a replay, which tells of itself seldom, what is so now.
+        // The panel beside says the same, and of a replay, which goes on meanwhile, what is so now.
         return;
     }
     let s = &step.stats;
