@@ -35,7 +35,7 @@ pub struct Line {
 pub enum Body {
     /// First line: what the demo runs on.
     Start(Start),
-    /// A step has been done.
+    /// A step has been done; of a replay, whose steps are its passes, how far one is.
     Step(Box<Step>),
     /// Something to read besides the steps, or a line of input was not understood or came at the wrong time. The demo goes on.
     Notice {
@@ -70,11 +70,11 @@ pub struct Start {
     pub simulated: bool,
     /// Bytes of device memory the demo will not exceed.
     pub budget: u64,
-    /// Number of steps; 0 means it runs until told to quit.
+    /// Number of steps, of a replay its passes; 0 means it runs until told to quit.
     pub steps: u64,
 }
 
-/// A step that has been done.
+/// A step that has been done, or how far a pass of a replay is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {

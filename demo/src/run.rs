@@ -57,8 +57,13 @@ impl Stage<'_> {
     /// Says that a step has been done; its number, the number of steps and the figures are filled in here.
     pub(crate) fn done(&mut self, step: Step) -> Result<(), DemoError> {
         self.steps_done += 1;
+        self.tell(self.steps_done, step)
+    }
+
+    /// Says how a step of this number is getting on; the rest is filled in as for one that is done.
+    pub(crate) fn tell(&mut self, number: u64, step: Step) -> Result<(), DemoError> {
         let step = Step {
-            step: self.steps_done,
+            step: number,
             steps: self.steps,
             stats: self.lab.stats(),
             ..step

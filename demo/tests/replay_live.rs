@@ -25,8 +25,12 @@ fn replay(speed: &str, passes: u64) -> DemoArgs {
 fn passes_are_replayed_and_all_memory_is_given_back() {
     let ran = play(&replay("max", 3), None);
     assert!(ran.start().simulated && ran.start().channel.is_some());
+    // A pass is a step.
+    assert_eq!((ran.start().steps, ran.outcome().steps_done), (3, 3));
+    assert!(ran.steps().iter().all(|step| step.steps == 3));
+    assert_eq!(ran.steps()[0].step, 1);
     let last = *ran.steps().last().unwrap();
-    assert_eq!(last.title, "Pass 3, 100 % of 2,000 operations");
+    assert_eq!((last.step, &*last.title), (3, "Pass 3, 100 % of 2,000 operations"));
     assert!(last.stats.allocated > 0 && last.stats.reserved >= last.stats.allocated);
     assert!(
         last.detail.contains("llm_serving_2000.csv.gz: As fast as it goes."),

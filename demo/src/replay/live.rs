@@ -47,7 +47,7 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
     let streams = Streams::new(stage.lab.device(), &trace);
     let streams = streams.map_err(|why| ReplayError::while_doing("making streams", why))?;
     let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);
-    stage.begin(0)?;
+    stage.begin(stage.args.steps)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut live = Live {
         name: gpumem_channel::clean(&name),
@@ -82,6 +82,7 @@ impl Live<'_> {
         loop {
             let began = Instant::now();
             self.pass(stage)?;
+            stage.steps_done = self.pass;
             // Short passes are told of now and then.
             let long = began.elapsed() >= REPORT;
             let last = self.pass == passes;
@@ -204,7 +205,7 @@ impl Live<'_> {
             n => format!(" Requests that found too little memory so far: {}.", count(n)),
         };
         let requested = format_bytes(self.trace.peak_requested);
-        stage.done(Step {
+        let step = Step {
             id: "replay".to_owned(),
             title: format!(
                 "Pass {}, {} % of {} operations",
@@ -215,6 +216,7 @@ impl Live<'_> {
             detail: format!("{}: {pace} It asks for {requested} at its peak.{failures}", self.name),
             oom: self.oom.take(),
             ..Step::default()
-        })
+        };
+        stage.tell(self.pass, step)
     }
 }

@@ -116,7 +116,7 @@ pub struct Demo {
     pub simulated: bool,
     /// Bytes of device memory it will not exceed; 0 until the child tells.
     pub budget: u64,
-    /// Number of steps in all; 0 when it runs until told to quit (or has not told yet).
+    /// Number of steps in all, of a replay of its passes; 0 when it runs until told to quit (or has not told yet).
     pub total_steps: u64,
     /// It was started because there is no GPU, not because the user asked.
     pub automatic: bool,
@@ -151,7 +151,7 @@ impl Demo {
 
     /// Whether it goes on only when the user says so (space is "next step" then).
     pub fn stepped(&self) -> bool {
-        self.running() && self.total_steps > 0
+        self.running() && self.total_steps > 0 && self.name != REPLAY
     }
 
     /// Whether the user sets its pace.

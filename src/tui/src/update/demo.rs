@@ -1,7 +1,7 @@
 //! The demo's child: what it says, and what the user tells it.
 
 use crate::event::{DemoEvent, Effect};
-use crate::model::{Demo, DemoPhase, Model, Popup, Severity, SourceState};
+use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, SourceState};
 
 use super::toast;
 
@@ -20,31 +20,16 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.simulated = start.simulated;
             demo.budget = start.budget;
             demo.total_steps = start.total_steps;
-            demo.phase = if demo.total_steps > 0 {
-                DemoPhase::Waiting
-            } else {
-                DemoPhase::Running
-            };
+            demo.phase = between_steps(demo);
         }
         DemoEvent::Step(step, choices) => {
-            demo.phase = if demo.total_steps > 0 {
-                DemoPhase::Waiting
-            } else {
-                DemoPhase::Running
-            };
+            demo.phase = between_steps(demo);
             demo.choices = choices;
             demo.notice = None;
-            if demo.steps.len() == Demo::MAX_STEPS {
-                demo.steps.remove(0);
-            }
-            demo.steps.push(*step);
+            keep(&mut demo.steps, *step);
         }
         DemoEvent::Notice(text) => {
-            demo.phase = if demo.total_steps > 0 {
-                DemoPhase::Waiting
-            } else {
-                DemoPhase::Running
-            };
+            demo.phase = between_steps(demo);
             demo.notice = Some(text);
         }
         DemoEvent::Result { ok, outcome } => {
@@ -64,6 +49,31 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
     }
     close_stale_popup(model);
     vec![Effect::Draw]
+}
+
+/// Where a demo is that has just spoken.
+fn between_steps(demo: &Demo) -> DemoPhase {
+    if demo.stepped() {
+        DemoPhase::Waiting
+    } else {
+        DemoPhase::Running
+    }
+}
+
+/// Keeps the newest steps; of one that is told several times, as the passes of a replay are, what was told last and that memory ran out.
+fn keep(steps: &mut Vec<DemoStep>, step: DemoStep) {
+    match steps.last_mut().filter(|last| last.number == step.number) {
+        Some(last) => {
+            let oom = step.oom.or(last.oom.take());
+            *last = DemoStep { oom, ..step };
+        }
+        None => {
+            if steps.len() == Demo::MAX_STEPS {
+                steps.remove(0);
+            }
+            steps.push(step);
+        }
+    }
 }
 
 fn fail(model: &mut Model, text: String, exit_code: u8) -> Vec<Effect> {

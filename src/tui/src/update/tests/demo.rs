@@ -162,6 +162,42 @@ fn an_endless_demo_keeps_its_newest_steps() {
     assert!(!demo.stepped(), "space pauses while it runs");
 }
 
+/// Its passes are its steps, and nobody has to ask for the next one.
+#[test]
+fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
+    let mut model = busy();
+    model.demo = Some(Demo {
+        name: REPLAY.into(),
+        ..Demo::default()
+    });
+    let start = Demo {
+        total_steps: 2,
+        ..Demo::default()
+    };
+    told(&mut model, DemoEvent::Start(Box::new(start)));
+    let pass = |number, title: &str, oom: Option<DemoOom>| {
+        let step = DemoStep {
+            number,
+            title: title.into(),
+            oom,
+            ..DemoStep::default()
+        };
+        DemoEvent::Step(Box::new(step), Vec::new())
+    };
+    told(&mut model, pass(1, "0 %", None));
+    told(&mut model, pass(1, "30 %", Some(DemoOom::default())));
+    told(&mut model, pass(1, "60 %", None));
+    told(&mut model, pass(2, "0 %", None));
+    let demo = model.demo.as_ref().unwrap();
+    assert!(demo.phase == DemoPhase::Running && !demo.stepped() && demo.paced());
+    let told: Vec<_> = demo.steps.iter().map(|s| (s.title.as_str(), s.oom.is_some())).collect();
+    assert_eq!(told, [("60 %", true), ("0 %", false)]);
+    assert_eq!(
+        press(&mut model, &[Key::Char('7'), Key::Char(' ')])[0],
+        Effect::TellDemo("pause".into())
+    );
+}
+
 /// On a GPU the driver lists a demo's process before its channel is found.
 #[test]
 fn its_blocks_are_shown_once_it_publishes_whoever_was_selected() {
