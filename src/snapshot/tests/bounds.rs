@@ -204,6 +204,29 @@ fn limits_hold() {
         error.to_string(),
         "the snapshot is larger than 1048576 bytes once unpacked"
     );
+    // What is compressed well may be read unpacked.
+    let spaces = vec![b' '; 70 << 20];
+    let bomb = gzip(&spaces);
+    let (packed, least) = (bomb.len() as u64, 64 << 20);
+    let dense = Limits {
+        gzip_ratio: 1,
+        ..Limits::default()
+    };
+    let error = Snapshot::from_bytes_within(&bomb, &dense).unwrap_err();
+    assert!(
+        matches!(error, ReadError::Packed { packed: p, limit } if p == packed && limit == least + packed),
+        "{error}"
+    );
+    let said = error.to_string();
+    assert!(
+        said.contains("compressed to") && said.contains("unpack it first (gzip -d)"),
+        "{said}"
+    );
+    let unpacked = Snapshot::from_bytes_within(&spaces, &dense).unwrap_err();
+    assert!(
+        matches!(unpacked, ReadError::Format(_) | ReadError::Json(_)),
+        "{unpacked}"
+    );
     let large = vec![b' '; (1 << 20) + 1];
     let error = Snapshot::from_bytes_within(&large, &limits).unwrap_err();
     assert_eq!(error.to_string(), "the snapshot is larger than 1048576 bytes");

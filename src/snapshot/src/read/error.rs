@@ -23,6 +23,18 @@ pub enum ReadError {
         /// It was gzip's output that did not end.
         unpacked: bool,
     },
+    /// What the file unpacks to is more than files of its size do, by [`Limits::gzip_ratio`](crate::Limits) or
+    /// [`Limits::file_ratio`](crate::Limits).
+    #[error(
+        "the snapshot is larger than {limit} bytes once unpacked, too much for a file that is compressed to {packed} bytes: if it is \
+         no hostile one, unpack it first (gzip -d)"
+    )]
+    Packed {
+        /// Bytes of the file.
+        packed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The gzip file is damaged or cut off.
     #[error("gzip, after {unpacked} unpacked bytes: {source}")]
     Gzip {
@@ -57,14 +69,17 @@ pub enum ReadError {
     },
     /// The content would take more memory than files of its size do: [`Limits::memory_ratio`](crate::Limits) and the like.
     #[error(
-        "{}: the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?",
-        at_place(place)
+        "{}: the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?{}",
+        at_place(place),
+        if *packed { " If neither, unpack it first (gzip -d): it may take more then" } else { "" }
     )]
     Memory {
         /// Where: as with [`ReadError::Shape`], or the byte of a pickle or line and column of JSON.
         place: String,
         /// The limit.
         limit: u64,
+        /// It is one of the compressed file: unpacked, it may take more.
+        packed: bool,
     },
     /// What the content shares would come to more than files of its size do: [`Limits::values_ratio`](crate::Limits).
     #[error(

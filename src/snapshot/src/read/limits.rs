@@ -66,9 +66,11 @@ impl Limits {
     /// For a file of a size, and of a size unpacked; the same for one that is not compressed.
     pub(crate) fn meter(&self, file: u64, unpacked: u64) -> Meter {
         let earned = unpacked.saturating_mul(self.memory_ratio).saturating_add(LEAST);
+        let packed = self.packed(file);
         Meter {
             used: 0,
-            limit: self.packed(file).min(earned),
+            limit: packed.min(earned),
+            packed: packed < earned.min(self.memory),
             values: 0,
             most_values: unpacked.saturating_mul(self.values_ratio).saturating_add(LEAST_VALUES),
         }
@@ -80,6 +82,8 @@ impl Limits {
 pub(crate) struct Meter {
     used: u64,
     limit: u64,
+    /// The limit is one of a compressed file.
+    packed: bool,
     values: u64,
     most_values: u64,
 }
@@ -93,6 +97,7 @@ impl Meter {
             return Err(ReadError::Memory {
                 place,
                 limit: self.limit,
+                packed: self.packed,
             });
         }
         Ok(())
@@ -192,6 +197,17 @@ mod tests {
         assert!(limits.unpacked(1 << 20) < 512 << 20 && limits.unpacked(1 << 40) == 2 << 30);
         // Real ones take 80 bytes for each of theirs while that is less.
         assert!(limits.meter(30_000_000, 400_000_000).limit() > 80 * 30_000_000);
+    }
+
+    /// Only where that helps: a file that is not compressed cannot be unpacked, and none may take more than all may.
+    #[test]
+    fn a_limit_says_whether_it_is_one_of_a_compressed_file() {
+        let said = |file, unpacked| {
+            let full = Limits::default().meter(file, unpacked).charge(usize::MAX);
+            full.unwrap_err().to_string().contains("unpack it first")
+        };
+        assert!(said(1 << 20, 100 << 20));
+        assert!(!said(1 << 20, 1 << 20) && !said(100 << 20, 100 << 20) && !said(1 << 30, 2 << 30));
     }
 
     #[test]

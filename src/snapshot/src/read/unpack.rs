@@ -38,11 +38,14 @@ pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(Cow::Borrowed(bytes));
     }
-    let limit = limits.unpacked(bytes.len() as u64);
+    let packed = bytes.len() as u64;
+    let limit = limits.unpacked(packed);
     let mut unpacked = Vec::with_capacity(START);
     let mut source = MultiGzDecoder::new(bytes).take(limit.saturating_add(1));
     match source.read_to_end(&mut unpacked) {
-        Ok(length) if length as u64 > limit => Err(too_large(limit, true)),
+        Ok(length) if length as u64 > limits.input => Err(too_large(limits.input, true)),
+        // Unpacked, it may earn more.
+        Ok(length) if length as u64 > limit => Err(ReadError::Packed { packed, limit }),
         Ok(_) => Ok(Cow::Owned(unpacked)),
         Err(source) => Err(ReadError::Gzip {
             unpacked: unpacked.len() as u64,
