@@ -6,19 +6,25 @@ use crate::bytes::format_bytes;
 use crate::error::DemoError;
 use crate::protocol::{Body, Line, Outcome, Start, Step};
 
-/// Width that text is wrapped at.
-const WIDTH: usize = 100;
+/// Width that text is wrapped at where no terminal is narrower.
+pub(crate) const WIDTH: usize = 100;
+/// Width of the narrowest terminal that text is wrapped for: few words are longer.
+const LEAST: usize = 20;
+/// How far text is indented.
+const INDENT: usize = 6;
 
 /// Where a demo's lines go. Each is flushed: a reader sees a step when it is done.
 pub(crate) struct Output<'a> {
     out: &'a mut dyn Write,
     demo: &'a str,
     json: bool,
+    /// What text is wrapped at; terminals change their size.
+    width: fn() -> usize,
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write, demo: &'a str, json: bool) -> Output<'a> {
-        Output { out, demo, json }
+    pub(crate) fn new(out: &'a mut dyn Write, demo: &'a str, json: bool, width: fn() -> usize) -> Output<'a> {
+        Output { out, demo, json, width }
     }
 
     pub(crate) fn say(&mut self, body: Body) -> Result<(), DemoError> {
@@ -26,7 +32,7 @@ impl<'a> Output<'a> {
             let line = serde_json::to_string(&Line::new(self.demo, body)).map_err(std::io::Error::from)?;
             line + "\n"
         } else {
-            text(&body)
+            text(&body, (self.width)())
         };
         self.out.write_all(text.as_bytes())?;
         self.out.flush()?;
@@ -34,12 +40,26 @@ impl<'a> Output<'a> {
     }
 }
 
-fn text(body: &Body) -> String {
+/// The width to wrap at on stdout.
+pub(crate) fn width_of_stdout() -> usize {
+    // An error where it is no terminal.
+    width_in(rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col))
+}
+
+/// The width to wrap at in a terminal of so many columns; 0: it does not tell, or is none.
+fn width_in(columns: u16) -> usize {
+    match columns {
+        0 => WIDTH,
+        columns => usize::from(columns).clamp(LEAST, WIDTH),
+    }
+}
+
+fn text(body: &Body, width: usize) -> String {
     match body {
         Body::Start(start) => start_text(start),
-        Body::Step(step) => step_text(step),
+        Body::Step(step) => step_text(step, width),
         Body::Notice { message } => format!("note: {message}\n"),
-        Body::Result { result } => result_text(result),
+        Body::Result { result } => result_text(result, width),
         // People read errors on stderr, where the program that embeds this library prints them.
         Body::Error { .. } => String::new(),
     }
@@ -58,16 +78,16 @@ fn start_text(start: &Start) -> String {
     )
 }
 
-fn step_text(step: &Step) -> String {
+fn step_text(step: &Step, width: usize) -> String {
     let of = if step.steps == 0 {
         String::new()
     } else {
         format!("/{}", step.steps)
     };
     let mut text = format!("[{}{of}] {}\n", step.step, step.title);
-    wrap(&step.detail, &mut text);
+    wrap(&step.detail, width, &mut text);
     if let Some(oom) = &step.oom {
-        wrap(&oom.report, &mut text);
+        wrap(&oom.report, width, &mut text);
     }
     let s = &step.stats;
     let mut figures = format!(
@@ -80,17 +100,17 @@ fn step_text(step: &Step) -> String {
     if let Some(fragmentation) = s.external_fragmentation {
         figures += &format!(", external fragmentation {:.0} %", fragmentation * 100.0);
     }
-    wrap(&figures, &mut text);
+    wrap(&figures, width, &mut text);
     for phase in &step.phases {
         text += &format!("      {:<10} allocated {}\n", phase.name, format_bytes(phase.allocated));
     }
     for choice in &step.choices {
-        wrap(&format!("fix {}: {}", choice.name, choice.title), &mut text);
+        wrap(&format!("fix {}: {}", choice.name, choice.title), width, &mut text);
     }
     text
 }
 
-fn result_text(result: &Outcome) -> String {
+fn result_text(result: &Outcome, width: usize) -> String {
     let said = |value: Option<bool>, yes: &'static str, no: &'static str| value.map(|v| if v { yes } else { no });
     let parts = [
         said(
@@ -114,17 +134,22 @@ fn result_text(result: &Outcome) -> String {
         .map(|fix| format!(" (fix: {fix})"))
         .unwrap_or_default();
     let mut text = format!("done{fix}\n");
-    wrap(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "), &mut text);
+    wrap(
+        &parts.into_iter().flatten().collect::<Vec<_>>().join("; "),
+        width,
+        &mut text,
+    );
     text
 }
 
-fn wrap(paragraph: &str, text: &mut String) {
+fn wrap(paragraph: &str, width: usize, text: &mut String) {
     let mut column = 0;
     for word in paragraph.split_whitespace() {
         let length = word.chars().count();
-        if column == 0 || column + 1 + length > WIDTH {
-            text.push_str(if column == 0 { "      " } else { "\n      " });
-            column = 6;
+        if column == 0 || column + 1 + length > width {
+            text.push_str(if column == 0 { "" } else { "\n" });
+            text.push_str(&" ".repeat(INDENT));
+            column = INDENT;
         } else {
             text.push(' ');
             column += 1;
@@ -144,13 +169,22 @@ mod tests {
     #[test]
     fn text_is_wrapped_and_loses_no_word() {
         let words = "seven words of a rather long sentence ".repeat(12);
-        let mut text = String::new();
-        wrap(&words, &mut text);
-        assert!(text.lines().all(|l| l.len() <= WIDTH && l.starts_with("      ")));
-        assert_eq!(text.split_whitespace().count(), words.split_whitespace().count());
+        for width in [LEAST, 80, WIDTH] {
+            let mut text = String::new();
+            wrap(&words, width, &mut text);
+            assert!(text.lines().all(|l| l.len() <= width && l.starts_with("      ")));
+            assert!(text.lines().any(|l| l.len() + 9 > width), "lines are filled: {text}");
+            assert_eq!(text.split_whitespace().count(), words.split_whitespace().count());
+        }
         let mut nothing = String::new();
-        wrap("", &mut nothing);
+        wrap("", WIDTH, &mut nothing);
         assert_eq!(nothing, "");
+    }
+
+    #[test]
+    fn text_is_as_wide_as_the_terminal_within_reason() {
+        let widths = [0, 1, 20, 80, 100, 101, u16::MAX].map(width_in);
+        assert_eq!(widths, [100, 20, 20, 80, 100, 100, 100]);
     }
 
     #[test]
@@ -160,7 +194,7 @@ mod tests {
             reserved_at_end: 5,
             ..Outcome::default()
         };
-        let text = result_text(&damaged);
+        let text = result_text(&damaged, WIDTH);
         assert!(text.contains("DAMAGED") && text.contains("left behind"), "{text}");
     }
 

@@ -7,7 +7,7 @@ use crate::args::{DemoArgs, Fix};
 use crate::control::{Control, End, Heard, Signals};
 use crate::error::{DemoError, Ended, exit_code};
 use crate::lab::{Kind, Lab};
-use crate::output::Output;
+use crate::output::{Output, WIDTH, width_of_stdout};
 use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
 use crate::{fragmentation, replay, train};
@@ -136,30 +136,30 @@ impl Stage<'_> {
 /// See [`DemoError`]; in JSON an error is also the last line. All memory is free when this returns.
 pub fn run(args: &DemoArgs, out: &mut dyn Write, input: Option<Box<dyn BufRead + Send>>) -> Result<Ended, DemoError> {
     let (control, _signals) = Control::new(input.filter(|_| args.steer));
-    run_with(args, out, &control)
+    run_with(args, out, || WIDTH, &control)
 }
 
-fn run_with(args: &DemoArgs, out: &mut dyn Write, control: &Control) -> Result<Ended, DemoError> {
-    let ended = perform(args, out, control);
+fn run_with(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: &Control) -> Result<Ended, DemoError> {
+    let ended = perform(args, out, width, control);
     if let (true, Err(error)) = (args.json, &ended) {
         let body = Body::Error {
             message: error.to_string(),
             exit_code: error.exit_code(),
         };
         // Output that cannot be written is the error already reported.
-        let _ = Output::new(out, &args.demo, true).say(body);
+        let _ = Output::new(out, &args.demo, true, width).say(body);
     }
     ended
 }
 
-fn perform(args: &DemoArgs, out: &mut dyn Write, control: &Control) -> Result<Ended, DemoError> {
+fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: &Control) -> Result<Ended, DemoError> {
     let (kind, play): (_, fn(&mut Stage<'_>) -> _) = match args.demo.as_str() {
         "fragmentation" => (Kind::Full, fragmentation::play),
         "train" => (Kind::Training, train::play),
         "replay" => (Kind::Replay, replay::play),
         other => return Err(DemoError::UnknownDemo(other.to_owned())),
     };
-    let output = Output::new(out, &args.demo, args.json);
+    let output = Output::new(out, &args.demo, args.json, width);
     let lab = Lab::open(args, kind)?;
     let mut stage = Stage {
         lab,
@@ -214,7 +214,7 @@ fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
     };
     let (control, signals) = Control::new(input);
     listen_to_signals(signals).map_err(DemoError::Output)?;
-    run_with(args, &mut std::io::stdout().lock(), &control)
+    run_with(args, &mut std::io::stdout().lock(), width_of_stdout, &control)
 }
 
 /// Turns SIGTERM, SIGINT and SIGHUP into the end of the demo, so that it frees its memory and closes its channel. A

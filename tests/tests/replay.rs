@@ -299,6 +299,23 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
+/// The terminal would break words.
+#[test]
+fn text_of_a_paced_replay_is_as_wide_as_the_terminal() {
+    let world = World::without_gpu();
+    let args = ["replay", TRACE, "--device", "sim", "--speed", "max", "--passes", "1"];
+    let mut terminal = Terminal::start(&world, &args, 60, 24);
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    let raw = terminal.raw();
+    let raw = said(&raw);
+    let words: Vec<&str> = raw.lines().filter(|line| line.starts_with("      allocated")).collect();
+    assert!(!words.is_empty(), "{raw}");
+    // Paths are not wrapped.
+    for line in raw.lines().filter(|line| !line.contains('/')) {
+        assert!(line.trim_end().len() <= 60, "{raw}");
+    }
+}
+
 /// What only the replay itself can find out is on the screen, and said again where the screen was; the exit code is the replay's.
 #[test]
 fn a_watched_replay_that_cannot_start_ends_as_one_that_is_not_watched() {
