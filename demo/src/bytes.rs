@@ -32,6 +32,11 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
+/// `1 block`, `1,234 blocks`.
+pub(crate) fn plural(n: u64, what: &str) -> String {
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// Reads `2GiB`, `512M`, `1.5 GiB`, `4096`: a number with an optional binary unit (K, M, G, T, each with or without
 /// `B` or `iB`); without one, bytes.
 ///

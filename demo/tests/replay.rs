@@ -309,6 +309,7 @@ fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
             "{text}"
         );
         assert!(text.lines().count() < 40, "twelve passes are not twelve lines: {text}");
+        assert_eq!(text.contains("10 other passes are not listed"), passes == 12, "{text}");
     }
 }
 
@@ -319,10 +320,25 @@ fn what_cannot_be_replayed_is_refused() {
     assert_eq!(code(&args("/nowhere/at/all".into())), 1);
     assert_eq!(code(&args(file.path().to_owned())), 1);
     file.write_all(b"op,id,bytes,stream\na,1,0,0\n").unwrap();
-    assert!(matches!(
-        run(&args(file.path().to_owned())),
-        Err(ReplayError::Nothing(_))
-    ));
+    let said = run(&args(file.path().to_owned())).unwrap_err().to_string();
+    let nothing = ": the trace has no operations";
+    assert!(
+        said.ends_with(&format!("{nothing}; left out: 1 request of 0 bytes")),
+        "{said}"
+    );
+    let rmm = "Thread,Time,Action,Pointer,Size,Stream\n1,2,allocate failure,(nil),9,0\n1,2,free,(nil),0,0\n1,2,free,(nil),0,0\n";
+    let event = |action: &str| format!("{{\"action\": \"{action}\", \"addr\": 512, \"size\": 7, \"stream\": 0}}");
+    let events = [event("segment_alloc"), event("segment_free"), event("oom")].join(",");
+    let snapshot = format!("{{\"segments\": [], \"device_traces\": [[{events}]]}}");
+    for text in [rmm, &snapshot] {
+        std::fs::write(file.path(), text).unwrap();
+        let said = run(&args(file.path().to_owned())).unwrap_err().to_string();
+        let left_out = "1 request that had failed when recorded, 2 entries that ask for no memory and free none";
+        assert!(said.ends_with(&format!("{nothing}; left out: {left_out}")), "{said}");
+    }
+    std::fs::write(file.path(), "op,id,bytes,stream\n").unwrap();
+    let said = run(&args(file.path().to_owned())).unwrap_err().to_string();
+    assert!(said.ends_with(nothing), "{said}");
     let pool = ReplayArgs {
         allocator: AllocatorChoice::CudaMallocAsync,
         ..args(excerpt(EXCERPTS[0]))

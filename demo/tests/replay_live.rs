@@ -114,8 +114,8 @@ fn it_does_what_it_is_told() {
         "there is something to read from the beginning"
     );
     let expected = [
-        "1 op",
-        "2 op",
+        "1 operation a second.",
+        "2 operations a second.",
         "4 op",
         "2 op",
         "It stands",

@@ -248,6 +248,7 @@ fn what_cannot_be_replayed_is_a_sentence() {
     for (args, expected) in [
         (&[][..], "TRACE"),
         (&[TRACE, "--passes", "0"], "--passes"),
+        (&[TRACE, "--speed", "-1"], "\"-1\" is no speed: say max"),
         (&[TRACE, "--allocator", "malloc"], "cudamallocasync"),
         (&[TRACE, "--segments", "odd"], "plain"),
         (&[TRACE, "--limit", "much"], "512MiB"),

@@ -6,7 +6,7 @@ use super::gpumem::Gpumem;
 use super::replayer::{Refused, Replayer, Streams};
 use super::speed::{Pace, Speed};
 use super::{ReplayError, read};
-use crate::bytes::{count, format_bytes};
+use crate::bytes::{count, format_bytes, plural};
 use crate::control::{End, Heard};
 use crate::error::DemoError;
 use crate::protocol::{Command, OutOfMemory, Outcome, Step};
@@ -197,7 +197,7 @@ impl Live<'_> {
         let all = self.trace.ops.len();
         let pace = match (self.paused, self.speed) {
             (true, _) => "It stands still.".to_owned(),
-            (false, Speed::PerSecond(n)) => format!("{} operations a second.", count(n.get().into())),
+            (false, Speed::PerSecond(n)) => format!("{} a second.", plural(n.get().into(), "operation")),
             (false, Speed::Max) => "As fast as it goes.".to_owned(),
         };
         let failures = match self.failures {
@@ -208,10 +208,10 @@ impl Live<'_> {
         let step = Step {
             id: "replay".to_owned(),
             title: format!(
-                "Pass {}, {} % of {} operations",
+                "Pass {}, {} % of {}",
                 count(self.pass),
                 (self.at * 100 + all / 2) / all,
-                count(all as u64)
+                plural(all as u64, "operation")
             ),
             detail: format!("{}: {pace} It asks for {requested} at its peak.{failures}", self.name),
             oom: self.oom.take(),

@@ -27,6 +27,7 @@ use gpumem_alloc::{ConfError, Config, History, Publish};
 use gpumem_channel::DeviceKind;
 
 use crate::args::DeviceChoice;
+use crate::bytes::count;
 use crate::gpu;
 use crate::trace::{Trace, TraceError};
 
@@ -43,6 +44,7 @@ pub(crate) use live::play;
 use mallocs::Mallocs;
 use measure::measure;
 use replayer::Streams;
+use text::left_out;
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +53,13 @@ pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// There is nothing to replay.
-    #[error("{0}: the trace has no operations")]
-    Nothing(String),
+    #[error("{file}: the trace has no operations{}", if left_out.is_empty() { String::new() } else { format!("; left out: {left_out}") })]
+    Nothing {
+        /// The file.
+        file: String,
+        /// What there is in it instead; empty for nothing.
+        left_out: String,
+    },
     /// An allocator that does not exist on this device.
     #[error(
         "cudamallocasync is the driver's own pool and exists on a GPU only: say --device cuda, or --allocator cudamalloc"
@@ -91,7 +98,10 @@ impl ReplayError {
     pub fn exit_code(&self) -> u8 {
         match self {
             ReplayError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
-            ReplayError::Trace(_) | ReplayError::Nothing(_) | ReplayError::Failed { .. } | ReplayError::Output(_) => 1,
+            ReplayError::Trace(_)
+            | ReplayError::Nothing { .. }
+            | ReplayError::Failed { .. }
+            | ReplayError::Output(_) => 1,
             ReplayError::NoPool | ReplayError::NotForThis { .. } | ReplayError::Conf(_) | ReplayError::Settings(_) => 2,
             ReplayError::NoDevice(_) => 3,
         }
@@ -151,7 +161,17 @@ fn exit_code(done: Result<(), ReplayError>) -> u8 {
 fn read(path: &Path) -> Result<Trace, ReplayError> {
     let trace = Trace::open(path)?;
     match trace.ops.is_empty() {
-        true => Err(ReplayError::Nothing(name(path))),
+        true => {
+            let others = (trace.others > 0).then(|| match trace.others {
+                1 => "1 entry that asks for no memory and frees none".to_owned(),
+                n => format!("{} entries that ask for no memory and free none", count(n)),
+            });
+            let left_out = left_out(trace.zero_sized, trace.recorded_failures).chain(others);
+            Err(ReplayError::Nothing {
+                file: name(path),
+                left_out: left_out.collect::<Vec<_>>().join(", "),
+            })
+        }
         false => Ok(trace),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::report::{Pass, Report};
-use crate::bytes::{count, format_bytes};
+use crate::bytes::{count, format_bytes, plural};
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -40,13 +40,8 @@ fn head(report: &Report, text: &mut String) {
         plural(trace.streams, "stream"),
         duration(trace.parse_ns)
     );
-    for (number, what) in [
-        (trace.zero_sized, "of 0 bytes"),
-        (trace.recorded_failures, "that had failed when recorded"),
-    ] {
-        if number > 0 {
-            let _ = write!(about, "; left out: {} {what}", plural(number, "request"));
-        }
+    for what in left_out(trace.zero_sized, trace.recorded_failures) {
+        let _ = write!(about, "; left out: {what}");
     }
     if trace.other_devices > 0 {
         let devices = plural(trace.other_devices, "other device");
@@ -74,6 +69,16 @@ fn head(report: &Report, text: &mut String) {
     paragraph(text, "allocator  ", &about);
 }
 
+/// What of a trace is not replayed, in words.
+pub(super) fn left_out(zero_sized: u64, recorded_failures: u64) -> impl Iterator<Item = String> {
+    let kinds = [
+        (zero_sized, "of 0 bytes"),
+        (recorded_failures, "that had failed when recorded"),
+    ];
+    let some = kinds.into_iter().filter(|(number, _)| *number > 0);
+    some.map(|(number, what)| format!("{} {what}", plural(number, "request")))
+}
+
 fn memory(report: &Report, text: &mut String) {
     let memory = &report.memory;
     let unknown = || "not told".to_owned();
@@ -95,7 +100,7 @@ fn memory(report: &Report, text: &mut String) {
     if memory.peak_reserved_of_all_passes != memory.peak_reserved {
         figure(text, "  of all passes", &bytes(memory.peak_reserved_of_all_passes), "");
     }
-    let ratio = memory.ratio.map_or_else(unknown, |ratio| format!("{ratio:.3}"));
+    let ratio = memory.ratio.map_or_else(unknown, |ratio| grouped(ratio, 3));
     figure(text, "ratio", &ratio, "peak reserved / peak requested");
     let mut left = plural(report.trace.live_at_end_blocks, "block");
     if report.out_of_memory.count > 0 {
@@ -148,9 +153,11 @@ fn time(report: &Report, text: &mut String) {
     };
     row(text, ["pass", "total", "an operation", "driver calls", cost]);
     let last = time.passes.len();
+    let mut left_out = 0;
     for (number, pass) in (1..).zip(&time.passes) {
         let best = time.steady_pass == Some(number);
         if last > LISTED && number > 1 && !best {
+            left_out += 1;
             continue;
         }
         let name = match number {
@@ -168,6 +175,9 @@ fn time(report: &Report, text: &mut String) {
                 &cost_of(pass),
             ],
         );
+    }
+    if left_out > 0 {
+        line(text, &format!("  {} other passes are not listed", count(left_out)));
     }
     for (number, pass) in (1..).zip(&time.passes) {
         if number == 1 || time.steady_pass == Some(number) {
@@ -265,13 +275,21 @@ fn paragraph(text: &mut String, label: &str, words: &str) {
     text.push('\n');
 }
 
-fn plural(n: u64, what: &str) -> String {
-    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+/// A number with so many decimals, its thousands apart like those of [`count`].
+fn grouped(value: f64, decimals: u32) -> String {
+    let unit = 10u64.pow(decimals);
+    let units = (value * unit as f64).round() as u64;
+    format!(
+        "{}.{:0width$}",
+        count(units / unit),
+        units % unit,
+        width = decimals as usize
+    )
 }
 
 fn ns(value: f64) -> String {
     if value < 100.0 {
-        format!("{value:.1} ns")
+        format!("{} ns", grouped(value, 1))
     } else {
         format!("{} ns", count(value.round() as u64))
     }
@@ -281,9 +299,31 @@ fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
         0 => "0".to_owned(),
-        1..10_000 => format!("{ns} ns"),
-        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..10_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.1} s", value / 1e9),
+        1..10_000 => format!("{} ns", count(ns)),
+        10_000..1_000_000 => format!("{} µs", grouped(value / 1e3, 1)),
+        1_000_000..10_000_000_000 => format!("{} ms", grouped(value / 1e6, 1)),
+        _ => format!("{} s", grouped(value / 1e9, 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart_in_every_column() {
+        let durations = [0, 9, 1543, 10_000, 999_990, 9_999_940_000, 12_345_000_000_000].map(duration);
+        let expected = [
+            "0",
+            "9 ns",
+            "1,543 ns",
+            "10.0 µs",
+            "1,000.0 µs",
+            "9,999.9 ms",
+            "12,345.0 s",
+        ];
+        assert_eq!(durations, expected);
+        assert_eq!([0.04, 99.94, 1057.8].map(ns), ["0.0 ns", "99.9 ns", "1,058 ns"]);
+        assert_eq!([1.03, 27235.74].map(|ratio| grouped(ratio, 3)), ["1.030", "27,235.740"]);
     }
 }

@@ -82,6 +82,7 @@ pub(super) struct Builder {
     zero_sized: u64,
     recorded_failures: u64,
     assumed: u64,
+    others: u64,
 }
 
 /// What is wrong with an operation.
@@ -177,6 +178,11 @@ impl Builder {
         self.recorded_failures += 1;
     }
 
+    /// Counts what neither asks for memory nor frees a block.
+    pub(super) fn other(&mut self) {
+        self.others += 1;
+    }
+
     /// Counts an operation that the recording lacks.
     pub(super) fn assumed(&mut self) {
         self.assumed += 1;
@@ -218,6 +224,7 @@ impl Builder {
             zero_sized: self.zero_sized,
             recorded_failures: self.recorded_failures,
             assumed: self.assumed,
+            others: self.others,
             other_devices: 0,
         }
     }

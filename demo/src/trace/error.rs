@@ -31,6 +31,12 @@ pub enum Problem {
     /// There is nothing in it.
     #[error("is empty: a trace begins with a header line")]
     Empty,
+    /// What gzip makes of it is made by gzip.
+    #[error("is compressed twice: unpack it once (gzip -d)")]
+    CompressedTwice,
+    /// Its characters are of two bytes.
+    #[error("is in UTF-16, as some programs write text on Windows: convert it (iconv -f UTF-16 -t UTF-8)")]
+    Utf16,
     /// A snapshot of PyTorch's that cannot be read.
     #[error("as a snapshot of PyTorch's: {0}")]
     Snapshot(#[from] gpumem_snapshot::ReadError),
@@ -57,6 +63,20 @@ pub enum Problem {
         /// What was found and what was expected.
         what: String,
     },
+}
+
+impl Problem {
+    /// The same of a file that is compressed: damage to it is not always seen where it is unpacked.
+    pub(super) fn of_compressed(self) -> Problem {
+        match self {
+            Problem::At { line, column, what } => Problem::At {
+                line,
+                column,
+                what: format!("{what}; the file is compressed and may be damaged (gzip -t tells)"),
+            },
+            other => other,
+        }
+    }
 }
 
 fn after(line: u64) -> String {

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use super::builder::MOST_OPERATIONS;
 use super::error::Problem;
-use super::show;
+use super::{headers, show};
 use crate::bytes::count;
 
 /// Longest line: many times what any format needs, so that a file without line ends takes no memory.
@@ -75,7 +75,10 @@ impl<'a> Lines<'a> {
             Some(line) => Err(Problem::At {
                 line,
                 column: 1,
-                what: "an empty line; expected an operation".to_owned(),
+                what: match line {
+                    1 => format!("an empty line; expected {}", headers()),
+                    _ => "an empty line; expected an operation".to_owned(),
+                },
             }),
             None => Ok(Some(Row {
                 line: self.line,

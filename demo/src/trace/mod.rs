@@ -104,6 +104,8 @@ pub struct Trace {
     pub recorded_failures: u64,
     /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps.
     pub assumed: u64,
+    /// Entries that neither ask for memory nor free a block: frees of 0 bytes in RMM's logs, what the allocator did in PyTorch's histories.
+    pub others: u64,
     /// Further devices of the recording, whose operations are not here.
     pub other_devices: u64,
 }
@@ -141,7 +143,7 @@ impl Trace {
         let mut from = (&head[..]).chain(from);
         let trace = match (is_snapshot, compressed) {
             (true, _) => snapshot(from),
-            (false, true) => rows(&mut MultiGzDecoder::new(from)),
+            (false, true) => rows(&mut MultiGzDecoder::new(from)).map_err(Problem::of_compressed),
             (false, false) => rows(&mut from),
         };
         trace.map(|trace| Trace { compressed, ..trace })
@@ -193,9 +195,15 @@ fn rows(from: &mut dyn Read) -> Result<Trace, Problem> {
         csv::HEADER => (Format::Csv, csv::row),
         rmm::HEADER => (Format::RmmLog, rmm::row),
         _ => {
-            let (ours, rmm) = (show(csv::HEADER), show(rmm::HEADER));
-            let wanted = format!("the header {ours} or {rmm}, or a snapshot of PyTorch's");
-            return Err(header.unexpected(1, &wanted, header.text()));
+            return Err(match header.text() {
+                [0x1f, 0x8b, ..] => Problem::CompressedTwice,
+                // A byte order mark, or every other byte of what can be read.
+                [0xff, 0xfe, ..]
+                | [0xfe, 0xff, ..]
+                | [0, 1..=0x7f, 0, 1..=0x7f, ..]
+                | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Problem::Utf16,
+                other => header.unexpected(1, &headers(), other),
+            });
         }
     };
     let mut builder = Builder::default();
@@ -203,6 +211,12 @@ fn rows(from: &mut dyn Read) -> Result<Trace, Problem> {
         row(&mut builder, &mut line)?;
     }
     Ok(builder.finish(format))
+}
+
+/// What a file begins with.
+fn headers() -> String {
+    let (ours, rmm) = (show(csv::HEADER), show(rmm::HEADER));
+    format!("the header {ours} or {rmm}, or a snapshot of PyTorch's")
 }
 
 /// A piece of a file as a message may show it: in quotes, escaped, not too long.

@@ -16,8 +16,12 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
         return Err(Problem::NoHistory);
     };
     let mut builder = Builder::default();
-    for _ in entries.iter().filter(|entry| entry.action == Action::Oom) {
-        builder.recorded_failure();
+    for entry in entries {
+        match entry.action {
+            Action::Alloc | Action::FreeRequested | Action::FreeCompleted => {}
+            Action::Oom => builder.recorded_failure(),
+            _ => builder.other(),
+        }
     }
     for (number, request) in (1..).zip(snapshot.requests(device)) {
         let done = match request.kind {

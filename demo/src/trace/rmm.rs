@@ -40,7 +40,10 @@ pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Proble
             builder.zero_sized();
             Ok(())
         }
-        b"free" | b"deallocate" if bytes == 0 => Ok(()),
+        b"free" | b"deallocate" if bytes == 0 => {
+            builder.other();
+            Ok(())
+        }
         b"allocate" if id == 0 => Err(row.unexpected(pointer.column, POINTER, pointer.text)),
         b"allocate" => builder
             .alloc(id, bytes, stream)

@@ -30,6 +30,9 @@ pub(super) fn free(slot: u32) -> Op {
     Op::Free { slot }
 }
 
+/// What is said of a compressed file besides what is said of others.
+const PACKED: &str = "; the file is compressed and may be damaged (gzip -t tells)";
+
 #[test]
 fn rows_become_operations_on_slots_that_are_used_again() {
     let text = "op,id,bytes,stream\r\na,7,100,0\r\na,900000000000,50,3\r\nf,7\r\na,8,0,0\r\na,9,10,3\r\nf,8,,\r\n\r\n";
@@ -70,8 +73,13 @@ Thread,Time,Action,Pointer,Size,Stream
         (Format::RmmLog, &[0, 0x7f8a_3800_1020][..])
     );
     assert_eq!(
-        (trace.zero_sized, trace.recorded_failures, trace.live_blocks),
-        (1, 1, 2)
+        (
+            trace.zero_sized,
+            trace.recorded_failures,
+            trace.others,
+            trace.live_blocks
+        ),
+        (1, 1, 1, 2)
     );
 }
 
@@ -158,7 +166,8 @@ fn what_is_wrong_is_said_with_line_and_column() {
     for (header, rows, said) in all.chain(rmm.map(|(rows, said)| (RMM, rows, said))) {
         let text = format!("{header}{rows}");
         assert_eq!(read(&text).unwrap_err().to_string(), said, "{text}");
-        assert_eq!(read(gzip(text.as_bytes())).unwrap_err().to_string(), said, "{text}");
+        let packed = read(gzip(text.as_bytes())).unwrap_err().to_string();
+        assert_eq!(packed, format!("{said}{PACKED}"), "{text}");
     }
 }
 
@@ -194,12 +203,18 @@ fn what_is_no_trace_at_all_is_said_too() {
         (b"", "is empty: a trace begins with a header line".to_owned()),
         (b"\n\n", "is empty: a trace begins with a header line".to_owned()),
         (
+            b"\r\n\nop,id,bytes,stream\n",
+            format!("line 1, column 1: an empty line; {headers}"),
+        ),
+        (
             &[b'x'; 5000],
             format!("line 1, column 1: found \"{}\"...; {headers}", "x".repeat(48)),
         ),
     ] {
         assert_eq!(read(bytes).unwrap_err().to_string(), said);
-        assert_eq!(read(gzip(bytes)).unwrap_err().to_string(), said);
+        let packed = read(gzip(bytes)).unwrap_err().to_string();
+        let more = if said.starts_with("line") { PACKED } else { "" };
+        assert_eq!(packed, format!("{said}{more}"));
     }
     let error = Trace::open(Path::new("/nowhere/to be\x1b found"))
         .unwrap_err()
@@ -208,6 +223,23 @@ fn what_is_no_trace_at_all_is_said_too() {
         error.starts_with("/nowhere/to be\u{fffd} found: cannot be read: "),
         "{error}"
     );
+}
+
+/// Not by what its bytes happen to be as text.
+#[test]
+fn other_ways_to_write_a_trace_are_told_by_name() {
+    let text = format!("{OURS}a,1,5,0\n");
+    let twice = read(gzip(&gzip(text.as_bytes()))).unwrap_err();
+    assert!(matches!(twice, Problem::CompressedTwice), "{twice}");
+    for mark in ["", "\u{feff}"] {
+        let units = || mark.encode_utf16().chain(text.encode_utf16());
+        let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+        for bytes in [&little, &big, &gzip(&little)] {
+            let said = read(bytes).unwrap_err();
+            assert!(matches!(said, Problem::Utf16), "{said}");
+        }
+    }
 }
 
 #[test]
@@ -244,7 +276,8 @@ fn a_bomb_takes_no_memory() {
             encoder.write_all(&vec![byte; 1_000_000]).unwrap();
         }
         encoder.write_all(b"x").unwrap();
-        assert_eq!(read(encoder.finish().unwrap()).unwrap_err().to_string(), said);
+        let packed = read(encoder.finish().unwrap()).unwrap_err().to_string();
+        assert_eq!(packed, format!("{said}{PACKED}"));
     }
 }
 

@@ -186,7 +186,7 @@ pub struct DemoCli {
     #[arg(long, value_name = "FILE", hide = true)]
     pub trace: Option<PathBuf>,
     /// Operations a second
-    #[arg(long, value_name = "N", hide = true, value_parser = |text: &str| text.parse::<Speed>())]
+    #[arg(long, value_name = "N", hide = true, allow_hyphen_values = true, value_parser = |text: &str| text.parse::<Speed>())]
     pub speed: Option<Speed>,
     /// How memory for large blocks is taken
     #[arg(long, value_name = "KIND", hide = true, value_parser = |text: &str| text.parse::<Segments>())]

@@ -59,7 +59,7 @@ pub struct ReplayCli {
     #[arg(long, conflicts_with_all = ["json", "no_publish"])]
     pub watch: bool,
     /// Replay at a pace, to be looked at: operations a second, or max [default with --watch: the trace in a minute]
-    #[arg(long, value_name = "N", conflicts_with = "no_publish", value_parser = |text: &str| text.parse::<Speed>())]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "no_publish", value_parser = |text: &str| text.parse::<Speed>())]
     pub speed: Option<Speed>,
     /// Listen to lines on stdin: speed N, speed max, faster, slower, pause, quit. Their end is the replay's
     #[arg(long, requires = "speed", conflicts_with = "watch")]
