@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Parser;
+use gpumem_demo::DeviceChoice;
 
 use crate::app::{self, Ended, Start};
 use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, device_name};
@@ -85,7 +86,7 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
         arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
         device: demo.device.map(device_name),
     };
-    watch(name, options, demo.interval, &demo.look)
+    watch(name, setup(demo.interval), options, &demo.look)
 }
 
 fn look_at_replay(replay: &ReplayCli) -> u8 {
@@ -111,14 +112,27 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
         arguments: replay.child_flags(),
         device: Some(device_name(replay.device)),
     };
-    watch(REPLAY, options, replay.interval, &replay.look)
+    let mut setup = setup(replay.interval);
+    setup.demos.splice(0..0, again(replay));
+    watch(REPLAY, setup, options, &replay.look)
+}
+
+/// How a replay is listed among the demos, if it can be made once more: a pipe is read only once.
+fn again(replay: &ReplayCli) -> Option<DemoInfo> {
+    let file = std::fs::metadata(&replay.trace).is_ok_and(|file| file.is_file());
+    let name = replay.trace.file_name().unwrap_or_default().to_string_lossy();
+    file.then(|| DemoInfo {
+        name: REPLAY.into(),
+        summary: format!("{} once more, from its first pass on", gpumem_channel::clean(&name)),
+        simulated: Some(replay.device == DeviceChoice::Sim),
+    })
 }
 
 /// Shows a demo in the dashboard.
-fn watch(name: &str, options: DemoOptions, interval: Duration, look: &LookArgs) -> u8 {
+fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 {
     let simulated = options.device.as_deref() == Some("sim");
     let mut model = Model {
-        setup: setup(interval),
+        setup,
         ..Model::default()
     };
     model.ui.term = term(look);
@@ -233,6 +247,7 @@ fn setup(interval: Duration) -> Setup {
     let info = |d: &gpumem_demo::Demo| DemoInfo {
         name: d.name.into(),
         summary: d.summary.into(),
+        simulated: None,
     };
     Setup {
         host: gpumem_channel::clean(&host),

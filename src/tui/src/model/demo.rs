@@ -7,6 +7,8 @@ pub struct DemoInfo {
     pub name: String,
     /// What it shows, in a sentence.
     pub summary: String,
+    /// Whether it was told to run on the simulated device, or on another one; `None`: on the simulated one where there is no GPU.
+    pub simulated: Option<bool>,
 }
 
 /// Where a demo is.
@@ -134,7 +136,7 @@ pub struct Demo {
     pub outcome: Option<DemoOutcome>,
 }
 
-/// The name of the demo that replays a trace at a pace, which is in no list: it needs a trace.
+/// The name of the demo that replays a trace at a pace, which is listed only where the dashboard was started with a trace.
 pub const REPLAY: &str = "replay";
 
 impl Demo {

@@ -160,7 +160,7 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
     match model.setup.demos.get(model.ui.demo_entry) {
         Some(info) => {
             let name = info.name.clone();
-            let simulated = !has_gpu(model);
+            let simulated = info.simulated.unwrap_or(!has_gpu(model));
             start(model, name, simulated, false)
         }
         None => Vec::new(),

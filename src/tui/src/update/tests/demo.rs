@@ -198,6 +198,32 @@ fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
     );
 }
 
+/// As it was told at first; other demos are simulated where there is no GPU.
+#[test]
+fn a_replay_that_is_started_again_runs_on_its_device() {
+    for simulated in [false, true] {
+        let mut model = busy();
+        let replay = DemoInfo {
+            name: REPLAY.into(),
+            simulated: Some(simulated),
+            ..DemoInfo::default()
+        };
+        model.setup.demos.insert(0, replay);
+        let start = |name: &str, simulated| Effect::StartDemo {
+            name: name.into(),
+            simulated,
+        };
+        let keys = [Key::Char('7'), Key::Enter];
+        assert_eq!(press(&mut model, &keys)[0], start(REPLAY, simulated));
+        told(&mut model, DemoEvent::Exited("exit code 0".into()));
+        model.live.nvml.state = SourceState::Missing;
+        assert_eq!(press(&mut model, &[Key::Enter])[0], start(REPLAY, simulated));
+        told(&mut model, DemoEvent::Exited("exit code 0".into()));
+        let keys = [Key::Down, Key::Enter];
+        assert_eq!(press(&mut model, &keys)[0], start("fragmentation", true));
+    }
+}
+
 /// On a GPU the driver lists a demo's process before its channel is found.
 #[test]
 fn its_blocks_are_shown_once_it_publishes_whoever_was_selected() {

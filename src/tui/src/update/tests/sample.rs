@@ -18,7 +18,7 @@ pub(super) const CARD: [u8; 16] = [7; 16];
 pub(super) fn model() -> Model {
     let demo = |name: &str| DemoInfo {
         name: name.into(),
-        summary: String::new(),
+        ..DemoInfo::default()
     };
     Model {
         setup: Setup {
