@@ -53,11 +53,11 @@ pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// There is nothing to replay.
-    #[error("{file}: the trace has no operations{}", if left_out.is_empty() { String::new() } else { format!("; left out: {left_out}") })]
+    #[error("{file}: the trace has no operations{left_out}")]
     Nothing {
         /// The file.
         file: String,
-        /// What there is in it instead; empty for nothing.
+        /// What there is in it instead, behind a semicolon; empty for nothing.
         left_out: String,
     },
     /// An allocator that does not exist on this device.
@@ -169,7 +169,7 @@ fn read(path: &Path) -> Result<Trace, ReplayError> {
             let left_out = left_out(trace.zero_sized, trace.recorded_failures).chain(others);
             Err(ReplayError::Nothing {
                 file: name(path),
-                left_out: left_out.collect::<Vec<_>>().join(", "),
+                left_out: left_out.map(|what| format!("; left out: {what}")).collect(),
             })
         }
         false => Ok(trace),
