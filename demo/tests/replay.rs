@@ -95,6 +95,14 @@ fn peaks_are_those_of_a_naive_reader_and_of_the_device() {
     }
 }
 
+/// To look at what is free moves what lanes keep, and this program reserves more after that.
+#[test]
+fn fragmentation_is_told_of_the_peak_that_is_told() {
+    let report = run(&args(excerpt("torch211_gan.csv.gz"))).unwrap();
+    let found = report.memory.fragmentation.unwrap();
+    assert_eq!(Some(found.reserved), report.memory.peak_reserved);
+}
+
 #[test]
 fn without_a_cache_every_operation_is_a_driver_call() {
     for name in EXCERPTS {

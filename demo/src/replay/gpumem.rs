@@ -64,8 +64,13 @@ impl Gpumem {
         }
     }
 
-    /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell.
-    pub(super) fn survey(&mut self, trace: &Trace) -> Result<Option<Fragmentation>, ReplayError> {
+    /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell: when so much is
+    /// reserved as it was then, if that is known, or at each new peak. To look moves what lanes keep, so what is reserved later may be another number.
+    pub(super) fn survey(
+        &mut self,
+        trace: &Trace,
+        reserved_at_peak: Option<u64>,
+    ) -> Result<Option<Fragmentation>, ReplayError> {
         let broken = |why: String| ReplayError::while_doing("looking for the peak", why);
         let used = |device: &Device| match device.memory() {
             Ok(memory) => Ok(memory.total.saturating_sub(memory.free)),
@@ -86,7 +91,8 @@ impl Gpumem {
             }
             let all = self.allocator.stats().all();
             let reserved = all.reserved_bytes.current;
-            if reserved > found.as_ref().map_or(0, |found| found.reserved) {
+            let more = reserved > found.as_ref().map_or(0, |found| found.reserved);
+            if more && reserved >= reserved_at_peak.unwrap_or(0) {
                 let free = self.allocator.free_blocks();
                 let (requested, allocated) = (all.requested_bytes.current, all.allocated_bytes.current);
                 found = Some(Fragmentation {
@@ -99,6 +105,9 @@ impl Gpumem {
                     external: free.fragmentation(),
                     inactive_split: all.inactive_split_bytes.current as f64 / reserved as f64,
                 });
+                if reserved_at_peak.is_some() {
+                    break;
+                }
             }
         }
         Ok(found)

@@ -212,8 +212,15 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
             // Two of them may not fit beside each other.
             drop(replayer);
-            let mut again = Gpumem::new(&fresh(&device)?, silent, &trace, &streams)?;
-            measured.memory.fragmentation = again.survey(&trace)?;
+            let survey = |at_peak: Option<u64>| {
+                let mut again = Gpumem::new(&fresh(&device)?, silent.clone(), &trace, &streams)?;
+                again.survey(&trace, at_peak)
+            };
+            // On a GPU things may go otherwise the second time.
+            measured.memory.fragmentation = match survey(measured.memory.peak_reserved)? {
+                Some(found) => Some(found),
+                None => survey(None)?,
+            };
             measured.allocator.segments = Some(segments.to_owned());
             measured.allocator.limit = limit;
             measured.allocator.publishing = publishing;
