@@ -88,6 +88,9 @@ impl Going {
     pub(super) fn needs(&self, other: &Going) -> bool {
         match (self, other) {
             (Going::Chunks { .. }, Going::View { left, .. } | Going::Part { left, .. }) => left.mapped > 0,
+            (Going::View { left, .. }, Going::View { left: part, .. } | Going::Part { left: part, .. }) => {
+                left.has(part)
+            }
             // What was moved may still be mapped where it was.
             (Going::Chunks { .. }, Going::Stale { .. }) => true,
             (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
@@ -108,8 +111,12 @@ pub(super) fn span(run: &[(u64, Chunk)]) -> (u64, u64) {
 /// Gives memory back to the driver; what fails does not keep the rest. To be called by who has the turn.
 pub(super) fn give_back(mut going: Vec<Going>, driver: &dyn Driver) -> Went {
     let mut went = Went::default();
-    // What others need gone comes first.
-    going.sort_by_key(|going| !matches!(going, Going::Stale { .. }));
+    // What others need gone comes first: also what is left of a part before what is left of its view.
+    going.sort_by_key(|going| match going {
+        Going::View { left, .. } => left.bytes > 0,
+        Going::Stale { .. } | Going::Part { .. } => false,
+        _ => true,
+    });
     for mut going in going {
         let taken = match went.refused.iter().any(|other| going.needs(other)) {
             true => Ok(false),

@@ -158,7 +158,10 @@ impl Heap {
         if self.views.mappings + mappings <= self.views.most || self.capturing() {
             return Vec::new();
         }
-        let mut idle: Vec<(u32, &View)> = self.done_views().filter(|(_, view)| view.users == 0).collect();
+        // Their ranges cannot go before what is left of their parts.
+        let whole = |view: &View| !self.views.stale.iter().any(|part| left_of(view, 0).has(part));
+        let idle = self.done_views().filter(|(_, view)| view.users == 0 && whole(view));
+        let mut idle: Vec<(u32, &View)> = idle.collect();
         idle.sort_unstable_by_key(|(number, view)| (view.freed_at(), *number));
         let mut left = self.views.mappings + mappings;
         let goes = |(_, view): &(u32, &View)| {
@@ -205,15 +208,17 @@ fn range(slot: u32, segment: &Segment) -> Going {
 /// A view that is there: what it maps goes first where that is in several parts.
 fn going_view(number: u32, view: &View) -> Vec<Going> {
     let parts = view.pieces_left();
-    let left = Stale {
-        range: view.range,
-        bytes: view.room,
-        mapped: if parts.is_some() { 0 } else { view.mapped },
-    };
+    let left = left_of(view, if parts.is_some() { 0 } else { view.mapped });
     let mut going = going_parts(number, view, parts.unwrap_or_default());
     let view = Some(number);
     going.push(Going::View { view, left });
     going
+}
+
+/// A view of which so many bytes are mapped, from its beginning on.
+fn left_of(view: &View, mapped: u64) -> Stale {
+    let (range, bytes) = (view.range, view.room);
+    Stale { range, bytes, mapped }
 }
 
 /// Parts of a view that is there.

@@ -97,56 +97,74 @@ fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
     assert!(goes(&heap).is_empty());
 }
 
-/// A small block that is placed in a large view must not keep all of the view's memory.
-#[test]
-fn a_block_in_a_view_keeps_no_more_than_its_own_chunks() {
-    let sim = Sim::new(SimConfig::default());
+/// A heap of 72 MiB in blocks of 8 and a block of 16 in the middle of a view of 32; the numbers of the others, that of the one, what is
+/// stitched, and the view.
+fn block_in_the_middle_of_a_view(sim: &Sim) -> (Heap, Vec<u32>, u32, u32, u32) {
     let config = Config {
         publish: Publish::Off,
         max_chunk: 8 * MIB,
         ..Config::default()
     };
     let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
-    let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
-    let held = [8; 9].map(&mut take);
-    for at in [1, 3, 5, 7] {
-        heap.free(held[at].block);
+    let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap().block;
+    let mut held = Vec::from([8; 9].map(&mut take));
+    for at in [7, 5, 3, 1] {
+        heap.free(held.remove(at));
     }
     let whole = heap.allocate(32 * MIB, Stream(1), Tag(0)).unwrap();
     assert_eq!(sim.live().bytes, 72 * MIB, "of what was free");
     let (view, _) = heap.views.iter().next().unwrap();
-    let mapped = |heap: &Heap| heap.views.slots[view as usize].as_ref().map_or(0, View::mappings);
-    assert_eq!(mapped(&heap), 8);
     heap.free(whole.block);
     let stream = heap.streams.known(Stream(1)).unwrap();
     heap.drain(stream, 1);
     let run = heap.run_in_views(16 * MIB, stream).unwrap();
-    // In the middle: what the view maps before it and behind it goes.
     let offset = run.offset + 8 * MIB;
     let (stitched, pieces) = heap.place_in(Run { offset, ..run }, 16 * MIB);
     let request = Request::common(16 * MIB, (16 * MIB, Class::Chunked), stream, (Tag(0), StringId(0)));
-    let middle = heap.hand_out_stitched(stitched, &pieces, &request);
+    let middle = heap.hand_out_stitched(stitched, &pieces, &request).block;
+    (heap, held, middle, stitched, view)
+}
+
+/// A small block that is placed in a large view must not keep all of the view's memory: what the view maps before it and behind it goes.
+#[test]
+fn a_block_in_a_view_keeps_no_more_than_its_own_chunks() {
+    let sim = Sim::new(SimConfig::default());
+    let (mut heap, held, middle, stitched, view) = block_in_the_middle_of_a_view(&sim);
+    let mapped = |heap: &Heap| heap.views.slots[view as usize].as_ref().map_or(0, View::mappings);
+    assert_eq!(mapped(&heap), 8);
     let before = heap.views.placement_of(stitched);
-    sim.fail_next(Call::Unmap, 1);
-    heap.release_cached().unwrap_err();
+    assert_eq!(heap.release_cached().unwrap(), 16 * MIB);
     heap.check();
-    assert_eq!(
-        sim.live().bytes,
-        72 * MIB,
-        "what may be mapped in the view is not the device's"
-    );
     assert_eq!(mapped(&heap), 4);
     assert_ne!(
         heap.views.placement_of(stitched),
         before,
         "nobody goes where the whole view was needed"
     );
-    assert_eq!(heap.release_cached().unwrap(), 16 * MIB);
+    held.into_iter().chain([middle]).for_each(|b| heap.free(b));
+    heap.release_cached().unwrap();
+    assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
+    assert_eq!(sim.violations(), [""; 0]);
+}
+
+/// Nor the memory, while it may be mapped there, nor the address range of a view of which anything is.
+#[test]
+fn nothing_goes_of_a_view_before_what_is_left_of_its_parts() {
+    let sim = Sim::new(SimConfig::default());
+    let (mut heap, held, middle, ..) = block_in_the_middle_of_a_view(&sim);
+    sim.fail_next(Call::Unmap, 1);
+    heap.release_cached().unwrap_err();
     heap.check();
-    heap.free(middle.block);
-    for at in [0, 2, 4, 6, 8] {
-        heap.free(held[at].block);
-    }
+    assert_eq!(sim.live().bytes, 72 * MIB, "it may be mapped in the view");
+    held.into_iter().chain([middle]).for_each(|b| heap.free(b));
+    heap.wait_for_device().unwrap();
+    heap.views.most = 0;
+    assert!(heap.views_beyond(1).is_empty(), "its range would have to go");
+    // What is left of the part stays once more, and the view with it.
+    sim.fail_next(Call::Unmap, 1);
+    heap.release_cached().unwrap_err();
+    heap.check();
+    assert_eq!(sim.violations(), [""; 0]);
     heap.release_cached().unwrap();
     assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
     assert_eq!(sim.violations(), [""; 0]);

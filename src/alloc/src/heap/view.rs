@@ -73,6 +73,11 @@ pub(super) struct Stale {
 }
 
 impl Stale {
+    /// Whether its range has something else that is still mapped.
+    pub(super) fn has(&self, part: &Stale) -> bool {
+        part.bytes == 0 && part.mapped > 0 && (self.range..self.range + self.bytes).contains(&part.range)
+    }
+
     /// Unmaps what is mapped and gives the range back. Whether that went, too; an error is only what is still mapped.
     pub(super) fn go(&mut self, driver: &dyn Driver) -> Result<bool, DeviceError> {
         if self.mapped > 0 {
