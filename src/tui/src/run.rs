@@ -12,7 +12,7 @@ use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, d
 use crate::clock;
 use crate::demo::DemoOptions;
 use crate::event::Effect;
-use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, Term, View};
+use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
 use crate::terminal::{self, Environment};
 use crate::{doctor, report};
 
@@ -200,12 +200,12 @@ fn dashboard(args: &ViewArgs) -> u8 {
     if simulate {
         model.ui.follow_demo = true;
         model.demo = Some(Demo {
-            name: "train".into(),
+            name: TRAIN.into(),
             simulated: true,
             ..Demo::default()
         });
         first.push(Effect::StartDemo {
-            name: "train".into(),
+            name: TRAIN.into(),
             simulated: true,
         });
     }

@@ -138,6 +138,8 @@ pub struct Demo {
 
 /// The name of the demo that replays a trace at a pace, which is listed only where the dashboard was started with a trace.
 pub const REPLAY: &str = "replay";
+/// The name of the demo that trains, which runs when there is no GPU.
+pub const TRAIN: &str = "train";
 
 impl Demo {
     /// How many steps are kept.
@@ -153,7 +155,7 @@ impl Demo {
 
     /// Whether it goes on only when the user says so (space is "next step" then).
     pub fn stepped(&self) -> bool {
-        self.running() && self.total_steps > 0 && self.name != REPLAY
+        self.running() && self.total_steps > 0 && ![REPLAY, TRAIN].contains(&self.name.as_str())
     }
 
     /// Whether the user sets its pace.

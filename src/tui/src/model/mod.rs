@@ -24,7 +24,7 @@ mod world;
 
 pub use blocks::{BlockMap, Histogram};
 pub use channel::{Channel, ChannelKey, Problem};
-pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY};
+pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};

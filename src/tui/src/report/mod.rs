@@ -13,7 +13,7 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Model, Only, Setup, SourceState};
+use crate::model::{Model, Only, Setup, SourceState, TRAIN};
 use crate::source::{Channels, sample_nvml_once};
 use crate::update::update;
 
@@ -50,7 +50,7 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
             arguments: vec!["--pace".into(), "100ms".into()],
             device: None,
         };
-        let mut child = DemoChild::spawn("train", true, &options)?;
+        let mut child = DemoChild::spawn(TRAIN, true, &options)?;
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
         look_at_channels(&mut model);

@@ -1,12 +1,10 @@
 //! The demo's child: what it says, and what the user tells it.
 
 use crate::event::{DemoEvent, Effect};
-use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, SourceState};
+use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, SourceState, TRAIN};
 
 use super::toast;
 
-/// The demo that runs when there is no GPU.
-const WITHOUT_GPU: &str = "train";
 /// Exit code of what failed without saying another.
 const FAILED: u8 = 1;
 
@@ -194,7 +192,7 @@ pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
         return Vec::new();
     }
     let text = "no NVIDIA driver here: showing a simulated training run. gpumem-tui doctor says what is missing";
-    let mut effects = start(model, WITHOUT_GPU.into(), true, true);
+    let mut effects = start(model, TRAIN.into(), true, true);
     effects.extend(toast(model, Severity::Info, text));
     effects
 }

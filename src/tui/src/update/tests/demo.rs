@@ -162,6 +162,29 @@ fn an_endless_demo_keeps_its_newest_steps() {
     assert!(!demo.stepped(), "space pauses while it runs");
 }
 
+/// Nobody has to ask for the next one.
+#[test]
+fn a_training_of_some_steps_runs_by_itself() {
+    for (name, waits) in [(TRAIN, false), ("fragmentation", true)] {
+        let mut model = busy();
+        model.demo = Some(Demo {
+            name: name.into(),
+            ..Demo::default()
+        });
+        let start = Demo {
+            total_steps: 50,
+            ..Demo::default()
+        };
+        told(&mut model, DemoEvent::Start(Box::new(start)));
+        let demo = model.demo.as_ref().unwrap();
+        assert_eq!(
+            (demo.phase == DemoPhase::Waiting, demo.stepped()),
+            (waits, waits),
+            "{name}"
+        );
+    }
+}
+
 /// Its passes are its steps, and nobody has to ask for the next one.
 #[test]
 fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
