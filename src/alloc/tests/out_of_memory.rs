@@ -3,22 +3,11 @@
 
 mod common;
 
-use common::{MIB, start};
+use common::{MIB, fails, get, start};
 use gpumem_alloc::device::{self, Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, Help, OomReport, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, Help, Publish, SegmentMode, Stream};
 
 const S: Stream = Stream::DEFAULT;
-
-fn fails(alloc: &Allocator, mib: usize) -> OomReport {
-    match alloc.alloc::<u8>(mib * MIB, S) {
-        Err(Error::OutOfMemory(report)) => *report,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
-    alloc.alloc(mib * MIB, S).unwrap()
-}
 
 #[test]
 fn the_cache_is_given_back_before_a_request_fails() {

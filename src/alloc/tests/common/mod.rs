@@ -1,8 +1,13 @@
 //! What tests begin with: an allocator that publishes nothing, on a simulated device.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test binary uses its part"
+)]
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Publish, SegmentMode};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, OomReport, Publish, SegmentMode, Stream};
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -26,5 +31,18 @@ pub(crate) fn of(segments: SegmentMode) -> Config {
     Config {
         segments,
         ..Config::default()
+    }
+}
+
+/// A buffer of so many MiB on the default stream.
+pub(crate) fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
+    alloc.alloc(mib * MIB, Stream::DEFAULT).unwrap()
+}
+
+/// What is said where there is no memory for one.
+pub(crate) fn fails(alloc: &Allocator, mib: usize) -> OomReport {
+    match alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT) {
+        Err(Error::OutOfMemory(report)) => *report,
+        other => panic!("{other:?}"),
     }
 }
