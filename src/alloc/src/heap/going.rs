@@ -47,13 +47,14 @@ impl Going {
     /// What it is known by while it is tried.
     pub(super) fn key(&self) -> (u8, u64) {
         match self {
-            Going::View { left, .. } => (0, left.range),
+            Going::View { left, .. } if left.bytes > 0 => (0, left.range),
             Going::Stale { addr, .. } => (1, *addr),
             Going::Plain { addr, .. } => (2, *addr),
             Going::Chunks { run, .. } => (3, span(run).0),
             Going::Range { addr, .. } => (4, *addr),
             Going::Orphan(chunk) => (5, chunk.handle.0),
-            Going::Part { left, .. } => (6, left.range),
+            // Its view may begin where it does.
+            Going::View { left, .. } | Going::Part { left, .. } => (6, left.range),
         }
     }
 

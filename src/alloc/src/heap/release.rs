@@ -24,7 +24,7 @@ impl Heap {
             match going {
                 Going::View { view: Some(view), .. } => drop(self.views.remove(*view)),
                 Going::Part { view, part, .. } => self.views.cut(*view, *part),
-                Going::View { view: None, left } => self.views.stale.retain(|other| other.range != left.range),
+                Going::View { view: None, left } => self.views.stale.retain(|other| !other.is(left)),
                 Going::Plain { slot, .. } => self.set_apart_segment(*slot),
                 Going::Chunks { slot, block, run } => *block = self.set_apart_part(*slot, *block, span(run)),
                 Going::Orphan(chunk) => self.orphans.retain(|other| other.handle != chunk.handle),

@@ -165,6 +165,20 @@ fn nothing_goes_of_a_view_before_what_is_left_of_its_parts() {
     heap.release_cached().unwrap_err();
     heap.check();
     assert_eq!(sim.violations(), [""; 0]);
+    // Both begin at one address, and what is done with one is not done with the other.
+    let left = heap.views.stale.clone();
+    let part = *left.iter().find(|left| left.bytes == 0).unwrap();
+    assert!(left.iter().any(|whole| whole.bytes > 0 && whole.range == part.range));
+    let going = |left| Going::View { view: None, left };
+    assert_eq!(
+        left.iter()
+            .filter(|left| going(**left).key() == going(part).key())
+            .count(),
+        1
+    );
+    heap.set_apart(&mut [going(part)]);
+    assert_eq!(heap.views.stale.len(), left.len() - 1);
+    heap.views.stale = left;
     heap.release_cached().unwrap();
     assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
     assert_eq!(sim.violations(), [""; 0]);

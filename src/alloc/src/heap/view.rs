@@ -73,6 +73,11 @@ pub(super) struct Stale {
 }
 
 impl Stale {
+    /// Whether it is left of the same: a view and its first part begin at one address.
+    pub(super) fn is(&self, other: &Stale) -> bool {
+        (self.range, self.bytes) == (other.range, other.bytes)
+    }
+
     /// Whether its range has something else that is still mapped.
     pub(super) fn has(&self, part: &Stale) -> bool {
         part.bytes == 0 && part.mapped > 0 && (self.range..self.range + self.bytes).contains(&part.range)
