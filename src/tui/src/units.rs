@@ -1,5 +1,7 @@
 //! Figures as text, the same everywhere.
 
+use ratatui::text::Span;
+
 #[cfg(test)]
 #[path = "units_tests.rs"]
 mod tests;
@@ -123,6 +125,33 @@ pub fn program(command: &str) -> &str {
     let first = command.split(' ').next().unwrap_or("");
     let name = first.rfind('/').map_or(0, |slash| slash + 1);
     if name < first.len() { &command[name..] } else { command }
+}
+
+/// A command line in the fullest words that fit into `room` columns, else in the shortest: first the folder of the program is left out,
+/// then those of its arguments (`python3 train.py` of `python3 /data/jobs/train.py`), then this program's own name
+/// (`replay trace.csv` of `gpumem-tui replay trace.csv`).
+pub fn command_in(command: &str, room: usize) -> String {
+    let fits = |text: &str| Span::raw(text).width() <= room;
+    let full = program(command);
+    if fits(full) {
+        return full.to_owned();
+    }
+    let bare = |word: &str| -> String {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        let shown = if word.starts_with('-') || name.is_empty() {
+            word
+        } else {
+            name
+        };
+        shown.to_owned()
+    };
+    let names: Vec<String> = full.split(' ').map(bare).collect();
+    let names = names.join(" ");
+    let own = format!("{} ", env!("CARGO_PKG_NAME"));
+    match names.strip_prefix(&own) {
+        Some(rest) if !fits(&names) => rest.to_owned(),
+        _ => names,
+    }
 }
 
 /// `1 block`, `2 blocks`.

@@ -225,7 +225,8 @@ fn largest_free(figures: &Figures) -> String {
 fn row(process: &Process) -> Vec<String> {
     let bytes = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::bytes_short);
     let figures = process.figures.as_ref();
-    let command: String = process.command.chars().take(COMMAND).collect();
+    let command = units::command_in(&process.command, COMMAND);
+    let command: String = command.chars().take(COMMAND).collect();
     let state = match process.simulated {
         true => format!("{}, SIMULATED", process.state_text()),
         false => process.state_text(),

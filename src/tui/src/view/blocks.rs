@@ -10,7 +10,7 @@ use super::theme::Ink;
 use super::{badge, bar, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
-use crate::units::{count, plural, program, round_size};
+use crate::units::{command_in, count, plural, round_size};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;
@@ -66,19 +66,24 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
-    let title = process.map_or("Blocks".to_owned(), |p| {
+    let title = |room: u16| {
+        let Some(p) = process else {
+            return "Blocks".to_owned();
+        };
         let ended = match p.state {
             ProcessState::Exited => " exited",
             ProcessState::Died => " died",
             _ if p.stopped == Some(true) => " stopped",
             _ => "",
         };
-        format!("{}{ended} on {}: {}", p.pid, p.device_label, program(&p.command))
-    });
+        let whose = format!("{}{ended} on {}: ", p.pid, p.device_label);
+        let left = room.saturating_sub(width(&whose));
+        clip(&format!("{whose}{}", command_in(&p.command, left.into())), room)
+    };
     let simulated = process.is_some_and(|p| p.simulated);
     let badge_room = if simulated { 12 } else { 0 };
     if area.height < 8 {
-        let title = clip(&title, area.width.saturating_sub(2 + badge_room));
+        let title = title(area.width.saturating_sub(2 + badge_room));
         let style = screen.pen.theme.ink(Ink::Strong);
         let x = screen.pen.text(area, 1, 0, &title, style);
         if simulated {
@@ -86,7 +91,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         }
         return split_top(area, 1).1;
     }
-    let title = clip(&title, area.width.saturating_sub(width(note) + 10 + badge_room));
+    let title = title(area.width.saturating_sub(width(note) + 10 + badge_room));
     let inside = screen.pen.panel(area, &title, note);
     if simulated {
         let x = width(&title) + 4;

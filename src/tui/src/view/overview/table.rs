@@ -136,8 +136,8 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
             let (mut text, ink) = row::value(process, shown);
             if shown == Shown::Of(Column::State) {
                 text = row::state_in(process, room);
-            } else if shown == Shown::Of(Column::Command) && unsaid {
-                text = format!("SIM {text}");
+            } else if shown == Shown::Of(Column::Command) {
+                text = row::command_in(process, room, unsaid);
             }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {

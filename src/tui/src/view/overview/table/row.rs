@@ -95,6 +95,13 @@ pub(super) fn state_in(process: &Process, room: u16) -> String {
     texts.swap_remove(fits.unwrap_or(texts.len() - 1))
 }
 
+/// A command in so many columns. Beside real ones a process of a simulated device may have nothing else that says what it is.
+pub(super) fn command_in(process: &Process, room: u16, unsaid: bool) -> String {
+    let mark = if unsaid { "SIM " } else { "" };
+    let room = usize::from(room).saturating_sub(mark.len());
+    format!("{mark}{}", units::command_in(&process.command, room))
+}
+
 fn reading(reading: &Reading<u64>) -> (String, Ink) {
     match reading {
         Reading::Value(n) => (units::bytes_short(*n), Ink::Plain),
