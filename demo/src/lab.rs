@@ -121,8 +121,8 @@ impl Lab {
             error => while_doing("setting up the allocator")(error),
         })?;
         let budget = match kind {
-            Kind::Replay => allocator.budget().unwrap_or(budget),
-            Kind::Full | Kind::Training => budget,
+            Kind::Replay | Kind::Training => allocator.budget().unwrap_or(budget),
+            Kind::Full => budget,
         };
         Ok(Lab {
             device,

@@ -132,6 +132,25 @@ fn every_shape_of_model_trains_within_its_budget() {
     }
 }
 
+/// The model is made for the smaller of two budgets: made for the larger it would run out of the other.
+#[test]
+fn the_budget_of_a_configuration_counts_as_well() {
+    let ran = play(
+        &DemoArgs {
+            conf: Some("budget_mb:300".parse().unwrap()),
+            budget: Some(4096 * MIB),
+            ..train(8)
+        },
+        None,
+    );
+    assert!(ran.outcome().as_promised(), "{:?}", ran.ended);
+    assert!(
+        ran.steps()
+            .iter()
+            .all(|s| s.stats.ooms == 0 && s.stats.peak_reserved <= 300 * MIB)
+    );
+}
+
 /// Holds the demo's stdin open while it runs, as a dashboard does.
 fn held_open() -> (Box<BufReader<std::io::PipeReader>>, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -84,6 +84,7 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
     }
     let options = DemoOptions {
         arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
+        only: None,
         device: demo.device.map(device_name),
     };
     watch(name, setup(demo.interval), options, &demo.look)
@@ -110,6 +111,8 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
     }
     let options = DemoOptions {
         arguments: replay.child_flags(),
+        // Its limit and number of passes would be another demo's budget and steps.
+        only: Some(REPLAY),
         device: Some(device_name(replay.device)),
     };
     let mut setup = setup(replay.interval);

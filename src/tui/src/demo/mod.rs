@@ -36,8 +36,19 @@ const COMPLAINT: usize = 400;
 pub struct DemoOptions {
     /// Arguments for the child, as on our own command line.
     pub arguments: Vec<OsString>,
+    /// The only demo that the arguments are for; `None`: for whichever is chosen.
+    pub only: Option<&'static str>,
     /// Device for the child when it is not to be simulated.
     pub device: Option<String>,
+}
+
+impl DemoOptions {
+    fn arguments_of(&self, name: &str) -> &[OsString] {
+        match self.only {
+            Some(only) if only != name => &[],
+            _ => &self.arguments,
+        }
+    }
 }
 
 /// A running child.
@@ -67,7 +78,7 @@ impl DemoChild {
         if let Some(device) = device {
             command.args(["--device", device]);
         }
-        command.args(&options.arguments);
+        command.args(options.arguments_of(name));
         DemoChild::start(command)
     }
 

@@ -30,6 +30,18 @@ fn is_there(pid: u32) -> bool {
 }
 
 #[test]
+fn arguments_of_one_demo_are_not_given_to_another() {
+    let mut options = DemoOptions {
+        arguments: vec!["--budget".into(), "1G".into()],
+        ..DemoOptions::default()
+    };
+    assert_eq!(options.arguments_of("train").len(), 2);
+    options.only = Some("replay");
+    assert_eq!(options.arguments_of("replay").len(), 2);
+    assert!(options.arguments_of("train").is_empty());
+}
+
+#[test]
 fn a_child_that_listens_ends_at_the_end_of_its_input() {
     run(async {
         let child = shell("cat");

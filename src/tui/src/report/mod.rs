@@ -48,7 +48,7 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
     runtime.block_on(async {
         let options = DemoOptions {
             arguments: vec!["--pace".into(), "100ms".into()],
-            device: None,
+            ..DemoOptions::default()
         };
         let mut child = DemoChild::spawn(TRAIN, true, &options)?;
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child)).await;
