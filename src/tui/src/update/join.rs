@@ -147,8 +147,13 @@ fn of_gpu(gpu: &Gpu, inputs: &Inputs) -> Device {
 fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) -> Device {
     let published = &channel.snapshot.devices[index].device;
     let simulated = published.kind == PublishedKind::Simulated;
-    let sums = Sums::on(key, inputs);
-    let alive = sums.publishers > 0;
+    let mut sums = Sums::on(key, inputs);
+    let publishers = sums.publishers;
+    let alive = publishers > 0;
+    // A simulated device is its publisher's alone, and its black box knows more than the last sample did.
+    if simulated && !alive {
+        sums = Sums::of([channel], key);
+    }
     Device {
         key,
         kind: if simulated {
@@ -174,12 +179,12 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) 
         shared_with_host: false,
         sensors: Sensors::default(),
         mig: Vec::new(),
-        publishers: sums.publishers,
+        publishers,
         history: Default::default(),
     }
 }
 
-/// Sums over the live publishers on one device.
+/// Sums over publishers on one device.
 #[derive(Default)]
 struct Sums {
     publishers: usize,
@@ -190,14 +195,15 @@ struct Sums {
 }
 
 impl Sums {
+    /// Over the live ones.
     fn on(key: DeviceKey, inputs: &Inputs) -> Sums {
+        let channels = inputs.channels.channels.iter();
+        Sums::of(channels.filter(|c| c.snapshot.life == Life::Alive), key)
+    }
+
+    fn of<'a>(channels: impl IntoIterator<Item = &'a Channel>, key: DeviceKey) -> Sums {
         let mut sums = Sums::default();
-        for channel in inputs
-            .channels
-            .channels
-            .iter()
-            .filter(|c| c.snapshot.life == Life::Alive)
-        {
+        for channel in channels {
             for (index, map) in channel.snapshot.devices.iter().enumerate() {
                 if DeviceKey::of(channel.key, index, &map.device) != key {
                     continue;
@@ -251,6 +257,13 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
     let people: HashMap<u32, &HostProcess> = inputs.channels.processes.iter().map(|p| (p.pid, p)).collect();
     let labels: HashMap<DeviceKey, &Device> = devices.iter().map(|d| (d.key, d)).collect();
     let mut rows = row::published(inputs, &labels, &people, &model.setup);
+    // A black box names its program; with what arguments and by whom it ran was seen while it lived.
+    for row in rows.iter_mut().filter(|row| !row.state.alive()) {
+        if let Some(seen) = model.live.processes.iter().find(|seen| seen.id == row.id) {
+            row.user.clone_from(&seen.user);
+            row.command.clone_from(&seen.command);
+        }
+    }
     for gpu in &inputs.nvml.gpus {
         let key = gpu_key(gpu);
         let (Some(device), Reading::Value(list)) = (labels.get(&key), &gpu.processes) else {

@@ -156,6 +156,27 @@ fn a_black_box_counts_for_nothing_and_is_listed_last() {
     );
 }
 
+/// A program that is killed publishes until then, and its table and its device tell of the same moment.
+#[test]
+fn a_killed_program_keeps_its_command_and_its_simulated_device_tells_what_its_black_box_does() {
+    let mut model = model();
+    let simulated = |gib: u64, life| channel_on(5, &[&[(gib * GIB, Allocated)]], Published::Simulated, life);
+    let Event::Channels(mut alive) = channels(SECOND, vec![simulated(3, Life::Alive)]) else {
+        panic!()
+    };
+    alive.processes = people(&[(5, "ada", 0)]);
+    feed(&mut model, [Event::Channels(alive)]);
+    for life in [Life::Died, Life::Closed] {
+        feed(&mut model, [channels(2 * SECOND, vec![simulated(9, life)])]);
+        let device = &model.world().devices[0];
+        assert_eq!((&device.state, device.publishers), (&DeviceState::Gone, 0));
+        assert_eq!(device.memory.value().unwrap().allocated, 9 * GIB);
+        let row = model.listed().next().unwrap();
+        assert_eq!(row.figures.as_ref().unwrap().allocated, 9 * GIB);
+        assert_eq!((row.user.as_str(), row.command.as_str()), ("ada", "command 5"));
+    }
+}
+
 #[test]
 fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
     let mut model = busy();
