@@ -141,3 +141,38 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     ensure(left == 0, format!("{left} bytes were not given back"))?;
     Ok(report.to_string())
 }
+
+/// What a pool has beyond a smaller budget goes back to the card, but for blocks; what it may not have is refused while the card has room.
+pub(crate) fn budget_of_a_pool_changes(bench: &Bench, segments: SegmentMode) -> Found {
+    let before = bench.free()?;
+    let allocator = bench.allocator(segments)?;
+    let config = PoolConfig {
+        budget: Some(1024 * MIB),
+        overflow: Overflow::Refuse,
+        priority: 0,
+    };
+    let pool = allocator.pool("tenant", config)?;
+    let get = |mib: u64| pool.alloc::<u64>((mib * MIB / 8) as usize, Stream::DEFAULT);
+    let mut held = get(300)?;
+    bench.kernels.fill(&mut held, 300 * MIB, 7)?;
+    drop(get(600)?);
+    pool.set_budget(Some(400 * MIB))?;
+    let reserved = pool.stats().reserved_bytes.current;
+    let taken = before.saturating_sub(bench.free()?);
+    ensure(
+        (300 * MIB..=400 * MIB).contains(&reserved) && taken == allocator.stats().all().reserved_bytes.current,
+        format!("the pool has {reserved}, and the driver {taken} less"),
+    )?;
+    let report = refused(get(200))?;
+    let named = report.pool.as_ref().is_some_and(|pool| pool.name == "tenant");
+    let room = report.device_free.is_some_and(|free| free > 1024 * MIB);
+    ensure(named && room, format!("{report:?}"))?;
+    pool.set_budget(None)?;
+    drop(get(600)?);
+    let found = bench.kernels.check(&held, 7)?;
+    ensure(found.intact(), format!("{found:?}"))?;
+    drop((held, pool, allocator));
+    let left = before.saturating_sub(bench.free()?);
+    ensure(left == 0, format!("{left} bytes were not given back"))?;
+    Ok(report.to_string())
+}

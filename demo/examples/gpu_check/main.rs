@@ -23,7 +23,7 @@ use gpumem_alloc::{Allocator, Config, Error as AllocError, Publish, SegmentMode}
 use gpumem_demo::trace::Trace;
 use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, MIB, run};
 
-use budgets::{budget_changes, budget_is_kept, driver_agrees, pools_keep_their_budgets};
+use budgets::{budget_changes, budget_is_kept, budget_of_a_pool_changes, driver_agrees, pools_keep_their_budgets};
 use captures::captures_go_on;
 use contents::{
     damage_is_found, foreign_is_refused, holes_are_joined, kernels_and_host_agree, the_rest_of_a_view_goes, traffic,
@@ -126,6 +126,12 @@ const CHECKS: &[(&str, Check)] = &[
         budget_changes(b, SegmentMode::Stitched)
     }),
     ("pools keep their budgets", pools_keep_their_budgets),
+    ("plain: the budget of a pool changes", |b| {
+        budget_of_a_pool_changes(b, SegmentMode::Plain)
+    }),
+    ("stitched: the budget of a pool changes", |b| {
+        budget_of_a_pool_changes(b, SegmentMode::Stitched)
+    }),
     ("plain: captures go on", |b| captures_go_on(b, SegmentMode::Plain)),
     ("stitched: captures go on", |b| captures_go_on(b, SegmentMode::Stitched)),
     ("plain: memory goes while others use theirs", |b| {
