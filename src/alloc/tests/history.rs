@@ -1,6 +1,8 @@
 //! History, peak, leaks and snapshots as a program uses them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::hint::black_box;
+
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, SegmentMode, Snapshot, Stack, Stacks, Stream};
 
@@ -20,7 +22,8 @@ fn forgets(alloc: &Allocator, kept: &mut Vec<Buffer<u8>>) {
 fn weights(alloc: &Allocator) -> Vec<Buffer<u8>> {
     let _scope = gpumem_alloc::scope("weights");
     let mut weights = Vec::new();
-    for _ in 0..4 {
+    // An optimiser that knew how often would make a place of each.
+    for _ in 0..black_box(4) {
         weights.push(alloc.alloc(18 * MIB, Stream::DEFAULT).unwrap());
     }
     weights
@@ -29,7 +32,7 @@ fn weights(alloc: &Allocator) -> Vec<Buffer<u8>> {
 #[inline(never)]
 fn activations(alloc: &Allocator, step: usize) -> Vec<Buffer<u8>> {
     let mut activations = Vec::new();
-    for n in 1..4 {
+    for n in 1..black_box(4) {
         let bytes = n * (1 + step % 3) * MIB;
         activations.push(alloc.alloc(bytes, Stream::DEFAULT).unwrap());
     }
