@@ -3,15 +3,20 @@
 //! A question is made up under the lock, [asked](Batch::ask) without it, and what comes of it is [heard](Heap::hear) under it again. Others
 //! use the heap meanwhile, and may ask the same: a block whose event is done is looked for by that event, and may be gone.
 
+pub(super) mod asking;
+pub(super) mod errands;
+pub(super) mod event;
+pub(super) mod wonder;
+
 use std::sync::Arc;
 
 use super::Heap;
-use super::access::Access;
-use super::asking::Asking;
-use super::event::Event;
+use super::turn::access::Access;
 use crate::device::Driver;
 use crate::error::Error;
 use crate::stream::Stream;
+use asking::Asking;
+use event::Event;
 
 /// Something to be asked about the stream of a line.
 #[derive(Debug)]

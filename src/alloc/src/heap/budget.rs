@@ -1,8 +1,9 @@
 //! How much may be taken from the driver: a limit that can change while the program runs.
 
-use super::access::Access;
+use super::release::collect;
 use super::release::release_cached;
-use super::{Heap, collect, narrate};
+use super::turn::access::Access;
+use super::{Heap, narrate};
 use crate::error::Error;
 
 impl Heap {

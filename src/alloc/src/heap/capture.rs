@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::Heap;
-use super::access::Access;
-use super::wonder::wait_for_answers;
+use super::ask::wonder::wait_for_answers;
+use super::turn::access::Access;
 use crate::error::Error;
 
 /// A capture begins, once nobody asks anything any more. To be called by who has the turn, so that nobody waits for the device or gives memory

@@ -1,15 +1,18 @@
 //! Memory from the driver.
 
+pub(super) mod fineness;
+pub(super) mod place;
+
 use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::Heap;
 use super::allocate::Request;
 use super::block::{Block, NIL};
-use super::place::{Place, empty};
 use super::segment::{Chunk, Segment};
 use crate::config::SegmentMode;
 use crate::error::DeviceError;
 use crate::size::{Class, STEP};
+use place::{Place, empty};
 
 /// The part of the device, or of the budget, from which on chunks are taken with a view to running out.
 const MUCH: u64 = 4;

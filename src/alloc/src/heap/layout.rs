@@ -11,6 +11,7 @@
 //! not, mapping begins again, and what that program repeats is remembered from then on as long as it does.
 
 mod beginning;
+pub(super) mod recall;
 mod sequence;
 
 use crate::size::SMALL_MAX;

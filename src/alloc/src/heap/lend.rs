@@ -3,6 +3,11 @@
 //! A lent block is a held one to the heap, which counts it nowhere and knows neither what was asked for nor whether the program has it
 //! now. What is free in a lane comes back as soon as a request needs to look at all there is.
 
+pub(super) mod again;
+pub(super) mod classes;
+pub(super) mod drain;
+pub(super) mod trial;
+
 use gpumem_channel::{DeviceStats, NO_STREAM, Split};
 
 use super::allocate::Request;

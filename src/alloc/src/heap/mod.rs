@@ -1,6 +1,6 @@
 //! The heap: one device's blocks and segments, and every operation on them. One thread at a time.
 //!
-//! | file | what |
+//! | file or folder | what |
 //! |---|---|
 //! | `block`, `segment`, `streams`, `ledger` | the state |
 //! | `chain` | the blocks of a segment, and the index of the free ones: cut, merge |
@@ -10,21 +10,19 @@
 //! | `obtain` | what is tried when nothing fits |
 //! | `corner` | the same for small requests, most of the time |
 //! | `give_back` | free, coalesce |
-//! | `lend`, `again`, `trial`, `drain` | blocks lent to lanes, and which are worth it |
-//! | `classes` | the same for small sizes that seldom come again |
+//! | `lend` | blocks lent to lanes, and which are worth it; size classes for small sizes that seldom come again |
 //! | `room`, `wish` | who may count how much before a peak rises |
 //! | `retire` | streams that end |
 //! | `pending` | blocks that other streams still use; how far streams are known to be done |
-//! | `ask`, `asking`, `event`, `errands`, `wonder` | short driver calls, without the heap's lock |
+//! | `ask` | short driver calls, without the heap's lock |
+//! | `turn` | long driver calls without the heap's lock |
 //! | `foreign` | reuse across streams |
 //! | `arena`, `tally`, `capture` | pools: memory apart from everybody else's |
 //! | `budget` | how much may be taken from the driver |
-//! | `place`, `grow`, `fineness` | memory from the driver |
-//! | `spare`, `going`, `release`, `collect`, `join`, `shift`, `compact` | memory to the driver, remapping |
-//! | `end` | all memory to the driver |
-//! | `plan`, `stitch`, `view`, `views`, `runs`, `map`, `cover` | one block from pieces that lie apart |
-//! | `turn`, `call`, `perform`, `access` | long driver calls without the heap's lock |
-//! | `layout`, `recall` | where requests went before, and placing them there again |
+//! | `grow` | memory from the driver |
+//! | `release` | memory to the driver, remapping, the end |
+//! | `stitch` | one block from pieces that lie apart |
+//! | `layout` | where requests went before, and placing them there again |
 //! | `raw` | blocks by address |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
@@ -35,90 +33,40 @@
 //! index of its stream and class; one that is lent is held, to the heap; a block without memory is in its segment's `holes`; every
 //! figure of the ledger is what counting the blocks would give that are not lent.
 
-mod access;
-mod again;
 mod allocate;
 mod arena;
 mod ask;
-mod asking;
 mod block;
 mod budget;
-mod call;
 mod capture;
 mod chain;
-mod classes;
-mod collect;
-mod compact;
 mod corner;
-mod cover;
-mod drain;
-mod end;
-mod errands;
-mod event;
 mod explain;
-mod fineness;
 mod foreign;
 mod give_back;
-mod going;
 mod grow;
 mod inside;
-mod join;
 mod layout;
 mod ledger;
 mod lend;
-mod map;
 mod narrate;
 mod obtain;
 mod pending;
-mod perform;
 mod picture;
-mod place;
-mod plan;
 mod raw;
-mod recall;
 mod release;
 mod remember;
 mod retire;
 mod room;
-mod runs;
 mod segment;
-mod shift;
 mod short;
-mod spare;
 mod stitch;
 mod streams;
 mod tally;
-mod trial;
+#[cfg(test)]
+mod tests;
 mod turn;
-mod view;
-mod views;
 mod wish;
-mod wonder;
-
-#[cfg(test)]
-mod check;
-#[cfg(test)]
-mod direct_tests;
-#[cfg(test)]
-mod faults_tests;
-#[cfg(test)]
-mod judge_tests;
-#[cfg(test)]
-mod meanwhile_tests;
-#[cfg(test)]
-mod model_tests;
-#[cfg(test)]
-mod naive_tests;
-#[cfg(test)]
-mod pools_tests;
-#[cfg(test)]
-mod program_tests;
-#[cfg(test)]
-mod published_tests;
-#[cfg(test)]
-mod streams_tests;
-#[cfg(test)]
-mod wish_tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,35 +81,35 @@ use crate::lane::{Front, Held, Lent, Record};
 use crate::publish::Outlet;
 use crate::size::{LARGE_ROUND, Sizes};
 use arena::Arenas;
-use asking::Asked;
+use ask::asking::Asked;
+use ask::wonder::Wondering;
 use block::Blocks;
-use fineness::Fineness;
+use grow::fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
 use segment::{Chunk, Segments};
+use stitch::views::Views;
 use streams::Streams;
 use turn::{Calls, Turn};
-use views::Views;
-use wonder::Wondering;
 
-pub(crate) use access::{Access, wait_for_device};
 pub(crate) use arena::{COMMON, NewPool, release_pool, set_pool_budget, shrink_closing};
+pub(crate) use ask::errands::{Errands, run_errands};
 pub(crate) use ask::poll;
+pub(crate) use ask::wonder::Wonder;
 pub(crate) use block::NIL;
 pub(crate) use budget::set_budget;
 pub(crate) use capture::begin_capture;
-pub use compact::CompactReport;
-pub(crate) use compact::compact;
-pub(crate) use end::give_back_remains;
-pub(crate) use errands::{Errands, run_errands};
-pub use join::JoinReport;
-pub(crate) use join::join;
 pub(crate) use narrate::{DEVICE, now};
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
+pub use release::compact::CompactReport;
+pub(crate) use release::compact::compact;
+pub(crate) use release::end::give_back_remains;
+pub use release::join::JoinReport;
+pub(crate) use release::join::join;
 pub(crate) use release::release_cached;
 pub(crate) use retire::{Unmet, forget_streams, has_ended, retire_stream};
 pub(crate) use turn::Attempt;
-pub(crate) use wonder::Wonder;
+pub(crate) use turn::access::{Access, wait_for_device};
 
 /// A block handed out.
 #[derive(Clone, Copy, Debug)]
@@ -285,7 +233,7 @@ impl Heap {
             sizes,
             budget,
             collect_at: config.garbage_collection_threshold,
-            collect_above: collect::threshold(config.garbage_collection_threshold, budget),
+            collect_above: release::collect::threshold(config.garbage_collection_threshold, budget),
             release_on_oom: config.release_on_oom,
             gpu_direct_rdma: config.gpu_direct_rdma,
             blocks: Blocks::default(),

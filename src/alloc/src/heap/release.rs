@@ -1,13 +1,21 @@
 //! Memory back to the driver.
 
+pub(super) mod collect;
+pub(super) mod compact;
+pub(super) mod end;
+pub(super) mod going;
+pub(super) mod join;
+pub(super) mod shift;
+pub(super) mod spare;
+
 use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::Heap;
-use super::access::{Access, give_back, wait_for_device};
 use super::block::NIL;
-use super::going::{Going, Went, span};
 use super::segment::Chunk;
+use super::turn::access::{Access, give_back, wait_for_device};
 use crate::error::Error;
+use going::{Going, Went, span};
 
 /// Waits for the device and gives every wholly free segment, and every whole free chunk of virtual ones, back. Returns the bytes that
 /// came free. What the driver does not take stays in the cache; the first such failure is returned after everything else was tried.

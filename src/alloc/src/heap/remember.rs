@@ -9,7 +9,7 @@ use super::Heap;
 use super::allocate::Request;
 use super::block::{Blocks, NIL};
 use super::narrate::now;
-use super::view::Stitched;
+use super::stitch::view::Stitched;
 use crate::error::Error;
 use crate::history::{Deed, History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Recorder};
 use crate::stack::Stack;

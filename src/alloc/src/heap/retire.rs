@@ -10,14 +10,14 @@ use std::sync::Arc;
 use gpumem_channel::BlockState;
 
 use super::Heap;
-use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
+use super::ask::asking::{Asked, Asking};
+use super::ask::event::Event;
 use super::ask::probe_ended;
-use super::asking::{Asked, Asking};
-use super::event::Event;
+use super::ask::wonder::wait_for_answers;
 use super::streams::{LaneOf, SPARE};
-use super::wonder::wait_for_answers;
+use super::turn::access::Access;
 use crate::device::Driver;
 use crate::error::Error;
 use crate::stream::Stream;

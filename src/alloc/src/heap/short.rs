@@ -13,7 +13,7 @@ use crate::tag::Tag;
 
 impl Heap {
     /// A block for a request that no lane had one for, as `form` has it. `None`: the long way may find one, or this one once it is known
-    /// what it [wonders](super::wonder).
+    /// what it [wonders](super::ask::wonder).
     #[inline(always)]
     pub(crate) fn allocate_short<R>(
         &mut self,

@@ -5,16 +5,23 @@
 //! beginning of another free block; whatever lies before or behind in the first and the last chunk stays who it belongs to. What
 //! then is still missing is new memory, and not more than that.
 
+pub(super) mod cover;
+pub(super) mod map;
+pub(super) mod plan;
+pub(super) mod runs;
+pub(super) mod view;
+pub(super) mod views;
+
 use gpumem_channel::{BlockState, EventKind};
 
 use super::allocate::Request;
 use super::block::{Block, NIL};
-use super::plan::Plan;
 use super::segment::Segment;
-use super::view::Piece;
 use super::{Grant, Heap};
 use crate::error::DeviceError;
 use crate::size::Class;
+use plan::Plan;
+use view::Piece;
 
 impl Heap {
     /// A block from what lies side by side in a view: no driver call.

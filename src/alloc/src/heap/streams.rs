@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use gpumem_channel::NO_STREAM;
 
-use super::again::Again;
 use super::arena::COMMON;
-use super::classes::Classes;
+use super::ask::event::Event;
 use super::corner::Backoff;
-use super::event::Event;
-use super::trial::Trial;
+use super::lend::again::Again;
+use super::lend::classes::Classes;
+use super::lend::trial::Trial;
 use crate::error::Error;
 use crate::free::FreeIndex;
 use crate::size::CLASSES;
@@ -44,7 +44,7 @@ pub(crate) struct Line {
     pub(super) waiting: VecDeque<(Option<Event>, u32)>,
     /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
     pub(crate) safe: u64,
-    /// The last answer that was [heard](super::wonder) about it.
+    /// The last answer that was [heard](super::ask::wonder) about it.
     pub(super) heard: u64,
     /// An event and the count that becomes safe when it is done.
     pub(super) marker: Option<(Event, u64)>,

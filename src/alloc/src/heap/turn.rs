@@ -6,20 +6,24 @@
 //! everything is looked at again. One thread at a time makes the calls that take long: it has the *turn*, which comes before the heap's lock.
 //! Operations that are no requests have it, too, but go on where they were (`access`). Who only asks something does not need it.
 
+pub(super) mod access;
+pub(super) mod call;
+pub(super) mod perform;
+
 use std::sync::Arc;
 
-use super::access::Access;
 use super::allocate::Request;
 use super::arena::COMMON;
-use super::call::{Ask, Call, Gave};
-use super::going::Going;
 use super::layout::Placement;
+use super::release::going::Going;
 use super::{Grant, Heap};
 use crate::device::{Driver, MemoryInfo};
 use crate::error::{DeviceError, Error};
 use crate::stack::Stack;
 use crate::stream::Stream;
 use crate::tag::Tag;
+use access::Access;
+use call::{Ask, Call, Gave};
 
 /// Calls of one request after which it goes on under the heap's lock: others keep taking what it calls for.
 const MOST: usize = 64;
@@ -32,7 +36,7 @@ pub(super) enum Calls {
     Here,
     /// It is suspended.
     Suspends,
-    /// It comes back once it is known what it [wonders](super::wonder).
+    /// It comes back once it is known what it [wonders](super::ask::wonder).
     Wonders,
 }
 

@@ -1,10 +1,10 @@
 //! Memory of pools goes back to the driver: when a pool is gone, when its program says so, when a request that matters more needs it.
 
 use super::super::Heap;
-use super::super::access::{Access, give_back, settle};
 use super::super::allocate::Request;
 use super::super::ask::probe;
-use super::super::going::Going;
+use super::super::release::going::Going;
+use super::super::turn::access::{Access, give_back, settle};
 use super::Arena;
 use crate::error::{DeviceError, Error};
 

@@ -1,0 +1,242 @@
+//! What a stitched block is made of.
+//!
+//! Every chunk that has to be mapped costs the same, whatever its size. So a block that is stitched begins, if it can, with what lies free
+//! at the end of a view, and only what is missing then is mapped behind it.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use crate::free::{FreeIndex, Key};
+use crate::heap::Heap;
+use crate::heap::allocate::Request;
+use crate::heap::segment::Segment;
+use crate::heap::stitch::cover::{chunks_back_over, chunks_over};
+use crate::heap::stitch::runs::Run;
+use crate::heap::stitch::view::Piece;
+use crate::size::{Class, MAPPING, SMALL_MAX};
+
+/// A free block and the borders of chunks in it.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    addr: u64,
+    end: u64,
+    /// The first and the last border of a chunk in it.
+    first: u64,
+    last: u64,
+    /// Whole chunks, between these.
+    chunks: u64,
+}
+
+impl Candidate {
+    /// Bytes it has as the beginning of a stitched block, in its middle, and as its end.
+    fn head(&self) -> u64 {
+        self.last - self.addr
+    }
+
+    /// Those of a beginning for each chunk that is mapped for it: the whole ones, and the one before them.
+    fn head_by_chunk(&self) -> u64 {
+        self.head() / (self.chunks + 1)
+    }
+
+    fn middle(&self) -> u64 {
+        self.last - self.first
+    }
+
+    fn tail(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// What its middle goes by among others: the size of its chunks, to a power of two, and how short it is. Of no whole chunk there is none.
+    fn order(&self) -> (Option<u32>, Reverse<u64>) {
+        let chunk = self.middle().checked_div(self.chunks).and_then(u64::checked_ilog2);
+        (chunk, Reverse(self.middle()))
+    }
+}
+
+/// A stitched block to be.
+#[derive(Debug, Default)]
+pub(in crate::heap) struct Plan {
+    /// The end of a view that it begins with, if it does, and the pieces there.
+    pub(in crate::heap) onto: Option<Run>,
+    pub(in crate::heap) before: Vec<Piece>,
+    /// What is to be mapped.
+    pub(in crate::heap) pieces: Vec<Piece>,
+    /// Bytes of new memory, behind the pieces.
+    pub(in crate::heap) missing: u64,
+    /// Chunks of the pieces, and their bytes.
+    chunks: usize,
+    bytes: u64,
+}
+
+impl Plan {
+    fn add(&mut self, addr: u64, size: u64) {
+        self.missing -= size;
+        self.pieces.push(Piece { addr, size });
+    }
+
+    /// Adds whole chunks, the largest first and of rows of about as large ones the shortest, and in the end the beginning of one. It is
+    /// chunks that cost, not rows; and a long row is what a request can have that is not stitched.
+    fn fill(&mut self, mut candidates: Vec<Candidate>) {
+        while self.missing > 0 {
+            let fits = candidates.iter().filter(|c| c.tail() >= self.missing);
+            if let Some(end) = fits.min_by_key(|c| (c.tail(), c.addr)) {
+                self.add(end.first, self.missing);
+                break;
+            }
+            let rows = (0..candidates.len()).filter(|i| candidates[*i].chunks > 0);
+            match rows.max_by_key(|i| candidates[*i].order()) {
+                Some(next) => {
+                    let next = candidates.swap_remove(next);
+                    self.add(next.first, next.middle());
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// What it costs, in bytes of memory, where a mapping is worth so many.
+    fn cost(&self, mapping: u64) -> u64 {
+        self.missing + self.chunks as u64 * mapping
+    }
+}
+
+impl Heap {
+    /// The home segment's free blocks that a stream may have: its own, and nobody's.
+    pub(in crate::heap) fn free_at_home(&self, stream: u16) -> [&FreeIndex; 2] {
+        let lines = [stream, self.streams.line(stream).any];
+        lines.map(|stream| &self.streams.line(stream).free[Class::Chunked as usize])
+    }
+
+    /// The pieces that make the request with the least new memory and mapping.
+    pub(in crate::heap) fn plan(&mut self, request: &Request) -> Option<Plan> {
+        if request.class != Class::Chunked || request.size <= SMALL_MAX {
+            return None;
+        }
+        let tail = self.longest_tail(request.size, request.stream);
+        let home = self.segments.get(self.home?)?;
+        let mapping = self.ledger.requested_peak(request.requested) / MAPPING;
+        let onto = tail.and_then(|tail| self.plan_onto(home, tail, request));
+        let plans = [self.plan_anew(home, request), onto];
+        let mut plans: Vec<Plan> = plans.into_iter().flatten().collect();
+        for plan in &mut plans {
+            let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
+            let chunks = plan.pieces.iter().flat_map(over).map(|(_, size)| size);
+            (plan.chunks, plan.bytes) = chunks.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+        }
+        let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
+        plans.retain(|plan| plan.onto.is_none_or(|run| plan.bytes + new(plan) <= run.room));
+        plans.into_iter().min_by_key(|plan| plan.cost(mapping))
+    }
+
+    /// One that begins with the end of a free block: the one that is the most memory for what it costs to map.
+    fn plan_anew(&self, home: &Segment, request: &Request) -> Option<Plan> {
+        let mut candidates = self.candidates(home, request.stream, &HashSet::new());
+        let mut plan = Plan {
+            missing: request.size,
+            ..Plan::default()
+        };
+        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head_by_chunk())?;
+        let first = candidates.swap_remove(first);
+        if first.head() > 0 {
+            plan.add(first.addr, first.head());
+        }
+        plan.fill(candidates);
+        (!plan.pieces.is_empty()).then_some(plan)
+    }
+
+    /// One that begins with the end of a view. A view has a chunk once only.
+    fn plan_onto(&self, home: &Segment, tail: Run, request: &Request) -> Option<Plan> {
+        let taken = self.views.chunks_of(tail.view);
+        let mut plan = Plan {
+            onto: Some(tail),
+            before: self.views.pieces(tail.view, tail.offset, tail.bytes),
+            missing: request.size.checked_sub(tail.bytes)?,
+            ..Plan::default()
+        };
+        plan.fill(self.candidates(home, request.stream, &taken));
+        Some(plan)
+    }
+
+    /// The free blocks that a stream may have and that reach a border of a chunk, without the chunks that are taken.
+    fn candidates(&self, home: &Segment, stream: u16, taken: &HashSet<u64>) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut offer = |addr: u64, end: u64| {
+            let (first, last, chunks) = borders(home, addr, end)?;
+            (addr < end && first <= last).then(|| {
+                candidates.push(Candidate {
+                    addr,
+                    end,
+                    first,
+                    last,
+                    chunks,
+                });
+            })
+        };
+        for index in self.free_at_home(stream) {
+            let mut keys = Vec::new();
+            index.each(|key| keys.push(key));
+            // Of those that are as good as each other one is taken by its place among them.
+            keys.sort_unstable();
+            for Key { addr, size, .. } in keys {
+                let (mut from, end) = (addr, addr + size);
+                if !taken.is_empty() {
+                    for (at, size) in chunks_over(home, addr, end).filter(|(at, _)| taken.contains(at)) {
+                        offer(from, at.max(from));
+                        from = end.min(at + size);
+                    }
+                }
+                offer(from, end);
+            }
+        }
+        candidates
+    }
+}
+
+/// The first border of a chunk from an address on, the last one until another, and the chunks between them.
+fn borders(home: &Segment, addr: u64, end: u64) -> Option<(u64, u64, u64)> {
+    let mut over = chunks_back_over(home, addr, end).peekable();
+    let (at, size) = *over.peek()?;
+    let last = if at + size == end { end } else { at };
+    let mut chunks = 0;
+    over.find_map(|(at, size)| {
+        chunks += u64::from(at < last && at >= addr);
+        (at <= addr).then_some((if at == addr { addr } else { at + size }, last, chunks))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A free block of so many chunks of a size.
+    fn row(addr: u64, chunks: u64, size: u64) -> Candidate {
+        let end = addr + chunks * size;
+        Candidate {
+            addr,
+            end,
+            first: addr,
+            last: end,
+            chunks,
+        }
+    }
+
+    #[test]
+    fn the_largest_chunks_come_first_and_of_rows_of_these_the_shortest() {
+        let mut plan = Plan {
+            missing: 60,
+            ..Plan::default()
+        };
+        // Of 5 bytes are as good as of 7: what that saves is less than a long row.
+        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 2, 7), row(400, 1, 1)]);
+        let pieces: Vec<(u64, u64)> = plan.pieces.iter().map(|piece| (piece.addr, piece.size)).collect();
+        assert_eq!(pieces, [(300, 14), (200, 20), (100, 16), (400, 1)]);
+        assert_eq!(plan.missing, 9);
+        plan.pieces.clear();
+        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 9, 1)]);
+        assert_eq!(
+            plan.pieces,
+            [Piece { addr: 300, size: 9 }],
+            "the end goes where it fits best"
+        );
+    }
+}
