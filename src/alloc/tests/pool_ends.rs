@@ -225,3 +225,32 @@ fn pools_that_are_gone_leave_nothing_that_other_streams_used_while_a_graph_was_c
         );
     }
 }
+
+/// A server that captures all the time begins and ends pools meanwhile, of which many never had memory.
+#[test]
+fn pools_without_memory_are_forgotten_while_a_graph_is_captured() {
+    let (alloc, sim) = allocator(Timeline::Immediate);
+    let graph = alloc.private_pool().unwrap();
+    alloc.begin_allocate_to_pool(&graph, Route::Stream(Stream(9))).unwrap();
+    let held = alloc.alloc::<u8>(MIB, Stream(9)).unwrap();
+    for n in 0..3000 {
+        let other = match n % 2 {
+            0 => alloc.private_pool().unwrap(),
+            _ => alloc.pool("tenant", PoolConfig::default()).unwrap(),
+        };
+        alloc.begin_allocate_to_pool(&other, Route::Stream(Stream(3))).unwrap();
+        alloc.end_allocate_to_pool(&other).unwrap();
+    }
+    // What has some waits for the capture.
+    let other = alloc.private_pool().unwrap();
+    alloc.begin_allocate_to_pool(&other, Route::Stream(Stream(3))).unwrap();
+    drop(alloc.alloc::<u8>(MIB, Stream(3)).unwrap());
+    alloc.end_allocate_to_pool(&other).unwrap();
+    drop(other);
+    let reserved = || alloc.stats().all().reserved_bytes.current;
+    assert_eq!(reserved(), 4 << 20);
+    alloc.end_allocate_to_pool(&graph).unwrap();
+    assert_eq!(reserved(), 2 << 20);
+    drop((held, graph));
+    assert_eq!((reserved(), sim.violations(), sim.live()), (0, vec![], Live::default()));
+}

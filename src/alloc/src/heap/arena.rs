@@ -68,6 +68,15 @@ impl Arenas {
         all.filter_map(|(number, arena)| Some((number, arena.as_ref()?)))
     }
 
+    /// Every number that an arena has or had.
+    fn numbers(&self) -> std::ops::RangeInclusive<u16> {
+        COMMON + 1..=self.0.len() as u16
+    }
+
+    fn remove(&mut self, arena: u16) {
+        self.0[usize::from(arena) - 1] = None;
+    }
+
     /// Those whose pool somebody holds.
     fn open(&self) -> impl Iterator<Item = &Arena> {
         self.iter().map(|(_, arena)| arena).filter(|arena| !arena.given_up)

@@ -54,8 +54,12 @@ impl Heap {
         }
     }
 
-    /// The same for one, if its pool is gone and nothing of it is held.
+    /// The same for one, if its pool is gone and nothing of it is held. What has no memory is forgotten at once: a capture would be waited
+    /// for in vain, and where one always goes on, for ever.
     pub(in crate::heap) fn look_at_closing(&mut self, arena: u16) {
+        if self.forget_empty_arena(arena) {
+            return;
+        }
         if self.arenas.get(arena).is_some_and(Arena::is_gone) && !self.capturing() {
             self.leave_closing(arena);
         }
@@ -88,13 +92,20 @@ impl Heap {
 
     /// Forgets arenas whose pool is gone and whose memory is, too.
     pub(in crate::heap) fn forget_empty_arenas(&mut self) {
-        for at in 0..self.arenas.0.len() {
-            let gone = |arena: &Arena| arena.is_gone() && arena.figures.segment.current == 0;
-            if self.arenas.0[at].as_ref().is_some_and(gone) {
-                self.arenas.0[at] = None;
-                self.streams.close(at as u16 + 1, self.frees);
-            }
+        for arena in self.arenas.numbers() {
+            self.forget_empty_arena(arena);
         }
+    }
+
+    /// The same for one. Whether it was such.
+    fn forget_empty_arena(&mut self, arena: u16) -> bool {
+        let empty = |arena: &Arena| arena.is_gone() && arena.figures.segment.current == 0;
+        if !self.arenas.get(arena).is_some_and(empty) {
+            return false;
+        }
+        self.arenas.remove(arena);
+        self.streams.close(arena, self.frees);
+        true
     }
 
     /// Gives something back that is less important than a request: what others cached, the least important first; then its own that is too
