@@ -8,38 +8,43 @@ use std::sync::OnceLock;
 /// against an old binary; beside a `cargo test --workspace` that built it already this takes a moment.
 pub fn gpumem_tui() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| build("gpumem-tui", &[], "gpumem-tui")).clone()
+    BINARY
+        .get_or_init(|| build("gpumem-tui", &[], "gpumem-tui", "release"))
+        .clone()
 }
 
 /// The publisher that keeps a dashboard busy, an example of the channel's crate.
 pub fn churn() -> PathBuf {
-    build("gpumem-channel", &["--example", "churn"], "examples/churn")
+    build("gpumem-channel", &["--example", "churn"], "examples/churn", "release")
 }
 
-/// The allocator for C programs.
+/// The allocator for C programs. In a release build with the profile that is made for it, in which it can throw.
 pub fn libgpumem_alloc() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY
-        .get_or_init(|| build("gpumem-alloc-c", &[], "libgpumem_alloc.so"))
+        .get_or_init(|| build("gpumem-alloc-c", &[], "libgpumem_alloc.so", "embed"))
         .clone()
 }
 
-fn build(package: &str, target: &[&str], file: &str) -> PathBuf {
+/// Builds a file with the profile of the running test, or in a release build with that of this name.
+fn build(package: &str, target: &[&str], file: &str, release: &str) -> PathBuf {
     // <target>/<profile>/deps/<test>, or examples/<program>
     let test = std::env::current_exe().expect("the test's own path");
-    let profile = test
+    let running = test
         .parent()
         .and_then(|deps| deps.parent())
         .expect("a test lies in target/<profile>/deps");
-    let binary = profile.join(file);
+    let target_dir = running.parent().expect("a profile lies in the target folder");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     cargo.args(["build", "--quiet", "--locked", "--package", package]);
-    cargo.args(target).arg("--target-dir");
-    cargo.arg(profile.parent().expect("a profile lies in the target folder"));
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
+    cargo.args(target).arg("--target-dir").arg(target_dir);
+    let binary = if running.ends_with("release") {
+        cargo.args(["--profile", release]);
+        target_dir.join(release).join(file)
+    } else {
+        running.join(file)
+    };
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success() && binary.is_file(),
