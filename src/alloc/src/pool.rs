@@ -33,7 +33,7 @@ pub struct PoolConfig {
     /// What becomes of requests that do not fit.
     pub overflow: Overflow,
     /// When memory runs out, pools of lower priority give back what they cached, lowest first, before a request fails. What is no pool's
-    /// has priority 0. Pools of the same priority leave each other alone.
+    /// has priority 0. Pools of the same priority leave each other alone. What overflows matters as much as its pool.
     pub priority: i32,
 }
 

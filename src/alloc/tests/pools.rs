@@ -190,6 +190,33 @@ fn the_least_important_give_their_caches_back_first() {
 }
 
 #[test]
+fn what_overflows_matters_as_much_as_its_pool() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        for (priority, other, has_room) in [(10, 5, true), (-5, -1, false), (3, 3, false)] {
+            let (alloc, sim) = allocator(100, segments);
+            let config = PoolConfig {
+                budget: Some(20 << 20),
+                overflow: Overflow::Shared,
+                priority,
+            };
+            let pool = alloc.pool("small", config).unwrap();
+            let config = PoolConfig {
+                priority: other,
+                ..PoolConfig::default()
+            };
+            let cache = alloc.pool("cache", config).unwrap();
+            let _held = pool.alloc::<u8>(20 * MIB, S).unwrap();
+            drop(cache.alloc::<u8>(70 * MIB, S).unwrap());
+            let result = pool.alloc::<u8>(30 * MIB, S);
+            assert_eq!(result.is_ok(), has_room, "{segments:?}: {priority} beside {other}");
+            let left = cache.stats().reserved_bytes.current >> 20;
+            assert_eq!(left, if has_room { 0 } else { 70 });
+            assert_eq!(sim.violations(), [""; 0]);
+        }
+    }
+}
+
+#[test]
 fn what_a_graph_uses_stays_until_its_pool_is_gone() {
     for mode in SegmentMode::ALL {
         let (alloc, sim) = allocator(200, mode);

@@ -45,8 +45,9 @@ impl Heap {
             self.settle(request)?;
             self.note_settled();
         }
+        let sent_to = request.arena;
         for request in [Some(request), shared.as_ref()].into_iter().flatten() {
-            if let Some(grant) = self.obtain_after_making_room(request)? {
+            if let Some(grant) = self.obtain_after_making_room(request, sent_to)? {
                 self.ledger.retried();
                 self.tell(EventKind::Retry, request, 0);
                 self.tell_figures();
@@ -98,8 +99,9 @@ impl Heap {
         self.sizes.mode == SegmentMode::Stitched && request.arena == COMMON
     }
 
-    /// The same once the device was waited for: what matters less goes back to the driver until the request fits.
-    fn obtain_after_making_room(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+    /// The same once the device was waited for: what matters less than the pool that the request was sent to goes back to the driver until it
+    /// fits.
+    fn obtain_after_making_room(&mut self, request: &Request, sent_to: u16) -> Result<Option<Grant>, Error> {
         let found = match self.stitches(request) || self.has_made_room() {
             true => self.obtain(request)?,
             false => self.fit_anywhere(request)?.map(|key| self.hand_out(key, request)),
@@ -108,7 +110,7 @@ impl Heap {
             return Ok(found);
         }
         loop {
-            let more = self.free_up(request)?;
+            let more = self.free_up(request, sent_to)?;
             if let Some(grant) = self.obtain(request)? {
                 return Ok(Some(grant));
             }

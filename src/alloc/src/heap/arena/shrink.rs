@@ -108,11 +108,12 @@ impl Heap {
         true
     }
 
-    /// Gives something back that is less important than a request: what others cached, the least important first; then its own that is too
-    /// large to be split; at last all its own. Whether the device got memory. To be called after the device was waited for.
-    pub(in crate::heap) fn free_up(&mut self, request: &Request) -> Result<bool, DeviceError> {
+    /// Gives something back that is less important than the pool which a request was sent to, though it may overflow: what others cached, the
+    /// least important first; then what is cached where it looks for memory and is too large to be split; at last all of that. Whether the
+    /// device got memory. To be called after the device was waited for.
+    pub(in crate::heap) fn free_up(&mut self, request: &Request, sent_to: u16) -> Result<bool, DeviceError> {
         let (_, least) = self.sizes.growth(request.class, request.size);
-        for victim in self.arenas.victims(request.arena) {
+        for victim in self.arenas.victims(sent_to) {
             // Else that is not what is missing.
             if self.pool_left(request.arena) >= least && self.give_back_for(request, self.spare_of(victim))? {
                 return Ok(true);
