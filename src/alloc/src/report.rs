@@ -132,6 +132,11 @@ impl OomReport {
     pub(crate) fn also(&mut self, outside: OomReport) {
         self.largest_free = self.largest_free.max(outside.largest_free);
         for help in outside.helps {
+            let help = match help {
+                // The cache of the pool is another one.
+                Help::ReleaseCache { bytes } => Help::ReleasePools { bytes },
+                help => help,
+            };
             let known = self.helps.iter_mut().find(|known| known.rank() == help.rank());
             match (known, help) {
                 (Some(Help::SmallerBy { bytes }), Help::SmallerBy { bytes: less }) => *bytes = less.min(*bytes),

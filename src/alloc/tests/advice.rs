@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, fails, get, start};
 use gpumem_alloc::device::{Sim, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, Help, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, SegmentMode, Stream};
 
 const S: Stream = Stream::DEFAULT;
 
@@ -49,6 +49,57 @@ fn a_release_that_stays_beyond_a_lowered_budget_is_not_advised() {
     let report = fails(&alloc, 50);
     let releases = |help: &Help| matches!(help, Help::ReleaseCache { .. } | Help::ReleasePools { .. });
     assert!(!report.helps.iter().any(releases), "{report}");
+}
+
+/// Virtual memory is taken in whole pages, of which a budget may have a part.
+#[test]
+fn a_release_that_leaves_room_for_a_part_of_a_page_is_not_advised() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let config = Config {
+            segments,
+            budget: Some(7 << 20),
+            release_on_oom: false,
+            ..Config::default()
+        };
+        let (_, alloc) = sim(1000, config);
+        let pool = alloc.pool("other", PoolConfig::default()).unwrap();
+        drop(pool.alloc::<u8>(2 * MIB, S).unwrap());
+        let bytes = 13 * MIB / 2;
+        let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(bytes, S) else {
+            panic!("{segments:?}: it fits")
+        };
+        assert_eq!(
+            report.helps[0],
+            Help::RaiseBudget { bytes: 3 << 20 },
+            "{segments:?}: {report}"
+        );
+        alloc.set_budget(Some(10 << 20)).unwrap();
+        drop(alloc.alloc::<u8>(bytes, S).unwrap());
+    }
+}
+
+#[test]
+fn what_overflows_is_told_to_release_the_cache_that_it_would_have_memory_from() {
+    let config = Config {
+        segments: SegmentMode::Plain,
+        release_on_oom: false,
+        ..Config::default()
+    };
+    let (_, alloc) = sim(100, config);
+    let config = PoolConfig {
+        budget: Some(10 << 20),
+        overflow: Overflow::Shared,
+        ..PoolConfig::default()
+    };
+    let pool = alloc.pool("soft", config).unwrap();
+    drop((get(&alloc, 30), get(&alloc, 30)));
+    let Err(Error::OutOfMemory(report)) = pool.alloc::<u8>(50 * MIB, S) else {
+        panic!("it fits")
+    };
+    assert_eq!(report.helps[0], Help::ReleasePools { bytes: 60 << 20 }, "{report}");
+    assert_eq!(pool.release_cached().unwrap(), 0);
+    alloc.release_cached().unwrap();
+    drop(pool.alloc::<u8>(50 * MIB, S).unwrap());
 }
 
 #[test]

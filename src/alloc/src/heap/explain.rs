@@ -62,6 +62,8 @@ impl Heap {
 
     fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
         let (_, needed) = self.sizes.growth(request.class, request.size);
+        // Budgets and devices need not be of whole pages.
+        let whole = needed.next_multiple_of(self.sizes.granularity);
         let (budget, reserved) = (self.budget, self.ledger.reserved());
         let arena = self.arenas.get(request.arena);
         let pool_reserved = arena.map_or(0, |arena| arena.figures.reserved_bytes.current);
@@ -74,12 +76,12 @@ impl Heap {
         let outside = |extra: u64| device_free.saturating_add(extra).min(left(budget, reserved, extra));
         let mut helps = Vec::new();
         let mut release = Vec::new();
-        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= needed {
+        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= whole {
             release.push(Help::ReleaseCache {
                 bytes: cache.releasable,
             });
         }
-        if cache.others > 0 && outside(cache.others).min(pool(0)) >= needed {
+        if cache.others > 0 && outside(cache.others).min(pool(0)) >= whole {
             release.push(Help::ReleasePools { bytes: cache.others });
         }
         match self.capturing() && !release.is_empty() {
@@ -95,7 +97,6 @@ impl Heap {
         if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        let whole = needed.next_multiple_of(self.sizes.granularity);
         if let Some(budget) = budget.filter(|_| outside(0) < whole && device_free.min(pool(0)) >= whole) {
             helps.push(Help::RaiseBudget {
                 bytes: (reserved + whole).saturating_sub(budget),
