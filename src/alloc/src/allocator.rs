@@ -189,7 +189,7 @@ impl Allocator {
     /// blocks move into one address range. Live blocks keep addresses and contents. Waits for the device first.
     ///
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
-    /// few; then nothing changed.
+    /// few; then nothing changed. What other threads ask for on the stream meanwhile may be of what was joined.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
         let home = self.0.home;
         home.name(|heap| heap.may_join(bytes, stream))?;
@@ -201,7 +201,8 @@ impl Allocator {
     /// Live blocks keep addresses and contents. Waits for the device only if queued work may use free memory.
     ///
     /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
-    /// When the driver refuses something it stays as it was; the error is returned after everything else was tried.
+    /// When the driver refuses something it stays as it was; the error is returned after everything else was tried. Memory that moved and
+    /// cannot be unmapped where it was is such an error, too: it is free, and none of it goes back until a later release has unmapped it.
     pub fn compact(&self) -> Result<CompactReport, Error> {
         heap::compact(&mut self.0.home.turn()?)
     }

@@ -65,12 +65,14 @@ pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
     let mut moved = JoinReport::default();
     let joined = match begun.mode {
         SegmentMode::Virtual => move_chunks(on, Heap::scattered, &mut moved),
-        _ => Ok(()),
+        _ => Ok(None),
     };
     let report = on.heap(|heap| heap.end_compaction(&begun, &moved, started))?;
     released?;
-    joined?;
-    Ok(report)
+    match joined? {
+        Some(refused) => Err(refused.into()),
+        None => Ok(report),
+    }
 }
 
 impl Heap {

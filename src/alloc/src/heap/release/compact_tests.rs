@@ -10,6 +10,28 @@ use crate::tag::Tag;
 
 const MIB: u64 = 1 << 20;
 
+/// It is free in one piece all the same; until the driver unmaps it where it was, none of it can go back.
+#[test]
+fn what_cannot_be_unmapped_is_told() {
+    let (sim, mut heap) = start(SegmentMode::Virtual);
+    let held = holes(&mut heap);
+    sim.fail_next(Call::Unmap, u64::MAX);
+    let refused = heap.compact();
+    assert!(
+        matches!(&refused, Err(Error::Device(error)) if error.call == "cuMemUnmap"),
+        "{refused:?}"
+    );
+    assert_eq!(heap.free_blocks().largest, 80 * MIB);
+    heap.check();
+    sim.fail_next(Call::Unmap, 0);
+    assert_eq!(heap.compact().unwrap().bytes_moved, 0);
+    heap.release_cached().unwrap();
+    held.into_iter().for_each(|b| heap.free(b));
+    heap.release_cached().unwrap();
+    heap.check();
+    assert_eq!((sim.live().bytes, sim.violations()), (0, vec![]));
+}
+
 /// A way to a heap whose streams end before one of its visits, and are forgotten.
 struct Ending<'a> {
     heap: &'a mut Heap,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gpumem_channel::{BlockState, PoolId, SegmentKind, StringId};
 
 use crate::config::SegmentMode;
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::heap::Heap;
 use crate::heap::allocate::Request;
 use crate::heap::arena::COMMON;
@@ -29,7 +29,7 @@ use crate::tag::Tag;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JoinReport {
-    /// Bytes of the free block that now serves the request; at least what was asked for.
+    /// Bytes of the free block that now serves the request; at least what was asked for, or 0 if another thread has it already.
     pub contiguous: u64,
     /// Physical chunks that moved; 0 when a large enough block was free already.
     pub chunks_moved: u64,
@@ -72,7 +72,8 @@ pub(crate) fn join(on: &mut impl Access, bytes: u64, stream: Stream) -> Result<J
         let request = heap.wanted(bytes, stream).ok()?;
         heap.fit(&request).is_none().then(|| Heap::nobodys(bytes, request.size))
     };
-    move_chunks(on, missing, &mut report)?;
+    // What stays mapped where it was, too, is free at its new place all the same.
+    let _ = move_chunks(on, missing, &mut report)?;
     on.heap(|heap| {
         let request = heap.wanted(bytes, stream)?;
         report.contiguous = heap.fit(&request).map_or(0, |key| key.size);
@@ -82,12 +83,12 @@ pub(crate) fn join(on: &mut impl Access, bytes: u64, stream: Stream) -> Result<J
     })?
 }
 
-/// Moves free chunks so that what is missing is there, if something is.
+/// Moves free chunks so that what is missing is there, if something is. Why what moved could not be unmapped from where it was, if that is so.
 pub(in crate::heap) fn move_chunks(
     on: &mut impl Access,
     missing: impl Fn(&mut Heap) -> Option<Request>,
     report: &mut JoinReport,
-) -> Result<(), Error> {
+) -> Result<Option<DeviceError>, Error> {
     let moved = shift_chunks(on, missing, report);
     // Address space that the driver does not take is of use to the next growth.
     give_back(on, |heap| heap.spare_ranges())?;
@@ -98,7 +99,7 @@ fn shift_chunks(
     on: &mut impl Access,
     missing: impl Fn(&mut Heap) -> Option<Request>,
     report: &mut JoinReport,
-) -> Result<(), Error> {
+) -> Result<Option<DeviceError>, Error> {
     let (driver, step) = on.heap(|heap| (Arc::clone(&heap.driver), heap.begin_shift(&missing)))?;
     let mut step = step?;
     if let Step::Reserve(bytes) = step {
@@ -109,15 +110,17 @@ fn shift_chunks(
             heap.begin_shift(&missing)
         })??;
     }
-    let Step::Shift(mut shift) = step else { return Ok(()) };
+    let Step::Shift(mut shift) = step else { return Ok(None) };
     let outcome = shift.run(&*driver);
+    let refused = shift.refused.take();
     report.driver_calls += shift.calls;
     if outcome.is_ok() {
         report.chunks_moved = shift.chunks().count() as u64;
         report.bytes_moved = shift.bytes();
     }
     on.heap(|heap| heap.end_shift(shift, outcome.is_ok()))?;
-    Ok(outcome?)
+    outcome?;
+    Ok(refused)
 }
 
 impl Heap {

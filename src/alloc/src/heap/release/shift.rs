@@ -18,8 +18,9 @@ pub(in crate::heap) struct Shift {
     beside: Option<u32>,
     /// Driver calls made.
     pub(in crate::heap) calls: u64,
-    /// Where something could not be unmapped.
+    /// Where something could not be unmapped, and why.
     stale: Vec<(u32, u64, u64)>,
+    pub(in crate::heap) refused: Option<DeviceError>,
 }
 
 impl Shift {
@@ -30,6 +31,7 @@ impl Shift {
             beside,
             calls: 0,
             stale: Vec::new(),
+            refused: None,
         }
     }
 
@@ -83,8 +85,12 @@ impl Shift {
             }
         };
         self.calls += if outcome.is_ok() { old.len() as u64 } else { 0 };
-        let left = |(_, addr, bytes): &(u32, u64, u64)| driver.unmap(*addr, *bytes).is_err();
-        self.stale = old.into_iter().filter(left).collect();
+        for (slot, addr, bytes) in old {
+            if let Err(error) = driver.unmap(addr, bytes) {
+                self.stale.push((slot, addr, bytes));
+                self.refused.get_or_insert(error);
+            }
+        }
         outcome
     }
 }
