@@ -88,7 +88,12 @@ impl FromStr for Config {
 impl Draft {
     /// What no option decides alone.
     fn finish(mut self) -> Result<Config, ConfError> {
-        self.config.segments = match (self.segments, self.expandable) {
+        // As it likes leaves it to the other option.
+        let chosen = match self.expandable {
+            Some(_) => self.segments.filter(|mode| *mode != SegmentMode::Auto),
+            None => self.segments,
+        };
+        self.config.segments = match (chosen, self.expandable) {
             (Some(mode), Some((expandable, column))) if expandable == (mode == SegmentMode::Plain) => {
                 let reason = format!("contradicts segments:{}: leave one of them out", mode.name());
                 return Err(Bad { column, reason }.of("expandable_segments"));

@@ -62,6 +62,7 @@ const fn refused(name: &'static str, about: &'static str) -> ConfOption {
     })
 }
 
+const RESERVE: &str = "is about address space, of which this allocator reserves what it needs: leave it out";
 const PINNED: &str = "is about pinned host memory, which this allocator does not hand out: leave it out";
 
 /// Every option, PyTorch's first.
@@ -134,6 +135,12 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::PyTorch,
+        ["throw_on_cudamalloc_oom", "True or False", "-"],
+        "Accepted, and without effect: what a budget has no room for is an error before the driver is asked, always.",
+        |_, given| given.word()?.boolean().map(drop),
+    ),
+    option(
+        Origin::PyTorch,
         ["large_segment_size_mb", "20", "20"],
         "The segments that requests of 1 to 10 MiB share. They are always of 20 MiB here.",
         |_, given| match given.mebibytes(1)? >> 20 {
@@ -147,6 +154,9 @@ pub const OPTIONS: &[ConfOption] = &[
     refused("pinned_reserve_segment_size_mb", PINNED),
     refused("pinned_max_round_threshold_mb", PINNED),
     refused("pinned_max_cached_size_mb", PINNED),
+    refused("pinned_free_catch_all", PINNED),
+    refused("expandable_segments_reserve", RESERVE),
+    refused("expandable_segments_reserve_by_class", RESERVE),
     refused(
         "graph_capture_record_stream_reuse",
         "has memory that other streams use reused within a capture, by a look into the graph; here it waits for the capture's end: leave it out",

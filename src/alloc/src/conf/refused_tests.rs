@@ -83,6 +83,11 @@ fn what_is_wrong_is_said_with_its_place() {
             "column 1: pinned_num_register_threads is about pinned host memory, which this allocator does not hand out: leave it out",
         ),
         (
+            "expandable_segments_reserve_by_class:[tiny:0.05]",
+            "column 1: expandable_segments_reserve_by_class is about address space, of which this allocator reserves what it needs: \
+             leave it out",
+        ),
+        (
             "publish:off,graph_capture_record_stream_reuse:True",
             "column 13: graph_capture_record_stream_reuse has memory that other streams use reused within a capture, \
              by a look into the graph; here it waits for the capture's end: leave it out",

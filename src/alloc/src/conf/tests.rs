@@ -19,7 +19,14 @@ fn read(text: &str) -> Config {
 
 #[test]
 fn nothing_said_is_the_default() {
-    for text in ["", " ", "\t\n", "backend:native", "release_lock_on_cudamalloc:True,"] {
+    for text in [
+        "",
+        " ",
+        "\t\n",
+        "backend:native",
+        "release_lock_on_cudamalloc:True,",
+        "throw_on_cudamalloc_oom:False",
+    ] {
         assert_eq!(
             format!("{:?}", read(text)),
             format!("{:?}", Config::default()),
@@ -68,6 +75,8 @@ fn segments_have_two_names() {
     let cases = [
         ("expandable_segments:True", SegmentMode::Virtual),
         ("expandable_segments:False", SegmentMode::Plain),
+        ("segments:auto,expandable_segments:True", SegmentMode::Virtual),
+        ("expandable_segments:False,segments:auto", SegmentMode::Plain),
         ("segments:stitched", SegmentMode::Stitched),
         ("expandable_segments:True,segments:stitched", SegmentMode::Stitched),
         ("segments:plain,expandable_segments:False", SegmentMode::Plain),
