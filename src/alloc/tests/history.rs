@@ -1,10 +1,12 @@
 //! History, peak, leaks and snapshots as a program uses them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, SegmentMode, Snapshot, Stack, Stacks, Stream};
+use gpumem_snapshot::Action;
 
 const MIB: usize = 1 << 20;
 
@@ -153,6 +155,66 @@ fn memory_for_the_history_is_bounded() {
             assert_eq!(figures.bytes, before);
         }
         before = figures.bytes;
+    }
+}
+
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state as usize
+}
+
+/// Going back from what is there now, as PyTorch's viewer does: each event about a block is about memory of a segment of that moment.
+fn events_lie_in_segments(snapshot: &Snapshot) {
+    const CHUNK: u64 = 2 << 20;
+    let chunks = |addr: u64, size: u64| addr / CHUNK..(addr + size).div_ceil(CHUNK);
+    let segments = snapshot.segments.iter();
+    let mut memory: BTreeSet<u64> = segments.flat_map(|s| chunks(s.address, s.total_size)).collect();
+    for event in snapshot.device_traces[0].iter().rev() {
+        let mut chunks = chunks(event.addr, event.size.max(1));
+        match event.action {
+            Action::Alloc | Action::FreeRequested | Action::FreeCompleted => {
+                assert!(chunks.all(|chunk| memory.contains(&chunk)), "{event:?}");
+            }
+            Action::SegmentFree | Action::SegmentUnmap => memory.extend(chunks),
+            Action::SegmentAlloc | Action::SegmentMap => chunks.for_each(|chunk| assert!(memory.remove(&chunk))),
+            _ => {}
+        }
+    }
+}
+
+/// A program that never repeats itself: hardly two stitched blocks have the same pieces.
+#[test]
+fn pieces_are_told_of_as_many_stitched_blocks_as_there_are_events_and_of_no_more() {
+    let max_events = 200;
+    let alloc = allocator(Config::default());
+    alloc
+        .record_history(History::On {
+            max_events,
+            stacks: Stacks::None,
+        })
+        .unwrap();
+    let mut state = 88_172_645_463_325_252;
+    let mut held: Vec<Buffer<u8>> = Vec::new();
+    for round in 0..12 {
+        for _ in 0..max_events {
+            while held.iter().map(Buffer::len).sum::<usize>() > 1 << 30 {
+                drop(held.swap_remove(random(&mut state) % held.len()));
+            }
+            let bytes = MIB + random(&mut state) % (40 * MIB);
+            held.push(alloc.alloc(bytes, Stream::DEFAULT).unwrap());
+        }
+        if round % 4 == 3 {
+            held.truncate(10);
+            alloc.compact().unwrap();
+        }
+        let snapshot = alloc.snapshot().unwrap();
+        events_lie_in_segments(&snapshot);
+        let trace = &snapshot.device_traces[0];
+        assert!(trace.len() > max_events + max_events / 2, "many are of several pieces");
+        let bytes = alloc.history().unwrap().bytes;
+        assert!(bytes < 400 * max_events as u64, "{bytes}");
     }
 }
 

@@ -91,18 +91,15 @@ impl Heap {
         let Some(whole) = self.views.stitched(stitched) else {
             return;
         };
-        recorder.about_pieces(&parts_of(&self.blocks, whole));
-        recorder.record(
-            Deed::Alloc,
-            &Event {
-                addr: whole.addr,
-                size: whole.size,
-                requested: request.requested,
-                stream: self.streams.name(request.stream).0,
-                tag: request.tag,
-                ..Event::default()
-            },
-        );
+        let event = Event {
+            addr: whole.addr,
+            size: whole.size,
+            requested: request.requested,
+            stream: self.streams.name(request.stream).0,
+            tag: request.tag,
+            ..Event::default()
+        };
+        recorder.record_stitched(&event, &parts_of(&self.blocks, whole));
     }
 
     /// Memory is not mapped at a place any more: the channel knows from the event of where it is now.

@@ -44,6 +44,6 @@ pub(crate) struct Entry {
     pub(crate) stack: Stack,
     /// The kernel's number of the thread.
     pub(crate) thread: u32,
-    /// Of a stitched block: the list of its pieces; else 0.
+    /// Of a stitched block: the number of the list of its pieces, which it refers to; else 0.
     pub(crate) pieces: u32,
 }

@@ -6,13 +6,15 @@
 
 mod addresses;
 mod entry;
+mod lists;
 mod numbers;
 mod owners;
 mod recorder;
 mod report;
 
 pub(crate) use entry::{Deed, Entry};
-pub(crate) use recorder::{Pieces, Recorder};
+pub(crate) use lists::Pieces;
+pub(crate) use recorder::Recorder;
 pub use report::{HistoryFigures, Leak, LeakReport, Owner, PeakReport};
 
 /// Whether an allocator records what happens; see [`Allocator::record_history`](crate::Allocator::record_history).
@@ -24,6 +26,10 @@ pub enum History {
     /// It does.
     On {
         /// Events kept; older ones are dropped, and counted. An event takes 64 bytes. 0 keeps none: peak and leaks need none.
+        ///
+        /// Of stitched blocks the pieces are kept, too: 120 bytes or so for a list, and 16 for each piece in it. Events of the same
+        /// pieces share a list, and it goes with the last of these: there is never more than one for each event, and for each block
+        /// that is held or waits for queued work.
         max_events: usize,
         /// For what call stacks are taken.
         stacks: Stacks,
@@ -31,7 +37,7 @@ pub enum History {
 }
 
 impl History {
-    /// On, with 200,000 events (13 MB) and the call stacks of allocations.
+    /// On, with 200,000 events (13 MB, beside the pieces of stitched blocks) and the call stacks of allocations.
     pub const ON: History = History::On {
         max_events: 200_000,
         stacks: Stacks::Alloc,

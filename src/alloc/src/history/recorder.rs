@@ -3,13 +3,13 @@
 mod answers;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpumem_channel::{Event, EventKind, StringId};
 
 use super::addresses::ByAddress;
 use super::entry::{Deed, Entry};
+use super::lists::Lists;
 use super::numbers::Numbers;
 use super::owners::Owners;
 use crate::heap::now;
@@ -20,6 +20,7 @@ use crate::stack::Stack;
 pub(crate) struct Held {
     pub(crate) size: u64,
     pub(crate) owner: u32,
+    /// As an event's.
     pieces: u32,
     /// The step in which it was allocated, from 1; 0 for before the history began.
     pub(crate) step: u64,
@@ -40,9 +41,6 @@ pub(crate) struct Peak {
     pub(crate) reserved: u64,
 }
 
-/// Addresses and bytes of the pieces of a stitched block.
-pub(crate) type Pieces = Arc<[(u64, u64)]>;
-
 /// The history of one heap.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -59,9 +57,8 @@ pub(crate) struct Recorder {
     pub(crate) steps: u64,
     /// Who does what is done now.
     pub(crate) caller: Stack,
-    pieces: Numbers<[(u64, u64)]>,
-    /// Pieces of the stitched block that the next event is about.
-    next_pieces: u32,
+    /// The pieces of blocks that are live or wait, and of those that events in the ring are about.
+    lists: Lists,
     marks: Numbers<str>,
     /// When it began: by the clock of the events, and by the calendar (nanoseconds since 1970).
     began: (u64, u64),
@@ -83,8 +80,7 @@ impl Recorder {
             peak: Peak::default(),
             steps: 0,
             caller: Stack::NONE,
-            pieces: Numbers::new(Arc::new([])),
-            next_pieces: 0,
+            lists: Lists::new(),
             marks: Numbers::new("(other marks)".into()),
             began: (now(), u64::try_from(since_1970.as_nanos()).unwrap_or(0)),
         }
@@ -93,11 +89,10 @@ impl Recorder {
     /// A block that was there before the history began: held, or given back and waiting for queued work. Of a stitched one with its
     /// pieces.
     pub(crate) fn found(&mut self, addr: u64, size: u64, tag: StringId, pieces: &[(u64, u64)], waits: bool) {
-        self.about_pieces(pieces);
         let held = Held {
             size,
             owner: self.owners.number(tag, Stack::NONE),
-            pieces: std::mem::take(&mut self.next_pieces),
+            pieces: self.lists.refer(pieces),
             step: 0,
         };
         if waits {
@@ -130,6 +125,15 @@ impl Recorder {
 
     /// What happened, told as an event of the channel's.
     pub(crate) fn record(&mut self, deed: Deed, event: &Event) {
+        self.record_about(deed, event, &[]);
+    }
+
+    /// The program was given a stitched block of these pieces.
+    pub(crate) fn record_stitched(&mut self, event: &Event, pieces: &[(u64, u64)]) {
+        self.record_about(Deed::Alloc, event, pieces);
+    }
+
+    fn record_about(&mut self, deed: Deed, event: &Event, pieces: &[(u64, u64)]) {
         let mut entry = Entry {
             time: now(),
             addr: event.addr,
@@ -140,10 +144,11 @@ impl Recorder {
             tag: event.tag,
             stack: self.caller,
             thread: thread(),
-            pieces: std::mem::take(&mut self.next_pieces),
+            pieces: self.lists.refer(pieces),
         };
         match deed {
             Deed::Alloc => {
+                self.lists.refer_again(entry.pieces);
                 let owner = self.owners.number(entry.tag, entry.stack);
                 let held = Held {
                     size: entry.size,
@@ -159,6 +164,7 @@ impl Recorder {
             }
             Deed::FreeRequested => {
                 if let Some(held) = self.let_go(&mut entry) {
+                    self.lists.refer_again(held.pieces);
                     self.waiting.insert(entry.addr, held);
                 }
             }
@@ -188,9 +194,10 @@ impl Recorder {
         // Where the program has no memory for a larger ring, this one is as large as it gets.
         if self.ring.len() >= self.max_events || self.ring.try_reserve(1).is_err() {
             self.dropped += 1;
-            if self.ring.pop_front().is_none() {
-                return;
-            }
+            let Some(oldest) = self.ring.pop_front() else {
+                return self.lists.let_go(entry.pieces);
+            };
+            self.lists.let_go(oldest.pieces);
         }
         self.ring.push_back(entry);
     }
@@ -209,8 +216,8 @@ impl Recorder {
         Some(held)
     }
 
-    /// What an event tells of a block that its allocation told. A free without a stack of its own has that of the allocation, as
-    /// PyTorch's.
+    /// What an event tells of a block that its allocation told: from now on it is the event that refers to the pieces. A free without a
+    /// stack of its own has that of the allocation, as PyTorch's.
     fn complete(&self, entry: &mut Entry, held: Held) {
         entry.pieces = held.pieces;
         if entry.deed == Deed::FreeCompleted || entry.stack == Stack::NONE {
@@ -227,15 +234,6 @@ impl Recorder {
                 reserved: self.reserved,
             };
         }
-    }
-
-    /// The next event is about a stitched block of these pieces.
-    pub(crate) fn about_pieces(&mut self, pieces: &[(u64, u64)]) {
-        self.next_pieces = if pieces.is_empty() {
-            0
-        } else {
-            self.pieces.number(pieces)
-        };
     }
 
     /// A mark of the program's.
@@ -271,4 +269,58 @@ fn thread() -> u32 {
         static THREAD: u32 = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     }
     THREAD.try_with(|thread| *thread).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nth block at its address in a view.
+    fn block(n: u64) -> Event {
+        Event {
+            addr: n << 21,
+            size: 4096,
+            ..Event::default()
+        }
+    }
+
+    /// Its pieces, which no other block has.
+    fn pieces(n: u64) -> [(u64, u64); 2] {
+        [(n << 12, 1024), ((n << 12) + 2048, 3072)]
+    }
+
+    #[test]
+    fn every_event_has_its_pieces_however_many_lists_there_were() {
+        for (max_events, blocks) in [(64, 80_000), (1, 1000), (0, 1000)] {
+            let mut recorder = Recorder::new(max_events, 0);
+            let waits = |n: u64| n % 2 == 1;
+            for n in [1, 2] {
+                recorder.found(block(n).addr, block(n).size, StringId(0), &pieces(n), waits(n));
+            }
+            for n in 3..blocks {
+                recorder.record_stitched(&block(n), &pieces(n));
+                let deed = if waits(n - 1) { Deed::FreeRequested } else { Deed::Free };
+                recorder.record(deed, &block(n - 1));
+                if waits(n - 2) {
+                    recorder.record(Deed::FreeCompleted, &block(n - 2));
+                }
+                if n % 1000 == 0 {
+                    let past = recorder.past();
+                    assert_eq!(past.entries.len(), max_events);
+                    for entry in &past.entries {
+                        assert_eq!(past.pieces[entry.pieces as usize][..], pieces(entry.addr >> 21));
+                    }
+                }
+            }
+            assert!(recorder.lists.bytes() < (max_events + 10) * 200);
+            recorder.record(Deed::Free, &block(blocks - 1));
+            recorder.record(Deed::FreeCompleted, &block(blocks - 2));
+            (0..max_events).for_each(|_| recorder.mark("the end"));
+            let past = recorder.past();
+            assert!(
+                past.pieces.iter().all(|pieces| pieces.is_empty()),
+                "nothing refers to any"
+            );
+        }
+    }
 }

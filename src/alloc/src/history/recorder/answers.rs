@@ -15,7 +15,7 @@ impl Recorder {
         let (began, calendar) = self.began;
         Past {
             entries: self.ring.iter().copied().collect(),
-            pieces: self.pieces.things().to_vec(),
+            pieces: self.lists.all(),
             marks: self.marks.things().to_vec(),
             dropped: self.dropped,
             calendar: calendar.saturating_sub(began),
@@ -54,7 +54,7 @@ impl Recorder {
             held: self.live.len() as u64,
             owners: self.owners.len() as u64,
             steps: self.steps,
-            bytes: (ring + live + self.pieces.bytes() + self.marks.bytes() + self.owners.bytes()) as u64,
+            bytes: (ring + live + self.lists.bytes() + self.marks.bytes() + self.owners.bytes()) as u64,
             stacks,
             stack_bytes,
         }
