@@ -17,7 +17,7 @@ pub enum Measure {
     Cached,
 }
 
-/// What was done about it.
+/// What was done about it; it need not have been enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Done {
@@ -32,8 +32,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// Whether it changed anything.
-    pub(super) fn helped(&self) -> bool {
+    pub(super) fn changed_something(&self) -> bool {
         match self {
             Done::Warned | Done::Failed(_) => false,
             Done::Released(bytes) => *bytes > 0,

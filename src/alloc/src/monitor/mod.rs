@@ -49,8 +49,13 @@ pub struct MonitorConfig {
     pub above: f64,
     /// For how long.
     pub lasting: Duration,
-    /// An episode is over, and the next one is told again, when the ratio is below this. `None`: nine tenths of `above`. In one what did not
-    /// help is tried again from time to time, seconds at first and minutes later, and told only if it helps then.
+    /// An episode is over, and the next one is told again, when the ratio is below this. `None`: nine tenths of `above`.
+    ///
+    /// What was done helped if the ratio is below this afterwards, however much was given back. If it did not, the episode goes on; what was
+    /// done is tried again, and told only if it helps then. What helped may be undone at once. So after both there is a pause in which
+    /// nothing is done; an episode that has begun in it is told at its end. The first is as long as `lasting`, each further one twice as long as
+    /// the one before, at least 1 s and at most 5 minutes. Once the ratio has stayed below this for as long as the last pause, the next is
+    /// a first one again. After a warning there is none.
     pub below: Option<f64>,
     /// Less free memory than this many bytes is never too much.
     pub least: u64,
@@ -237,14 +242,19 @@ impl Eye {
             return false;
         };
         let done = self.config.action.take(&mut turn);
+        // Much may have been given back that was not what the ratio is high for.
+        let helped = done.changed_something() && {
+            let after = turn.heap(|heap| self.config.ratio(&Reading::of(heap, true)));
+            after.is_ok_and(|ratio| self.watch.is_over(ratio))
+        };
         drop(turn);
         // To be warned once more helps nobody.
         if self.config.action != Action::Warn {
-            self.watch.acted(done.helped());
+            self.watch.acted(helped);
         }
         let lasted = match told {
             Told::Begun(lasted) => lasted,
-            Told::GoesOn(lasted) if done.helped() => lasted,
+            Told::GoesOn(lasted) if helped => lasted,
             Told::GoesOn(_) => return true,
         };
         self.tell(&Alert {

@@ -195,6 +195,80 @@ fn what_did_not_help_at_first_helps_later() {
     );
 }
 
+/// Looks each second after the program's turn. The seconds at which memory went back to the driver.
+fn given_back(sim: &Sim, eye: &mut Eye, seconds: std::ops::Range<u64>, mut program: impl FnMut()) -> Vec<u64> {
+    let gives = |second: &u64| {
+        program();
+        let before = sim.live().bytes;
+        look(eye, *second..*second + 1);
+        sim.live().bytes < before
+    };
+    seconds.filter(gives).collect()
+}
+
+/// Much is given back, but what is left is as fragmented, and what was given back is taken again at once.
+#[test]
+fn what_changed_something_did_not_help_where_the_ratio_stays() {
+    for segments in [SegmentMode::Plain, SegmentMode::Stitched] {
+        let (sim, allocator) = start(segments, Publish::Off);
+        let (config, told) = looking_for(Action::Release);
+        let mut eye = eye(&allocator, config);
+        let take = |bytes: u64| allocator.alloc::<u8>(bytes as usize, Stream(1)).unwrap();
+        let mut at = 0..;
+        // No hole has a whole chunk that could be stitched.
+        let mut held: Vec<Buffer<u8>> = (0..100).map(|_| take(3 * MIB / 2)).collect();
+        held.retain(|_| at.next().is_some_and(|at| at % 2 == 1));
+        let seconds = given_back(&sim, &mut eye, 0..40, || drop(take(30 * MIB)));
+        assert_eq!(seconds, [2, 5, 10, 19, 36], "{segments:?}");
+        let alerts = told.lock().unwrap();
+        assert!(
+            matches!(alerts[..], [Alert { done: Done::Released(bytes), .. }] if bytes >= 30 * MIB),
+            "{segments:?}: {alerts:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_compact_but_as_much_is_told_once() {
+    let (_, allocator) = start(SegmentMode::Virtual, Publish::Off);
+    let (config, told) = looking_for(Action::Compact);
+    let config = MonitorConfig {
+        measure: Measure::Cached,
+        above: 0.4,
+        ..config
+    };
+    let mut eye = eye(&allocator, config);
+    let _held = holes(&allocator);
+    look(&mut eye, 0..40);
+    let alerts = told.lock().unwrap();
+    let [
+        Alert {
+            done: Done::Compacted(report),
+            ratio: 0.5,
+            ..
+        },
+    ] = &alerts[..]
+    else {
+        panic!("{alerts:?}");
+    };
+    assert!(report.bytes_moved > 0);
+}
+
+/// Each time it helps, and is undone.
+#[test]
+fn what_helps_for_a_moment_is_done_less_and_less_often() {
+    let (sim, allocator) = start(SegmentMode::Plain, Publish::Off);
+    let (config, told) = looking_for(Action::Release);
+    let mut eye = eye(&allocator, config);
+    let mut held = Vec::new();
+    let seconds = given_back(&sim, &mut eye, 0..40, || {
+        held.clear();
+        held = holes(&allocator);
+    });
+    assert_eq!(seconds, [2, 5, 10, 19, 36]);
+    assert_eq!(told.lock().unwrap().len(), 5, "episodes of their own");
+}
+
 #[test]
 fn how_much_is_cached_can_be_watched_too() {
     let (_, allocator) = start(SegmentMode::Plain, Publish::Off);
