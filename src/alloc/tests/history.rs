@@ -118,6 +118,25 @@ fn the_owners_at_the_peak_are_those_of_that_moment() {
     );
 }
 
+/// Names are the program's, or come from what it reads; a terminal is the reader's.
+#[test]
+fn names_of_scopes_are_shown_without_what_a_terminal_heeds() {
+    let alloc = allocator(Config::default());
+    alloc.record_history(History::ON).unwrap();
+    let name = "a\x1b[31m\nb\u{202e}c";
+    let scope = gpumem_alloc::scope(name);
+    let _held = alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap();
+    drop(scope);
+    for _ in 0..10 {
+        alloc.step();
+    }
+    let (peak, leaks) = (alloc.peak().unwrap(), alloc.leaks(5).unwrap());
+    assert_eq!((&*peak.owners[0].tag, &*leaks.leaks[0].tag), (name, name));
+    for text in [peak.to_string(), leaks.to_string()] {
+        assert!(text.contains("  a\u{fffd}[31m\u{fffd}b\u{fffd}c\n"), "{text:?}");
+    }
+}
+
 #[test]
 fn off_means_nothing_is_known() {
     let alloc = allocator(Config::default());

@@ -344,6 +344,15 @@ fn pools_that_cannot_be_are_errors() {
     let first = alloc.pool("first", PoolConfig::default()).unwrap();
     refused("first", None, "there is a pool named first already");
     drop(first);
+    // What a terminal would heed is not told.
+    let name = "a\x1b[31m\nb\u{202e}c";
+    let shown = "a\u{fffd}[31m\u{fffd}b\u{fffd}c";
+    let first = alloc.pool(name, PoolConfig::default()).unwrap();
+    refused(name, None, &format!("there is a pool named {shown} already"));
+    refused(name, Some(0), &format!("{shown}: 0 bytes"));
+    let error = first.set_budget(Some(0)).unwrap_err().to_string();
+    assert!(error.contains(&format!("{shown}: 0 bytes")), "{error}");
+    drop(first);
     // Names, arenas and streams are used again: many more pools than fit at the same time.
     for round in 0..3000 {
         let pool = alloc.pool("first", PoolConfig::default()).unwrap();
@@ -351,6 +360,7 @@ fn pools_that_cannot_be_are_errors() {
     }
     let all: Vec<_> = (0..1024).map(|_| alloc.private_pool().unwrap()).collect();
     refused("one more", None, "there are 1024 pools already");
+    refused(name, None, &format!("{shown}: there are 1024 pools"));
     drop(all);
     assert_eq!(alloc.stats().all().reserved_bytes.current, 0);
 }

@@ -7,7 +7,7 @@
 //! A *private* arena is for CUDA graphs, which go on using addresses of freed blocks: while its pool lives nothing of it goes back to
 //! the driver. What is left of an arena whose pool is gone goes back as soon as nothing uses it.
 
-use gpumem_channel::StringId;
+use gpumem_channel::{StringId, clean};
 
 mod shrink;
 
@@ -148,7 +148,10 @@ fn check_budget(name: &str, budget: Option<u64>) -> Result<(), Error> {
     match budget {
         Some(0) => Err(Error::Config {
             setting: "pool",
-            reason: format!("{name}: 0 bytes leave no room for anything; use None for no budget"),
+            reason: format!(
+                "{}: 0 bytes leave no room for anything; use None for no budget",
+                clean(name)
+            ),
         }),
         _ => Ok(()),
     }
@@ -176,7 +179,7 @@ impl Heap {
             // Where names are shown, none is that of memory which is no pool's.
             NewPool::Named("") => return fail("a pool needs a name".to_owned()),
             NewPool::Named(_) if self.arenas.open().any(|arena| !arena.private && arena.name == name) => {
-                return fail(format!("there is a pool named {name} already"));
+                return fail(format!("there is a pool named {} already", clean(&name)));
             }
             NewPool::Private(Some(id)) if id == MempoolId::default() => {
                 return fail(format!(
@@ -191,7 +194,7 @@ impl Heap {
             NewPool::Private(None) => self.arenas.vacant(number, |n| MempoolId(n, 0)),
         };
         if at >= MAX_POOLS {
-            return fail(format!("{name}: there are {MAX_POOLS} pools already"));
+            return fail(format!("{}: there are {MAX_POOLS} pools already", clean(&name)));
         }
         if vacant.is_none() {
             self.arenas.0.push(None);

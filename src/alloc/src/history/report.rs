@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use gpumem_channel::clean;
+
 use crate::size::human;
 use crate::stack::{Stack, StackFrame, Symbols};
 
@@ -113,7 +115,10 @@ fn of_the_program(frames: &[StackFrame]) -> Vec<&StackFrame> {
 
 /// Tag and call stack, indented.
 fn show_place(f: &mut fmt::Formatter<'_>, symbols: &mut Symbols, tag: &str, stack: Stack) -> fmt::Result {
-    writeln!(f, "  {}", if tag.is_empty() { "(no tag)" } else { tag })?;
+    match tag {
+        "" => writeln!(f, "  (no tag)")?,
+        tag => writeln!(f, "  {}", clean(tag))?,
+    }
     if stack == Stack::NONE || stack == Stack::OTHER {
         return if stack == Stack::OTHER {
             writeln!(f, "      {stack}")
