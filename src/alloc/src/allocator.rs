@@ -307,7 +307,7 @@ impl Allocator {
     }
 
     /// Names what the calling thread allocates, on any allocator, until the guard is dropped. The same as
-    /// [`gpumem_alloc::scope`](crate::scope).
+    /// [`gpumem_alloc::scope`](crate::scope), which says how many names there may be.
     pub fn scope(&self, name: &str) -> Scope {
         tag::scope(name)
     }

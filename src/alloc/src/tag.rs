@@ -3,13 +3,15 @@
 //! A tag is a small number; its text is looked up once per allocator and never on the hot path.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::lock::Shared;
 
-/// Distinct names a process may use. Names are meant to be few ("optimizer", not "step 17"); further ones share
-/// [`OTHER`].
-const MAX_TAGS: usize = 4096;
+/// Distinct names a process may use, as [`scope`] says; further ones share [`OTHER`].
+const MAX_NAMES: usize = 4095;
 const OTHER: &str = "(other tags)";
 
 /// A name's number; 0 is no name.
@@ -22,7 +24,48 @@ thread_local! {
     static OPEN: RefCell<Vec<(u64, Tag)>> = const { RefCell::new(Vec::new()) };
 }
 
-static NAMES: Shared<Vec<Box<str>>> = Shared::new(Vec::new());
+static NAMES: Shared<Names> = Shared::new(Names::new());
+
+/// The names, each once, and their numbers. Those are looked up whenever a scope begins, by every thread behind one lock.
+#[derive(Debug)]
+struct Names {
+    texts: Vec<Arc<str>>,
+    /// With a hasher that a constant can be made of: names are the program's own, and nobody chooses them to collide.
+    tags: HashMap<Arc<str>, Tag, BuildHasherDefault<DefaultHasher>>,
+}
+
+impl Names {
+    const fn new() -> Names {
+        Names {
+            texts: Vec::new(),
+            tags: HashMap::with_hasher(BuildHasherDefault::new()),
+        }
+    }
+
+    fn text(&self, tag: Tag) -> Option<&str> {
+        let index = (tag.0 as usize).checked_sub(1)?;
+        self.texts.get(index).map(|text| &**text)
+    }
+
+    fn tag(&mut self, name: &str) -> Tag {
+        if let Some(tag) = self.tags.get(name) {
+            return *tag;
+        }
+        if self.texts.len() < MAX_NAMES {
+            return self.add(name);
+        }
+        let other = self.tags.get(OTHER).copied();
+        other.unwrap_or_else(|| self.add(OTHER))
+    }
+
+    fn add(&mut self, name: &str) -> Tag {
+        let name: Arc<str> = name.into();
+        self.texts.push(Arc::clone(&name));
+        let tag = Tag(self.texts.len() as u32);
+        self.tags.insert(name, tag);
+        tag
+    }
+}
 
 /// The calling thread's tag.
 #[inline]
@@ -32,29 +75,16 @@ pub(crate) fn current() -> Tag {
 
 /// A tag's text; empty for tag 0.
 pub(crate) fn name(tag: Tag) -> String {
-    let Some(names) = NAMES.lock() else {
-        return String::new();
-    };
-    let index = (tag.0 as usize).checked_sub(1);
-    index
-        .and_then(|i| names.get(i))
-        .map_or_else(String::new, |name| name.to_string())
+    let names = NAMES.lock();
+    let text = names.as_ref().and_then(|names| names.text(tag));
+    text.unwrap_or_default().to_owned()
 }
 
 fn number(name: &str) -> Tag {
     if name.is_empty() {
         return Tag(0);
     }
-    let Some(mut names) = NAMES.lock() else { return Tag(0) };
-    let full = names.len() >= MAX_TAGS - 1;
-    let known = |names: &[Box<str>], name: &str| names.iter().position(|n| **n == *name);
-    let at = known(&names, name)
-        .or_else(|| if full { known(&names, OTHER) } else { None })
-        .unwrap_or_else(|| {
-            names.push(if full { OTHER.into() } else { name.into() });
-            names.len() - 1
-        });
-    Tag(at as u32 + 1)
+    NAMES.lock().map_or(Tag(0), |mut names| names.tag(name))
 }
 
 /// Names what this thread allocates until the guard is dropped; scopes nest, the innermost counts, whatever the order in which they end. A
@@ -62,6 +92,9 @@ fn number(name: &str) -> Tag {
 ///
 /// It is the thread that has the name, not the task: in async code a guard belongs between two `.await`s. Held across one it names what other
 /// tasks of the thread allocate meanwhile, where the guard can be held at all: a future that has one is not `Send`.
+///
+/// Names are meant to be few ("optimizer", not "step 17"): after 4,095 different ones in a process, for all its allocators and until its
+/// end, each further one counts as "(other tags)".
 ///
 /// ```
 /// let _scope = gpumem_alloc::scope("optimizer");
@@ -135,5 +168,20 @@ mod tests {
         assert_eq!(name(current()), "fourth");
         drop(fourth);
         assert_eq!(name(current()), "");
+    }
+
+    #[test]
+    fn after_4095_names_each_new_one_is_the_same() {
+        let mut names = Names::new();
+        let tags: Vec<Tag> = (0..4100).map(|n| names.tag(&n.to_string())).collect();
+        assert_eq!(names.text(tags[4094]), Some("4094"));
+        assert_eq!((tags[4095], tags[4099]), (Tag(4096), Tag(4096)));
+        assert_eq!(names.text(tags[4095]), Some(OTHER));
+        assert_eq!([names.tag("0"), names.tag("4094")], [Tag(1), Tag(4095)]);
+        // Who has its name before shares it.
+        let mut names = Names::new();
+        let other = names.tag(OTHER);
+        let last = (0..4100).map(|n| names.tag(&n.to_string())).last();
+        assert_eq!((last, names.texts.len()), (Some(other), 4095));
     }
 }

@@ -205,7 +205,8 @@ int gpumem_mark(const char *name);
 
 /*
  * Names what the calling thread allocates, from a push to its pop; scopes nest, the innermost counts. Names are meant to be few
- * ("optimizer", not "step 17"). UTF-8; cut after 256 bytes. 0, or -1 on errors.
+ * ("optimizer", not "step 17"): after 4,095 different ones in a process each further one counts as "(other tags)". UTF-8; cut after
+ * 256 bytes. 0, or -1 on errors.
  */
 int gpumem_scope_push(const char *name);
 int gpumem_scope_pop(void);
