@@ -222,7 +222,7 @@ enum gpumem_stacks {
 
 /*
  * Begins a history on a device, or on all in use (-1), anew if there is one: the newest `max_events` events with time, thread and call
- * stack (200000 are usual and take 13 MB, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its pieces;
+ * stack (200000 are usual and take 17 MB at most, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its pieces;
  * 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks. Stacks are of native
  * functions, a Python program's of the interpreter's: scopes tell its places apart.
  * GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.

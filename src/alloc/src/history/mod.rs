@@ -37,7 +37,7 @@ pub enum History {
 }
 
 impl History {
-    /// On, with 200,000 events (13 MB, beside the pieces of stitched blocks) and the call stacks of allocations.
+    /// On, with 200,000 events (17 MB at most, beside the pieces of stitched blocks) and the call stacks of allocations.
     pub const ON: History = History::On {
         max_events: 200_000,
         stacks: Stacks::Alloc,
