@@ -136,7 +136,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["throw_on_cudamalloc_oom", "True or False", "-"],
-        "Accepted, and without effect: what a budget has no room for is an error before the driver is asked, always.",
+        "Accepted, and without effect: what a budget has no room for is never asked of the driver.",
         |_, given| given.word()?.boolean().map(drop),
     ),
     option(

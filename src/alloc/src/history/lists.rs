@@ -9,7 +9,7 @@ pub(crate) type Pieces = Arc<[(u64, u64)]>;
 
 #[derive(Debug)]
 struct List {
-    /// None while the number is spare.
+    /// Empty while the number is spare.
     pieces: Pieces,
     /// Events and blocks that refer to it.
     uses: u32,
