@@ -207,8 +207,8 @@ impl Allocator {
         heap::compact(&mut self.0.home.turn()?)
     }
 
-    /// Looks whether blocks that wait for other streams are free by now. The allocator does so by itself when it runs
-    /// short; this is for programs that want their figures up to date.
+    /// Looks whether blocks that wait for other streams are free by now, and whether what is left of pools that are gone may go back to the
+    /// driver. The allocator does so by itself when it runs short; this is for programs that want their figures up to date.
     pub fn poll(&self) {
         // In a forked child nothing is pending.
         let _ = self.0.home.poll();

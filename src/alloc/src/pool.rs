@@ -71,7 +71,8 @@ pub struct PoolFigures {
 /// Memory that serves its own requests only, made by [`Allocator::pool`] and [`Allocator::private_pool`]. Clones are the same pool.
 ///
 /// It lives in plain segments: nothing of it is ever remapped. When the last clone is gone, what is free of it goes back to the driver,
-/// and the rest as soon as nothing uses it.
+/// and the rest when nothing uses it any more: with the last buffer, and where queued work still used that, when it is next looked, which is
+/// before more memory is taken from the driver, with [`poll`](Allocator::poll) and with everything that gives memory back.
 #[derive(Clone, Debug)]
 #[must_use = "the pool ends when its last clone is dropped"]
 pub struct Pool(Arc<Inner>);
@@ -142,6 +143,7 @@ impl Allocator {
     }
 
     fn make_pool(&self, new: NewPool<'_>, config: PoolConfig) -> Result<Pool, Error> {
+        self.0.home.give(|heap| heap.make_room_for_pool())?;
         let (arena, name, id) = self.0.home.naming(|| {
             self.heap(|heap| {
                 let arena = heap.add_arena(new, config)?;

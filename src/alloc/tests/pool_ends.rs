@@ -254,3 +254,100 @@ fn pools_without_memory_are_forgotten_while_a_graph_is_captured() {
     drop((held, graph));
     assert_eq!((reserved(), sim.violations(), sim.live()), (0, vec![], Live::default()));
 }
+
+/// An allocator of 100 MiB at most that waits for nothing, and a pool that is gone before the GPU has done its work: it held 80 MiB.
+fn busy_when_its_pool_went(segments: SegmentMode) -> (Allocator, Sim) {
+    let sim = Sim::new(SimConfig {
+        timeline: Timeline::Manual,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        publish: Publish::Off,
+        segments,
+        budget: Some(100 << 20),
+        release_on_oom: false,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(sim.device(), config).unwrap();
+    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    let buffer = pool.alloc::<u8>(80 * MIB, Stream(1)).unwrap();
+    sim.enqueue(Stream(1), buffer.device_ptr(), 80 << 20);
+    drop((buffer, pool));
+    assert_eq!(reserved(&alloc), 80 << 20, "it may be used yet");
+    (alloc, sim)
+}
+
+fn reserved(alloc: &Allocator) -> u64 {
+    alloc.stats().all().reserved_bytes.current
+}
+
+#[test]
+fn what_a_pool_that_is_gone_left_to_the_gpu_goes_back_when_memory_is_taken() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let (alloc, sim) = busy_when_its_pool_went(segments);
+        let refused = alloc.alloc::<u8>(50 * MIB, Stream(2)).map(drop);
+        assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
+        assert_eq!(reserved(&alloc), 80 << 20);
+        sim.finish(Stream(1));
+        let buffer = alloc.alloc::<u8>(50 * MIB, Stream(2)).unwrap();
+        assert_eq!(reserved(&alloc), 50 << 20, "{segments:?}");
+        drop(buffer);
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_a_pool_that_is_gone_left_to_the_gpu_goes_back_when_it_is_looked_what_is_done() {
+    let (alloc, sim) = busy_when_its_pool_went(SegmentMode::Stitched);
+    alloc.poll();
+    assert_eq!(reserved(&alloc), 80 << 20);
+    sim.finish(Stream(1));
+    alloc.poll();
+    assert_eq!((reserved(&alloc), sim.live().allocations), (0, 0));
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
+/// A graph's memory stays where it is, and so does that of others while it is captured.
+#[test]
+fn nothing_of_a_pool_that_is_gone_goes_back_in_a_capture() {
+    let (alloc, sim) = busy_when_its_pool_went(SegmentMode::Plain);
+    sim.finish(Stream(1));
+    let graph = alloc.private_pool().unwrap();
+    alloc.begin_allocate_to_pool(&graph, Route::ThisThread).unwrap();
+    assert!(alloc.alloc::<u8>(50 * MIB, Stream(2)).is_err());
+    alloc.poll();
+    assert_eq!(reserved(&alloc), 80 << 20);
+    alloc.end_allocate_to_pool(&graph).unwrap();
+    assert_eq!(reserved(&alloc), 0);
+}
+
+#[test]
+fn pools_that_went_before_the_gpu_was_done_make_room_for_others() {
+    for private in [false, true] {
+        let (alloc, sim) = allocator(Timeline::Manual);
+        let make = || match private {
+            true => alloc.private_pool(),
+            false => alloc.pool("tenant", PoolConfig::default()),
+        };
+        let mut made = 0;
+        let error = loop {
+            let pool = match make() {
+                Ok(pool) => pool,
+                Err(error) => break error,
+            };
+            let buffer = pool.alloc::<u8>(512, Stream(made % 40 + 1)).unwrap();
+            sim.enqueue(buffer.stream(), buffer.device_ptr(), 512);
+            made += 1;
+        };
+        assert!(error.to_string().contains("1024 pools"), "{error}");
+        assert_eq!(made, 1024);
+        sim.finish(Stream(1));
+        let pool = make().unwrap();
+        assert_eq!(reserved(&alloc), (1024 - 26) * (2 << 20), "those that are not done");
+        drop(pool);
+        (1..=40).for_each(|stream| sim.finish(Stream(stream)));
+        alloc.poll();
+        assert_eq!((reserved(&alloc), sim.live().allocations), (0, 0));
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}

@@ -143,8 +143,8 @@ struct gpumem_pool_id {
  * it looks at must live as long. It must not throw (an exception out of it ends the process), not allocate here, and not begin or end what
  * goes to pools. In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and
  * gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out is handed to anybody else or goes back,
- * for graphs go on using them. A pool goes when it was released as often as it was begun; its memory goes back as soon as nothing uses
- * it. In snapshots the id is the segment_pool_id of its segments.
+ * for graphs go on using them. A pool goes when it was released as often as it was begun; its memory goes back when nothing uses it any
+ * more, at the latest before more is taken from the driver. In snapshots the id is the segment_pool_id of its segments.
  */
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
 void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);

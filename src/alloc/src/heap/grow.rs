@@ -10,7 +10,7 @@ use super::allocate::Request;
 use super::block::{Block, NIL};
 use super::segment::{Chunk, Segment};
 use crate::config::SegmentMode;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 use crate::size::{Class, STEP};
 use place::{Place, empty};
 
@@ -19,10 +19,11 @@ const MUCH: u64 = 4;
 
 impl Heap {
     /// Takes memory so that the request fits on its stream. `false`: the budget or the device does not allow it.
-    pub(super) fn grow(&mut self, request: &Request) -> Result<bool, DeviceError> {
+    pub(super) fn grow(&mut self, request: &Request) -> Result<bool, Error> {
+        self.give_back_gone(request)?;
         let (want, least) = self.sizes.growth(request.class, request.size);
         if matches!(request.class, Class::Chunked | Class::Fine) {
-            return self.grow_chunked(request, want);
+            return Ok(self.grow_chunked(request, want)?);
         }
         for bytes in [want, least] {
             if !self.within_budget(bytes) || bytes > self.pool_left(request.arena) {
@@ -34,7 +35,7 @@ impl Heap {
                     return Ok(true);
                 }
                 Err(error) if error.is_out_of_memory() => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
             if want == least {
                 break;

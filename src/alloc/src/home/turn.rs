@@ -80,10 +80,10 @@ impl Home {
         })
     }
 
-    /// Completes blocks that wait for other streams.
+    /// Completes blocks that wait for other streams, and gives back what is left of pools that are gone.
     pub(crate) fn poll(&self) -> Result<(), Error> {
         heap::poll(&mut self.way())?;
-        self.give(|_| ())
+        self.give(|heap| heap.look_at_all_closing())
     }
 
     /// A stream is about to be destroyed.

@@ -5,7 +5,7 @@ use super::super::allocate::Request;
 use super::super::ask::probe;
 use super::super::release::going::Going;
 use super::super::turn::access::{Access, give_back, settle};
-use super::Arena;
+use super::{Arena, MAX_POOLS};
 use crate::error::{DeviceError, Error};
 
 /// Waits for the device and gives a pool's free segments back. Nothing of a private one.
@@ -36,9 +36,13 @@ pub(crate) fn shrink_closing(on: &mut impl Access, arenas: &[u16]) -> Result<u64
     }
 }
 
+/// Pools that are gone at which one request looks before it takes memory: each may cost it a question to the driver.
+const AT_A_TIME: usize = 16;
+
 impl Heap {
-    /// The pool of an arena is gone: what is free [is to go back](shrink_closing), now as far as no queued work uses it, and else with the
-    /// next release; what is held follows when it is freed.
+    /// The pool of an arena is gone: what is free [is to go back](shrink_closing), now as far as no queued work uses it, and else when it is
+    /// looked at again: when [memory is taken](Heap::give_back_gone), when somebody asks what is done, when pools are too many, when
+    /// captures end and with every release. What is held follows when it is freed.
     pub(crate) fn close_arena(&mut self, arena: u16) {
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.closing = true;
@@ -47,7 +51,7 @@ impl Heap {
     }
 
     /// The same for all such arenas.
-    pub(in crate::heap) fn look_at_all_closing(&mut self) {
+    pub(crate) fn look_at_all_closing(&mut self) {
         let closing = self.arenas.iter().filter(|(_, arena)| arena.closing);
         for arena in closing.map(|(number, _)| number).collect::<Vec<_>>() {
             self.look_at_closing(arena);
@@ -63,6 +67,29 @@ impl Heap {
         if self.arenas.get(arena).is_some_and(Arena::is_gone) && !self.capturing() {
             self.leave_closing(arena);
         }
+    }
+
+    /// The same before a pool is made, if there is no room for another one.
+    pub(crate) fn make_room_for_pool(&mut self) {
+        if self.arenas.iter().count() >= MAX_POOLS {
+            self.look_at_all_closing();
+        }
+    }
+
+    /// What is left of pools that are gone goes back, if nothing uses it any more, before a request takes memory from the driver: for
+    /// long that may be the only time that somebody looks.
+    pub(in crate::heap) fn give_back_gone(&mut self, request: &Request) -> Result<(), Error> {
+        let gone = self.arenas.iter().filter(|(_, arena)| arena.is_gone());
+        let gone: Vec<u16> = gone.map(|(number, _)| number).take(AT_A_TIME).collect();
+        if gone.is_empty() || self.capturing() {
+            return Ok(());
+        }
+        self.ask_how_far_for(request, &self.lines_with_free(&gone))?;
+        if self.disown_all_of(&gone) {
+            let spare = self.spare_of_closing();
+            self.give_back_for(request, spare)?;
+        }
+        Ok(())
     }
 
     /// Lines of which something is free.
