@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use gpumem_alloc::{Allocator, Config, Stream, device};
+use gpumem_alloc::{Allocator, Config, Error, Stream, device};
 use gpumem_tests::{Ended, Terminal, World, said};
 
 const MIB: usize = 1 << 20;
@@ -20,6 +20,9 @@ fn embedding_program() {
     let alloc = Allocator::new(device::cuda(1).unwrap(), Config::default()).unwrap();
     let held = alloc.alloc::<u8>(100 * MIB, Stream::DEFAULT).unwrap();
     drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
+    // The default stream's other handle, and what is another stream in each thread.
+    assert!(matches!(alloc.retire_stream(Stream(1)), Err(Error::DefaultStream)));
+    assert!(matches!(alloc.retire_stream(Stream(2)), Err(Error::PerThreadStream)));
     println!("\nready");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     drop(held);

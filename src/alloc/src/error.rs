@@ -45,7 +45,7 @@ pub enum Error {
     OutOfMemory(Box<OomReport>),
     /// The size overflows, or no device could ever hold it.
     #[error("a request of {} is larger than any device ({} is the limit): check how the size is computed",
-        requested.map_or_else(|| "more than 2^64 bytes".to_owned(), human), human(MAX_REQUEST))]
+        too_large(*requested), human(MAX_REQUEST))]
     TooLarge {
         /// Bytes asked for; `None` when even that number overflows.
         requested: Option<u64>,
@@ -147,4 +147,13 @@ pub enum Error {
     /// The driver failed for another reason than memory.
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// A size beyond the limit: in bytes where it would be written as the limit is.
+fn too_large(requested: Option<u64>) -> String {
+    match requested {
+        None => "more than 2^64 bytes".to_owned(),
+        Some(bytes) if human(bytes) == human(MAX_REQUEST) => format!("{bytes} bytes"),
+        Some(bytes) => human(bytes),
+    }
 }

@@ -164,7 +164,7 @@ impl Allocator {
     /// which several routes hold follow the one begun last.
     ///
     /// Where the pool is private a graph is taken to be captured in between: nothing is waited for then, no event is recorded and nothing goes
-    /// back to the driver, whoever asks this allocator for it, so that no capture ends by it. Another allocator knows nothing of that, and ends the
+    /// back to the driver (but what a request took that fails on the way), whoever asks this allocator for it, so that no capture ends by it. Another allocator knows nothing of that, and ends the
     /// capture of a graph only where it has to wait for its device: when its memory has run out, or it is asked to give some back.
     pub fn begin_allocate_to_pool(&self, pool: &Pool, route: Route) -> Result<(), Error> {
         self.of_this(pool)?;
@@ -175,7 +175,7 @@ impl Allocator {
         self.0.routes.begin(&pool.0.memory, route)
     }
 
-    /// Ends what was begun last for a pool. Whether there was anything.
+    /// Ends what the calling thread began last for a pool, or if it began nothing for that, what any thread did. Whether there was anything.
     pub fn end_allocate_to_pool(&self, pool: &Pool) -> Result<bool, Error> {
         self.of_this(pool)?;
         let ended = self.0.routes.end(&pool.0.memory)?;

@@ -99,11 +99,14 @@ impl Routes {
         Ok(())
     }
 
-    /// Ends what was begun last for a pool. Whether there was anything.
+    /// Ends what this thread began last for a pool, or where it began nothing, what anybody did. Whether there was anything.
     pub(crate) fn end(&self, memory: &PoolMemory) -> Result<bool, Error> {
         let home = memory.handle.home;
         let mut open = self.write(home)?;
-        let last = open.iter().rposition(|route| route.memory.arena == memory.arena);
+        let here = Thread::here();
+        let its = |route: &Open| route.memory.arena == memory.arena;
+        let mine = open.iter().rposition(|route| its(route) && route.thread == here);
+        let last = mine.or_else(|| open.iter().rposition(its));
         let ended = last.map(|at| open.remove(at));
         home.set_routed(!open.is_empty());
         // A function may own the last of another pool, which has routes to end, too.

@@ -165,6 +165,11 @@ fn sizes_that_overflow_are_errors() {
     for requested in [MAX_REQUEST + 1, u64::MAX - 511, u64::MAX] {
         assert!(matches!(plain.round(requested), Err(Error::TooLarge { .. })));
     }
+    let just = plain.round(MAX_REQUEST + 1).unwrap_err().to_string();
+    assert!(
+        just.contains("140737488355329 bytes") && just.contains("128.0 TiB"),
+        "{just}"
+    );
     assert!(matches!(
         bytes_of::<u64>(usize::MAX),
         Err(Error::TooLarge { requested: None })

@@ -16,16 +16,16 @@ impl Stream {
     /// The default stream.
     pub const DEFAULT: Stream = Stream(0);
     /// CUDA's other handle of it (`CU_STREAM_LEGACY`).
-    const LEGACY: u64 = 1;
+    pub(crate) const LEGACY: Stream = Stream(1);
     /// CUDA's handle of whatever thread's own (`CU_STREAM_PER_THREAD`).
     pub(crate) const PER_THREAD: Stream = Stream(2);
 }
 
 impl From<&CudaStream> for Stream {
     fn from(stream: &CudaStream) -> Stream {
-        match stream.cu_stream() as u64 {
+        match Stream(stream.cu_stream() as u64) {
             Stream::LEGACY => Stream::DEFAULT,
-            handle => Stream(handle),
+            stream => stream,
         }
     }
 }

@@ -255,6 +255,36 @@ fn pools_without_memory_are_forgotten_while_a_graph_is_captured() {
     assert_eq!((reserved(), sim.violations(), sim.live()), (0, vec![], Live::default()));
 }
 
+#[test]
+fn a_thread_ends_what_it_began_itself_if_it_began_anything() {
+    let (alloc, _) = allocator(Timeline::Immediate);
+    let pool = alloc.private_pool().unwrap();
+    let in_pool = || {
+        let before = pool.stats().allocation.allocated;
+        drop(alloc.alloc::<u8>(MIB, Stream(1)).unwrap());
+        pool.stats().allocation.allocated > before
+    };
+    alloc.begin_allocate_to_pool(&pool, Route::ThisThread).unwrap();
+    let meeting = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            alloc.begin_allocate_to_pool(&pool, Route::ThisThread).unwrap();
+            meeting.wait();
+            meeting.wait();
+            assert!(in_pool(), "the other thread has ended its own");
+        });
+        meeting.wait();
+        assert!(in_pool());
+        assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+        assert!(!in_pool());
+        meeting.wait();
+        other.join().unwrap();
+    });
+    // Of a thread that is gone.
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    assert!(!alloc.end_allocate_to_pool(&pool).unwrap());
+}
+
 /// An allocator of 100 MiB at most that waits for nothing, and a pool that is gone before the GPU has done its work: it held 80 MiB.
 fn busy_when_its_pool_went(segments: SegmentMode) -> (Allocator, Sim) {
     let sim = Sim::new(SimConfig {

@@ -175,6 +175,54 @@ fn inner_forks_in_the_middle() {
     });
 }
 
+/// Before anything was allocated a process may fork, whatever other threads do.
+#[test]
+fn a_child_of_a_process_that_only_set_a_fraction_never_hangs() {
+    let said = passes("ends::inner_forks_in_a_fraction", &[]);
+    assert!(
+        said.contains("budget 8.2 MiB"),
+        "a thousandth, as was said last: {said}"
+    );
+}
+
+#[test]
+fn inner_forks_in_a_fraction() {
+    let Some(abi) = library() else { return };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    abi.memory_fraction(0.5, 0);
+                }
+            });
+        }
+        let mut failed = 0;
+        for _ in 0..1000 {
+            // SAFETY: the child calls nothing but the library, alarm and _exit; the alarm ends it if it hangs.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: takes a number of seconds.
+                unsafe { libc::alarm(3) };
+                abi.memory_fraction(0.25, 0);
+                // SAFETY: ends the child without the parent's exit handlers.
+                unsafe { libc::_exit(abi.error_count() as i32) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child made above; `status` is valid for writes.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            failed += i32::from(status != 0);
+            if failed > 0 {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(failed, 0, "a child that hung or was refused");
+    });
+    abi.memory_fraction(1e-3, 0);
+    assert!(abi.alloc(2 << 30, 0, null_mut()).is_null());
+}
+
 /// Destructors of a thread's own data allocate and free, when the standard library's data of that thread is gone already.
 #[test]
 fn a_thread_that_ends_may_do_what_others_may() {

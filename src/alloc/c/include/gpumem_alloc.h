@@ -17,8 +17,9 @@
  * GPUMEM_ALLOC_CONF=segments:plain.
  *
  * Threads. Every function may be called from any thread at any time, but not from a signal handler, which may have interrupted one of
- * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred,
- * as is usual) leaves these functions first. The first allocation on a device needs 40 KiB of stack beside what CUDA does; 32 KiB are
+ * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred, as
+ * is usual) leaves these functions first. In a thread's last destructors, those that run after the library's own, failures are counted
+ * but have no message, and there are no scopes. The first allocation on a device needs 40 KiB of stack beside what CUDA does; 32 KiB are
  * enough for everything else.
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2, the per-thread default stream, is
@@ -139,12 +140,14 @@ struct gpumem_pool_id {
  * For set_begin_allocate_to_pool, set_end_allocate_to_pool_fn and set_release_pool: private pools, which CUDA graphs and
  * torch.cuda.MemPool use. From begin to end what `filter` says yes to is allocated in the pool of that id, which is any but (0, 0):
  * PyTorch's filter, a pointer to a std::function<bool(cudaStream_t)> of libstdc++, which is copied; NULL is everything of the calling
- * thread. Any thread that allocates on the device may call the copy, until gpumem_end_allocate_to_pool or gpumem_release_pool returns: what
- * it looks at must live as long. It must not throw (an exception out of it ends the process), not allocate here, and not begin or end what
- * goes to pools. In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver, and
- * gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out is handed to anybody else or goes back,
- * for graphs go on using them. A pool goes when it was released as often as it was begun; its memory goes back when nothing uses it any
- * more, at the latest before more is taken from the driver. In snapshots the id is the segment_pool_id of its segments.
+ * thread. End ends what the calling thread began last for that id, or if it began nothing, what any thread did. Any thread that
+ * allocates on the device may call the copy, until gpumem_end_allocate_to_pool or gpumem_release_pool returns: what it looks at must
+ * live as long. It must not throw (an exception out of it ends the process), not allocate here, and not begin or end what goes to pools.
+ * In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver (but what a
+ * request took that fails on the way), and gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out
+ * is handed to anybody else or goes back, for graphs go on using them. A pool goes when it was released as often as it was begun; its
+ * memory goes back when nothing uses it any more, at the latest before more is taken from the driver. In snapshots the id is the
+ * segment_pool_id of its segments.
  */
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
 void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);

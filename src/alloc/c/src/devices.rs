@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gpumem::device::{self, Device};
@@ -18,15 +18,19 @@ pub(crate) const MOST: usize = 128;
 /// A device's place.
 pub(crate) struct Place {
     allocator: OnceLock<Allocator>,
-    /// The fraction of the device's memory that was asked for before the allocator was made. Locked while it is made.
-    fraction: Mutex<Option<f64>>,
+    /// Locked while the allocator is made.
+    making: Mutex<()>,
+    /// The fraction of the device's memory that was asked for last, as its bits; 0 for none. Not behind a lock: before the first allocation
+    /// a program may fork, and its child would wait for a thread that it does not have.
+    fraction: AtomicU64,
     pub(crate) pools: Pools,
 }
 
 static PLACES: [Place; MOST] = [const {
     Place {
         allocator: OnceLock::new(),
-        fraction: Mutex::new(None),
+        making: Mutex::new(()),
+        fraction: AtomicU64::new(0),
         pools: Mutex::new(None),
     }
 }; MOST];
@@ -104,13 +108,14 @@ impl Place {
         // that allocates and waits for us.
         load_driver();
         let opened = device::cuda(device.unsigned_abs())?;
-        let fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Where two threads opened it, or it cannot be made: its context, which takes long to make, stays for who tries again.
         let opened = ManuallyDrop::new(opened);
         if let Some(allocator) = self.allocator.get() {
             return Ok(allocator);
         }
-        let (made, segments) = config::allocator((*opened).clone(), *fraction)?;
+        let asked = self.fraction.load(Ordering::Relaxed);
+        let (made, segments) = config::allocator((*opened).clone(), fraction(asked))?;
         // One device at a time, so that of any two one finds the other; and before it is used.
         let connecting = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
         if segments != SegmentMode::Plain {
@@ -119,25 +124,40 @@ impl Place {
         let allocator = self.allocator.get_or_init(|| made);
         drop(connecting);
         exit::watch();
+        self.limit_as_asked(allocator, asked)?;
         Ok(allocator)
+    }
+
+    /// Sees to what was asked for while the allocator was made with another fraction, by who found none to tell.
+    fn limit_as_asked(&self, allocator: &Allocator, mut known: u64) -> Result<(), Failure> {
+        loop {
+            atomic::fence(Ordering::SeqCst);
+            let asked = self.fraction.load(Ordering::Relaxed);
+            match fraction(asked) {
+                Some(to) if asked != known => allocator.set_memory_fraction(to)?,
+                _ => return Ok(()),
+            }
+            known = asked;
+        }
     }
 
     /// Limits the allocator to a fraction of the device's memory, now or when it is made.
     pub(crate) fn limit(&'static self, to: f64) -> Result<(), Failure> {
         // As in `make`.
         not_forked()?;
-        if self.allocator.get().is_none() {
-            let mut fraction = self.fraction.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.allocator.get().is_none() {
-                *fraction = Some(to);
-                return Ok(());
-            }
-        }
+        self.fraction.store(to.to_bits(), Ordering::Relaxed);
+        // Either this finds the allocator, or who makes it finds that.
+        atomic::fence(Ordering::SeqCst);
         match self.allocator.get() {
             Some(allocator) => Ok(allocator.set_memory_fraction(to)?),
             None => Ok(()),
         }
     }
+}
+
+/// What was asked for, by its bits. No fraction that may be asked for is 0.
+fn fraction(bits: u64) -> Option<f64> {
+    (bits != 0).then(|| f64::from_bits(bits))
 }
 
 /// Loads the driver's library, where there is one, for the process's life. cudarc does so under a lock of its own: it must find it loaded,

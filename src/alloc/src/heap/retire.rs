@@ -50,9 +50,7 @@ struct Ending {
 
 /// The program is about to destroy a stream.
 pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
-    if stream == Stream::DEFAULT {
-        return Err(Error::DefaultStream);
-    }
+    on.heap(|heap| heap.streams.may_end(stream))??;
     let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
     wait_for_answers(on, Some(stream))?;
     probe_ended(on, |_| lines.clone())?;

@@ -223,6 +223,16 @@ impl Streams {
         self.add(stream, arena, any)
     }
 
+    /// The default stream never ends, by whatever handle it is named, and nor does what is refused as a stream.
+    pub(super) fn may_end(&self, stream: Stream) -> Result<(), Error> {
+        match stream {
+            Stream::DEFAULT => Err(Error::DefaultStream),
+            Stream::LEGACY if self.handles => Err(Error::DefaultStream),
+            Stream::PER_THREAD if self.handles => Err(Error::PerThreadStream),
+            _ => Ok(()),
+        }
+    }
+
     fn add(&mut self, stream: Stream, arena: u16, any: u16) -> Result<u16, Error> {
         // Its handle would be one stream here, and what a thread gave back another thread's work would find in use.
         if self.handles && stream == Stream::PER_THREAD {
