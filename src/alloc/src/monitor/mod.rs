@@ -9,7 +9,7 @@ mod alert;
 mod watch;
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -63,7 +63,7 @@ pub struct MonitorConfig {
     pub every: Duration,
     /// What it does.
     pub action: Action,
-    /// Whom it tells; `None`: stderr.
+    /// Whom it tells; `None`: stderr. One that panics is not called again, and what it was to be told goes to stderr, too.
     pub listener: Option<Listener>,
 }
 
@@ -179,7 +179,7 @@ impl Monitor {
     }
 }
 
-// Its listener's panics are its thread's.
+// Its listener's panics do not leave its thread.
 impl UnwindSafe for Monitor {}
 impl RefUnwindSafe for Monitor {}
 
@@ -193,7 +193,6 @@ impl Drop for Monitor {
         self.stop.store(true, Ordering::Release);
         thread.thread().unpark();
         if thread.thread().id() != std::thread::current().id() {
-            // It panics if its listener does; that was told.
             let _ = thread.join();
         }
     }
@@ -270,11 +269,16 @@ impl Eye {
         true
     }
 
-    fn tell(&self, alert: &Alert) {
-        match &self.config.listener {
-            Some(listener) => (listener.0)(alert),
-            None => say(&format!("gpumem: {alert}")),
+    fn tell(&mut self, alert: &Alert) {
+        if let Some(listener) = self.config.listener.take() {
+            // Nothing of ours is half done while it runs; what becomes of its own, whoever wrote it knows.
+            if catch_unwind(AssertUnwindSafe(|| (listener.0)(alert))).is_ok() {
+                self.config.listener = Some(listener);
+                return;
+            }
+            say("gpumem: a monitor's listener panicked: it is not called again");
         }
+        say(&format!("gpumem: {alert}"));
     }
 }
 

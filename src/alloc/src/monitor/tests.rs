@@ -175,6 +175,34 @@ fn a_driver_that_fails_is_told_and_left_alone_for_a_while() {
 
 /// A capture was under way, or all free memory was pinned by what is held, when something was first done about it.
 #[test]
+fn a_listener_that_panics_is_not_called_again_and_the_monitor_goes_on() {
+    let (_, allocator) = start(SegmentMode::Virtual, Publish::Off);
+    let (config, told) = looking_for(Action::Release);
+    let calls = Arc::clone(&told);
+    let mut eye = eye(
+        &allocator,
+        MonitorConfig {
+            listener: Some(Listener::new(move |alert| {
+                calls.lock().unwrap().push(alert.clone());
+                std::panic::resume_unwind(Box::new("a listener's"));
+            })),
+            ..config
+        },
+    );
+    for round in 1..4 {
+        drop(holes(&allocator));
+        let held = holes(&allocator);
+        look(&mut eye, round * 1000..round * 1000 + 3);
+        assert_eq!(allocator.stats().all().reserved_bytes.current, 80 * MIB, "{round}");
+        drop(held);
+        look(&mut eye, round * 1000 + 3..round * 1000 + 9);
+    }
+    // The lock that it panicked with is poisoned: that is its own affair.
+    let told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
 fn what_did_not_help_at_first_helps_later() {
     let (_, allocator) = start(SegmentMode::Plain, Publish::Off);
     let (config, told) = looking_for(Action::Release);

@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
+use gpumem_channel::clean;
+
 use super::table::Stack;
 use super::unwind::UNWINDER;
 
@@ -32,8 +34,9 @@ impl StackFrame {
 
 impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        match (&self.file, self.line) {
+        // As the program's files have them, which may be anything.
+        f.write_str(&clean(&self.name))?;
+        match (self.file.as_deref().map(clean), self.line) {
             (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
             (Some(file), None) => write!(f, " ({file})"),
             _ => Ok(()),
@@ -204,6 +207,18 @@ mod tests {
         ];
         assert_eq!(begin(&through.map(|name| frame(name, ""))), 3);
         assert_eq!(begin(&[]), 0);
+    }
+
+    #[test]
+    fn what_a_terminal_would_heed_is_not_shown() {
+        let frame = StackFrame {
+            name: "a\x1b[2Jname".to_owned(),
+            file: Some("a\rfile.c".to_owned()),
+            line: Some(3),
+        };
+        let shown = frame.to_string();
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+        assert!(shown.contains("name") && shown.ends_with("file.c:3)"), "{shown:?}");
     }
 
     #[test]
