@@ -6,8 +6,8 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{self, AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -234,27 +234,35 @@ fn watch_forks() {
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     place: &'static Descriptor,
-    fd: RawFd,
+    file: ManuallyDrop<File>,
     /// A forked child finds it closed.
     process: Process,
 }
 
 impl LockedFile {
     /// Takes `file` over. Gives it back when 64 are registered already, or nobody can tell what file it is.
-    pub(crate) fn register(file: File) -> Result<LockedFile, File> {
-        let process = Process::current();
+    ///
+    /// To be called as soon as it is open, before it is locked: a lock is of all descriptors that come of one opening, in whatever process. A
+    /// child that is forked before its number is here keeps it, and the lock, for as long as it lives. That leaves less than a microsecond in
+    /// which the whole fork would have to take place, from where the kernel copies descriptors to where it copies this memory.
+    pub(crate) fn register(file: File, process: Process) -> Result<LockedFile, File> {
         let fd = file.as_raw_fd();
         let Some(numbers) = file_of(fd) else { return Err(file) };
         for place in &LOCKED {
             if place.fill(fd, numbers) {
                 return Ok(LockedFile {
                     place,
-                    fd: file.into_raw_fd(),
+                    file: ManuallyDrop::new(file),
                     process,
                 });
             }
         }
         Err(file)
+    }
+
+    /// The file, for who has just registered it: later on the program may have closed it.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 }
 
@@ -262,7 +270,7 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // In a forked child it is closed already, and place and number may be another file's by now.
         if self.process.is_current()
-            && let Some(fd) = take(self.place, self.fd)
+            && let Some(fd) = take(self.place, self.file.as_raw_fd())
         {
             // SAFETY: taken over in `register`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
             // is being forked right now still has the file open.

@@ -4,6 +4,7 @@
 mod common;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -107,6 +108,60 @@ fn forking_victim() {
     // Whoever finds it closed knows that it was the child.
     std::mem::forget(lane);
     std::fs::write(std::env::var_os("GPUMEM_TEST_NOTE").unwrap(), child.to_string()).unwrap();
+}
+
+#[test]
+fn a_child_that_is_forked_while_a_channel_is_made_does_not_keep_it_alive() {
+    // As a server that starts its workers while one of its threads allocates for the first time.
+    let dir = channel_dir();
+    let mut victim = victim("victim_that_forks_meanwhile", dir.path())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let group = victim.id();
+    assert!(victim.wait().unwrap().success());
+    let path = files(dir.path()).pop().unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let mut life = reader.life().unwrap();
+    // As above.
+    for _ in 0..500 {
+        if life == Life::Alive {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            life = reader.life().unwrap();
+        }
+    }
+    let children = Command::new("kill")
+        .args(["-KILL", "--", &format!("-{group}")])
+        .status();
+    assert!(
+        children.unwrap().success(),
+        "the children were still there when we looked"
+    );
+    assert_eq!(life, Life::Died, "a child held its parent's lock");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_that_forks_meanwhile() {
+    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
+        return;
+    };
+    let options = Options {
+        // The kernel takes its time to give it so much memory.
+        blocks: 1 << 20,
+        ..options(dir.as_ref())
+    };
+    let publisher = std::thread::scope(|scope| {
+        let maker = scope.spawn(|| Publisher::create(&options).unwrap());
+        let mut children = 0;
+        while children == 0 || !maker.is_finished() && children < 200 {
+            common::fork(|| std::thread::sleep(std::time::Duration::from_secs(20)));
+            children += 1;
+        }
+        maker.join().unwrap()
+    });
+    // It ends without a goodbye, which would take the lock from the children, too.
+    std::mem::forget(publisher);
 }
 
 /// This test binary again, running one test only, in `dir`.

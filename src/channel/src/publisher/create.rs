@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Publisher;
 use crate::error::CreateError;
 use crate::layout::{Capacity, IDENTITY, LANES_MAX, Layout};
-use crate::map::{LockedFile, Map};
+use crate::map::{LockedFile, Map, Process};
 use crate::stamp::Stamp;
 use crate::word::{Word, Words};
 use crate::writer::Writer;
@@ -92,14 +92,16 @@ impl Publisher {
         };
         let identity = identity::of_this_process(options.program.as_deref(), &options.job)
             .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
-        let (name, temporary) = loop {
+        // Forks are watched from here on, so that nothing is left to do between a descriptor and its registration.
+        let process = Process::current();
+        let (name, temporary, lock) = loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{}-{number}{}", identity.pid, identity.start_time, place::SUFFIX);
-            match Temporary::create(handle, &name) {
+            match Temporary::create(handle, &name, process) {
                 // Another pid namespace's process with our pid and start time; as rare as it sounds.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1 << 16 => {}
                 Err(error) => return Err(io_error("create", &dir.join(&name))(error)),
-                Ok(temporary) => break (name, temporary),
+                Ok((temporary, file)) => break (name, temporary, file.map_err(|_| CreateError::TooMany)?),
             }
         };
         let path = dir.join(&name);
@@ -115,17 +117,15 @@ impl Publisher {
         });
         let bytes = layout.len as u64 * 8;
         check_file_size(bytes)?;
-        rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
+        rustix::fs::fallocate(lock.file(), FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
             rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {
                 dir: dir.to_owned(),
                 bytes,
             },
             error => io_error("make room for", &path)(error.into()),
         })?;
-        let map = Map::writable(&temporary.file, layout.len).map_err(io_error("map", &path))?;
-        let lock = temporary.file.try_clone().map_err(io_error("lock", &path))?;
-        life::hold(&lock).map_err(io_error("lock", &path))?;
-        let lock = LockedFile::register(lock).map_err(|_| CreateError::TooMany)?;
+        let map = Map::writable(lock.file(), layout.len).map_err(io_error("map", &path))?;
+        life::hold(lock.file()).map_err(io_error("lock", &path))?;
         for (word, value) in map.words().iter().zip(layout.header()) {
             word.put(value);
         }
@@ -152,23 +152,20 @@ fn check_file_size(bytes: u64) -> Result<(), CreateError> {
     }
 }
 
-/// A file under its temporary name; removed again unless it is published.
+/// A file's temporary name; removed again unless it is published.
 struct Temporary<'a> {
     dir: &'a File,
     name: OsString,
-    file: File,
 }
 
 impl<'a> Temporary<'a> {
-    fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
+    /// The name, and its new file: registered, if there is room for it.
+    fn create(dir: &'a File, name: &str, process: Process) -> io::Result<(Temporary<'a>, Result<LockedFile, File>)> {
         let name = OsString::from(format!("{}{name}", place::TEMPORARY));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Temporary {
-            dir,
-            name,
-            file: file.into(),
-        })
+        let file = LockedFile::register(file.into(), process);
+        Ok((Temporary { dir, name }, file))
     }
 
     /// Gives the file its name, which must be free.
