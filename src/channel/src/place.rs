@@ -60,8 +60,10 @@ pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
 
 /// Opens a directory without following a symbolic link at its end.
 pub(crate) fn open_directory(dir: &Path) -> io::Result<File> {
+    // A slash or a dot behind the name would be the end, and the link be followed to get there.
+    let dir: PathBuf = dir.components().collect();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(dir, flags, Mode::empty())?.into())
+    Ok(rustix::fs::open(&dir, flags, Mode::empty())?.into())
 }
 
 /// Whether a directory belongs to `uid` and to nobody else.

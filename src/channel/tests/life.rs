@@ -192,12 +192,15 @@ fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
     let link = target.path().join("link");
     let inner = target.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
+    std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o700)).unwrap();
     std::os::unix::fs::symlink(&inner, &link).unwrap();
-    assert!(
-        refused(&link).contains("cannot open it"),
-        "a symbolic link: {}",
-        refused(&link)
-    );
+    for end in ["", "/", "//", "/.", "/./"] {
+        let mut link = link.clone().into_os_string();
+        link.push(end);
+        let said = refused(link.as_ref());
+        assert!(said.contains("cannot open it"), "a symbolic link, {link:?}: {said}");
+    }
+    assert_eq!(refused(&inner.join("./")), "", "which no other directory is");
     assert!(refused(Path::new("/proc/self")).contains("/proc/self"));
     assert!(refused(Path::new("/nonexistent/gpumem")).contains("cannot make it"));
 
