@@ -38,8 +38,8 @@ pub enum CreateError {
         /// What is allowed.
         limit: u64,
     },
-    /// A process may have 64 channels open.
-    #[error("this process has too many channels open (64)")]
+    /// As many channels as a process may have are open.
+    #[error("this process has too many channels open ({})", crate::map::CHANNELS_MAX)]
     TooMany,
 }
 

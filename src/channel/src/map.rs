@@ -176,14 +176,17 @@ impl Process {
     }
 }
 
+/// Channels that a process may have open: one for each device of a C program, and as many again.
+pub(crate) const CHANNELS_MAX: usize = 256;
+
 /// Descriptors of locked channel files. A forked child closes them, else it would hold its parent's lock, and a dead publisher
 /// would look alive for as long as one of its workers runs.
-static LOCKED: [Descriptor; 64] = [const {
+static LOCKED: [Descriptor; CHANNELS_MAX] = [const {
     Descriptor {
         fd: AtomicI32::new(FREE),
         file: [const { AtomicU64::new(0) }; 2],
     }
-}; 64];
+}; CHANNELS_MAX];
 
 /// Takes a descriptor out of its place, for who closes it. None if the program has closed it, as daemons close all there are: then it may be
 /// a file of the program's by now. Async-signal-safe.
@@ -240,7 +243,7 @@ pub(crate) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Takes `file` over. Gives it back when 64 are registered already, or nobody can tell what file it is.
+    /// Takes `file` over. Gives it back when [`CHANNELS_MAX`] are registered already, or nobody can tell what file it is.
     ///
     /// To be called as soon as it is open, before it is locked: a lock is of all descriptors that come of one opening, in whatever process. A
     /// child that is forked before its number is here keeps it, and the lock, for as long as it lives. That leaves less than a microsecond in

@@ -38,6 +38,39 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     assert_eq!(files(dir.path()).len(), 1, "and nothing else");
 }
 
+/// As many as a C program has devices, twice. Who is one too many has nothing open, and leaves no file.
+#[test]
+fn a_process_has_256_channels() {
+    let dir = channel_dir();
+    let status = victim("victim_with_many_channels", dir.path()).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_with_many_channels() {
+    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
+        return;
+    };
+    let dir = Path::new(&dir);
+    let options = Options {
+        blocks: 16,
+        ..options(dir)
+    };
+    let open = || files(Path::new("/proc/self/fd")).len();
+    let before = open();
+    let publishers: Vec<Publisher> = (0..256).map(|_| Publisher::create(&options).unwrap()).collect();
+    let too_many = Publisher::create(&options).err().map(|error| error.to_string());
+    assert_eq!(
+        too_many.as_deref(),
+        Some("this process has too many channels open (256)")
+    );
+    assert_eq!((files(dir).len(), open() - before), (256, 256));
+    drop(publishers);
+    assert_eq!(open(), before);
+    assert!(Publisher::create(&options).is_ok(), "there is room again");
+}
+
 #[test]
 fn readers_that_ask_at_the_same_time_do_not_take_each_other_for_a_publisher() {
     let dir = channel_dir();
