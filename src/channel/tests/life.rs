@@ -38,6 +38,40 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     assert_eq!(files(dir.path()).len(), 1, "and nothing else");
 }
 
+/// Channels are counted in each copy of this library: a process has several where it executed itself, or where a library that it loaded has one.
+#[test]
+fn what_another_copy_has_named_stays_and_the_next_name_is_taken() {
+    let dir = channel_dir();
+    let status = victim("victim_that_executes_itself", dir.path()).status().unwrap();
+    assert!(status.success(), "{status}");
+    let mut lives: Vec<(PathBuf, Life)> = files(dir.path())
+        .into_iter()
+        .map(|path| (path.clone(), Reader::open(&path).unwrap().life().unwrap()))
+        .collect();
+    lives.sort_by(|one, other| one.0.cmp(&other.0));
+    let (names, lives): (Vec<_>, Vec<_>) = lives.into_iter().unzip();
+    assert_eq!(lives, [Life::Died, Life::Died, Life::Closed], "{names:?}");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_that_executes_itself() {
+    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
+        return;
+    };
+    let publisher = || Publisher::create(&options(dir.as_ref())).unwrap();
+    let first = publisher();
+    if std::env::var_os("GPUMEM_TEST_AGAIN").is_some() {
+        return;
+    }
+    let second = publisher();
+    let error = victim("victim_that_executes_itself", dir.as_ref())
+        .env("GPUMEM_TEST_AGAIN", "")
+        .exec();
+    drop((first, second));
+    unreachable!("{error}");
+}
+
 /// As many as a C program has devices, twice. Who is one too many has nothing open, and leaves no file.
 #[test]
 fn a_process_has_256_channels() {

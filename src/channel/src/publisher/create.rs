@@ -15,6 +15,7 @@ use super::Publisher;
 use crate::error::CreateError;
 use crate::layout::{Capacity, IDENTITY, LANES_MAX, Layout};
 use crate::map::{LockedFile, Map, Process};
+use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::word::{Word, Words};
 use crate::writer::Writer;
@@ -85,7 +86,6 @@ impl Publisher {
     }
 
     fn create_in(dir: &Path, handle: &File, options: &Options) -> Result<Publisher, CreateError> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let io_error = |doing, path: &Path| {
             let path = path.to_owned();
             move |source: io::Error| CreateError::Io { doing, path, source }
@@ -94,17 +94,12 @@ impl Publisher {
             .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
         // Forks are watched from here on, so that nothing is left to do between a descriptor and its registration.
         let process = Process::current();
-        let (name, temporary, lock) = loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{}-{}-{number}{}", identity.pid, identity.start_time, place::SUFFIX);
-            match Temporary::create(handle, &name, process) {
-                // Another pid namespace's process with our pid and start time; as rare as it sounds.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1 << 16 => {}
-                Err(error) => return Err(io_error("create", &dir.join(&name))(error)),
-                Ok((temporary, file)) => break (name, temporary, file.map_err(|_| CreateError::TooMany)?),
-            }
-        };
-        let path = dir.join(&name);
+        let mut name = Name::next(&identity);
+        let (mut temporary, file) = name
+            .first_free(|name| Temporary::create(handle, name, process))
+            .map_err(|error| io_error("create", &dir.join(name.text()))(error))?;
+        let lock = file.map_err(|_| CreateError::TooMany)?;
+        let path = dir.join(name.text());
 
         let layout = Layout::new(Capacity {
             devices: options.devices.clamp(1, 256) as usize,
@@ -132,15 +127,50 @@ impl Publisher {
         for (word, value) in map.words()[IDENTITY..].iter().zip(identity::pack(&identity)) {
             word.put(value);
         }
-        temporary.publish(&name).map_err(io_error("name", &path))?;
+        name.first_free(|name| temporary.publish(name))
+            .map_err(io_error("name", &path))?;
         Ok(Publisher {
             writer: Writer::new(map, layout),
             _lock: lock,
-            path,
+            path: dir.join(name.text()),
             identity,
             strings: HashMap::new(),
             stamp: Stamp::new(),
         })
+    }
+}
+
+/// The name of a channel: its process, and a number. Another copy of this library counts in the same names: in a library that the program
+/// loaded, or in the program that executed this one. And another pid namespace may have a process of our pid and start time.
+struct Name<'a> {
+    identity: &'a Identity,
+    number: u32,
+}
+
+impl<'a> Name<'a> {
+    fn next(identity: &'a Identity) -> Name<'a> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        Name {
+            identity,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Identity { pid, start_time, .. } = self.identity;
+        format!("{pid}-{start_time}-{}{}", self.number, place::SUFFIX)
+    }
+
+    /// Does something that needs the name to be free, going on to the next one until it is.
+    fn first_free<T>(&mut self, mut take: impl FnMut(&str) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match take(&self.text()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.number < 1 << 16 => {
+                    *self = Name::next(self.identity);
+                }
+                done => return done,
+            }
+        }
     }
 }
 
@@ -152,10 +182,12 @@ fn check_file_size(bytes: u64) -> Result<(), CreateError> {
     }
 }
 
-/// A file's temporary name; removed again unless it is published.
+/// A file's temporary name; removed again unless the file was renamed.
 struct Temporary<'a> {
     dir: &'a File,
     name: OsString,
+    /// The name is free, and may be another copy's by now.
+    renamed: bool,
 }
 
 impl<'a> Temporary<'a> {
@@ -165,24 +197,33 @@ impl<'a> Temporary<'a> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
         let file = LockedFile::register(file.into(), process);
-        Ok((Temporary { dir, name }, file))
+        let temporary = Temporary {
+            dir,
+            name,
+            renamed: false,
+        };
+        Ok((temporary, file))
     }
 
     /// Gives the file its name, which must be free.
-    fn publish(&self, name: &str) -> io::Result<()> {
+    fn publish(&mut self, name: &str) -> io::Result<()> {
         let dir = self.dir.as_fd();
         match rustix::fs::renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                Ok(rustix::fs::renameat(dir, &self.name, dir, name)?)
+                Ok(rustix::fs::linkat(dir, &self.name, dir, name, AtFlags::empty())?)
             }
-            other => Ok(other?),
+            other => {
+                self.renamed = other.is_ok();
+                Ok(other?)
+            }
         }
     }
 }
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // Not there any more once it was published.
-        let _ = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+        if !self.renamed {
+            let _ = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+        }
     }
 }
