@@ -207,6 +207,18 @@ fn a_channel_that_is_ended_early_is_no_black_box() {
 /// A child of a process that embeds the allocator: it must be able to drop what it inherited, and never to hang.
 #[test]
 fn a_forked_child_touches_nothing() {
+    // SAFETY: shares nothing with the child, of which is said below what it does.
+    child_touches_nothing(|| unsafe { libc::fork() });
+}
+
+/// The same where the C library does not know that it is one.
+#[test]
+fn a_child_in_which_no_handler_ran_touches_nothing() {
+    // SAFETY: as above.
+    child_touches_nothing(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t);
+}
+
+fn child_touches_nothing(fork: fn() -> libc::pid_t) {
     let dir = dir();
     let (alloc, mut reader) = publishing(&dir, 1024);
     let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
@@ -216,8 +228,8 @@ fn a_forked_child_touches_nothing() {
     let small = small();
     let monitor = alloc.monitor(MonitorConfig::default()).unwrap();
     let before = alloc.stats();
-    // SAFETY: the child calls only this library's functions, whose forked paths take no lock and do not allocate, and _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
+    // The child calls only this library's functions, whose forked paths take no lock and do not allocate, and _exit.
     if child == 0 {
         let refused = matches!(alloc.alloc_raw(512, Stream::DEFAULT), Err(Error::Forked))
             && matches!(alloc.reserve(0, Stream::DEFAULT), Err(Error::Forked))

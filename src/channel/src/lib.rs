@@ -14,7 +14,8 @@
 //!
 //! The lock is the sign of life ([`Life`]): held means alive, in whatever pid namespace; free means the process is gone, and
 //! the file is its black box. The next publisher of the same user sweeps all but the newest 16 of the last 24 hours. A forked child
-//! lets go of the lock and of the mapping: it publishes nothing.
+//! lets go of the lock and of the mapping: it publishes nothing. One of `_Fork` or a bare `clone`, in which no handler runs, publishes nothing
+//! either, but keeps the lock for as long as it lives.
 //!
 //! # The layout
 //! Little-endian words of 64 bits, always accessed as such (`layout.rs`, `codec.rs`):

@@ -1,7 +1,7 @@
 //! The only `unsafe` of this crate: shared mappings as words, what happens to them in a forked child, and hints to the cache.
 #![allow(
     unsafe_code,
-    reason = "mmap, pthread_atfork and prefetching have no safe interface; everything else in the crate goes through this module"
+    reason = "mmap, madvise, pthread_atfork and prefetching have no safe interface; everything else in the crate goes through this module"
 )]
 
 use std::fs::File;
@@ -16,8 +16,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::word::Words;
 use descriptor::{Descriptor, FREE};
+use process::HERE;
 
 mod descriptor;
+mod process;
+
+pub use process::Process;
 
 /// A handle on a shared mapping of whole words, which lasts as long as any of its handles.
 #[derive(Clone, Debug)]
@@ -144,38 +148,6 @@ impl Drop for Mapping {
     }
 }
 
-/// The process something was made in. After a fork the child's copy can tell that it is one, at the cost of a load: in the child
-/// mappings and locks are gone or lie, and a mutex may be held by a thread that does not exist there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process(u64);
-
-/// More with each fork between the first process that counted and this one.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-impl Process {
-    /// The calling process.
-    pub fn current() -> Process {
-        watch_forks();
-        Process(FORKS.load(Ordering::Relaxed))
-    }
-
-    /// 0 in the first process that asked, and more with each fork between that and this one.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
-    /// Whether it was forked from one that had asked before.
-    pub fn is_forked(self) -> bool {
-        self.0 > 0
-    }
-
-    /// Whether the calling process is still the same.
-    #[inline(always)]
-    pub fn is_current(self) -> bool {
-        FORKS.load(Ordering::Relaxed) == self.0
-    }
-}
-
 /// Channels that a process may have open: one for each device of a C program, and as many again.
 pub(crate) const CHANNELS_MAX: usize = 256;
 
@@ -184,6 +156,7 @@ pub(crate) const CHANNELS_MAX: usize = 256;
 static LOCKED: [Descriptor; CHANNELS_MAX] = [const {
     Descriptor {
         fd: AtomicI32::new(FREE),
+        process: AtomicU64::new(0),
         file: [const { AtomicU64::new(0) }; 2],
     }
 }; CHANNELS_MAX];
@@ -207,12 +180,14 @@ fn file_of(fd: RawFd) -> Option<[u64; 2]> {
     Some([about.st_dev, about.st_ino])
 }
 
-/// Runs in the child, between fork and whatever it does next: only atomics, fstat(2) and close(2), all async-signal-safe.
+/// Runs in the child, between fork and whatever it does next: only atomics, fstat(2) and close(2), all async-signal-safe. Handlers that
+/// were registered earlier have run: what they made is the child's own.
 extern "C" fn in_forked_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    if !WIPED.load(Ordering::Relaxed) {
+        HERE.forget();
+    }
     for place in &LOCKED {
-        let fd = place.seen();
-        if fd >= 0
+        if let Some(fd) = place.inherited(HERE.number())
             && let Some(fd) = take(place, fd)
         {
             // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again (it finds -1).
@@ -221,16 +196,35 @@ extern "C" fn in_forked_child() {
     }
 }
 
-/// Has [`in_forked_child`] run. Not behind a lock: a child that is forked while a thread is in here would wait for that thread for ever. Who
-/// comes at the same time registers it, too, and then it runs twice in each child, which is as good as once.
+/// Whether the kernel does the part of [`in_forked_child`] that matters most, also where that does not run: in children of `_Fork` and of
+/// a bare `clone`, and while other libraries' handlers run.
+static WIPED: AtomicBool = AtomicBool::new(false);
+
+/// Has children find zeros in [`HERE`], and has [`in_forked_child`] run. Not behind a lock: a child that is forked while a thread is in here
+/// would wait for that thread for ever. Who comes at the same time does it, too, and then it runs twice in each child, which is as good as
+/// once.
 fn watch_forks() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.load(Ordering::Acquire) {
+        WIPED.store(wipe_in_children(), Ordering::Relaxed);
         // SAFETY: registers a plain function that stays valid for the life of the program. If it fails (no memory) forked
         // children keep the lock for as long as they live, which is only misleading.
         unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
         WATCHED.store(true, Ordering::Release);
     }
+}
+
+/// Asks the kernel to (Linux 4.14). Not where pages are larger: others' statics would be wiped with ours.
+fn wipe_in_children() -> bool {
+    // Emulators that take any advice and heed none take one that does not exist.
+    const NONE: i32 = -1;
+    let page = size_of_val(&HERE);
+    let advise = |advice| {
+        // SAFETY: a page that is all `HERE`'s, and private to this process: the program's own memory, zero until it is stored to. In this
+        // process nothing changes, and in children zeros are values like any other.
+        unsafe { libc::madvise((&raw const HERE).cast_mut().cast(), page, advice) == 0 }
+    };
+    rustix::param::page_size() == page && !advise(NONE) && advise(libc::MADV_WIPEONFORK)
 }
 
 /// An open file whose lock says "alive", registered so that forked children let go of it.
@@ -252,7 +246,7 @@ impl LockedFile {
         let fd = file.as_raw_fd();
         let Some(numbers) = file_of(fd) else { return Err(file) };
         for place in &LOCKED {
-            if place.fill(fd, numbers) {
+            if place.fill(fd, process.number(), numbers) {
                 return Ok(LockedFile {
                     place,
                     file: ManuallyDrop::new(file),

@@ -8,12 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Heap, channel_dir, options, publisher};
+use common::{Heap, channel_dir, files, options, publisher, victim};
 use gpumem_channel::{CreateError, Life, Options, Publisher, Reader};
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()
-}
 
 #[test]
 fn alive_while_it_publishes_closed_once_it_is_dropped() {
@@ -120,126 +116,6 @@ fn readers_that_ask_at_the_same_time_do_not_take_each_other_for_a_publisher() {
             });
         }
     });
-}
-
-#[test]
-fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
-    // As Python's fork-based data loaders, which can outlive the training process.
-    let dir = channel_dir();
-    let note = channel_dir().keep().join("child");
-    let victim = victim("forking_victim", dir.path())
-        .env("GPUMEM_TEST_NOTE", &note)
-        .status()
-        .unwrap();
-    assert!(victim.success());
-    let child: u32 = std::fs::read_to_string(&note).unwrap().parse().unwrap();
-    std::fs::remove_dir_all(note.parent().unwrap()).unwrap();
-    let alive = Path::new(&format!("/proc/{child}")).exists();
-    let path = files(dir.path()).pop().unwrap();
-    let mut reader = Reader::open(&path).unwrap();
-    let mut snapshot = reader.refresh().unwrap();
-    // The child lets go as soon as it runs, and on a busy machine its parent may be gone before.
-    for _ in 0..500 {
-        if snapshot.life == Life::Alive {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            snapshot = reader.refresh().unwrap();
-        }
-    }
-    let _ = Command::new("kill").args(["-KILL", &child.to_string()]).status();
-    assert!(alive, "the child was still there when we looked");
-    assert_ne!(snapshot.life, Life::Alive, "the child held its parent's lock");
-    assert_eq!(snapshot.event_count, 1, "the child published");
-    assert!(snapshot.lanes[0].open, "the child closed its parent's lane");
-}
-
-/// The other process of the test above; does nothing by itself.
-#[test]
-fn forking_victim() {
-    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
-        return;
-    };
-    let mut publisher = Publisher::create(&options(dir.as_ref())).unwrap();
-    publisher.event(&Default::default());
-    let mut lane = publisher.lane(0, 7).unwrap();
-    // The child publishes into nothing and sleeps. Its exit does not run the publisher's drop; that it could is another matter.
-    let child = common::fork(|| {
-        publisher.event(&Default::default());
-        publisher.clear_block(0);
-        publisher.meet(&mut lane);
-        lane.event(&Default::default());
-        lane.figures(&Default::default());
-        assert!(publisher.lane(0, 8).is_none());
-        lane.close();
-        std::thread::sleep(std::time::Duration::from_secs(20));
-    });
-    // Whoever finds it closed knows that it was the child.
-    std::mem::forget(lane);
-    std::fs::write(std::env::var_os("GPUMEM_TEST_NOTE").unwrap(), child.to_string()).unwrap();
-}
-
-#[test]
-fn a_child_that_is_forked_while_a_channel_is_made_does_not_keep_it_alive() {
-    // As a server that starts its workers while one of its threads allocates for the first time.
-    let dir = channel_dir();
-    let mut victim = victim("victim_that_forks_meanwhile", dir.path())
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    let group = victim.id();
-    assert!(victim.wait().unwrap().success());
-    let path = files(dir.path()).pop().unwrap();
-    let mut reader = Reader::open(&path).unwrap();
-    let mut life = reader.life().unwrap();
-    // As above.
-    for _ in 0..500 {
-        if life == Life::Alive {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            life = reader.life().unwrap();
-        }
-    }
-    let children = Command::new("kill")
-        .args(["-KILL", "--", &format!("-{group}")])
-        .status();
-    assert!(
-        children.unwrap().success(),
-        "the children were still there when we looked"
-    );
-    assert_eq!(life, Life::Died, "a child held its parent's lock");
-}
-
-/// The other process of the test above; does nothing by itself.
-#[test]
-fn victim_that_forks_meanwhile() {
-    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
-        return;
-    };
-    let options = Options {
-        // The kernel takes its time to give it so much memory.
-        blocks: 1 << 20,
-        ..options(dir.as_ref())
-    };
-    let publisher = std::thread::scope(|scope| {
-        let maker = scope.spawn(|| Publisher::create(&options).unwrap());
-        let mut children = 0;
-        while children == 0 || !maker.is_finished() && children < 200 {
-            common::fork(|| std::thread::sleep(std::time::Duration::from_secs(20)));
-            children += 1;
-        }
-        maker.join().unwrap()
-    });
-    // It ends without a goodbye, which would take the lock from the children, too.
-    std::mem::forget(publisher);
-}
-
-/// This test binary again, running one test only, in `dir`.
-fn victim(test: &str, dir: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", test])
-        .env("GPUMEM_TEST_VICTIM", dir)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
 }
 
 #[test]

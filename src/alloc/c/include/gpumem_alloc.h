@@ -38,7 +38,8 @@
  * threads that are not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
- * frees are free of effect.
+ * frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of 4 KiB), but as
+ * long as one of these lives the dashboard shows their parent as running.
  *
  * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
  * last: once they run gpumem_free does nothing, whatever is left of CUDA. In those that were added later it frees.

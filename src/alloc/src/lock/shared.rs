@@ -13,7 +13,7 @@ const LOOKS: u32 = 1000;
 /// A value that one thread at a time may use. It knows the process that holds it.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
-    /// [`Process::number`] and one more; 0 where nobody does.
+    /// [`Process::number`]; 0 where nobody does.
     holder: AtomicU64,
     value: Mutex<T>,
 }
@@ -39,7 +39,7 @@ impl<T> Shared<T> {
             false => self.value.lock().unwrap_or_else(PoisonError::into_inner),
             true => self.lock_in_child(process)?,
         };
-        self.holder.store(process.number() + 1, Ordering::Relaxed);
+        self.holder.store(process.number(), Ordering::Relaxed);
         Some(Held {
             holder: &self.holder,
             value,
@@ -54,12 +54,12 @@ impl<T> Shared<T> {
                 Err(TryLockError::Poisoned(value)) => return Some(value.into_inner()),
                 Err(TryLockError::WouldBlock) => {}
             }
-            match self.holder.load(Ordering::Relaxed).checked_sub(1) {
-                None => std::thread::yield_now(),
-                Some(holder) if holder == process.number() => {
+            match self.holder.load(Ordering::Relaxed) {
+                0 => std::thread::yield_now(),
+                holder if holder == process.number() => {
                     return Some(self.value.lock().unwrap_or_else(PoisonError::into_inner));
                 }
-                Some(_) => return None,
+                _ => return None,
             }
         }
         None

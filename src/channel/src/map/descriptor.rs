@@ -9,16 +9,17 @@ pub(super) const FREE: RawFd = -1;
 /// No descriptor, but no free place either.
 const FILLING: RawFd = -2;
 
-/// A descriptor, and the file that it is of: device and number.
+/// A descriptor, the number of the process that registered it, and the file that it is of: device and number.
 #[derive(Debug)]
 pub(super) struct Descriptor {
     pub(super) fd: AtomicI32,
+    pub(super) process: AtomicU64,
     pub(super) file: [AtomicU64; 2],
 }
 
 impl Descriptor {
     /// Registers a descriptor, if the place is free.
-    pub(super) fn fill(&self, fd: RawFd, file: [u64; 2]) -> bool {
+    pub(super) fn fill(&self, fd: RawFd, process: u64, file: [u64; 2]) -> bool {
         // Whoever had it before has read what file that was.
         let free = self
             .fd
@@ -26,6 +27,7 @@ impl Descriptor {
         if free.is_err() {
             return false;
         }
+        self.process.store(process, Ordering::Relaxed);
         for (part, number) in self.file.iter().zip(file) {
             part.store(number, Ordering::Relaxed);
         }
@@ -34,9 +36,10 @@ impl Descriptor {
         true
     }
 
-    /// What is registered, or no descriptor.
-    pub(super) fn seen(&self) -> RawFd {
-        self.fd.load(Ordering::Acquire)
+    /// What is registered, if another process than this one did that: what a child has inherited, which nobody else takes.
+    pub(super) fn inherited(&self, process: u64) -> Option<RawFd> {
+        let fd = self.fd.load(Ordering::Acquire);
+        (fd >= 0 && self.process.load(Ordering::Relaxed) != process).then_some(fd)
     }
 
     /// Takes a descriptor out: the file that it was registered with. Async-signal-safe.

@@ -73,16 +73,18 @@ mod atomic {
 fn place() {
     let place = Arc::new(Descriptor {
         fd: atomic::AtomicI32(loom::sync::atomic::AtomicI32::new(FREE)),
+        process: Default::default(),
         file: Default::default(),
     });
-    assert!(place.fill(3, [1, 1]));
+    assert!(place.fill(3, 1, [1, 1]));
     let goes = {
         let place = place.clone();
         thread::spawn(move || assert_eq!(place.take(3), Some([1, 1]), "another file's"))
     };
-    let comes = place.fill(4, [2, 2]);
+    let comes = place.fill(4, 1, [2, 2]);
     goes.join().unwrap();
-    assert_eq!(place.seen(), if comes { 4 } else { FREE });
+    assert_eq!(place.inherited(2), comes.then_some(4), "as a child sees it");
+    assert_eq!(place.inherited(1), None, "its own");
 }
 
 #[test]

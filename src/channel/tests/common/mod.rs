@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment,
@@ -25,6 +27,22 @@ pub(crate) fn channel_dir() -> tempfile::TempDir {
         .permissions(private)
         .tempdir_in("/dev/shm")
         .unwrap()
+}
+
+/// What is in there.
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()
+}
+
+/// This test binary again, running one test only, in `dir`.
+pub(crate) fn victim(test: &str, dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test])
+        .env("GPUMEM_TEST_VICTIM", dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
 }
 
 /// A small channel in `dir`.
@@ -310,12 +328,33 @@ impl Heap {
 /// Runs `child` in a forked copy of this process and returns its pid. As Python's workers do it: no exec.
 #[allow(unsafe_code, reason = "fork has no safe interface")]
 pub(crate) fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child runs `child`, which uses no lock another thread could hold, and then leaves without unwinding.
-    match unsafe { libc::fork() } {
+    // SAFETY: as `run_in_child` says.
+    run_in_child(unsafe { libc::fork() }, child)
+}
+
+/// The same behind the C library's back: nobody's handlers run.
+#[allow(unsafe_code, reason = "fork has no safe interface")]
+pub(crate) fn raw_fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: shares nothing with the child; the rest as `run_in_child` says.
+    let forked = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    run_in_child(i32::try_from(forked).unwrap(), child)
+}
+
+/// Has a handler run in every child, before those that are registered later.
+#[allow(unsafe_code, reason = "pthread_atfork has no safe interface")]
+pub(crate) fn at_fork(in_child: extern "C" fn()) {
+    // SAFETY: a plain function, which stays valid for the life of the program.
+    assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }, 0);
+}
+
+/// The child runs `child`, which uses no lock another thread could hold, and then leaves without unwinding.
+#[allow(unsafe_code, reason = "as above")]
+fn run_in_child(forked: i32, child: impl FnOnce()) -> i32 {
+    match forked {
         0 => {
-            child();
+            let done = catch_unwind(AssertUnwindSafe(child));
             // SAFETY: ends the process at once.
-            unsafe { libc::_exit(0) }
+            unsafe { libc::_exit(done.is_err().into()) }
         }
         pid => pid,
     }
