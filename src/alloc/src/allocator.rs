@@ -129,7 +129,7 @@ impl Allocator {
     ///
     /// In a forked child: all zero; there is nothing of this allocator's there.
     pub fn stats(&self) -> DeviceStats {
-        self.heap(|heap| heap.stats()).unwrap_or_default()
+        self.0.home.see(|heap| heap.stats()).unwrap_or_default()
     }
 
     /// The free blocks now: how much is free, and in pieces of what size. Costs 0.5 µs with 1,000 live blocks of all sizes
@@ -137,12 +137,15 @@ impl Allocator {
     ///
     /// In a forked child: none.
     pub fn free_blocks(&self) -> FreeBlocks {
-        self.heap(|heap| heap.free_blocks()).unwrap_or_default()
+        self.0.home.see(|heap| heap.free_blocks()).unwrap_or_default()
     }
 
     /// Waits for the device and gives all unused memory back to the driver: wholly free segments, and free chunks of
     /// virtual ones. Returns the bytes that came free. When the driver does not take something back it stays in the
     /// cache; the error is returned after everything else was tried.
+    ///
+    /// # Errors
+    /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn release_cached(&self) -> Result<u64, Error> {
         let freed = heap::release_cached(&mut self.0.home.turn()?)?;
         heap::give_back_remains();
@@ -172,7 +175,7 @@ impl Allocator {
 
     /// The most bytes this allocator may take from the driver now.
     pub fn budget(&self) -> Option<u64> {
-        self.heap(|heap| heap.budget()).unwrap_or_default()
+        self.0.home.see(|heap| heap.budget()).unwrap_or_default()
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
@@ -182,14 +185,19 @@ impl Allocator {
         if bytes == 0 {
             return home.with(|_| ());
         }
-        home.give_back(home.allocate(COMMON, bytes, stream, false)?.held)
+        let taken = self.told_if_short(home.allocate(COMMON, bytes, stream, false));
+        home.give_back(taken?.held)
     }
 
     /// Makes `bytes` contiguous and free on a stream without new memory and without copying: physical chunks of free
     /// blocks move into one address range. Live blocks keep addresses and contents. Waits for the device first.
     ///
     /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
-    /// few; then nothing changed. What other threads ask for on the stream meanwhile may be of what was joined.
+    /// few; then nothing changed. What other threads ask for on the stream meanwhile may be of what was joined. Memory that moved and cannot
+    /// be unmapped where it was is free at its new place, and goes back to the driver only after a later release has unmapped it.
+    ///
+    /// # Errors
+    /// Beside that [`Error::NotVirtual`], [`Error::Device`], and [`Error::Capturing`] while a graph is captured.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
         let home = self.0.home;
         home.name(|heap| heap.may_join(bytes, stream))?;
@@ -203,6 +211,9 @@ impl Allocator {
     /// [`release_cached`](Allocator::release_cached) gives more back, and what a program then wants again it has to pay for.
     /// When the driver refuses something it stays as it was; the error is returned after everything else was tried. Memory that moved and
     /// cannot be unmapped where it was is such an error, too: it is free, and none of it goes back until a later release has unmapped it.
+    ///
+    /// # Errors
+    /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn compact(&self) -> Result<CompactReport, Error> {
         heap::compact(&mut self.0.home.turn()?)
     }
@@ -215,8 +226,8 @@ impl Allocator {
     }
 
     /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
-    /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it. One event is recorded
-    /// on it, and none after that.
+    /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it, or where the last of
+    /// a pool that is gone comes free by this, that give memory back. One event is recorded on it, and none after that.
     ///
     /// Buffers of the stream live on. What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;
     /// until then they are read and written in the order of the default stream, after the ended stream's work. Memory of others that

@@ -36,7 +36,8 @@ impl DeviceError {
     }
 }
 
-/// Why an allocator call failed. The allocator is unchanged and usable after every one of them.
+/// Why an allocator call failed. The allocator is usable after every one of them, and unchanged but for what gives memory back or moves
+/// it (`release_cached`, `compact`, `join_holes`, and budgets that become smaller): that keeps what it did before the driver failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

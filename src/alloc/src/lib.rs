@@ -35,8 +35,9 @@
 //! to each power of two, at most an eighth more. These come again, and small memory may then be twice what the program ever held of it, up
 //! to 1/16 of all it held.
 //!
-//! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. What
-//! is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
+//! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. In stitched
+//! memory the shortest of the large requests go to the lowest address instead, and where a program repeats itself and would map memory
+//! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
 //! this order: pending blocks whose events are done; blocks of other streams that no queued work uses any more; stitching, in
 //! that mode; new memory, the least that does (the end or a hole of a virtual segment, with the free blocks beside it); after
 //! waiting for the device and giving the cache back, once more; then [`Error::OutOfMemory`] with a [report](OomReport) of what

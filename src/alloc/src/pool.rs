@@ -240,7 +240,7 @@ impl Pool {
     /// In a forked child: all zero.
     pub fn stats(&self) -> PoolFigures {
         let PoolMemory { handle, arena } = &*self.0.memory;
-        let figures = handle.home.with(|heap| heap.pool_figures(*arena));
+        let figures = handle.home.see(|heap| heap.pool_figures(*arena));
         figures.unwrap_or_default()
     }
 

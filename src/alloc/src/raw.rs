@@ -24,6 +24,9 @@ impl Allocator {
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
     /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0, others a multiple of 256.
     ///
+    /// Unlike a [`Buffer`](crate::Buffer) it does not keep the allocator: with the last handle and buffer of that all memory goes back to the
+    /// driver, this too.
+    ///
     /// # Errors
     /// As [`alloc`](Allocator::alloc).
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {

@@ -1,6 +1,7 @@
 //! How many bytes a request becomes, and how many are taken from the driver for it.
 //!
-//! The constants are PyTorch's (`c10/cuda/CUDACachingAllocator.h`), so that figures can be compared.
+//! The constants of plain and virtual segments are PyTorch's (`c10/cuda/CUDACachingAllocator.h`), so that figures can be compared; those of
+//! stitched memory and of size classes are ours.
 
 mod stitched;
 

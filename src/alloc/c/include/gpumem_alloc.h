@@ -64,7 +64,7 @@ extern "C" {
 /* ---- Memory ---- */
 
 /*
- * At least `size` bytes on a device, for use on a stream, aligned to 512. NULL with a message if that fails; NULL without one if
+ * At least `size` bytes on a device, for use on a stream, aligned to 256. NULL with a message if that fails; NULL without one if
  * size is 0. A negative size is a very large one, and an error. The contents are whatever the memory held before.
  */
 void *gpumem_alloc(size_t size, int device, void *stream);

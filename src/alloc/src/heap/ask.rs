@@ -222,10 +222,11 @@ impl Heap {
 
     /// Whether something is to be learned of how far a stream is.
     pub(super) fn is_unknown(&self, line: u16) -> bool {
-        let line = self.streams.line(line);
-        match &line.marker {
+        let its = self.streams.line(line);
+        match &its.marker {
             Some((event, _)) => event.is_recorded(),
-            None => line.safe != self.frees && !line.is_retired(),
+            // Who has left the heap since it chose the line may find that of no stream.
+            None => its.safe != self.frees && !its.is_retired() && self.streams.is_real(line),
         }
     }
 

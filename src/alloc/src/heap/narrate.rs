@@ -1,7 +1,8 @@
 //! What the channel is told.
 //!
 //! Every operation tells its event first, so that the last event of a killed process names the operation that was going
-//! on, then the blocks, then the figures. Changes of structure are bracketed by `segment_begin` and [`Heap::show_segment`].
+//! on, then the blocks, then the figures. Changes of structure are bracketed: from `segment_begin` to [`Heap::show_segment`]
+//! or `segment_close`, or as one `structure`.
 
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, Split, StringId};

@@ -17,16 +17,16 @@ impl Heap {
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
         let its = self.blocks[b].stream;
-        let same = self.streams.name(its) == stream && !self.streams.line(its).is_retired();
+        if self.streams.name(its) == stream && !self.streams.line(its).is_retired() {
+            return Ok(());
+        }
         let stream = self.line_of(COMMON, stream)?;
-        if !same {
-            self.recall(b);
-            let block = &mut self.blocks[b];
-            block.used = true;
-            let users = self.users.entry(b).or_default();
-            if !users.contains(&stream) {
-                users.push(stream);
-            }
+        self.recall(b);
+        let block = &mut self.blocks[b];
+        block.used = true;
+        let users = self.users.entry(b).or_default();
+        if !users.contains(&stream) {
+            users.push(stream);
         }
         Ok(())
     }

@@ -41,9 +41,10 @@ pub(crate) struct Segment {
     pub(crate) chunks: BTreeMap<u64, Chunk>,
     /// Blocks without physical memory, by address.
     pub(crate) holes: BTreeMap<u64, u32>,
-    /// For each granule of the home segment the block that its first byte lies in.
+    /// For each granule of the home segment the first block that begins in it, or [`super::NIL`].
     pub(crate) cover: Vec<u32>,
-    /// Ranges whose unmapping failed after their chunk had moved: never mapped again, tried again at every release.
+    /// Ranges that could not be unmapped, after their chunk had moved or when mapping more failed: never mapped again, tried again at every
+    /// release.
     pub(crate) stale: Vec<(u64, u64)>,
 }
 

@@ -112,7 +112,7 @@ impl Line {
 
     /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
     fn begin(&mut self, arena: u16, any: u16) {
-        (self.arena, self.any) = (arena, any);
+        (self.arena, self.any, self.drains) = (arena, any, Backoff::default());
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
             (self.again, self.trials) = (Again::both(), Default::default());
@@ -336,8 +336,12 @@ impl Streams {
 
     /// Every real stream of every arena.
     pub(crate) fn real(&self) -> impl Iterator<Item = u16> {
-        self.indices()
-            .filter(|at| self.line(*at).arena != VACANT && !self.is_any(*at))
+        self.indices().filter(|at| self.is_real(*at))
+    }
+
+    /// Whether a line is a stream's.
+    pub(super) fn is_real(&self, at: u16) -> bool {
+        self.line(at).arena != VACANT && !self.is_any(at)
     }
 
     /// Whether this is the only stream of the common arena.

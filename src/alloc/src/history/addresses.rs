@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 pub(super) type ByAddress<T> = HashMap<u64, T, BuildHasherDefault<AddressHasher>>;
 
-/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
+/// Addresses are multiples of 512, mostly, and well spread above that; one multiplication is hash enough.
 #[derive(Debug, Default)]
 pub(super) struct AddressHasher(u64);
 

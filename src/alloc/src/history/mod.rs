@@ -25,7 +25,8 @@ pub enum History {
     Off,
     /// It does.
     On {
-        /// Events kept; older ones are dropped, and counted. An event takes 64 bytes. 0 keeps none: peak and leaks need none.
+        /// Events kept, 67,108,864 at most; older ones are dropped, and counted. An event takes 64 bytes. 0 keeps none: peak and leaks need
+        /// none.
         ///
         /// Of stitched blocks the pieces are kept, too: 120 bytes or so for a list, and 16 for each piece in it. Events of the same
         /// pieces share a list, and it goes with the last of these: there is never more than one for each event, and for each block

@@ -26,6 +26,12 @@ impl Home {
         self.enter(|tenant| work(&mut tenant.heap))
     }
 
+    /// [`with`](Home::with) for what is in no history.
+    #[inline]
+    pub(crate) fn see<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        self.enter_for(NEVER, |tenant| work(&mut tenant.heap))
+    }
+
     /// [`with`](Home::with) for what gives blocks back.
     #[inline]
     pub(crate) fn give<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {

@@ -28,7 +28,7 @@ use crate::monitor::Monitor;
 use crate::process::Uncancelled;
 use crate::raw::Pointers;
 use crate::route::Routes;
-use enter::OFF;
+use enter::{NEVER, OFF};
 use queue::Queue;
 
 /// What the clones of an allocator share.
@@ -167,7 +167,7 @@ impl Home {
 
     /// The device of the heap that lives here.
     pub(crate) fn device(&self) -> Result<Device, Error> {
-        self.enter(|tenant| tenant.device.clone())
+        self.enter_for(NEVER, |tenant| tenant.device.clone())
     }
 
     /// A handle to the heap that lives here: a new one if the last is gone.

@@ -148,7 +148,7 @@ impl Home {
     /// The bytes of a held block.
     pub(crate) fn bytes_of(&self, held: Held) -> Result<u64, Error> {
         match held.block() {
-            Some(block) => self.with(|heap| heap.size_of(block)),
+            Some(block) => self.see(|heap| heap.size_of(block)),
             None if !self.process.is_current() => Err(Error::Forked),
             // A block that is held is known.
             None => self.front.lent_bytes(held).ok_or(Error::Forked),

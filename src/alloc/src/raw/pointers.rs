@@ -50,7 +50,7 @@ fn unknown(addr: u64) -> Error {
     Error::UnknownPointer { addr }
 }
 
-/// Addresses are multiples of 512 and well spread above that; one multiplication is hash enough.
+/// Addresses are multiples of 512, mostly, and well spread above that; one multiplication is hash enough.
 #[inline(always)]
 fn spread(addr: u64) -> u64 {
     (addr >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -21,8 +21,8 @@ impl Sizes {
     }
 
     /// [`chunk`](Sizes::chunk) where `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no less than
-    /// 1/32 of all, and that no less than [`LEAST`] units, divided by `fineness`; and no request is of more than two dozens of them, or
-    /// twice that where they are finer.
+    /// 1/32 of all, and that no less than [`LEAST`] units, divided by `fineness`; and no request up to 1.5 GiB is of more than two dozens of
+    /// them, or twice that where they are finer (then chunks are as large as they get).
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
         let of_request = power(bytes / 12) / fineness.min(2);
         let of_all = power(reserved / 32).max(LEAST * self.granularity) / fineness;

@@ -1,7 +1,7 @@
 //! The simulated device: a capacity, 2 MiB granularity, contents, streams, and the modelled cost of every call.
 //!
-//! It is strict where the real driver is undefined: double frees, unmapping memory that queued work still uses, or
-//! touching memory without access are errors, and [`Sim::violations`] counts them.
+//! It is strict where the real driver is undefined: double frees and touching memory without access are errors, and
+//! [`Sim::violations`] tells of double frees and of memory that was unmapped while queued work still used it.
 
 mod memory;
 mod pause;

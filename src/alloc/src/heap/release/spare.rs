@@ -1,5 +1,6 @@
 //! What may go back to the driver: everything that is free and that no queued work uses. Nothing changes by looking for it.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 
 use gpumem_channel::{BlockState, SegmentKind};
@@ -41,11 +42,11 @@ impl Heap {
     /// Of certain segments the free memory: plain ones that are wholly free, whole chunks of virtual ones that no view maps which stays.
     pub(in crate::heap) fn spare_in(&self, may: impl Fn(&Segment) -> bool) -> Vec<Going> {
         let mut spare = Vec::new();
-        let kept = self.kept_by_views();
-        let roomy = self.roomy();
+        // All mappings and all free blocks, under the heap's lock: most often not needed, as pools live in plain segments.
+        let known = LazyCell::new(|| (self.kept_by_views(), self.roomy()));
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| may(segment)) {
             match segment.kind {
-                SegmentKind::Virtual => self.spare_chunks(slot, segment, &roomy, &kept, &mut spare),
+                SegmentKind::Virtual => self.spare_chunks(slot, segment, &known.1, &known.0, &mut spare),
                 _ if self.is_free(segment) && self.is_unused(segment.first) => spare.push(Going::Plain {
                     slot,
                     addr: segment.addr,

@@ -138,7 +138,8 @@ impl Heap {
         let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head_by_chunk())?;
         let first = candidates.swap_remove(first);
         if first.head() > 0 {
-            plan.add(first.addr, first.head());
+            // A free block that would be enough was found before this, but for one that has come free since.
+            plan.add(first.addr, first.head().min(plan.missing));
         }
         plan.fill(candidates);
         (!plan.pieces.is_empty()).then_some(plan)

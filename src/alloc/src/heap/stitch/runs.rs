@@ -111,7 +111,7 @@ impl Heap {
     /// A run of free memory in a view that a request's stream may have.
     pub(in crate::heap) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
         self.among_free(stream, |views, free| {
-            // The newest first: what was side by side lately is likely to be again.
+            // From the highest number on, among which are the newest: what was side by side lately is likely to be again.
             let runs = views
                 .iter()
                 .rev()

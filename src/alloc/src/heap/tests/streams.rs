@@ -255,6 +255,45 @@ fn pools_with_many_streams_leave_everybody_else_theirs() {
     drop(alloc.alloc::<u8>(512, Stream(1 << 20)).unwrap());
 }
 
+/// What a pool's block was freed on is not a stream of everybody's, who have room for so many.
+#[test]
+fn a_free_that_names_the_streams_own_takes_no_place() {
+    let sim = Sim::new(SimConfig::default());
+    let alloc = Allocator::new(sim.device(), unpublished()).unwrap();
+    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    let own = Stream(1 << 20);
+    let ours = pool.alloc_raw(512, own).unwrap();
+    let streams: Vec<_> = (1..).map_while(|n| alloc.alloc::<u8>(512, Stream(n)).ok()).collect();
+    let other = alloc.free_raw_after(ours, 0, Stream(2 << 20));
+    assert!(matches!(other, Err(Error::TooManyStreams { .. })), "{other:?}");
+    alloc.free_raw_after(ours, 0, own).unwrap();
+    assert_eq!(pool.stats().allocation.current, 0);
+    drop(streams);
+}
+
+/// A request asks about what is left of a pool, and that goes back before it does: its line is no stream's then.
+#[test]
+fn nobody_asks_about_a_stream_of_a_pool_that_went_meanwhile() {
+    let (sim, mut heap) = heap(Timeline::Manual);
+    let pool = heap.add_arena(NewPool::Named("tenant"), PoolConfig::default()).unwrap();
+    let grant = heap.allocate_in(pool, 512, Stream(1), Tag(0)).unwrap();
+    sim.enqueue(Stream(1), grant.addr, 512);
+    heap.take_back(grant.block);
+    heap.close_arena(pool);
+    let mine = suspended(heap.attempt(COMMON, 64 << 20, Stream(2), Tag(0)));
+    assert!(!mine.needs_turn(), "it asks");
+    sim.finish(Stream(1));
+    heap.release_cached().unwrap();
+    assert!(heap.arenas.get(pool).is_none(), "forgotten");
+    let other = heap.allocate(512, Stream(3), Tag(0)).unwrap();
+    heap.free(other.block);
+    let asked = sim.total_calls();
+    let made = mine.run(&mut heap).unwrap();
+    assert_eq!(sim.total_calls(), asked);
+    drop(heap.resume(made));
+    assert_eq!(sim.violations(), Vec::<String>::new());
+}
+
 /// A request asks about more streams than it may call the driver for, and another thread is in a call meanwhile.
 #[test]
 fn nobody_calls_the_driver_without_the_turn_however_much_was_asked() {
