@@ -42,7 +42,8 @@ pub enum Problem {
     Snapshot(#[from] gpumem_snapshot::ReadError),
     /// A snapshot of PyTorch's without a history.
     #[error(
-        "is a snapshot without a history: call torch.cuda.memory._record_memory_history() before the work that is to be recorded"
+        "is a snapshot without a history: call torch.cuda.memory._record_memory_history() before the work that is to be recorded \
+        (programs of gpumem-alloc: GPUMEM_ALLOC_CONF=history:on)"
     )]
     NoHistory,
     /// Something is not as it should be in the history of a snapshot.

@@ -10,7 +10,7 @@ use super::lines::{Field, Row};
 
 pub(super) const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
 
-const ACTIONS: &str = "allocate, free or allocate failure";
+const ACTIONS: &str = "allocate, free, deallocate or allocate failure";
 const POINTER: &str = "an address such as 0x7f8a40000000";
 const STREAM: &str = "a stream handle in hexadecimal";
 
@@ -18,16 +18,19 @@ pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Proble
     row.field("a thread")?;
     row.field("a time")?;
     let action = row.field(ACTIONS)?;
+    if !matches!(action.text, b"allocate" | b"free" | b"deallocate" | b"allocate failure") {
+        return Err(row.unexpected(action.column, ACTIONS, action.text));
+    }
     let pointer = row.field(POINTER)?;
+    let id = match pointer.text {
+        b"(nil)" => 0,
+        _ => hexadecimal(row, &pointer, POINTER)?,
+    };
     let (bytes, bytes_at) = row.number("a size in bytes")?;
     let stream = row.field(STREAM)?;
     row.end()?;
     let stream_at = stream.column;
     let stream = hexadecimal(row, &stream, STREAM)?;
-    let id = match pointer.text {
-        b"(nil)" => 0,
-        _ => hexadecimal(row, &pointer, POINTER)?,
-    };
     let at = [pointer.column, bytes_at, stream_at];
     let name = || format!("the block at 0x{id:x}");
     match action.text {
@@ -48,8 +51,7 @@ pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Proble
         b"allocate" => builder
             .alloc(id, bytes, stream)
             .map_err(|wrong| wrong.at(row, at, &name())),
-        b"free" | b"deallocate" => builder.free(id).map_err(|wrong| wrong.at(row, at, &name())),
-        other => Err(row.unexpected(action.column, ACTIONS, other)),
+        _ => builder.free(id).map_err(|wrong| wrong.at(row, at, &name())),
     }
 }
 

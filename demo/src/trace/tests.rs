@@ -135,11 +135,20 @@ fn what_is_wrong_is_said_with_line_and_column() {
     let rmm = [
         (
             "1,2",
-            "line 2, column 4: the line ends; expected allocate, free or allocate failure",
+            "line 2, column 4: the line ends; expected allocate, free, deallocate or allocate failure",
         ),
         (
             "1,2,grow,0x1,2,0",
-            "line 2, column 5: found \"grow\"; expected allocate, free or allocate failure",
+            "line 2, column 5: found \"grow\"; expected allocate, free, deallocate or allocate failure",
+        ),
+        // The first that is wrong.
+        (
+            "1,2,explode,zz,ten,0",
+            "line 2, column 5: found \"explode\"; expected allocate, free, deallocate or allocate failure",
+        ),
+        (
+            "1,2,allocate,zz,ten,0",
+            "line 2, column 14: found \"zz\"; expected an address such as 0x7f8a40000000",
         ),
         (
             "1,2,allocate,(nil),2,0",

@@ -291,7 +291,13 @@ pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
 
 /// A size as people read it: binary units, one decimal.
 pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", MIB), ("KiB", KIB)];
+    const UNITS: [(&str, u64); 5] = [
+        ("PiB", 1 << 50),
+        ("TiB", 1 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", MIB),
+        ("KiB", KIB),
+    ];
     match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
         None => format!("{bytes} B"),

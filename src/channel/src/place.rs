@@ -39,6 +39,21 @@ pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("cannot make it", error)),
         made => made.is_ok(),
     };
+    let opened = open_home(dir);
+    if made && opened.is_err() {
+        // What somebody put into it meanwhile stays.
+        let _ = std::fs::remove_dir(dir);
+    }
+    opened
+}
+
+/// Whether a directory that is there can be a home for this user's channels; otherwise why not.
+pub fn check_directory(dir: &Path) -> Result<(), String> {
+    open_home(dir).map(drop)
+}
+
+fn open_home(dir: &Path) -> Result<File, String> {
+    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", dir.display());
     let file = open_directory(dir).map_err(|error| fail("cannot open it", error))?;
     let metadata = file.metadata().map_err(|error| fail("cannot look at it", error))?;
     check_private(&metadata, rustix::process::geteuid().as_raw()).map_err(|why| format!("{}: {why}", dir.display()))?;
@@ -46,10 +61,6 @@ pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
         .map_err(|error| fail("cannot look at its file system", error.into()))?
         .f_type as u64;
     if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
-        if made {
-            // What somebody put into it meanwhile stays.
-            let _ = std::fs::remove_dir(dir);
-        }
         return Err(format!(
             "{}: not in memory (tmpfs): set XDG_RUNTIME_DIR or GPUMEM_DIR to a directory that is",
             dir.display()

@@ -88,7 +88,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["roundup_power2_divisions", "N, or [MiB:N,...,>:N]", "none"],
-        "Sizes are rounded up to a power of two, or to one of N equal parts below the next; N is a power of two. In a list each N is for sizes from its MiB to twice that, the first also for what is below, > for what is above the last.",
+        "Sizes are rounded up to a power of two, or to one of N equal parts below the next; N is a power of two, and 1 rounds nothing. In a list each N is for sizes from its MiB to twice that, the first also for what is below, > for what is above the last.",
         divisions,
     ),
     option(
@@ -232,7 +232,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["monitor", "none, warn, release or compact, or a list", "none"],
-        "A thread that warns when fragmentation is too high for too long, or then releases the cache or makes it compact. The list's defaults: [action:warn, of:external, ratio:0.5, seconds:10, below:0.45, least_mb:256, every_ms:500]. of:cached looks at the part of what is reserved that is free.",
+        "A thread that warns when fragmentation is too high for too long, or then releases the cache or makes it compact (which gives whole free chunks of stitched memory back and moves none). The list's defaults: [action:warn, of:external, ratio:0.5, seconds:10, below:0.45, least_mb:256, every_ms:500]. of:cached looks at the part of what is reserved that is free.",
         monitor,
     ),
     option(

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{Life, own_directories};
+use gpumem_channel::{Life, check_directory, own_directories};
 use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
@@ -204,6 +204,9 @@ fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
         None if !named => return fail("there is no such place".into()),
         Some(place) if !place.tmpfs => return fail("not in memory (tmpfs)".into()),
         _ => {}
+    }
+    if dir.is_dir() {
+        check_directory(dir)?;
     }
     // A directory named by hand is not made by doctor's advice.
     let home = [Some(dir), dir.parent().filter(|_| !named)];

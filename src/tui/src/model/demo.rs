@@ -26,6 +26,8 @@ pub enum DemoPhase {
         /// The demo's own verdict.
         ok: bool,
     },
+    /// The user ended it.
+    Stopped,
     /// It could not go on.
     Failed(String),
 }

@@ -144,7 +144,7 @@ pub(super) fn fix(model: &mut Model, n: usize) -> Vec<Effect> {
 /// Ends the demo at the user's wish.
 pub(super) fn stop(model: &mut Model) -> Vec<Effect> {
     if let Some(demo) = &mut model.demo {
-        demo.phase = DemoPhase::Done { ok: true };
+        demo.phase = DemoPhase::Stopped;
         demo.choices.clear();
         // Nobody hears of its end any more: what is left of it is a process like others.
         demo.pid = None;

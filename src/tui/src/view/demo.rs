@@ -82,6 +82,7 @@ fn status(demo: &Demo) -> (String, Ink) {
         DemoPhase::Waiting => ("waits for you".into(), Ink::Accent),
         DemoPhase::Done { ok: true } => ("✓ done".into(), Ink::Good),
         DemoPhase::Done { ok: false } => ("✗ not as it should".into(), Ink::Warning),
+        DemoPhase::Stopped => ("stopped".into(), Ink::Dim),
         DemoPhase::Failed(_) => ("✗ failed".into(), Ink::Warning),
     }
 }
@@ -123,6 +124,9 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         None => {
             let text = match (process, demo.running()) {
                 (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
+                (_, true) if demo.current().is_some_and(|step| step.stats.reserved > 0) => {
+                    "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
+                }
                 (_, true) => "Its blocks appear here when it allocates.",
                 (_, false) => "It has ended, and its memory is returned.",
             };

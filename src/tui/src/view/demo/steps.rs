@@ -75,10 +75,11 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
     } else {
         String::new()
     };
-    let (mark, mark_ink) = if demo.running() {
-        ("▸ ", Ink::Accent)
-    } else {
-        ("✓ ", Ink::Good)
+    let (mark, mark_ink) = match demo.phase {
+        DemoPhase::Done { .. } => ("✓ ", Ink::Good),
+        DemoPhase::Failed(_) => ("✗ ", Ink::Warning),
+        DemoPhase::Stopped => ("▸ ", Ink::Dim),
+        DemoPhase::Starting | DemoPhase::Running | DemoPhase::Waiting => ("▸ ", Ink::Accent),
     };
     let lead = format!("{:>2}{of}  ", step.number);
     let room = width.saturating_sub(lead.len() as u16 + 2);
