@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::word::Words;
-use descriptor::{Descriptor, FREE};
+use descriptor::{Descriptor, FREE, OPENING};
 use process::HERE;
 
 mod descriptor;
@@ -161,13 +161,6 @@ static LOCKED: [Descriptor; CHANNELS_MAX] = [const {
     }
 }; CHANNELS_MAX];
 
-/// Takes a descriptor out of its place, for who closes it. None if the program has closed it, as daemons close all there are: then it may be
-/// a file of the program's by now. Async-signal-safe.
-fn take(place: &Descriptor, fd: RawFd) -> Option<RawFd> {
-    let file = place.take(fd)?;
-    (file_of(fd) == Some(file)).then_some(fd)
-}
-
 /// The device of a file and its number there. Async-signal-safe.
 fn file_of(fd: RawFd) -> Option<[u64; 2]> {
     let mut about = MaybeUninit::<libc::stat>::uninit();
@@ -187,14 +180,23 @@ extern "C" fn in_forked_child() {
         HERE.forget();
     }
     for place in &LOCKED {
-        if let Some(fd) = place.inherited(HERE.number())
-            && let Some(fd) = take(place, fd)
-        {
-            // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again (it finds -1).
+        let inherited = place.inherited(HERE.number());
+        let Some((fd, file)) = inherited.and_then(|fd| Some((fd, place.take(fd)?))) else {
+            continue;
+        };
+        // One that was being opened has the lowest number that was free, which nobody knows.
+        let numbers = if fd == OPENING { 0..OPEN_MAX } else { fd..fd + 1 };
+        // The program may have closed it, as daemons close all there are: then it may be a file of the program's by now.
+        for fd in numbers.filter(|fd| file_of(*fd) == Some(file)) {
+            // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again; nor will who was opening it, a thread
+            // that is not here. What is being opened has no name yet that others look at.
             unsafe { libc::close(fd) };
         }
     }
 }
+
+/// Numbers among which a child that was forked while a channel was being opened looks for it: for a few milliseconds.
+const OPEN_MAX: RawFd = 1 << 14;
 
 /// Whether the kernel does the part of [`in_forked_child`] that matters most, also where that does not run: in children of `_Fork` and of
 /// a bare `clone`, and while other libraries' handlers run.
@@ -237,27 +239,30 @@ pub(crate) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Takes `file` over. Gives it back when [`CHANNELS_MAX`] are registered already, or nobody can tell what file it is.
+    /// Opens `file` again, to be locked. `None` where [`CHANNELS_MAX`] are.
     ///
-    /// To be called as soon as it is open, before it is locked: a lock is of all descriptors that come of one opening, in whatever process. A
-    /// child that is forked before its number is here keeps it, and the lock, for as long as it lives. That leaves less than a microsecond in
-    /// which the whole fork would have to take place, from where the kernel copies descriptors to where it copies this memory.
-    pub(crate) fn register(file: File, process: Process) -> Result<LockedFile, File> {
-        let fd = file.as_raw_fd();
-        let Some(numbers) = file_of(fd) else { return Err(file) };
-        for place in &LOCKED {
-            if place.fill(fd, process.number(), numbers) {
-                return Ok(LockedFile {
-                    place,
-                    file: ManuallyDrop::new(file),
-                    process,
-                });
-            }
-        }
-        Err(file)
+    /// A lock is of all that comes of one opening, in whatever process: descriptors and mappings. No child may have any. So this one is
+    /// registered before it is there, which takes another opening to know the file by; and it is that one, which nobody locks, that is mapped,
+    /// as a child can be forked before a mapping is kept from it.
+    pub(crate) fn open(
+        file: &File,
+        process: Process,
+        again: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<Option<LockedFile>> {
+        let numbers = file_of(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        let Some(place) = LOCKED.iter().find(|place| place.reserve(process.number(), numbers)) else {
+            return Ok(None);
+        };
+        let file = again().inspect_err(|_| place.fill(FREE))?;
+        place.fill(file.as_raw_fd());
+        Ok(Some(LockedFile {
+            place,
+            file: ManuallyDrop::new(file),
+            process,
+        }))
     }
 
-    /// The file, for who has just registered it: later on the program may have closed it.
+    /// The file, for who has just opened it: later on the program may have closed it.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -266,10 +271,14 @@ impl LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // In a forked child it is closed already, and place and number may be another file's by now.
-        if self.process.is_current()
-            && let Some(fd) = take(self.place, self.file.as_raw_fd())
-        {
-            // SAFETY: taken over in `register`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
+        if !self.process.is_current() {
+            return;
+        }
+        let fd = self.file.as_raw_fd();
+        // As above, the program may have closed it.
+        let file = self.place.take(fd);
+        if file.is_some() && file == file_of(fd) {
+            // SAFETY: opened in `open`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
             // is being forked right now still has the file open.
             unsafe {
                 libc::flock(fd, libc::LOCK_UN);

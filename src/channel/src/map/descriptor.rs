@@ -8,6 +8,8 @@ use super::atomic::{AtomicI32, AtomicU64, Ordering};
 pub(super) const FREE: RawFd = -1;
 /// No descriptor, but no free place either.
 const FILLING: RawFd = -2;
+/// A descriptor that is there or not: it is being opened.
+pub(super) const OPENING: RawFd = -3;
 
 /// A descriptor, the number of the process that registered it, and the file that it is of: device and number.
 #[derive(Debug)]
@@ -18,8 +20,8 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Registers a descriptor, if the place is free.
-    pub(super) fn fill(&self, fd: RawFd, process: u64, file: [u64; 2]) -> bool {
+    /// Takes the place, if it is free, for a descriptor of this file that is opened next.
+    pub(super) fn reserve(&self, process: u64, file: [u64; 2]) -> bool {
         // Whoever had it before has read what file that was.
         let free = self
             .fd
@@ -31,15 +33,20 @@ impl Descriptor {
         for (part, number) in self.file.iter().zip(file) {
             part.store(number, Ordering::Relaxed);
         }
-        // A child that is forked before closes nothing, one that is forked from here on knows what.
-        self.fd.store(fd, Ordering::Release);
+        // A child that is forked before has nothing to close, one that is forked from here on knows what.
+        self.fd.store(OPENING, Ordering::Release);
         true
     }
 
-    /// What is registered, if another process than this one did that: what a child has inherited, which nobody else takes.
+    /// Registers that descriptor, or that there is none.
+    pub(super) fn fill(&self, fd: RawFd) {
+        self.fd.store(fd, Ordering::Release);
+    }
+
+    /// What is registered or [`OPENING`], if another process than this one did that: what a child has inherited, which nobody else takes.
     pub(super) fn inherited(&self, process: u64) -> Option<RawFd> {
         let fd = self.fd.load(Ordering::Acquire);
-        (fd >= 0 && self.process.load(Ordering::Relaxed) != process).then_some(fd)
+        ((fd >= 0 || fd == OPENING) && self.process.load(Ordering::Relaxed) != process).then_some(fd)
     }
 
     /// Takes a descriptor out: the file that it was registered with. Async-signal-safe.

@@ -92,14 +92,16 @@ impl Publisher {
         };
         let identity = identity::of_this_process(options.program.as_deref(), &options.job)
             .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
-        // Forks are watched from here on, so that nothing is left to do between a descriptor and its registration.
+        // Forks are watched from here on.
         let process = Process::current();
         let mut name = Name::next(&identity);
-        let (mut temporary, file) = name
-            .first_free(|name| Temporary::create(handle, name, process))
+        let mut temporary = name
+            .first_free(|name| Temporary::create(handle, name))
             .map_err(|error| io_error("create", &dir.join(name.text()))(error))?;
-        let lock = file.map_err(|_| CreateError::TooMany)?;
         let path = dir.join(name.text());
+        let lock = LockedFile::open(&temporary.file, process, || temporary.open_again())
+            .map_err(io_error("open", &path))?
+            .ok_or(CreateError::TooMany)?;
 
         let layout = Layout::new(Capacity {
             devices: options.devices.clamp(1, 256) as usize,
@@ -112,14 +114,14 @@ impl Publisher {
         });
         let bytes = layout.len as u64 * 8;
         check_file_size(bytes)?;
-        rustix::fs::fallocate(lock.file(), FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
+        rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
             rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {
                 dir: dir.to_owned(),
                 bytes,
             },
             error => io_error("make room for", &path)(error.into()),
         })?;
-        let map = Map::writable(lock.file(), layout.len).map_err(io_error("map", &path))?;
+        let map = Map::writable(&temporary.file, layout.len).map_err(io_error("map", &path))?;
         life::hold(lock.file()).map_err(io_error("lock", &path))?;
         for (word, value) in map.words().iter().zip(layout.header()) {
             word.put(value);
@@ -182,27 +184,32 @@ fn check_file_size(bytes: u64) -> Result<(), CreateError> {
     }
 }
 
-/// A file's temporary name; removed again unless the file was renamed.
+/// A file under its temporary name; removed again unless it was renamed.
 struct Temporary<'a> {
     dir: &'a File,
     name: OsString,
+    file: File,
     /// The name is free, and may be another copy's by now.
     renamed: bool,
 }
 
 impl<'a> Temporary<'a> {
-    /// The name, and its new file: registered, if there is room for it.
-    fn create(dir: &'a File, name: &str, process: Process) -> io::Result<(Temporary<'a>, Result<LockedFile, File>)> {
+    const FLAGS: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+    fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
         let name = OsString::from(format!("{}{name}", place::TEMPORARY));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = Self::FLAGS | OFlags::CREATE | OFlags::EXCL;
         let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
-        let file = LockedFile::register(file.into(), process);
-        let temporary = Temporary {
+        Ok(Temporary {
             dir,
             name,
+            file: file.into(),
             renamed: false,
-        };
-        Ok((temporary, file))
+        })
+    }
+
+    fn open_again(&self) -> io::Result<File> {
+        Ok(rustix::fs::openat(self.dir.as_fd(), &self.name, Self::FLAGS, Mode::empty())?.into())
     }
 
     /// Gives the file its name, which must be free.
