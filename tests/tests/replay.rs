@@ -297,7 +297,7 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.keys("7 ");
     terminal.wait_for(&["150 operations a second"]);
     terminal.keys("x");
-    terminal.wait_for(&["✓ done", "▸ replay", "multi_stream_2000.csv.gz once more"]);
+    terminal.wait_for(&["stopped", "▸ replay", "multi_stream_2000.csv.gz once more"]);
     terminal.keys("\r");
     terminal.wait_for(&["running", "SIMULATED", "300 operations a second"]);
     terminal.keys("q");

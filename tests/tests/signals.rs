@@ -62,7 +62,7 @@ fn a_demo_that_is_stopped_by_the_user_goes_and_the_dashboard_stays() {
     let (mut terminal, child) = with_demo(&world);
     terminal.keys("x");
     until("the demo is gone", || !lives(child));
-    terminal.wait_for(&["✓ done", "Enter start"]);
+    terminal.wait_for(&["stopped", "Enter start"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
