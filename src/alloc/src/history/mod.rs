@@ -23,7 +23,7 @@ pub enum History {
     /// It does not. The cost is part of a branch that is there anyway.
     #[default]
     Off,
-    /// It does.
+    /// It does. Every request then goes through the heap, past the lanes of the streams: blocks may lie elsewhere than without a history.
     On {
         /// Events kept, 67,108,864 at most; older ones are dropped, and counted. An event takes 64 bytes. 0 keeps none: peak and leaks need
         /// none.
