@@ -237,8 +237,8 @@ impl Allocator {
     /// this allocator has not seen is nothing to it, and fine.
     ///
     /// # Errors
-    /// [`Error::DefaultStream`]: that one is never destroyed; [`Error::PerThreadStream`]. [`Error::Capturing`]: recording the event would end the capture of a
-    /// graph; call again when that is over. Nothing changes then.
+    /// [`Error::DefaultStream`]: that one is never destroyed; [`Error::PerThreadStream`]. [`Error::Capturing`]: recording the event would
+    /// end the capture of a graph; call again when that is over. Nothing changes then.
     pub fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
         self.0.home.retire_stream(stream)
     }

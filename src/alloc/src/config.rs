@@ -20,8 +20,9 @@ pub enum SegmentMode {
     /// from anywhere, and holes can be joined ([`Allocator::join_holes`](crate::Allocator::join_holes)). Requests from
     /// 2 MiB are rounded to 2 MiB; smaller ones live in plain segments.
     Virtual,
-    /// Two address ranges made of physical chunks, one for requests up to 1 MiB and one for larger ones (pools live in plain segments); a request that no free block fits is stitched from free pieces
-    /// that lie apart, mapped side by side a second time, before any new memory is taken, and then no more than is missing.
+    /// Two address ranges made of physical chunks, one for requests up to 1 MiB and one for larger ones (pools live in plain segments); a
+    /// request that no free block fits is stitched from free pieces that lie apart, mapped side by side a second time, before any new
+    /// memory is taken, and then no more than is missing.
     Stitched,
 }
 

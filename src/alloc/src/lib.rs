@@ -37,11 +37,11 @@
 //!
 //! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. In stitched
 //! memory the shortest of the large requests go to the lowest address instead, and where a program repeats itself and would map memory
-//! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in
-//! this order: pending blocks whose events are done; blocks of other streams that no queued work uses any more; stitching, in
-//! that mode; new memory, the least that does (the end or a hole of a virtual segment, with the free blocks beside it); after
-//! waiting for the device and giving the cache back, once more; then [`Error::OutOfMemory`] with a [report](OomReport) of what
-//! would have helped.
+//! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth
+//! keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in this order: pending blocks whose events are done;
+//! blocks of other streams that no queued work uses any more; stitching, in that mode; new memory, the least that does (the end or a hole
+//! of a virtual segment, with the free blocks beside it); after waiting for the device and giving the cache back, once more; then
+//! [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
 //!
 //! **Stitching.** A driver maps whole chunks, but a block need not use all of them: the end of one free block, whole chunks from
 //! anywhere and the beginning of another free block, mapped side by side a second time, are one block. Only what then is still

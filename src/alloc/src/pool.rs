@@ -163,9 +163,10 @@ impl Allocator {
     /// Takes memory for what a route sends to a pool, until [`end_allocate_to_pool`](Allocator::end_allocate_to_pool): requests for
     /// which several routes hold follow the one begun last.
     ///
-    /// Where the pool is private a graph is taken to be captured in between: nothing is waited for then, no event is recorded and nothing goes
-    /// back to the driver (but what a request took that fails on the way), whoever asks this allocator for it, so that no capture ends by it. Another allocator knows nothing of that, and ends the
-    /// capture of a graph only where it has to wait for its device: when its memory has run out, or it is asked to give some back.
+    /// Where the pool is private a graph is taken to be captured in between: nothing is waited for then, no event is recorded and nothing
+    /// goes back to the driver (but what a request took that fails on the way), whoever asks this allocator for it, so that no capture
+    /// ends by it. Another allocator knows nothing of that, and ends the capture of a graph only where it has to wait for its device:
+    /// when its memory has run out, or it is asked to give some back.
     pub fn begin_allocate_to_pool(&self, pool: &Pool, route: Route) -> Result<(), Error> {
         self.of_this(pool)?;
         // Before anybody can find the route and end both. Nobody who has the turn gives memory back when the capture begins.
