@@ -7,6 +7,8 @@ mod stitched;
 
 use gpumem_channel::PoolId;
 
+pub(crate) use stitched::FREELY;
+
 use crate::config::{Config, SegmentMode};
 use crate::error::Error;
 use crate::rounding::Divisions;

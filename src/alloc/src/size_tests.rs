@@ -151,12 +151,12 @@ fn chunks_of_stitched_memory_are_even() {
 fn chunks_of_stitched_memory_grow_with_the_request_and_with_all_and_may_be_finer() {
     let stitched = sizes(SegmentMode::Stitched);
     let chunk = |bytes, reserved| {
-        [1, 2, 4].map(|fineness| stitched.stitched_chunk(bytes * MIB, reserved * MIB, fineness) / MIB)
+        [1, 2, 4, FREELY].map(|fineness| stitched.stitched_chunk(bytes * MIB, reserved * MIB, fineness) / MIB)
     };
-    assert_eq!(chunk(2, 0), [4, 2, 2], "the first ones");
-    assert_eq!(chunk(2, 1024), [32, 16, 8], "of all");
-    assert_eq!(chunk(512, 0), [32, 16, 16], "of one request");
-    assert_eq!(chunk(1 << 20, 1 << 20), [64, 64, 64], "no more than the largest");
+    assert_eq!(chunk(2, 0), [4, 2, 2, 2], "the first ones");
+    assert_eq!(chunk(2, 1024), [32, 16, 8, 2], "of all");
+    assert_eq!(chunk(512, 0), [32, 16, 16, 8], "of one request");
+    assert_eq!(chunk(1 << 20, 1 << 20), [64, 64, 64, 64], "no more than the largest");
 }
 
 #[test]

@@ -167,7 +167,9 @@ impl Heap {
         let sizes = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
-                let mut chunk = self.sizes.stitched_chunk(whole, reserved, self.fineness.times());
+                let chunks = self.ledger.device_allocs() + bytes / self.sizes.granularity;
+                let fineness = self.fineness.times(self.frees, chunks);
+                let mut chunk = self.sizes.stitched_chunk(whole, reserved, fineness);
                 let total = self.driver.info().total;
                 let limit = self.budget.map_or(total, |budget| budget.min(total));
                 // Pieces that are no whole chunks are lost to a request that finds no other memory.

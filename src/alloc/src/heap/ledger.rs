@@ -216,6 +216,11 @@ impl Ledger {
         self.sub(pool, Figure::Segment, 1);
     }
 
+    /// Calls that took physical memory so far.
+    pub(crate) fn device_allocs(&self) -> u64 {
+        self.stats.num_device_alloc
+    }
+
     /// Physical memory came, in `calls` calls.
     pub(crate) fn reserved_added(&mut self, pool: PoolId, bytes: u64, calls: u64) {
         self.add(pool, Figure::Reserved, bytes);

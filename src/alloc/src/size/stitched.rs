@@ -10,6 +10,8 @@ const LEAST: u64 = 2;
 /// Requests of up to so many units go to low addresses. They are hardly ever stitched themselves, and what lies
 /// between them serves no larger request: so they lie close together, out of the way of those.
 pub(super) const LOW: u64 = 4;
+/// As fine as a request allows: where mapping costs a program little, whatever it has.
+pub(crate) const FREELY: u64 = 1 << 32;
 /// A chunk that is small enough in any case.
 const NEAR_LIMIT: u64 = 4 << 20;
 
@@ -22,9 +24,14 @@ impl Sizes {
 
     /// [`chunk`](Sizes::chunk) where `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no less than
     /// 1/32 of all, and that no less than [`LEAST`] units, divided by `fineness`; and no request up to 1.5 GiB is of more than two dozens of
-    /// them, or twice that where they are finer (then chunks are as large as they get).
+    /// them, or twice that where they are finer, or four times where they may be as fine as that (then chunks are as large as they get).
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
-        let of_request = power(bytes / 12) / fineness.min(2);
+        let finer = match fineness {
+            ..=1 => 1,
+            2..FREELY => 2,
+            _ => 4,
+        };
+        let of_request = power(bytes / 12) / finer;
         let of_all = power(reserved / 32).max(LEAST * self.granularity) / fineness;
         self.clamp_chunk(of_request.max(of_all))
     }

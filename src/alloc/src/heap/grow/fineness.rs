@@ -4,7 +4,7 @@
 //! it, and then more is reserved than the program needs. When that happens new chunks are made smaller, and larger again as the program
 //! grows without it.
 
-use crate::size::SLACK;
+use crate::size::{FREELY, SLACK};
 
 /// What is reserved beyond what the program ever held, as a part of that: above it new chunks are half as large.
 const EXCESS: u64 = 48;
@@ -14,6 +14,10 @@ const FEW: u64 = 128 << 20;
 
 /// The part of the usual size that chunks come down to in that way.
 const FINEST: u64 = 4;
+
+/// Where a program gives back so many blocks for each chunk that it takes, what it does takes longer than mapping, also with chunks of one
+/// granule: some 40 µs for each. Servers are so, whose caches grow with every token.
+const CHEAP: u64 = 80;
 
 /// By how much new chunks are smaller than usual.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +35,12 @@ impl Default for Fineness {
 }
 
 impl Fineness {
-    pub(in crate::heap) fn times(self) -> u64 {
-        self.times
+    /// For another `bytes` of granules, where a program gave back `frees` blocks and took `chunks`.
+    pub(in crate::heap) fn times(self, frees: u64, chunks: u64) -> u64 {
+        match frees / CHEAP > chunks {
+            true => FREELY,
+            false => self.times,
+        }
     }
 
     /// Memory was taken for a large request: so much is reserved now, and so much the program ever held.
@@ -72,11 +80,20 @@ mod tests {
         ];
         for (what, reserved, held, times) in steps {
             fineness.grew(reserved * MIB, held * MIB);
-            assert_eq!(fineness.times(), times, "{what}");
+            assert_eq!(fineness.times(0, 1), times, "{what}");
         }
         for i in 0..20 {
             fineness.grew((2000 + 1000 * i) * MIB, 1000 * MIB);
         }
-        assert_eq!(fineness.times(), FINEST);
+        assert_eq!(fineness.times(0, 1), FINEST);
+    }
+
+    #[test]
+    fn chunks_are_as_fine_as_a_request_allows_where_mapping_costs_a_program_little() {
+        let fineness = Fineness::default();
+        assert_eq!(fineness.times(CHEAP * 10, 10), 1);
+        assert_eq!(fineness.times(CHEAP * 11, 10), FREELY);
+        // What it takes counts: it pays for what it maps with what it does.
+        assert_eq!(fineness.times(CHEAP * 11, 11), 1);
     }
 }
