@@ -7,8 +7,8 @@ use std::path::Path;
 use gpumem_demo::DeviceChoice;
 use gpumem_demo::replay::{ReplayArgs, run};
 
-const PROGRAMS: [&str; 11] = [
-    "detect", "fsdp", "gnn", "moe", "points", "rl", "segment", "speech", "streams", "unet", "vit",
+const PROGRAMS: [&str; 12] = [
+    "detect", "fsdp", "gnn", "moe", "points", "rl", "segment", "serving", "speech", "streams", "unet", "vit",
 ];
 
 /// Its ratio, and how much it maps in each of four passes.

@@ -185,6 +185,65 @@ def rl(steps=30):
             opt.zero_grad()
 
 
+def serving(requests=24):
+    """A server of a language model: sequences join and leave its batch, and the caches of each grow with every token."""
+    rnd = sizes_of("serving")
+    width, heads, groups, size, wide, layers, vocab = 2048, 16, 4, 128, 5632, 4, 32_000
+
+    def weight(rows, columns):
+        return torch.randn(rows, columns, device=DEVICE, dtype=torch.bfloat16) * 0.02
+
+    words = weight(vocab, width)
+    blocks = [
+        (weight(width, width + 2 * groups * size), weight(width, width), weight(width, 2 * wide), weight(wide, width))
+        for _ in range(layers)
+    ]
+
+    class Sequence:
+        def __init__(self):
+            self.caches = [None] * layers
+            self.left = rnd.randrange(4, 80)
+
+    def attend(sequence, layer, q, k, v):
+        q, k, v = (t.view(1, len(t), -1, size).transpose(1, 2) for t in (q, k, v))
+        known = sequence.caches[layer]
+        k, v = (k.contiguous(), v.contiguous()) if known is None else (torch.cat(b, 2) for b in zip(known, (k, v)))
+        sequence.caches[layer] = (k, v)
+        every = [t.repeat_interleave(heads // groups, 1) for t in (k, v)]
+        seen = F.scaled_dot_product_attention(q, *every, is_causal=known is None)
+        return seen.transpose(1, 2).reshape(-1, width)
+
+    def step(tokens, sequences):
+        """So many tokens of each sequence go through the model: the next one of each."""
+        lengths = [len(t) for t in tokens]
+        x = words[torch.cat(tokens)]
+        for layer, (into, out, up, down) in enumerate(blocks):
+            parts = (F.rms_norm(x, (width,)) @ into).split([width, groups * size, groups * size], 1)
+            rows = zip(sequences, *(p.split(lengths) for p in parts))
+            x = x + torch.cat([attend(s, layer, *qkv) for s, *qkv in rows]) @ out
+            gate, value = (F.rms_norm(x, (width,)) @ up).chunk(2, 1)
+            x = x + (F.silu(gate) * value) @ down
+        ends = torch.tensor(lengths, device=DEVICE).cumsum(0) - 1
+        best, which = (x[ends] @ words.T).float().topk(50, 1)
+        return which.gather(1, torch.multinomial(best.softmax(1), 1)).split(1)
+
+    batch, waiting = [], requests
+    with torch.no_grad():
+        while waiting or batch:
+            while waiting and len(batch) < 16 and rnd.random() < 0.6:
+                waiting -= 1
+                prompt = torch.randint(0, vocab, (int(rnd.triangular(32, 4000, 32)),), device=DEVICE)
+                sequence = Sequence()
+                batch.append((sequence, *step([prompt], [sequence])))
+            if not batch:
+                continue
+            sequences, tokens = zip(*batch)
+            batch = list(zip(sequences, step([t.flatten() for t in tokens], sequences)))
+            for sequence in sequences:
+                sequence.left -= 1
+            batch = [(s, t) for s, t in batch if s.left > 0]
+
+
 def speech(steps=20):
     """Speech: recordings of any length, as many at a time as fit."""
     rnd = sizes_of("speech")
@@ -436,5 +495,5 @@ def vit(steps=12):
 
 PROGRAMS = {
     program.__name__: program
-    for program in (detect, fsdp, gan, gnn, moe, points, rl, segment, speech, streams, unet, vit)
+    for program in (detect, fsdp, gan, gnn, moe, points, rl, segment, serving, speech, streams, unet, vit)
 }
