@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, fails, get, start};
 use gpumem_alloc::device::{Sim, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, Route, SegmentMode, Stream};
 
 const S: Stream = Stream::DEFAULT;
 
@@ -153,6 +153,82 @@ fn a_smaller_request_of_what_is_said_is_served() {
             let less = less.unwrap_or_else(|| panic!("{segments:?}: {report}"));
             let served = alloc.alloc::<u8>(asked - less, S);
             assert!(served.is_ok(), "{segments:?}, smaller by {less}: {report}");
+        }
+    }
+}
+
+/// Neither what its pool cached nor what others did is enough, but both together are.
+#[test]
+fn all_that_is_cached_is_advised_to_be_released_where_that_is_enough() {
+    for segments in SegmentMode::ALL {
+        let config = Config {
+            segments,
+            release_on_oom: false,
+            ..Config::default()
+        };
+        let (_, alloc) = sim(100, config);
+        let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+        drop(get(&alloc, 40));
+        drop(pool.alloc::<u8>(40 * MIB, S).unwrap());
+        let ask = || pool.alloc::<u8>(90 * MIB, S);
+        let Err(Error::OutOfMemory(report)) = ask() else {
+            panic!()
+        };
+        assert!(
+            report.helps.contains(&Help::ReleasePools { bytes: 80 << 20 }),
+            "{report}"
+        );
+        alloc.release_cached().unwrap();
+        drop(ask().unwrap());
+    }
+}
+
+/// What lies free at the end of a segment need not be taken anew.
+#[test]
+fn a_release_that_is_enough_beside_what_is_free_is_advised() {
+    let (_, alloc) = sim(9, Config::default());
+    let _tail = alloc.alloc::<u8>(3 * MIB / 2, S).unwrap();
+    let [idle, held] = ["idle", "held"].map(|name| alloc.pool(name, PoolConfig::default()).unwrap());
+    let _held = held.alloc::<u8>(4 * MIB, S).unwrap();
+    drop(idle.alloc::<u8>(1000, S).unwrap());
+    let ask = || alloc.alloc::<u8>(24 * MIB / 10, S);
+    let Err(Error::OutOfMemory(report)) = ask() else {
+        panic!()
+    };
+    assert!(
+        report.helps.contains(&Help::ReleasePools { bytes: 2 << 20 }),
+        "{report}"
+    );
+    alloc.release_cached().unwrap();
+    drop(ask().unwrap());
+}
+
+/// What other streams may still use is none that a smaller request would have, either.
+#[test]
+fn a_smaller_request_is_not_advised_to_take_what_another_stream_may_use() {
+    for captures in [true, false] {
+        let config = Config {
+            release_on_oom: captures,
+            ..Config::default()
+        };
+        let (sim, alloc) = sim(100, config);
+        let other = alloc.alloc::<u8>(60 * MIB, Stream(2)).unwrap();
+        sim.enqueue(Stream(2), other.device_ptr(), other.bytes());
+        drop(other);
+        let graph = alloc.private_pool().unwrap();
+        let route = Route::Stream(Stream(9));
+        let captured = captures.then(|| alloc.begin_allocate_to_pool(&graph, route).unwrap());
+        let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(90 * MIB, Stream(1)) else {
+            panic!()
+        };
+        assert_eq!(report.largest_free, 0, "{report}");
+        let less = report.helps.iter().find_map(|help| match help {
+            Help::SmallerBy { bytes } => Some(*bytes as usize),
+            _ => None,
+        });
+        drop(alloc.alloc::<u8>(90 * MIB - less.unwrap(), Stream(1)).unwrap());
+        if captured.is_some() {
+            alloc.end_allocate_to_pool(&graph).unwrap();
         }
     }
 }

@@ -63,6 +63,7 @@ fn tags_marks_and_events_arrive_in_order() {
     );
     buffer.record_stream(Stream(6)).unwrap();
     drop(buffer);
+    alloc.release_cached().unwrap();
     assert!(alloc.alloc::<u8>(300 * MIB, Stream(5)).is_err());
     let snapshot = reader.refresh().unwrap();
     let events = reader.events().unwrap();
@@ -255,4 +256,32 @@ fn child_touches_nothing(fork: fn() -> libc::pid_t) {
     );
     drop((buffer, small));
     assert_eq!(alloc.stats().all().allocation.current, 0);
+}
+
+/// However many marks there are, who begins to look has figures.
+#[test]
+fn marks_leave_figures_for_a_reader_that_comes_later() {
+    for lanes in [0, 8] {
+        let dir = dir();
+        let options = Options {
+            dir: Some(dir.path().to_owned()),
+            events: 64,
+            lanes,
+            ..Options::default()
+        };
+        let config = Config {
+            publish: Publish::On(options),
+            ..Config::default()
+        };
+        let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+        let _held = alloc.alloc::<u8>(50 * MIB, Stream(0)).unwrap();
+        for _ in 0..200 {
+            alloc.mark("step");
+            drop(alloc.alloc::<u8>(5000, Stream(0)).unwrap());
+        }
+        (0..100).for_each(|_| alloc.mark("step"));
+        let path = alloc.channel().unwrap();
+        let snapshot = Reader::open(&path).unwrap().refresh().unwrap();
+        assert_eq!(snapshot.devices[0].stats, Some(alloc.stats()), "{lanes} lanes");
+    }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, fails, get, start};
 use gpumem_alloc::device::{self, Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, Help, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, Help, PoolConfig, Publish, SegmentMode, Stream};
 
 const S: Stream = Stream::DEFAULT;
 
@@ -49,6 +49,38 @@ fn more_than_the_device_has_takes_no_driver_call() {
     }
 }
 
+/// Nothing that is cached goes back for it either, and nobody is waited for.
+#[test]
+fn more_than_there_ever_can_be_changes_nothing() {
+    let modes = [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched];
+    for (segments, budget) in modes
+        .into_iter()
+        .flat_map(|mode| [(mode, None), (mode, Some(60 << 20))])
+    {
+        let config = Config {
+            segments,
+            budget,
+            ..Config::default()
+        };
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        let tenant = PoolConfig {
+            budget: Some(30 << 20),
+            ..PoolConfig::default()
+        };
+        let pool = alloc.pool("tenant", tenant).unwrap();
+        drop(get(&alloc, 20));
+        // What the device has left is in the report.
+        let seen = || {
+            let reserved = alloc.stats().all().reserved_bytes.current;
+            (reserved, sim.total_calls() - sim.calls(Call::MemoryInfo))
+        };
+        let before = seen();
+        fails(&alloc, if budget.is_some() { 61 } else { 101 });
+        assert!(pool.alloc::<u8>(31 * MIB, S).is_err());
+        assert_eq!(before, seen(), "{segments:?} {budget:?}");
+    }
+}
+
 #[test]
 fn pending_blocks_are_waited_for_before_a_request_fails() {
     let (sim, alloc) = start(100 * MIB, Timeline::Manual, Config::default());
@@ -63,6 +95,24 @@ fn pending_blocks_are_waited_for_before_a_request_fails() {
     );
     assert_eq!(sim.calls(Call::Free), 0, "nothing had to go back to the driver");
     drop(again);
+}
+
+#[test]
+fn a_request_that_is_refused_again_waits_for_nobody() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, common::of(segments));
+        let mut held: Vec<_> = (0..4).map(|_| get(&alloc, 20)).collect();
+        let waits = || {
+            fails(&alloc, 70);
+            sim.calls(Call::Synchronize)
+        };
+        assert_eq!([waits(), waits()], [0, 0], "nothing was ever given back");
+        for wait in 1..3 {
+            held.pop();
+            assert_eq!([waits(), waits()], [wait, wait], "{segments:?}");
+        }
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
 }
 
 #[test]

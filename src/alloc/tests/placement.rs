@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{of, start};
+use common::{get, of, start};
 use gpumem_alloc::device::{self, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Publish, SegmentMode, Stream};
 
@@ -60,5 +60,22 @@ fn what_lies_free_between_others_on_a_full_device_is_not_lost() {
         held.iter_mut().step_by(2).for_each(|held| *held = None);
         assert!(get(6400).is_ok(), "two thirds of what blocks of {mib} MiB leave");
         assert_eq!(sim.violations(), [""; 0]);
+    }
+}
+
+/// There is a range for what is joined, however large chunks may be and however small the device is.
+#[test]
+fn holes_are_joined_where_chunks_may_be_larger_than_address_ranges() {
+    for (total, max_chunk) in [(256u64 << 20, 1 << 30), (80 << 30, 256 << 30), (24 << 20, 64 << 20)] {
+        let config = Config {
+            segments: SegmentMode::Virtual,
+            max_chunk,
+            ..Config::default()
+        };
+        let (_, alloc) = start(total as usize, Timeline::Immediate, config);
+        let mut held: Vec<_> = (0..10).map(|_| get(&alloc, 2)).collect();
+        (0..5).rev().for_each(|i| drop(held.remove(2 * i)));
+        let report = alloc.join_holes(8 << 20, Stream::DEFAULT).unwrap();
+        assert!(report.contiguous >= 8 << 20, "{total} {max_chunk} {report:?}");
     }
 }

@@ -381,3 +381,30 @@ fn pools_that_went_before_the_gpu_was_done_make_room_for_others() {
         assert_eq!(sim.violations(), Vec::<String>::new());
     }
 }
+
+/// Of sixteen and more such pools each request looks at others.
+#[test]
+fn what_a_pool_that_is_gone_left_goes_back_behind_others_that_are_busy() {
+    let (alloc, sim) = allocator(Timeline::Manual);
+    let names: Vec<u64> = (1..=40).collect();
+    let pools: Vec<_> = names
+        .iter()
+        .map(|n| alloc.pool(&n.to_string(), PoolConfig::default()).unwrap())
+        .collect();
+    for (n, pool) in names.iter().zip(&pools) {
+        let block = pool.alloc::<u8>(20 << 20, Stream(*n)).unwrap();
+        sim.enqueue(Stream(*n), block.device_ptr(), block.bytes());
+    }
+    drop(pools);
+    sim.finish(Stream(40));
+    let mut held = Vec::new();
+    let left: Vec<u64> = (1..4)
+        .map(|n| {
+            held.push(alloc.alloc::<u8>(30 << 20, Stream(0)).unwrap());
+            (reserved(&alloc) - n * (30 << 20)) / (20 << 20)
+        })
+        .collect();
+    assert_eq!(left[..2], [40, 40]);
+    // Plain memory that goes back has the driver wait for all that is queued.
+    assert!(left[2] < 40, "{left:?}");
+}

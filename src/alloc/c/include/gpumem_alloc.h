@@ -8,9 +8,10 @@
  * and not with --release: that profile ends the program on a bug of ours instead of returning an error. The library does not
  * link CUDA; it loads libcuda.so at the first allocation. Linux only. Examples: demo/python/.
  *
- * Devices. One allocator per device, made at the first allocation on it and there until the process ends. Device numbers are
- * those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It works in the device's primary context,
- * which the CUDA runtime, PyTorch and CuPy use too, and leaves the calling thread's current context and device as they were.
+ * Devices. One allocator per device, made at the first allocation on it, or when a history of it or a pool on it is begun, and there
+ * until the process ends. Device numbers are those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It
+ * works in the device's primary context, which the CUDA runtime, PyTorch and CuPy use too, and leaves the calling thread's current
+ * context and device as they were.
  * Devices of one process reach each other's memory where the hardware can, so that copies from one to another and kernels work as with
  * cudaMalloc and peer access: new memory takes 27 us a chunk (of up to 64 MiB) longer for each further device. Where it cannot, a line on
  * stderr says so when the second device is opened: CUDA refuses copies there that do not name the devices, as PyTorch's do not, unless
@@ -31,11 +32,12 @@
  * long as the process. Where CUDA notices, no memory is lost.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
- * throws PyTorch's own. A call that failed has changed nothing, but for four: gpumem_empty_cache and gpumem_compact keep what they did
- * before the error, and go on with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that
- * gpumem_memory_fraction was told holds where the driver does not take the cache back. gpumem_last_error() has the message; the first of
- * each kind is also printed to stderr, but in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on
- * threads that are not yours.
+ * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
+ * for the device and given the cache back to the driver before it failed, unless it is larger than the device or the budget;
+ * gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
+ * with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that gpumem_memory_fraction was told holds
+ * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
+ * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
  * frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of 4 KiB), but as
@@ -208,9 +210,9 @@ int gpumem_stats(int device, struct gpumem_stats *stats);
 int gpumem_mark(const char *name);
 
 /*
- * Names what the calling thread allocates, from a push to its pop; scopes nest, the innermost counts. Names are meant to be few
- * ("optimizer", not "step 17"): after 4,095 different ones in a process each further one counts as "(other tags)". UTF-8; cut after
- * 256 bytes. 0, or -1 on errors.
+ * Names what the calling thread allocates, from a push to its pop; scopes nest, up to 256 of a thread, the innermost counts. Names are
+ * meant to be few ("optimizer", not "step 17"): after 4,095 different ones in a process each further one counts as "(other tags)". UTF-8;
+ * cut after 256 bytes, of which the dashboard shows about 120. 0, or -1 on errors.
  */
 int gpumem_scope_push(const char *name);
 int gpumem_scope_pop(void);
@@ -227,13 +229,13 @@ enum gpumem_stacks {
 /*
  * Begins a history on a device, or on all in use (-1), anew if there is one: the newest `max_events` events with time, thread and call
  * stack (200000 are usual and take 17 MB at most, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its pieces;
- * 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks. Stacks are of native
+ * 67108864 are the most; 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks. Stacks are of native
  * functions, a Python program's of the interpreter's: scopes tell its places apart.
  * GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
  */
 int gpumem_record_history(int device, int stacks, uint64_t max_events);
 
-/* Ends it, and forgets it. */
+/* Ends it on a device, or on all in use (-1), and forgets it. 0, or -1 on errors. */
 int gpumem_stop_history(int device);
 
 /* Ends a step of the program's (a batch, a request) on every device in use, for gpumem_leak_report. 0, or -1 on errors. */

@@ -22,6 +22,7 @@ pub use listing::{listing, markdown};
 pub use options::{ConfOption, OPTIONS, Origin};
 
 use crate::config::{Config, SegmentMode};
+use crate::error::Error;
 use crate::publish::Publish;
 use error::Bad;
 
@@ -69,11 +70,36 @@ impl Config {
     /// What cannot be read, is not known or means nothing here, with its place in the text.
     pub fn parse(text: &str) -> Result<Config, ConfError> {
         let mut draft = Draft::default();
+        let mut there = Vec::new();
         for given in lex::options(text)? {
             let known = options::find(&given.name)?;
             (known.read)(&mut draft, &given).map_err(|bad| bad.of(known.name))?;
+            there.push((known.name, given.name.column));
         }
-        draft.finish()
+        let config = draft.finish()?;
+        together(&config, &there)?;
+        Ok(config)
+    }
+}
+
+/// Checks what was given together, by the names that it has there. A budget may be set later.
+fn together(config: &Config, there: &[(&'static str, usize)]) -> Result<(), ConfError> {
+    let budgeted = Config {
+        budget: config.budget.or(Some(u64::MAX)),
+        ..config.clone()
+    };
+    let Err(Error::Config { setting, reason }) = budgeted.check() else {
+        return Ok(());
+    };
+    let names = |option: &str| option.strip_suffix("_mb").unwrap_or(option) == setting;
+    match there.iter().rfind(|(option, _)| names(option)) {
+        Some((option, column)) => Err(Bad {
+            column: *column,
+            reason,
+        }
+        .of(option)),
+        // What is wrong is said by whoever makes an allocator of it.
+        None => Ok(()),
     }
 }
 

@@ -70,7 +70,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["max_split_size_mb", "MiB, at least 20", "no limit"],
-        "Plain blocks larger than this are not split, and smaller requests do not take them. Only with plain segments.",
+        "Plain blocks larger than this are not split, and smaller requests do not take them. Only with plain segments, which segments:auto is then.",
         |draft, given| {
             draft.config.max_split_size = Some(given.mebibytes(20)?);
             Ok(())
@@ -94,7 +94,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["garbage_collection_threshold", "above 0, below 1", "none"],
-        "Plain segments that have been idle for long are given back before new memory is taken while more than this part of the budget is reserved. Needs a budget; only with plain segments.",
+        "Plain segments that have been idle for long are given back before new memory is taken while more than this part of the budget is reserved. Needs a budget; only with plain segments, which segments:auto is then.",
         |draft, given| {
             draft.config.garbage_collection_threshold = Some(given.fraction(false)?);
             Ok(())
@@ -164,7 +164,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["segments", "auto, plain, virtual or stitched", "auto"],
-        "How memory for large blocks is taken from the driver.",
+        "How memory for large blocks is taken from the driver. auto is stitched, but plain where an option is for plain ones only or the device cannot map memory.",
         |draft, given| {
             draft.segments = Some(
                 given

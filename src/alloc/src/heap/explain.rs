@@ -6,6 +6,7 @@ use super::Heap;
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::Block;
+use super::grow::place::Place;
 use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::device::MemoryInfo;
@@ -62,8 +63,14 @@ impl Heap {
 
     fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
         let (_, needed) = self.sizes.growth(request.class, request.size);
-        // Budgets and devices need not be of whole pages.
+        // Budgets and devices need not be of whole pages. What lies free beside it need not be taken anew, but what of that goes back.
+        let place = self.best_place(request).filter(|_| request.arena == COMMON);
         let whole = needed.next_multiple_of(self.sizes.granularity);
+        let missing = place.map_or(whole, |place| place.missing);
+        let after = whole.min(
+            (request.size - place.map_or(0, |place| self.kept_before(place, request)))
+                .next_multiple_of(self.sizes.granularity),
+        );
         let (budget, reserved) = (self.budget, self.ledger.reserved());
         let arena = self.arenas.get(request.arena);
         let pool_reserved = arena.map_or(0, |arena| arena.figures.reserved_bytes.current);
@@ -76,13 +83,16 @@ impl Heap {
         let outside = |extra: u64| device_free.saturating_add(extra).min(left(budget, reserved, extra));
         let mut helps = Vec::new();
         let mut release = Vec::new();
-        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= whole {
+        let all = cache.releasable + cache.others;
+        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= after {
             release.push(Help::ReleaseCache {
                 bytes: cache.releasable,
             });
         }
-        if cache.others > 0 && outside(cache.others).min(pool(0)) >= whole {
+        if cache.others > 0 && outside(cache.others).min(pool(0)) >= after {
             release.push(Help::ReleasePools { bytes: cache.others });
+        } else if cache.others > 0 && release.is_empty() && outside(all).min(pool(cache.releasable)) >= after {
+            release.push(Help::ReleasePools { bytes: all });
         }
         match self.capturing() && !release.is_empty() {
             true => helps.push(Help::EndCapture),
@@ -97,9 +107,9 @@ impl Heap {
         if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        if let Some(budget) = budget.filter(|_| outside(0) < whole && device_free.min(pool(0)) >= whole) {
+        if let Some(budget) = budget.filter(|_| outside(0) < missing && device_free.min(pool(0)) >= missing) {
             helps.push(Help::RaiseBudget {
-                bytes: (reserved + whole).saturating_sub(budget),
+                bytes: (reserved + missing).saturating_sub(budget),
             });
         }
         let room = outside(0).min(pool(0)) / self.sizes.granularity * self.sizes.granularity;
@@ -113,6 +123,21 @@ impl Heap {
             helps.push(Help::Exhausted);
         }
         helps
+    }
+
+    /// Free bytes right before a place that a release leaves there: those that are no whole chunks.
+    fn kept_before(&self, place: Place, request: &Request) -> u64 {
+        let Some(segment) = self.segments.get(place.segment) else {
+            return 0;
+        };
+        let before = match segment.holes.get(&place.addr) {
+            Some(hole) => self.blocks[*hole].prev,
+            None => segment.last,
+        };
+        match self.free_bytes_of(before, request.stream) {
+            0 => 0,
+            free => free - self.whole_chunks(self.blocks[before].key(before)),
+        }
     }
 
     /// Whether nothing but its size keeps a free block from a request: one that may not be split is kept from smaller ones.
@@ -136,13 +161,17 @@ impl Heap {
     /// hold very many.
     fn survey(&self, request: &Request) -> Cache {
         let mut cache = Cache::default();
-        for line in self.streams.indices().map(|at| self.streams.line(at)) {
+        let any = self.streams.line(request.stream).any;
+        for at in self.streams.indices() {
+            let line = self.streams.line(at);
             let mine = line.arena == request.arena;
+            // What others may still use is none that the request could have had.
+            let may_have = at == request.stream || at == any;
             let mut chunks = 0;
             for (class, index) in line.free.iter().enumerate() {
                 cache.free += index.bytes();
                 index.each_from(self.sizes.granularity, |key| chunks += self.whole_chunks(key));
-                if mine && class == request.class as usize {
+                if may_have && class == request.class as usize {
                     cache.largest = cache.largest.max(self.largest_for(request.size, index));
                 }
             }

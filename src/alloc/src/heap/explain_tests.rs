@@ -34,6 +34,7 @@ impl Heap {
 
     fn walk(&self, request: &Request) -> Cache {
         let mut cache = Cache::default();
+        let any = self.streams.line(request.stream).any;
         for (_, segment) in self.segments.iter() {
             let mine = segment.arena == request.arena;
             let mut all_free = true;
@@ -45,7 +46,8 @@ impl Heap {
                     BlockState::Free => {
                         cache.free += block.size;
                         whole_chunks += segment.bytes_within(block.addr, block.addr + block.size);
-                        if mine && block.class == request.class && self.may_serve(request.size, block.size) {
+                        let may_have = block.stream == request.stream || block.stream == any;
+                        if may_have && block.class == request.class && self.may_serve(request.size, block.size) {
                             cache.largest = cache.largest.max(block.size);
                         }
                     }

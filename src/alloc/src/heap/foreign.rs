@@ -66,18 +66,31 @@ impl Heap {
     /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough: the smallest that does.
     /// Whether one did.
     pub(super) fn absorb(&mut self, request: &Request) -> bool {
-        let any = self.streams.line(request.stream).any;
+        let class = request.class as usize;
+        let line = self.streams.line(request.stream);
+        let (any, own) = (line.any, &line.free[class]);
+        let nobodys = &self.streams.line(any).free[class];
+        if own.is_empty() || nobodys.is_empty() || own.bytes() + nobodys.bytes() < request.size {
+            return false;
+        }
         let mut best: Option<Key> = None;
-        // By what is nobody's: there is little of it where a stream has much of its own, and often none.
-        self.streams.line(any).free[request.class as usize].each(|key| {
-            let block = &self.blocks[key.block];
-            for b in [block.prev, block.next] {
-                let grown = self
-                    .grown(b, request.stream, any)
-                    .filter(|(_, size)| *size >= request.size);
-                best = best.into_iter().chain(grown.map(|(key, _)| key)).min();
+        let mut consider = |b: u32| {
+            let grown = self.grown(b, request.stream, any);
+            if let Some((key, size)) = grown
+                && size >= request.size
+                && size > key.size
+            {
+                best = Some(best.map_or(key, |best| best.min(key)));
             }
-        });
+        };
+        // By those of which there are fewer.
+        match nobodys.len() < own.len() {
+            true => nobodys.each(|key| {
+                let block = &self.blocks[key.block];
+                [block.prev, block.next].into_iter().for_each(&mut consider);
+            }),
+            false => own.each(|key| consider(key.block)),
+        }
         let Some(Key { block, .. }) = best else {
             return false;
         };

@@ -160,6 +160,8 @@ pub(crate) struct Heap {
     segments: Segments,
     streams: Streams,
     arenas: Arenas,
+    /// The last of the pools that are gone which a request [looked at](Heap::give_back_gone).
+    looked_at_gone: u16,
     /// Captures of graphs that are under way.
     captures: u32,
     /// Whether the driver knows that there are some.
@@ -169,6 +171,8 @@ pub(crate) struct Heap {
     swallows: bool,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
+    /// What it was when the device was waited for last.
+    settled_at: u64,
     /// Other streams that used a block since it was allocated, where there are any.
     users: HashMap<u32, Vec<u16>>,
     /// How many events each pending block waits for.
@@ -240,11 +244,13 @@ impl Heap {
             segments: Segments::default(),
             streams: Streams::new(info.kind == DeviceKind::Cuda),
             arenas: Arenas::default(),
+            looked_at_gone: 0,
             captures: 0,
             capture_told: false,
             ledger: Ledger::default(),
             swallows: true,
             frees: 0,
+            settled_at: 0,
             users: HashMap::new(),
             waits: HashMap::new(),
             home: None,

@@ -91,6 +91,8 @@ impl Heap {
                 tag,
                 ..Event::default()
             });
+            // Its event does not tell what it does to the figures: they follow, so that marks never leave a ring without any.
+            self.tell_figures();
         }
     }
 

@@ -26,54 +26,114 @@ impl Heap {
     }
 
     fn try_everything(&mut self, request: &Request) -> Result<Grant, Error> {
+        if self.is_beyond_all(request) {
+            return self.fail(request);
+        }
         self.poll_for(request)?;
         self.drain_for(request);
-        let shared = self.shared(request)?;
         if !self.is_settled() {
             if let Some(grant) = self.obtain(request)? {
                 return Ok(grant);
             }
-            if let Some(shared) = &shared
-                && let Some(grant) = self.obtain(shared)?
+            if let Ok(Some(shared)) = self.shared(request)
+                && let Some(grant) = self.obtain(&shared)?
             {
                 self.pool_overflowed(request.arena);
                 return Ok(grant);
             }
             if !self.release_on_oom || self.capturing() {
-                return self.fail(request);
+                return self.fail_unless_streams_lack(request);
             }
             self.settle(request)?;
             self.note_settled();
         }
-        let sent_to = request.arena;
-        for request in [Some(request), shared.as_ref()].into_iter().flatten() {
-            if let Some(grant) = self.obtain_after_making_room(request, sent_to)? {
-                self.ledger.retried();
-                self.tell(EventKind::Retry, request, 0);
-                self.tell_figures();
-                return Ok(grant);
-            }
+        if let Some(grant) = self.obtain_after_making_room(request, request.arena)? {
+            return Ok(self.granted_at_last(grant, request));
         }
+        if let Ok(Some(shared)) = self.shared(request)
+            && let Some(grant) = self.obtain_after_making_room(&shared, request.arena)?
+        {
+            self.pool_overflowed(request.arena);
+            return Ok(self.granted_at_last(grant, request));
+        }
+        self.fail_unless_streams_lack(request)
+    }
+
+    /// A request was served once room was made.
+    fn granted_at_last(&mut self, grant: Grant, request: &Request) -> Grant {
+        self.ledger.retried();
+        self.tell(EventKind::Retry, request, 0);
+        self.tell_figures();
+        grant
+    }
+
+    /// Nothing helped; but where there was no place for its stream outside of its pool, that is what is told: there may be one when streams
+    /// that have ended are forgotten.
+    fn fail_unless_streams_lack(&mut self, request: &Request) -> Result<Grant, Error> {
+        self.shared(request)?;
         self.fail(request)
+    }
+
+    /// Whether a request is for more than there ever can be while the limits are what they are, in its pool and outside: no cache is emptied
+    /// for it, and no stream waited for.
+    fn is_beyond_all(&self, request: &Request) -> bool {
+        let outside = match self.overflows(request.arena) {
+            true => self.sizes.round(request.requested).ok(),
+            false => None,
+        };
+        self.is_beyond(request.size, request.class, request.arena)
+            && outside.is_none_or(|(size, class)| self.is_beyond(size, class, COMMON))
+    }
+
+    fn is_beyond(&self, size: u64, class: Class, arena: u16) -> bool {
+        let unit = match class {
+            Class::Chunked | Class::Fine => self.sizes.granularity,
+            Class::Small | Class::Large => 1,
+        };
+        let (_, least) = self.sizes.growth(class, size);
+        // What is reserved beyond a limit that was lowered serves requests, too.
+        let within = |limit: Option<u64>, reserved: u64| limit.map_or(u64::MAX, |limit| limit.max(reserved));
+        let pool = self.arenas.get(arena).map_or(u64::MAX, |pool| {
+            within(pool.config.budget, pool.figures.reserved_bytes.current)
+        });
+        let budget = within(self.budget, self.ledger.reserved());
+        least.next_multiple_of(unit) > self.driver.info().total.min(budget).min(pool)
     }
 
     /// What a request of a pool is outside of it, if it may go there. Not if its stream has ended while it was suspended: whoever has the
     /// name now is another stream or none, and a line of that name would have the driver asked about it.
     fn shared(&mut self, request: &Request) -> Result<Option<Request>, Error> {
-        if !self.overflows(request.arena) || self.streams.line(request.stream).is_retired() {
+        if !self.may_go_outside(request) {
             return Ok(None);
         }
-        let (size, class) = self.sizes.round(request.requested)?;
         let stream = self.streams.index(self.streams.name(request.stream))?;
+        self.outside(request, stream).map(Some)
+    }
+
+    /// The same where its stream has a place outside already: what does not go there takes none.
+    fn shared_if_known(&mut self, request: &Request) -> Option<Request> {
+        if !self.may_go_outside(request) {
+            return None;
+        }
+        let stream = self.streams.known_in(COMMON, self.streams.name(request.stream))?;
+        self.outside(request, stream).ok()
+    }
+
+    fn may_go_outside(&self, request: &Request) -> bool {
+        self.overflows(request.arena) && !self.streams.line(request.stream).is_retired()
+    }
+
+    fn outside(&self, request: &Request, stream: u16) -> Result<Request, Error> {
+        let (size, class) = self.sizes.round(request.requested)?;
         let size = self.block_size(stream, size, class);
-        Ok(Some(Request {
+        Ok(Request {
             size,
             class,
             pool: pool_of(size),
             stream,
             arena: COMMON,
             ..*request
-        }))
+        })
     }
 
     /// What is there, or new memory.
@@ -127,7 +187,7 @@ impl Heap {
         self.ledger.ran_out();
         self.pool_ran_out(request.arena);
         let mut report = self.explain(request, memory);
-        if let Some(shared) = self.shared(request)? {
+        if let Some(shared) = self.shared_if_known(request) {
             report.also(self.explain(&shared, memory));
         }
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));

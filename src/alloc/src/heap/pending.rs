@@ -91,6 +91,10 @@ impl Heap {
     /// blocks of that are free, and free ones are nobody's.
     pub(super) fn settle(&mut self, request: &Request) -> Result<(), DeviceError> {
         self.mark_wait();
+        // Nothing was given back since the device was waited for, and nothing waits.
+        if self.settled_at == self.frees && self.streams.pending == 0 {
+            return Ok(());
+        }
         if let Some(frees) = self.wait(request)? {
             self.settled(frees);
         }
@@ -108,6 +112,7 @@ impl Heap {
     /// The device is done with everything that was freed until the free counter was `frees`.
     pub(super) fn settled(&mut self, frees: u64) {
         self.ledger.synchronized();
+        self.settled_at = self.settled_at.max(frees);
         for stream in self.streams.indices() {
             while let Some((_, b)) = self.streams.line(stream).waiting.front()
                 && self.blocks[*b].freed_at <= frees

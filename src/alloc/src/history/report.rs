@@ -48,7 +48,7 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeakReport {
-    /// How long ago.
+    /// How long ago; since the history began if nothing was held in it.
     pub ago: Duration,
     /// Bytes held then, after rounding: the sum over the owners.
     pub allocated: u64,
@@ -144,6 +144,9 @@ fn blocks(n: u64) -> String {
 /// The largest owners with their call stacks.
 impl fmt::Display for PeakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.allocated == 0 {
+            return writeln!(f, "peak: nothing was held since the history began");
+        }
         let (allocated, reserved) = (human(self.allocated), human(self.reserved));
         let ago = self.ago.as_secs_f64();
         writeln!(f, "peak: {allocated} held, {reserved} reserved, {ago:.1} s ago")?;

@@ -85,11 +85,16 @@ impl Heap {
     /// long that may be the only time that somebody looks.
     pub(in crate::heap) fn give_back_gone(&mut self, request: &Request) -> Result<(), Error> {
         let gone = self.arenas.iter().filter(|(_, arena)| arena.is_gone());
-        let gone: Vec<u16> = gone.map(|(number, _)| number).take(AT_A_TIME).collect();
+        let mut gone: Vec<u16> = gone.map(|(number, _)| number).collect();
         if gone.is_empty() || self.capturing() {
             return Ok(());
         }
+        // Those that the last request did not look at come first.
+        let last = self.looked_at_gone;
+        gone.sort_unstable_by_key(|number| (*number <= last, *number));
+        gone.truncate(AT_A_TIME);
         self.ask_how_far_for(request, &self.lines_with_free(&gone))?;
+        self.looked_at_gone = gone.last().copied().unwrap_or(last);
         if self.disown_all_of(&gone) {
             let spare = self.spare_of_closing();
             self.give_back_for(request, spare)?;

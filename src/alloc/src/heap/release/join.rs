@@ -185,7 +185,9 @@ impl Heap {
             });
         }
         let Some(place) = end else {
-            return Ok(Step::Reserve(self.range_for(request.size)));
+            let chunks = sources.iter().map(|source| source.chunk.size);
+            let all = request.size + chunks.max().unwrap_or(0);
+            return Ok(Step::Reserve(self.range_for(all)));
         };
         let mut moving = runs(choose(sources, missing));
         self.set_apart(&mut moving);
@@ -199,12 +201,14 @@ impl Heap {
 
     /// The end of the virtual segment that already has most free memory there.
     fn widest_end(&self, request: &Request) -> Option<Place> {
+        let chunks = self.segments.iter().flat_map(|(_, segment)| segment.chunks.values());
+        let largest = chunks.map(|chunk| chunk.size).max().unwrap_or(0);
         let ends = self.segments.iter().filter_map(|(slot, segment)| {
             let fits = segment.kind == SegmentKind::Virtual;
             let missing = request.size - self.free_bytes_of(segment.last, ANY).min(request.size);
             let room = segment.reservation - segment.size;
             // One chunk more than is missing may be mapped there.
-            let enough = missing + self.sizes.max_chunk <= room && !segment.is_stale(segment.end(), room);
+            let enough = missing + largest <= room && !segment.is_stale(segment.end(), room);
             (fits && enough).then(|| Place {
                 segment: slot,
                 addr: segment.end(),

@@ -224,11 +224,14 @@ fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
 /// The range is all free only after its first chunks were tried.
 #[test]
 fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
-    let sim = Sim::new(SimConfig::default());
+    let sim = Sim::new(SimConfig {
+        total: 60 * MIB,
+        used_by_others: 10 * MIB,
+        ..SimConfig::default()
+    });
     let config = Config {
         publish: Publish::Off,
         segments: SegmentMode::Virtual,
-        budget: Some(40 * MIB),
         ..Config::default()
     };
     let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
