@@ -33,6 +33,21 @@ impl Conf {
     }
 }
 
+/// Whether a program that is told this, or by the environment, publishes. What is wrong with it is told when it begins.
+pub fn publishes(user: Option<&Conf>) -> bool {
+    let config = match user {
+        Some(conf) => Ok(conf.config.clone()),
+        None => Config::from_env(),
+    };
+    !matches!(
+        config,
+        Ok(Config {
+            publish: Publish::Off,
+            ..
+        })
+    )
+}
+
 /// The configuration of an allocator that publishes in a directory, under a label unless another one was asked for.
 pub(crate) fn told(user: Option<&Conf>, dir: Option<PathBuf>, label: String) -> Result<Config, ConfError> {
     let config = match user {
@@ -42,8 +57,8 @@ pub(crate) fn told(user: Option<&Conf>, dir: Option<PathBuf>, label: String) -> 
     let publish = match config.publish {
         Publish::Off => Publish::Off,
         Publish::On(options) => {
-            let labelled = options.job != Options::default().job;
-            let job = if labelled { options.job } else { label };
+            // What `GPUMEM_JOB` says is in it, unless another one was asked for.
+            let job = if options.job.is_empty() { label } else { options.job };
             Publish::On(Options { dir, job, ..options })
         }
     };

@@ -63,7 +63,7 @@ fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
         id: "fill".into(),
         title: format!("Allocate eight blocks: they take {}", format_bytes(sizes.total())),
         detail: format!(
-            "{}. In whole chunks of {} they take the whole budget of the allocator. Each is filled with a pattern of its own.",
+            "{}. In whole chunks of {} they take the whole budget that the allocator has for this. Each is filled with a pattern of its own.",
             sizes.blocks.map(format_bytes).join(", "),
             format_bytes(GRAIN),
         ),

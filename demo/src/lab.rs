@@ -311,6 +311,6 @@ impl Lab {
     }
 }
 
-fn open_cuda(ordinal: u32) -> Result<Device, DemoError> {
+pub(crate) fn open_cuda(ordinal: u32) -> Result<Device, DemoError> {
     device::cuda(ordinal).map_err(|error| DemoError::NoDevice(error.to_string()))
 }

@@ -29,12 +29,12 @@ mod train;
 
 pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
 pub use bytes::{MIB, format_bytes, parse_bytes};
-pub use conf::Conf;
+pub use conf::{Conf, publishes};
 pub use control::End;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
 pub use list::{Demo, list};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
-pub use run::{main, run};
+pub use run::{check, main, run};
 pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget, simulated_budget};

@@ -3,14 +3,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
-use crate::args::{DemoArgs, Fix};
+use crate::args::{DemoArgs, DeviceChoice, Fix};
 use crate::control::{Control, End, Heard, Signals};
 use crate::error::{DemoError, Ended, exit_code};
-use crate::lab::{Kind, Lab};
+use crate::lab::{Kind, Lab, open_cuda};
 use crate::output::{Output, WIDTH, width_of_stdout};
 use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
-use crate::{fragmentation, replay, train};
+use crate::{fragmentation, gpu, replay, train};
 
 /// No clock reaches further than some centuries, and no pace needs more than this.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
@@ -182,17 +182,32 @@ fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: 
     }
 }
 
+/// Whether a demo could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that of
+/// [`main`]. A device that there is a driver for is left to the demo: to open one takes memory on it.
+pub fn check(args: &DemoArgs) -> u8 {
+    let ended = match args.device {
+        DeviceChoice::Auto if !gpu::driver_present() => open_cuda(0).map(drop),
+        DeviceChoice::Cuda(ordinal) if !gpu::driver_present() => open_cuda(ordinal).map(drop),
+        _ => Ok(()),
+    };
+    report(&ended.map(|()| Ended::Early(End::Quit)), args)
+}
+
 /// Runs a demo as this process's whole purpose: on stdin, stdout and stderr, ended by signals, and by the death of its
 /// parent when steered. Returns the exit code ([`exit_code`]).
 pub fn main(args: &DemoArgs) -> u8 {
-    let ended = run_process(args);
-    match &ended {
+    report(&run_process(args), args)
+}
+
+/// Tells how it ended. The exit code.
+fn report(ended: &Result<Ended, DemoError>, args: &DemoArgs) -> u8 {
+    match ended {
         Err(DemoError::OutputClosed) => {}
         // Whoever closed stderr does not want to know.
         Err(error) => drop(writeln!(std::io::stderr(), "{}: {error}", told_by(args))),
         Ok(_) => {}
     }
-    exit_code(&ended)
+    exit_code(ended)
 }
 
 /// Whose error it is, as its user knows it.
@@ -217,11 +232,22 @@ fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
     run_with(args, &mut std::io::stdout().lock(), width_of_stdout, &control)
 }
 
+/// The signals that a process ignores, as bits from 1 on, by what `/proc/PID/status` says of it. None where that says nothing.
+fn ignored_signals(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
 /// Turns SIGTERM, SIGINT and SIGHUP into the end of the demo, so that it frees its memory and closes its channel. A
 /// second one kills at once, should the first find the demo stuck in the driver.
 fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut heard = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    // What is ignored when a program begins (nohup, a job in the background of a script) stays ignored.
+    let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    let wanted = [SIGTERM, SIGINT, SIGHUP];
+    let wanted = wanted.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut heard = signal_hook::iterator::Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (count, signal) in heard.forever().enumerate() {
             if count > 0 {
@@ -231,4 +257,20 @@ fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_are_ignored_are_known_by_what_the_kernel_says() {
+        assert_eq!(
+            ignored_signals("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t03\n"),
+            0x1001
+        );
+        for nothing in ["", "SigIgn:", "SigIgn:\tnonsense"] {
+            assert_eq!(ignored_signals(nothing), 0, "{nothing}");
+        }
+    }
 }

@@ -101,13 +101,14 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), S
             .into());
         }
     }
-    let peak = phases.iter().map(|p| p.allocated).max().unwrap_or(0);
+    let most = phases.iter().max_by_key(|phase| phase.allocated);
+    let (name, peak) = most.map_or(("it", 0), |phase| (phase.name.as_str(), phase.allocated));
     let rest = phases.last().map_or(0, |p| p.allocated);
     stage.done(Step {
         id: "step".into(),
         title: format!("Training step {number}: {batch} samples"),
         detail: format!(
-            "Up to {} in use, {} between steps.{note}",
+            "{} in use after {name}, {} between steps.{note}",
             format_bytes(peak),
             format_bytes(rest)
         ),

@@ -95,6 +95,18 @@ fn peaks_are_those_of_a_naive_reader_and_of_the_device() {
     }
 }
 
+/// With a history blocks lie elsewhere, also when it is looked for the peak.
+#[test]
+fn fragmentation_is_told_of_the_peak_with_a_history_too() {
+    let report = run(&ReplayArgs {
+        conf: "history:on".parse().ok(),
+        passes: 1,
+        ..args(excerpt("torch211_streams.csv.gz"))
+    });
+    let memory = report.unwrap().memory;
+    assert_eq!(memory.fragmentation.map(|found| found.reserved), memory.peak_reserved);
+}
+
 /// To look at what is free moves what lanes keep, and this program reserves more after that.
 #[test]
 fn fragmentation_is_told_of_the_peak_that_is_told() {

@@ -147,10 +147,11 @@ impl Mallocs {
     }
 
     /// Asks the device, with a block that was taken just now. `false`: more than the limit, and the block went back.
-    fn within_limit(&mut self, taken: Held) -> Result<bool, String> {
-        let used = self.ask()?;
+    fn within_limit(&mut self, taken: Held) -> Result<bool, Refused> {
+        let used = self.ask().map_err(Refused::Broken)?;
         if self.limit.is_some_and(|limit| used > limit) {
-            self.aside(|mallocs| mallocs.give_back(taken))?;
+            self.aside(|mallocs| mallocs.give_back(taken))
+                .map_err(Refused::Broken)?;
             return Ok(false);
         }
         self.note(used);
@@ -160,6 +161,13 @@ impl Mallocs {
     fn beyond_limit(&self, bytes: u64) -> Refused {
         let [bytes, held, limit] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
         Refused::Memory(Box::new(format!("{bytes} requested, {held} held, limit {limit}")))
+    }
+
+    /// The same where it is the device's own rounding that is too much.
+    fn rounded_beyond_limit(&self, bytes: u64) -> Refused {
+        let [bytes, held, limit] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
+        let why = format!("{bytes} requested, {held} held, for which the device gives more than the limit of {limit}");
+        Refused::Memory(Box::new(why))
     }
 
     fn release(&mut self, held: Held) -> Result<(), String> {
@@ -218,9 +226,9 @@ impl Replayer for Mallocs {
             stream,
         };
         self.requested += bytes;
-        if !pool && self.is_worth_asking() && !self.within_limit(taken).map_err(Refused::Broken)? {
+        if !pool && self.is_worth_asking() && !self.within_limit(taken)? {
             self.requested -= bytes;
-            return Err(self.beyond_limit(bytes));
+            return Err(self.rounded_beyond_limit(bytes));
         }
         self.live[slot as usize] = taken;
         Ok(())

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gpumem_alloc::device::{self, Device, SimConfig};
-use gpumem_alloc::{ConfError, Config, History, Publish};
+use gpumem_alloc::{ConfError, Config, History, Publish, Stacks};
 use gpumem_channel::DeviceKind;
 
 use crate::args::DeviceChoice;
@@ -203,7 +203,14 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             let segments = config.segments_on(device.info().virtual_memory).name();
             let silent = Config {
                 publish: Publish::Off,
-                history: History::Off,
+                // With a history blocks lie elsewhere: its events and stacks change nothing more.
+                history: match config.history {
+                    History::Off => History::Off,
+                    History::On { .. } => History::On {
+                        max_events: 0,
+                        stacks: Stacks::None,
+                    },
+                },
                 monitor: None,
                 ..config.clone()
             };

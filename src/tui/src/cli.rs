@@ -26,7 +26,7 @@ Exit codes:
   0        all is well
   1        something failed; doctor: something is wrong
   2        bad arguments, or no terminal to draw on
-  3        no GPU to report on (--once, --json), no usable device (demo, replay)
+  3        no GPU to report on (--once, --json, doctor), no usable device (demo, replay)
   101      a bug: please report it
   128 + n  ended by signal n; 129 also when its terminal went away
 
@@ -34,7 +34,11 @@ Environment:
   NO_COLOR     no colours                     COLORTERM    truecolor or 24bit: 24-bit colours
   TERM         dumb: no colours               LC_ALL, LC_CTYPE, LANG   not UTF-8: ASCII only
   GPUMEM_DIR   look for channels here only    GPUMEM_NVML  this file instead of the driver's NVML library
-  GPUMEM_ALLOC_CONF   options of the allocator in demos and replays: `gpumem-tui replay --conf help` lists them";
+  XDG_RUNTIME_DIR     channels are in its directory gpumem, else in /dev/shm
+  GPUMEM_ALLOC_CONF   options of the allocator in demos and replays: `gpumem-tui replay --conf help` lists them
+  GPUMEM_JOB   what the job of a demo, a replay or any publisher is called
+  RANK, LOCAL_RANK    the rank of a publisher, as launchers of PyTorch set it
+  GPUMEM_SNAPSHOT_ON_OOM   any program with the allocator writes a snapshot there when memory first runs out";
 
 /// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
 /// up. Without a subcommand: the dashboard.

@@ -195,6 +195,7 @@ fn a_replay_is_measured_or_looked_at() {
         Some((true, 3, false))
     );
     assert_eq!(replay(&["--watch", "--interval", "500ms"]), Some((true, 3, true)));
+    assert_eq!(replay(&["--watch", "--conf", "publish:off"]), Some((true, 3, false)));
     for bad in [
         &["--watch", "--json"][..],
         &["--watch", "--no-publish"],

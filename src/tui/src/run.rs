@@ -82,6 +82,11 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
             "stdout is no terminal: say --headless (and --json for programs) to run the demo without one",
         );
     }
+    // What cannot work is said where it can still be read when the dashboard is closed.
+    let code = gpumem_demo::check(&demo.to_args(name));
+    if code != 0 {
+        return code;
+    }
     let options = DemoOptions {
         arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
         only: None,

@@ -46,7 +46,7 @@ pub struct ReplayCli {
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub passes: Option<u32>,
-    /// Most device memory to use: 512M, 2G; of cudamallocasync, most bytes to hold
+    /// Most device memory to use, in place of budget_mb: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
     /// Print one JSON object; with --speed, one a line
@@ -82,6 +82,10 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 /// What a replay that is looked at does not take.
 const LIVE_IS_GPUMEM: &str = "--watch and --speed show what gpumem publishes: leave out --allocator";
 
+/// Nor a replay that is watched.
+const WATCHED_IS_PUBLISHED: &str =
+    "--watch shows what gpumem publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
+
 impl ReplayCli {
     /// Whether it is to be looked at, and not measured.
     pub fn live(&self) -> bool {
@@ -112,6 +116,9 @@ impl ReplayCli {
     pub fn to_demo(&self) -> Result<DemoArgs, &'static str> {
         if self.allocator != AllocatorChoice::Gpumem {
             return Err(LIVE_IS_GPUMEM);
+        }
+        if self.watch && !gpumem_demo::publishes(self.conf.as_ref()) {
+            return Err(WATCHED_IS_PUBLISHED);
         }
         Ok(DemoArgs {
             demo: REPLAY.to_owned(),
