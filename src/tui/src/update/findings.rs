@@ -1,15 +1,20 @@
 //! Says in words what the figures show.
 
-use gpumem_probe::Reading;
+use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
-    Device, DeviceState, Figures, Finding, Nanos, Process, ProcessId, ProcessState, SECOND, Severity, SourceState,
-    World,
+    Device, DeviceState, Figures, Finding, Inputs, Nanos, Process, ProcessId, ProcessState, SECOND, Severity,
+    SourceState, World,
 };
 use crate::units;
 
+use super::join::gpu_key;
+
 /// Cache below this many bytes is not worth a sentence.
 const CACHE_WORTH_SAYING: u64 = 64 << 20;
+
+/// Memory of which nobody knows whose it is is worth a sentence from this many bytes on.
+const NOBODYS_WORTH_SAYING: u64 = 1 << 30;
 
 /// A request that failed is an error for so long, unless as much was served since.
 const FRESH: Nanos = 300 * SECOND;
@@ -18,7 +23,7 @@ const FRESH: Nanos = 300 * SECOND;
 type Ranked = (u64, Finding);
 
 /// Everything worth saying, worst first; of equal severity, what most memory is at stake for.
-pub(super) fn of(world: &World) -> Vec<Finding> {
+pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
     if let SourceState::Failing { error, hint } = &world.nvml.state {
         findings.push((
@@ -28,10 +33,20 @@ pub(super) fn of(world: &World) -> Vec<Finding> {
     }
     for device in &world.devices {
         about_device(device, &mut findings);
+        let gpu = inputs.nvml.gpus.iter().find(|gpu| gpu_key(gpu) == device.key);
+        if let Some(bytes) = gpu.and_then(|gpu| of_nobody(gpu, device, &world.processes)) {
+            let text = format!(
+                "{}: {} are used by nobody that NVML lists: a container, a process that ended, or the driver",
+                device.label,
+                units::bytes(bytes)
+            );
+            findings.push((bytes, finding(Severity::Info, None, text)));
+        }
     }
     let now = world.channels.sampled_at.unwrap_or(0);
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
-        about_process(process, &world.name_of(process), now, &mut findings);
+        let device = world.devices.iter().find(|d| d.key == process.id.device);
+        about_process(process, &world.name_of(process), device, now, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
         let snapshot = &channel.snapshot;
@@ -71,7 +86,29 @@ fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
     }
 }
 
-fn about_process(process: &Process, name: &str, now: Nanos, findings: &mut Vec<Ranked>) {
+/// What a device has given out beyond what its processes have, where that is much. Nothing is said where it cannot be
+/// told: a list or a figure is missing, a MIG device keeps its list to itself, or the memory is the host's.
+fn of_nobody(gpu: &Gpu, device: &Device, processes: &[Process]) -> Option<u64> {
+    let (Reading::Value(memory), Reading::Value(list)) = (&gpu.memory, &gpu.processes) else {
+        return None;
+    };
+    if device.state != DeviceState::Present || gpu.shared_with_host || !gpu.mig.is_empty() {
+        return None;
+    }
+    let mut known = 0u64;
+    for process in list {
+        known = known.saturating_add(*process.used.value()?);
+    }
+    // Who publishes is known even where NVML does not list it.
+    let unlisted = |p: &&Process| p.id.device == device.key && p.state.alive() && p.nvml.value().is_none();
+    for process in processes.iter().filter(unlisted) {
+        known = known.saturating_add(process.figures.as_ref()?.reserved);
+    }
+    let rest = memory.used.saturating_sub(known);
+    (rest > NOBODYS_WORTH_SAYING.max(memory.total / 50)).then_some(rest)
+}
+
+fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Nanos, findings: &mut Vec<Ranked>) {
     let mut say = |severity, bytes, text| findings.push((bytes, finding(severity, Some(process.id), text)));
     if let ProcessState::Inconsistent(error) = &process.state {
         say(Severity::Warning, u64::MAX, format!("{name}: {error}"));
@@ -87,8 +124,9 @@ fn about_process(process: &Process, name: &str, now: Nanos, findings: &mut Vec<R
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
         let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));
+        let (budget, next) = next_larger(figures, device);
         let text =
-            format!("{name}: {free} cached, largest free block {largest}: the next larger request takes new memory");
+            format!("{name}: {free} cached, largest free block {largest}{budget}: the next larger request {next}");
         say(Severity::Warning, figures.cached, text);
     }
 }
@@ -121,6 +159,22 @@ fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
         Severity::Error
     };
     (severity, last.requested, text)
+}
+
+/// What becomes of a request that no free block fits, with the budget if that is what leaves no room for it.
+fn next_larger(figures: &Figures, device: Option<&Device>) -> (String, &'static str) {
+    let fails = "fails unless released cache makes room";
+    // It needs more than the largest free block has.
+    if let Some(budget) = figures.budget
+        && budget.saturating_sub(figures.reserved) <= figures.largest_free
+    {
+        return (format!(", budget {}", units::bytes(budget)), fails);
+    }
+    let left = device.and_then(|d| d.memory.value()).map(|memory| memory.free);
+    match left {
+        Some(left) if left <= figures.largest_free => (String::new(), fails),
+        _ => (String::new(), "takes new memory"),
+    }
 }
 
 /// Much is cached, and no request of half of it could be served from it. What waits for the GPU is not cut up.

@@ -47,7 +47,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
     world.past = past_ones(&world.processes, inputs);
-    world.findings = super::findings::of(&world);
+    world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
 }
 

@@ -40,6 +40,87 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
     assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
 }
 
+/// A cache of 8 GiB in holes of 1 GiB, with a budget if it is not 0.
+fn cut_up(budget: u64) -> Channel {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let mut channel = channel(4, &[&holes]);
+    let map = &mut Arc::make_mut(&mut channel.snapshot).devices[0];
+    map.device.budget = budget;
+    channel.figures = [Figures::of(map, &[])].into();
+    channel
+}
+
+#[test]
+fn where_there_is_no_room_for_new_memory_a_larger_request_is_said_to_fail() {
+    let mut model = model();
+    let mut told = |budget, used| {
+        let events = [nvml(SECOND, used, &[(4, used)]), channels(SECOND, vec![cut_up(budget)])];
+        feed(&mut model, events);
+        let texts = said(&model).into_iter().map(|(_, text)| text);
+        let mut texts: Vec<_> = texts.filter(|text| text.starts_with("4: ")).collect();
+        texts.remove(0)
+    };
+    let new = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
+    let fails = "the next larger request fails unless released cache makes room";
+    assert_eq!(told(0, 17 * GIB), new);
+    assert_eq!(told(18 * GIB, 17 * GIB), new);
+    let budget = format!("4: 8.0 GiB cached, largest free block 1.0 GiB, budget 17.0 GiB: {fails}");
+    assert_eq!(told(17 * GIB, 17 * GIB), budget);
+    let device = format!("4: 8.0 GiB cached, largest free block 1.0 GiB: {fails}");
+    assert_eq!(told(0, 79 * GIB), device);
+    assert_eq!(told(0, 78 * GIB), new, "1.5 GiB are left");
+}
+
+#[test]
+fn memory_that_nobody_listed_has_is_told_where_it_is_much() {
+    let mut model = model();
+    let text = "GPU 0: 16.0 GiB are used by nobody that NVML lists: a container, a process that ended, or the driver";
+    let told = |model: &Model| said(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    feed(&mut model, [nvml(SECOND, 60 * GIB, &[(5, 41 * GIB), (6, 3 * GIB)])]);
+    assert_eq!(said(&model), [(Severity::Info, text.into())]);
+    assert_eq!(model.world().findings[0].process, None);
+    feed(&mut model, [nvml(SECOND, 46 * GIB - 410 * MIB, &[(5, 44 * GIB)])]);
+    assert_eq!(told(&model), [""; 0], "less than 2 % of 80 GiB");
+    // One that publishes is known even if NVML does not list it.
+    feed(
+        &mut model,
+        [
+            nvml(SECOND, 60 * GIB, &[(6, 3 * GIB)]),
+            channels(SECOND, vec![channel(5, &[&[(56 * GIB, Allocated)]])]),
+        ],
+    );
+    assert_eq!(told(&model), [""; 0]);
+    feed(
+        &mut model,
+        [channels(SECOND, vec![channel(5, &[&[(41 * GIB, Allocated)]])])],
+    );
+    assert_eq!(told(&model), [text]);
+}
+
+#[test]
+fn nothing_is_said_of_nobodys_memory_where_it_cannot_be_told() {
+    use gpumem_probe::{Gpu, MigDevice, Reading};
+    let unknowns: [fn(&mut Gpu); 4] = [
+        |gpu| gpu.processes = Reading::Failed("Unknown Error".into()),
+        |gpu| gpu.shared_with_host = true,
+        |gpu| gpu.mig = vec![MigDevice::default()],
+        |gpu| {
+            if let Reading::Value(list) = &mut gpu.processes {
+                list[0].used = Reading::NotSupported;
+            }
+        },
+    ];
+    for (n, change) in unknowns.iter().enumerate() {
+        let mut model = model();
+        let mut event = nvml(SECOND, 60 * GIB, &[(5, 41 * GIB)]);
+        if let crate::event::Event::Nvml { sample, .. } = &mut event {
+            change(&mut sample.gpus[0]);
+        }
+        feed(&mut model, [event]);
+        assert_eq!(said(&model), [], "{n}");
+    }
+}
+
 #[test]
 fn what_is_said_of_a_program_with_several_devices_names_them() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
