@@ -34,7 +34,9 @@ pub use map_layout::{MapLayout, Strip};
 pub use mapped::mapped;
 pub use partition::{Basis, Partition};
 pub use pools::PoolShare;
-pub use process::{Column, NO_NVML, Owner, Process, ProcessId, ProcessState, Sort};
+pub use process::{
+    Column, DEVICE_NOT_LISTED, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId, ProcessState, Sort,
+};
 pub use ran_out::RanOut;
 pub use source::{Source, SourceState};
 pub use tags::{TagPast, TagPoint};

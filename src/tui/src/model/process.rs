@@ -93,11 +93,17 @@ pub struct Process {
 
 /// Why nothing is counted where there is no NVML.
 pub const NO_NVML: &str = "no NVML on this machine";
+/// Why nothing is counted on a device that NVML does not know.
+pub const DEVICE_NOT_LISTED: &str = "NVML does not list this device";
+/// Why nothing is counted for a process that NVML does not know.
+pub const PROCESS_NOT_LISTED: &str = "NVML does not list this process";
 
 impl Process {
-    /// Whether a driver might count what it has: none does of what is simulated, or gone, or where there is no NVML.
+    /// Whether a driver might count what it has: none does of what is simulated, or gone, or not listed, or where there is
+    /// no NVML.
     pub fn may_be_counted(&self) -> bool {
-        let nobody = matches!(&self.nvml, Reading::Failed(why) if why == NO_NVML);
+        let nobody = matches!(&self.nvml, Reading::Failed(why)
+            if [NO_NVML, DEVICE_NOT_LISTED, PROCESS_NOT_LISTED].contains(&why.as_str()));
         !self.simulated && self.state.alive() && !nobody
     }
 

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
-use crate::model::{Channel, Device, DeviceKey, Inputs, NO_NVML, Owner, Process, ProcessId, ProcessState, Setup};
+use crate::model::{
+    Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Inputs, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId,
+    ProcessState, Setup,
+};
 
 use super::join::gpu_key;
 
@@ -108,8 +111,8 @@ fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
     }
     let gpu = inputs.nvml.gpus.iter().find(|gpu| gpu_key(gpu) == row.id.device);
     match gpu.map(|gpu| &gpu.processes) {
-        None => Reading::Failed("NVML does not list this device".into()),
-        Some(Reading::Value(_)) => Reading::Failed("NVML does not list this process".into()),
+        None => Reading::Failed(DEVICE_NOT_LISTED.into()),
+        Some(Reading::Value(_)) => Reading::Failed(PROCESS_NOT_LISTED.into()),
         Some(Reading::Pending) => Reading::Pending,
         Some(Reading::NotSupported) => Reading::NotSupported,
         Some(Reading::NoPermission) => Reading::NoPermission,

@@ -7,4 +7,5 @@ mod keys;
 mod list;
 mod look;
 mod map;
+mod row;
 mod sample;
