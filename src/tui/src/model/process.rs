@@ -107,6 +107,12 @@ impl Process {
         !self.simulated && self.state.alive() && !nobody
     }
 
+    /// Whether it is a black box whose blocks, which are read only while somebody looks at them, may be to come.
+    pub fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
+        let segments = self.figures.as_ref().map_or(0, |f| f.segments);
+        !self.state.alive() && segments > 0 && map.is_none_or(|map| map.process != self.id)
+    }
+
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub fn state_text(&self) -> String {
         match (&self.state, self.stopped) {

@@ -125,11 +125,17 @@ fn overview(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
         Key::End | Key::Char('G') => select_row(model, isize::MAX),
         Key::Left | Key::Char('h') => select_device(model, -1),
         Key::Right | Key::Char('l') => select_device(model, 1),
-        Key::Enter if model.map.is_some() => model.ui.view = View::Blocks,
+        Key::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Key::Enter => return Some(why_no_map(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])
+}
+
+/// Whether the selected process has a map, read or not.
+pub(super) fn has_blocks(model: &Model) -> bool {
+    let unread = |p: &crate::model::Process| p.has_unread_blocks(model.map.as_ref());
+    model.map.is_some() || model.selected_process().is_some_and(unread)
 }
 
 fn why_no_map(model: &mut Model) -> Vec<Effect> {

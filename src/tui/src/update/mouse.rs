@@ -28,7 +28,7 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match target {
         Target::View(view) => model.ui.view = view,
         Target::Device(key) => model.ui.device = Some(key),
-        Target::Process(id) if model.ui.process == Some(id) && model.map.is_some() => model.ui.view = View::Blocks,
+        Target::Process(id) if model.ui.process == Some(id) && keys::has_blocks(model) => model.ui.view = View::Blocks,
         Target::Process(id) => keys::select_process(model, Some(id)),
         Target::Column(column) => popup::sort_by(model, column),
         Target::Bytes { addr, bytes_per_cell } => point(model, addr, bytes_per_cell, column),

@@ -188,6 +188,13 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
                 "n and N go to other processes.",
             ),
+            ProcessState::Exited | ProcessState::Died if p.has_unread_blocks(screen.model.map.as_ref()) => (
+                format!("{} {}: its map is being read.", p.pid, p.state.text()),
+                match screen.model.paused() {
+                    true => "It appears here when p resumes what is shown.",
+                    false => "It appears here with the next look at the channels.",
+                },
+            ),
             ProcessState::Inconsistent(why) => (
                 format!("{} cannot be read consistently: {why}", p.pid),
                 "Nothing is guessed; the next pass tries again.",

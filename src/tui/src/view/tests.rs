@@ -5,3 +5,4 @@ mod gallery;
 mod labels;
 mod rules;
 mod screens;
+mod told;

@@ -25,6 +25,33 @@ fn what_each_key_does_to_the_view() {
     }
 }
 
+/// The blocks of a black box are read once it is selected.
+#[test]
+fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
+    use gpumem_channel::{DeviceKind, Life};
+    let black_box = |segments| {
+        let mut dead = channel_on(5, &[], DeviceKind::Cuda, Life::Died);
+        let mut figures = dead.figures[0].clone().unwrap();
+        figures.segments = segments;
+        dead.figures = [Some(figures)].into();
+        let mut model = busy();
+        let alive = channel(11, &[]);
+        feed(&mut model, [channels(2 * SECOND, vec![alive, dead])]);
+        press(&mut model, &[Key::Char('b'), Key::End, Key::Enter]);
+        model
+    };
+    let model = black_box(3);
+    assert_eq!(model.selected_process().unwrap().pid, 5);
+    assert_eq!((model.ui.view, model.map.is_some()), (View::Blocks, false));
+    assert!(model.ui.toast.is_none());
+    let unread = |model: &Model| {
+        let process = model.selected_process().unwrap();
+        process.has_unread_blocks(model.map.as_ref())
+    };
+    assert!(unread(&model));
+    assert!(!unread(&black_box(0)), "there is nothing to read");
+}
+
 #[test]
 fn how_it_ends() {
     let mut model = busy();

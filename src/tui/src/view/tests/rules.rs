@@ -47,7 +47,7 @@ fn ascii_mode_sends_nothing_but_ascii() {
     }
 }
 
-fn at_80x24(model: &Model) -> String {
+pub(super) fn at_80x24(model: &Model) -> String {
     text(&drawn(model.clone(), 80, 24, Colors::Mono, false).0)
 }
 
@@ -250,6 +250,7 @@ fn keys_that_are_named_are_those_that_there_are() {
             .find(|p| Some(p.id) == selected)
             .unwrap();
         process.state = state;
+        process.figures.as_mut().unwrap().segments = 0;
         let text = text(&drawn(model, 120, 24, Colors::Mono, false).0);
         assert!(
             text.contains("n and N go to other processes") && text.contains("n N process"),
