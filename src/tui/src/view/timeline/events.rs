@@ -109,14 +109,20 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         y += 1;
     }
     if y == 1 {
-        screen.pen.text(
-            area,
-            0,
-            1,
-            "No event in this span: memory was used without taking or returning any.",
-            dim,
-        );
+        let text = match publishes(screen, device) {
+            true => "No event in this span: nobody who publishes took or returned memory.",
+            false => "No process here publishes events: what is taken and returned is not known.",
+        };
+        screen.pen.clipped(area, 0, 1, text, area.width, dim);
     }
+}
+
+/// Whether any process tells of what it does on a device, or told until it ended.
+fn publishes(screen: &Screen<'_>, device: &Device) -> bool {
+    let world = screen.model.world();
+    let seen = world.processes.iter().filter(|p| !world.past.contains(&p.id));
+    seen.map(|p| p.id)
+        .any(|id| id.device == device.key && matches!(id.owner, Owner::Channel(_)))
 }
 
 fn pid_of(screen: &Screen<'_>, mark: &Mark) -> String {
