@@ -116,6 +116,17 @@ impl Model {
         self.rows.iter().map(|&i| &world.processes[i])
     }
 
+    /// How many of the processes that could be listed pass the filter: `1 of 4 match`.
+    pub fn matches(&self) -> String {
+        let world = self.world();
+        let hidden = if self.ui.black_boxes { 0 } else { world.past.len() };
+        format!(
+            "{} of {} match",
+            self.rows.len(),
+            world.processes.len().saturating_sub(hidden)
+        )
+    }
+
     /// The selected process, when it is still known (it may be filtered out of the list).
     pub fn selected_process(&self) -> Option<&Process> {
         let id = self.ui.process.as_ref()?;

@@ -3,36 +3,64 @@
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::pen::{split_bottom, split_right, split_top, width};
+use super::pen::{clip, split_bottom, split_right, split_top, width, wrap};
 use super::theme::Ink;
-use super::{Screen, badge};
+use super::{Screen, badge, overview};
 use crate::model::{Finding, Model, Severity, SourceState, Target, View};
 use crate::units;
 
 /// A key and what it does.
 type Key = (&'static str, &'static str);
 
+/// Lines that a sentence takes at most.
+const SENTENCE: u16 = 3;
+
 /// Draws the surroundings and returns the area they leave to the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
-    let (header_area, mut body) = split_top(area, 1);
+    let (header_area, body) = split_top(area, 1);
     header(screen, header_area);
-    if area.height >= 5 {
-        let (rest, line) = split_bottom(body, 1);
-        footer(screen, line);
-        body = rest;
+    let (_, body) = split_top(body, u16::from(area.height >= 30));
+    let keys = u16::from(area.height >= 5);
+    let room = match area.height {
+        ..12 => 0,
+        12..30 => 1,
+        30..45 => 3,
+        _ => 5,
+    };
+    let model = screen.model;
+    let findings = &model.world().findings;
+    let findings = &findings[..findings.len().min(room)];
+    let (view, below) = split_bottom(body, keys + findings.len() as u16);
+    // What is too long for its line takes more, of those that the view leaves empty: the message first, which goes soon.
+    let longer = |text: &str| (wrap(text, sentence_room(area)).len() as u16).clamp(1, SENTENCE) - 1;
+    let message = match keys > 0 && !model.ui.filter.editing {
+        true => model.ui.toast.as_ref().map_or(0, |toast| longer(&toast.text)),
+        false => 0,
+    };
+    let wanted: Vec<u16> = findings.iter().map(|finding| longer(&finding.text)).collect();
+    let all = wanted.iter().sum::<u16>() + message;
+    let given = match model.ui.view {
+        View::Overview if all > 0 => overview::spare(screen, view, all),
+        _ => 0,
+    };
+    let (view, more) = split_bottom(view, given);
+    let below = Rect {
+        y: more.y,
+        height: more.height + below.height,
+        ..below
+    };
+    let message = message.min(given);
+    let (mut rest, foot) = split_bottom(below, keys + message);
+    let mut left = given - message;
+    for (finding, wanted) in findings.iter().zip(wanted) {
+        let more = wanted.min(left);
+        left -= more;
+        let (lines, below) = split_top(rest, 1 + more);
+        finding_lines(screen, lines, finding);
+        rest = below;
     }
-    if area.height >= 12 {
-        let room = match area.height {
-            ..30 => 1,
-            30..45 => 3,
-            _ => 5,
-        };
-        let lines = screen.model.world().findings.len().min(room);
-        let (rest, lines) = split_bottom(body, lines as u16);
-        findings(screen, lines);
-        body = rest;
-    }
-    if area.height >= 30 { split_top(body, 1).1 } else { body }
+    footer(screen, foot);
+    view
 }
 
 fn header(screen: &mut Screen<'_>, area: Rect) {
@@ -145,25 +173,37 @@ fn tab(screen: &mut Screen<'_>, area: Rect, x: u16, label: &str, open: bool, tar
     end
 }
 
-fn findings(screen: &mut Screen<'_>, area: Rect) {
-    let model = screen.model;
-    for (y, finding) in model.world().findings.iter().take(usize::from(area.height)).enumerate() {
-        finding_line(screen, area, y as u16, finding);
-    }
+/// A finding with its mark.
+fn finding_lines(screen: &mut Screen<'_>, area: Rect, finding: &Finding) {
+    let style = match finding.severity {
+        Severity::Error => severity(screen, finding.severity).1,
+        _ => Style::new(),
+    };
+    sentence(screen, area, finding.severity, &finding.text, style);
 }
 
-/// A sentence with its mark.
-fn finding_line(screen: &mut Screen<'_>, area: Rect, y: u16, finding: &Finding) {
-    let (mark, style) = severity(screen, finding.severity);
-    screen.pen.text(area, 1, y, mark, style);
-    let text_style = if finding.severity == Severity::Error {
-        style
-    } else {
-        Style::new()
+/// Columns of a sentence beside its mark.
+fn sentence_room(area: Rect) -> u16 {
+    area.width.saturating_sub(4)
+}
+
+/// A sentence with its mark, in the lines of an area. What does not fit into them is cut.
+fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, style: Style) {
+    let (mark, mark_style) = severity(screen, how);
+    screen.pen.text(area, 1, 0, mark, mark_style);
+    let room = sentence_room(area);
+    let mut lines = match area.height {
+        ..2 => vec![text.to_owned()],
+        _ => wrap(text, room),
     };
-    screen
-        .pen
-        .clipped(area, 3, y, &finding.text, area.width.saturating_sub(4), text_style);
+    let most = usize::from(area.height).max(1);
+    if lines.len() > most {
+        let last = lines.split_off(most - 1).join(" ");
+        lines.push(last);
+    }
+    for (y, line) in (0..).zip(&lines) {
+        screen.pen.clipped(area, 3, y, line, room, style);
+    }
 }
 
 /// Mark and style of a severity.
@@ -188,20 +228,36 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
         screen
             .pen
             .cell(area, x, 0, ' ', Style::new().add_modifier(Modifier::REVERSED));
-        keys(screen, area, x + 3, &[("Enter", "keep"), ("Esc", "clear")]);
+        let x = screen.pen.text(area, x + 3, 0, &model.matches(), theme.ink(Ink::Dim));
+        keys(screen, area, x + 2, &[("Enter", "keep"), ("Esc", "clear")]);
     } else if let Some(toast) = &model.ui.toast {
-        let (mark, style) = severity(screen, toast.severity);
-        screen.pen.text(area, 1, 0, mark, style);
-        screen
-            .pen
-            .clipped(area, 3, 0, &toast.text, area.width.saturating_sub(4), Style::new());
+        sentence(screen, area, toast.severity, &toast.text, Style::new());
     } else {
         // How to get help and how to leave is never pushed out.
         let last = [("?", "help"), ("q", "quit")];
         let (most, _) = split_right(area, if area.width > 40 { 15 } else { 0 });
-        let x = keys(screen, most, 1, &view_keys(model));
+        let x = filter(screen, most);
+        let x = keys(screen, most, x, &view_keys(model));
         keys(screen, area, x, &last);
     }
+}
+
+/// The filter that hides rows of the table, and how to be rid of it; returns the column after them.
+fn filter(screen: &mut Screen<'_>, area: Rect) -> u16 {
+    let model = screen.model;
+    let text = &model.ui.filter.text;
+    if text.is_empty() || model.ui.view != View::Overview {
+        return 1;
+    }
+    let theme = screen.pen.theme;
+    let matches = format!(" {}  ", model.matches());
+    let shown = clip(&format!("/{text}"), (area.width / 3).max(8));
+    let spans = [
+        (shown.as_str(), theme.ink(Ink::Accent)),
+        (&matches, theme.ink(Ink::Warning)),
+    ];
+    let x = screen.pen.spans(area, 1, 0, &spans);
+    keys(screen, area, x, &[("Esc", "clear")])
 }
 
 fn view_keys(model: &Model) -> Vec<Key> {

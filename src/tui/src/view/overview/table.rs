@@ -10,7 +10,7 @@ use super::super::Screen;
 use super::super::bar;
 use super::super::pen::{split_left, split_top, wrap};
 use super::super::theme::Ink;
-use crate::model::{Column, Device, Process, SourceState, Target};
+use crate::model::{Column, Device, Model, Process, SourceState, Target};
 use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
@@ -19,12 +19,38 @@ pub(super) fn wanted_lines(rows: usize) -> u16 {
     u16::try_from(rows.max(1)).unwrap_or(u16::MAX).saturating_add(3)
 }
 
+/// How many lines of an area the table leaves empty below its last row. It keeps its frame if it has one.
+pub(super) fn spare(model: &Model, area: Rect) -> u16 {
+    let rows = match model.rows.len() {
+        // What is said instead.
+        0 => 4,
+        rows => rows,
+    };
+    let used = match framed(model, area) {
+        true => wanted_lines(rows).max(FRAMED),
+        false => wanted_lines(rows) - 2,
+    };
+    area.height.saturating_sub(used)
+}
+
+/// The lowest table with a frame.
+const FRAMED: u16 = 7;
+
+fn framed(model: &Model, area: Rect) -> bool {
+    area.height >= FRAMED && area.width >= 60 && model.ui.term.height >= 30
+}
+
+/// The line that says how many devices did not fit, if there is one, and the table below it.
+pub(super) fn below_note(area: Rect, hidden_devices: usize) -> (Rect, Rect) {
+    split_top(area, u16::from(hidden_devices > 0 && area.height >= 4))
+}
+
 /// Draws the table, with a line that says how many devices did not fit.
 pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: usize) {
-    if hidden_devices == 0 || area.height < 4 {
-        return draw(screen, area);
+    let (line, rest) = below_note(area, hidden_devices);
+    if line.is_empty() {
+        return draw(screen, rest);
     }
-    let (line, rest) = split_top(area, 1);
     let text = format!(
         "{} more: Tab or a click on a device selects the next",
         plural(hidden_devices as u64, "device")
@@ -38,8 +64,7 @@ pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: us
 
 /// Draws the table.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
-    let framed = area.height >= 7 && area.width >= 60 && screen.model.ui.term.height >= 30;
-    let inside = if framed {
+    let inside = if framed(screen.model, area) {
         let note = note(screen);
         let inside = screen.pen.panel(area, "Processes", &note);
         // The selection reaches from frame to frame.
@@ -78,9 +103,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 
 fn note(screen: &Screen<'_>) -> String {
     let model = screen.model;
-    let all = model.world().processes.len();
     if !model.ui.filter.text.is_empty() {
-        return format!("{} of {all} match {:?}", model.rows.len(), model.ui.filter.text);
+        return format!("{} {:?}", model.matches(), model.ui.filter.text);
     }
     let rows = plural(model.rows.len() as u64, "row");
     match (model.world().past.len() as u64, model.ui.black_boxes) {

@@ -41,3 +41,59 @@ fn where_nobody_publishes_the_timeline_knows_of_no_events() {
         "No process here publishes events: what is taken and returned is not known."
     );
 }
+
+#[test]
+fn a_filter_is_seen_in_every_overview() {
+    let mut model = fixture::h100();
+    model.ui.filter.text = "train.py".into();
+    model.rows = vec![1, 3];
+    let last = |model: &Model| at_80x24(model).lines().last().unwrap().to_owned();
+    assert!(
+        last(&model).starts_with(" /train.py 2 of 4 match  Esc clear"),
+        "{}",
+        last(&model)
+    );
+    assert!(last(&model).ends_with("? help  q quit"), "{}", last(&model));
+    model.ui.filter.editing = true;
+    assert!(
+        last(&model).starts_with(" /train.py   2 of 4 match  Enter keep"),
+        "{}",
+        last(&model)
+    );
+    (model.ui.filter.editing, model.ui.view) = (false, View::Timeline);
+    assert!(!last(&model).contains("match"));
+}
+
+#[test]
+fn long_sentences_take_what_the_table_leaves_empty() {
+    let words = |n: usize| vec!["word"; n].join(" ");
+    let mut model = fixture::h100();
+    model.live.findings[0].text = words(80);
+    model.ui.toast = Some(Toast {
+        text: words(20),
+        severity: Severity::Info,
+        until: 0,
+    });
+    let lines = |model: &Model| -> Vec<String> { at_80x24(model).lines().map(str::to_owned).collect() };
+    let full = |lines: &[String]| lines.iter().filter(|line| line.contains("word")).count();
+    let crowded = lines(&model);
+    assert_eq!(crowded[21], format!(" ! {}…", &words(80)[..75]), "{crowded:#?}");
+    assert_eq!((full(&crowded), &crowded[23][..]), (3, &format!("   {}", words(5))[..]));
+    model.rows = vec![0];
+    let alone = lines(&model);
+    assert_eq!(full(&alone), 5, "three, and two: {alone:#?}");
+    assert!(
+        alone[21].ends_with('…') && alone[22].starts_with(" i word"),
+        "{alone:#?}"
+    );
+    let above = |lines: &[String]| lines[..17].join("\n");
+    let short = {
+        let mut model = model.clone();
+        model.live.findings[0].text = words(1);
+        model.ui.toast = None;
+        lines(&model)
+    };
+    assert_eq!(above(&alone), above(&short), "nothing moves");
+    model.ui.view = View::Timeline;
+    assert_eq!(full(&lines(&model)), 2, "where no line is empty they are cut");
+}
