@@ -1,4 +1,4 @@
-//! One device: its name, its bar, its legend, its sensors, its last minute.
+//! One device: its name, its bar, its legend, its sensors, its newest past.
 
 mod mig;
 mod sensors;
@@ -14,6 +14,9 @@ use super::super::{badge, bar, graph, history};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
 use crate::units;
 use crate::units::gib;
+
+/// Before the name of the selected device, where there are several.
+const SELECTED: char = '▸';
 
 /// How much of a device is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: T
 
 fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     let title = if selected {
-        format!("▸ {}", device.label)
+        format!("{SELECTED} {}", device.label)
     } else {
         device.label.clone()
     };
@@ -108,6 +111,9 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
     } else {
         pen.theme.ink(Ink::Strong)
     };
+    if selected {
+        pen.cell(area, 0, 0, SELECTED, label_style);
+    }
     let x = pen.text(margin, 0, 0, &device.label, label_style);
     name(pen, margin, x + 2, device, margin.width, false);
     let (_, rest) = split_top(margin, 1);
@@ -141,6 +147,9 @@ fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: b
 
 fn one_line(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
     let ink = if selected { Ink::Accent } else { Ink::Strong };
+    if selected {
+        pen.cell(area, 0, 0, SELECTED, pen.theme.ink(ink));
+    }
     let x = pen.text(area, 1, 0, &device.label, pen.theme.ink(ink));
     let (texts, style) = match (device.memory.value(), lost(device)) {
         // The bar's place says why there is no figure.
