@@ -1,5 +1,8 @@
 //! The block under the cursor, its process, and its free blocks by size.
 
+#[cfg(test)]
+mod tests;
+
 use gpumem_channel::{Block, BlockState, NO_STREAM, PoolId, SegmentKind};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -8,6 +11,7 @@ use super::super::Screen;
 use super::super::pen::{split_top, width};
 use super::super::theme::Ink;
 use super::super::{bar, strips};
+use super::SIDE;
 use crate::model::{BlockMap, Figures, Histogram, Process};
 use crate::units;
 use crate::units::{count, round_size};
@@ -55,24 +59,32 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
     }
 }
 
+/// A block's size (its label takes five columns of the panel's line), and how much of it nobody asked for where the block tells what was.
+fn size_text(block: &Block, tells: bool) -> String {
+    let size = units::bytes(block.size);
+    let rounding = block.size.saturating_sub(block.requested);
+    if !tells || is_first_piece(block) || rounding == 0 {
+        return size;
+    }
+    let long = format!("{size}, {} rounding", units::bytes(rounding));
+    match width(&long) <= SIDE - 4 - 5 {
+        true => long,
+        false => format!("{size}, {} rounding", units::bytes_short(rounding)),
+    }
+}
+
 /// What is known of a block, as label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
     let held = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
     let tells = held && !is_further_piece(block);
     let mut facts = vec![
         ("address", format!("{:#014x}", block.addr)),
-        ("size", units::bytes(block.size)),
+        ("size", size_text(block, tells)),
     ];
     if tells && is_first_piece(block) {
         facts.push(("requested in all", units::bytes(block.requested)));
     } else if tells {
-        let waste = block.size.saturating_sub(block.requested);
-        let waste = if waste > 0 {
-            format!(" (+{})", units::bytes_short(waste))
-        } else {
-            String::new()
-        };
-        facts.push(("requested", format!("{}{waste}", units::bytes(block.requested))));
+        facts.push(("requested", units::bytes(block.requested)));
     }
     if tells || is_further_piece(block) {
         let tag = map.string(block.tag);
@@ -242,101 +254,5 @@ pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) 
             let eighths = (u128::from(long) * u128::from(full) / u128::from(most)) as u64;
             bar::solid(&mut screen.pen, line, Ink::Cached, eighths.max(1));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use gpumem_channel::{Segment, SegmentMap, StringId};
-
-    use super::super::SIDE;
-    use super::*;
-    use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
-
-    /// A map whose second string is a name.
-    fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
-        BlockMap {
-            process: ProcessId {
-                device: DeviceKey::Uuid([0; 16]),
-                owner: Owner::Channel(ChannelKey(1, 2)),
-            },
-            blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
-            segments,
-            strings: ["", name].map(Arc::from).into(),
-            bytes: 0,
-            left_out: 0,
-            untracked: (0, 0),
-            read_at: 0,
-        }
-    }
-
-    #[test]
-    fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
-        let map = map_of(vec![], "batch");
-        let told = |state, requested| {
-            let block = Block {
-                size: 8 << 20,
-                requested,
-                state,
-                tag: StringId(1),
-                ..Block::default()
-            };
-            let facts = facts(&map, 0, &block).into_iter();
-            let figures = facts.filter(|(label, _)| label.starts_with("requested") || *label == "tag");
-            let figures: Vec<_> = figures.map(|(label, text)| format!("{label} {text}")).collect();
-            // Two columns of a panel's 36 are the swatch's.
-            assert!(width(&state_text(&block)) <= SIDE - 4, "{}", state_text(&block));
-            (state_text(&block), figures.join(", "))
-        };
-        let first = told(BlockState::Allocated, 20 << 20);
-        assert_eq!(first.0, "allocated, the first of its pieces");
-        assert_eq!(first.1, "requested in all 20.0 MiB, tag batch");
-        let further = told(BlockState::Part, 0);
-        assert_eq!(further.0, "allocated, a further piece");
-        assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes");
-        let whole = told(BlockState::Allocated, 7 << 20);
-        assert_eq!(whole.0, "allocated");
-        assert_eq!(whole.1, "requested 7.0 MiB (+1.0M), tag batch");
-        assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
-        let further = told(BlockState::PendingFree, 0);
-        assert_eq!(further.0, "freed, in use, a further piece");
-        assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes of it either");
-    }
-
-    #[test]
-    fn figures_of_a_process_fit_into_their_panel() {
-        let figures = Figures {
-            pending: 1023 << 30,
-            ooms: 999_999,
-            retries: 999_999,
-            ..Figures::default()
-        };
-        for (label, text) in process_facts(&figures) {
-            assert!(width(label) + 1 + width(&text) <= SIDE - 2, "{label} {text}");
-        }
-    }
-
-    #[test]
-    fn a_block_tells_whose_pool_it_is_of() {
-        let map = |pool_name| {
-            let segment = Segment {
-                pool_name: StringId(pool_name),
-                ..Segment::default()
-            };
-            let blocks = [Block::default()].into();
-            map_of(vec![Arc::new(SegmentMap::new(0, segment, blocks, true))], "tenant-a")
-        };
-        let told = |pool_name| {
-            let facts = facts(&map(pool_name), 0, &Block::default());
-            facts
-                .into_iter()
-                .find(|(label, _)| *label == "pool")
-                .map(|(_, text)| text)
-        };
-        assert_eq!(told(0).as_deref(), Some("small"));
-        assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
-        assert_eq!(told(9).as_deref(), Some("small"), "a name that is not there");
     }
 }

@@ -1,0 +1,120 @@
+//! What is said of a block and of its process.
+
+use std::sync::Arc;
+
+use gpumem_channel::{Segment, SegmentMap, StringId};
+
+use super::*;
+use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
+
+/// A map whose second string is a name.
+fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
+    BlockMap {
+        process: ProcessId {
+            device: DeviceKey::Uuid([0; 16]),
+            owner: Owner::Channel(ChannelKey(1, 2)),
+        },
+        blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
+        segments,
+        strings: ["", name].map(Arc::from).into(),
+        bytes: 0,
+        left_out: 0,
+        untracked: (0, 0),
+        read_at: 0,
+    }
+}
+
+#[test]
+fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
+    let map = map_of(vec![], "batch");
+    let told = |state, requested| {
+        let block = Block {
+            size: 8 << 20,
+            requested,
+            state,
+            tag: StringId(1),
+            ..Block::default()
+        };
+        let facts = facts(&map, 0, &block).into_iter();
+        let figures = facts.filter(|(label, _)| ["requested", "requested in all", "tag"].contains(label));
+        let figures: Vec<_> = figures.map(|(label, text)| format!("{label} {text}")).collect();
+        // Two columns of a panel's 36 are the swatch's.
+        assert!(width(&state_text(&block)) <= SIDE - 4, "{}", state_text(&block));
+        (state_text(&block), figures.join(", "))
+    };
+    let first = told(BlockState::Allocated, 20 << 20);
+    assert_eq!(first.0, "allocated, the first of its pieces");
+    assert_eq!(first.1, "requested in all 20.0 MiB, tag batch");
+    let further = told(BlockState::Part, 0);
+    assert_eq!(further.0, "allocated, a further piece");
+    assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes");
+    let whole = told(BlockState::Allocated, 7 << 20);
+    assert_eq!(whole.0, "allocated");
+    assert_eq!(whole.1, "requested 7.0 MiB, tag batch");
+    assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
+    let further = told(BlockState::PendingFree, 0);
+    assert_eq!(further.0, "freed, in use, a further piece");
+    assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes of it either");
+}
+
+#[test]
+fn what_nobody_asked_for_of_a_block_is_told_as_such_and_fits() {
+    let told = |size, requested, state| {
+        let block = Block {
+            size,
+            requested,
+            state,
+            ..Block::default()
+        };
+        let facts = facts(&map_of(vec![], ""), 0, &block).into_iter();
+        let mut size = facts.filter(|(label, _)| *label == "size");
+        size.next().map(|(_, text)| text).unwrap_or_default()
+    };
+    let (held, size) = (BlockState::Allocated, 704 << 20);
+    assert_eq!(told(size, size - 8, held), "704.0 MiB, 8 B rounding");
+    assert_eq!(told(size, size, held), "704.0 MiB");
+    assert_eq!(told(size, 0, BlockState::Free), "704.0 MiB");
+    assert_eq!(
+        told(size, size + 8, held),
+        "704.0 MiB",
+        "a piece tells what all of them are for"
+    );
+    let longest = told((1 << 30) - (100 << 10), (1 << 30) - (1100 << 10), held);
+    assert_eq!(longest, "1023.9 MiB, 1000.0K rounding");
+    assert!(width("size ") + width(&longest) <= SIDE - 4, "{longest}");
+}
+
+#[test]
+fn figures_of_a_process_fit_into_their_panel() {
+    let figures = Figures {
+        pending: 1023 << 30,
+        ooms: 999_999,
+        retries: 999_999,
+        ..Figures::default()
+    };
+    for (label, text) in process_facts(&figures) {
+        assert!(width(label) + 1 + width(&text) <= SIDE - 2, "{label} {text}");
+    }
+}
+
+#[test]
+fn a_block_tells_whose_pool_it_is_of() {
+    let map = |pool_name| {
+        let segment = Segment {
+            pool_name: StringId(pool_name),
+            ..Segment::default()
+        };
+        let blocks = [Block::default()].into();
+        map_of(vec![Arc::new(SegmentMap::new(0, segment, blocks, true))], "tenant-a")
+    };
+    let told = |pool_name| {
+        let facts = facts(&map(pool_name), 0, &Block::default());
+        facts
+            .into_iter()
+            .find(|(label, _)| *label == "pool")
+            .map(|(_, text)| text)
+    };
+    assert_eq!(told(0).as_deref(), Some("small"));
+    assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
+    assert_eq!(told(9).as_deref(), Some("small"), "a name that is not there");
+}
