@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use super::Screen;
 use super::pen::{clip, split_bottom, split_left, split_right, split_top, width, wrap};
 use super::theme::Ink;
-use super::{badge, bar, strips};
+use super::{badge, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
 use crate::units::{command_in, count, plural, round_size};
@@ -115,24 +115,28 @@ fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &Bloc
         area.width
     };
     let (area, _) = split_left(area, left);
-    let entries = [
-        (Ink::Allocated, "allocated"),
-        (Ink::Cached, "cached"),
-        (Ink::Pending, "pending"),
-        (Ink::Unmapped, "unmapped"),
-    ];
-    for (ink, label) in entries {
-        if x + 2 + width(label) > area.width {
-            return;
-        }
-        bar::swatch(&mut screen.pen, area, x, 0, ink);
+    for (look, label) in named(&drawn.seen, area.width.saturating_sub(x)) {
+        strips::sign(&mut screen.pen, area, x, 0, look);
         x = screen.pen.text(area, x + 2, 0, label, dim) + 2;
     }
-    if x + 7 <= area.width {
-        let (glyph, style) = strips::mixed_look(&theme, Ink::Allocated, Some(Ink::Cached));
-        screen.pen.cell(area, x, 0, glyph, style);
-        screen.pen.text(area, x + 2, 0, "mixed", dim);
-    }
+}
+
+/// The looks that are named in so many columns: what is drawn most comes in first, what is not drawn last, and each has its
+/// place whatever else is named.
+fn named(seen: &strips::Seen, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static str)> {
+    let mut order: Vec<usize> = (0..strips::LOOKS.len()).collect();
+    // A state that this program does not know is worth a word only where there is one.
+    order.retain(|&i| seen[i] > 0 || strips::LOOKS[i].0 != Some(Ink::Other));
+    order.sort_by_key(|&i| std::cmp::Reverse(seen[i]));
+    let mut left = room;
+    order.retain(|&i| {
+        let wide = 2 + width(strips::LOOKS[i].1);
+        let fits = wide <= left;
+        left = left.saturating_sub(if fits { wide + 2 } else { 0 });
+        fits
+    });
+    order.sort_unstable();
+    order.into_iter().map(|i| strips::LOOKS[i])
 }
 
 /// What the map does not show: blocks that the channel has no room for, else lines above and below, else long holes.
@@ -184,16 +188,16 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 format!("{} belongs to {}: its channel is closed to you.", p.pid, p.user),
                 "Run gpumem-tui as that user or as root to see its blocks.",
             ),
-            ProcessState::Exited | ProcessState::Died => (
-                format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
-                "n and N go to other processes.",
-            ),
             ProcessState::Exited | ProcessState::Died if p.has_unread_blocks(screen.model.map.as_ref()) => (
                 format!("{} {}: its map is being read.", p.pid, p.state.text()),
                 match screen.model.paused() {
                     true => "It appears here when p resumes what is shown.",
                     false => "It appears here with the next look at the channels.",
                 },
+            ),
+            ProcessState::Exited | ProcessState::Died => (
+                format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
+                "n and N go to other processes.",
             ),
             ProcessState::Inconsistent(why) => (
                 format!("{} cannot be read consistently: {why}", p.pid),

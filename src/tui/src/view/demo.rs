@@ -2,13 +2,14 @@
 
 mod steps;
 
+use gpumem_channel::BlockState;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::Screen;
 use super::pen::{self, clip, split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::{badge, bar, history, strips};
+use super::{badge, history, strips};
 use crate::model::{Demo, DemoPhase, Process, Target};
 use crate::units;
 
@@ -107,7 +108,14 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let (top, bottom) = match map {
         Some(map) => {
             // Eight lines a segment at most: a map of one segment needs no screen of its own.
-            let least = if inside.height >= 24 { 15 } else { 5 };
+            let more = map.segments.iter().flat_map(|s| s.blocks.iter());
+            let more = more.filter(|block| !matches!(strips::ink_of(block.state), Ink::Allocated | Ink::Cached));
+            let least = match (inside.height, more.count()) {
+                (24.., _) => 15,
+                (_, 0) => 5,
+                // Two more states in the legend.
+                _ => 7,
+            };
             let lines = (map.segments.len() as u16)
                 .saturating_mul(8)
                 .min(inside.height.saturating_sub(least))
@@ -116,9 +124,10 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
         None => split_top(inside, 3),
     };
+    let mut seen = strips::Seen::default();
     match map {
         Some(map) => {
-            strips::draw(&mut screen.pen, top, map, None, 0);
+            seen = strips::draw(&mut screen.pen, top, map, None, 0).seen;
             screen.hit(top, Target::View(crate::model::View::Blocks));
         }
         None => {
@@ -136,34 +145,67 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     }
     let Some(process) = process else { return };
-    figures(screen, bottom, process);
-    let (_, below) = split_top(bottom, 6);
+    let lines = figures(screen, bottom, process, &seen);
+    let (_, below) = split_top(bottom, lines + 2);
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
         history::draw(&mut screen.pen, split_top(below, 12).0, device);
     }
 }
 
-fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process) {
-    let Some(f) = &process.figures else { return };
+/// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.
+fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips::Seen) -> u16 {
+    let Some(f) = &process.figures else { return 0 };
     let dim = screen.pen.theme.ink(Ink::Dim);
-    let rows = [
-        (Ink::Allocated, "allocated", units::bytes(f.allocated)),
-        (Ink::Cached, "cached", units::bytes(f.cached)),
-        (Ink::Plain, "largest free block", units::bytes(f.largest_free)),
+    let blocks = screen
+        .model
+        .map
+        .iter()
+        .flat_map(|m| &m.segments)
+        .flat_map(|s| s.blocks.iter());
+    let unmapped = blocks
+        .filter(|block| block.state == BlockState::Unmapped)
+        .map(|block| block.size);
+    let unmapped = unmapped.fold(0, u64::saturating_add);
+    let mut rows = vec![];
+    let mut rest: Vec<(u32, Option<Ink>, &str)> = vec![];
+    for (&cells, (look, label)) in seen.iter().zip(strips::LOOKS) {
+        match look {
+            Some(Ink::Allocated) => rows.push((Some(look), label, units::bytes(f.allocated))),
+            Some(Ink::Cached) => rows.push((Some(look), label, units::bytes(f.cached))),
+            _ if cells > 0 => rest.push((cells, look, label)),
+            _ => {}
+        }
+    }
+    // The two figures below are worth more than the rarest sign.
+    while rest.len() > usize::from(area.height.saturating_sub(5)) {
+        let rarest = (0..rest.len()).min_by_key(|&i| rest[i].0);
+        rest.remove(rarest.unwrap_or(0));
+    }
+    rows.extend(rest.into_iter().map(|(_, look, label)| {
+        let text = match look {
+            Some(Ink::Pending) => units::bytes(f.pending),
+            Some(Ink::Unmapped) => units::bytes(unmapped),
+            _ => String::new(),
+        };
+        (Some(look), label, text)
+    }));
+    rows.extend([
+        (None, "largest free block", units::bytes(f.largest_free)),
         (
-            Ink::Plain,
+            None,
             "fragmentation",
             f.fragmentation().map_or("-".into(), units::percent),
         ),
-    ];
-    for (y, (ink, label, text)) in rows.into_iter().enumerate() {
-        let y = y as u16 + 1;
-        if ink != Ink::Plain {
-            bar::swatch(&mut screen.pen, area, 0, y, ink);
+    ]);
+    let lines = rows.len() as u16;
+    for (y, (look, label, text)) in (1..).zip(rows) {
+        if let Some(look) = look {
+            strips::sign(&mut screen.pen, area, 0, y, look);
         }
         screen.pen.text(area, 2, y, label, dim);
         screen.pen.text_end(area, area.width.min(36), y, &text, Style::new());
     }
+    lines
 }
 
 /// The demos that can be started.

@@ -12,7 +12,7 @@ use super::pen::{Pen, split_left};
 use super::theme::Ink;
 use crate::model::{BlockMap, MapLayout, Strip};
 use crate::units;
-pub(super) use cells::{ink_of, mixed_look};
+pub(super) use cells::{LOOKS, Seen, ink_of, sign};
 
 /// `7f2a4c000000 512.0M `
 const LABEL: u16 = 21;
@@ -27,6 +27,8 @@ pub(super) struct Drawn {
     pub(super) lines: (u64, u64),
     /// Area, first address and segment of every strip.
     pub(super) strips: Vec<(Rect, u64)>,
+    /// How many cells look like what.
+    pub(super) seen: Seen,
 }
 
 /// Draws a map with labels where there is room for them. The line of the cursor is always in view.
@@ -48,6 +50,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, map: &BlockMap, cursor: Option
         whole,
         lines: (total, top),
         strips: Vec::with_capacity(strips.len()),
+        seen: Seen::default(),
     };
     for (i, strip) in strips.iter().enumerate() {
         let y = (strip.line - top) as u16;
@@ -63,6 +66,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, map: &BlockMap, cursor: Option
             let from = begin.saturating_add(n as u64 * layout.bytes_per_cell);
             let to = from.saturating_add(layout.bytes_per_cell);
             let (glyph, mut style) = cells::look(pen, mix);
+            cells::note(&mut drawn.seen, &pen.theme, mix);
             if let Some((_, block)) = under {
                 let here = cursor_in(block, cursor);
                 let end = block.addr.saturating_add(block.size);

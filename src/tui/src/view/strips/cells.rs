@@ -1,6 +1,7 @@
 //! One cell of the map: which states its bytes are in, and what that looks like.
 
 use gpumem_channel::{BlockState, SegmentMap};
+use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::super::bar;
@@ -23,6 +24,32 @@ fn index(state: BlockState) -> usize {
         BlockState::PendingFree => 2,
         BlockState::Unmapped => 3,
         BlockState::Unknown(_) => 4,
+    }
+}
+
+/// What a cell can be drawn as, in the order of legends: a state, or several at once.
+pub(in super::super) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
+    (Some(Ink::Allocated), "allocated"),
+    (Some(Ink::Cached), "cached"),
+    (Some(Ink::Pending), "pending"),
+    (Some(Ink::Unmapped), "unmapped"),
+    (Some(Ink::Other), "unknown"),
+    (None, "mixed"),
+];
+
+/// How many cells are drawn as each of [`LOOKS`].
+pub(in super::super) type Seen = [u32; LOOKS.len()];
+
+/// Counts a cell as what it is drawn as; one of two states may be drawn as both.
+pub(super) fn note(seen: &mut Seen, theme: &Theme, mix: &Mix) {
+    match mix.runs {
+        0 => {}
+        1 => seen[mix.last] += 1,
+        2 if theme.has_eighths() => {
+            seen[mix.first.0] += 1;
+            seen[mix.last] += 1;
+        }
+        _ => seen[STATES.len()] += 1,
     }
 }
 
@@ -119,8 +146,19 @@ fn mixed(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
     mixed_look(&pen.theme, STATES[order[0]], second)
 }
 
+/// Draws the sign of one of [`LOOKS`] in a legend.
+pub(in super::super) fn sign(pen: &mut Pen<'_>, area: Rect, x: u16, y: u16, look: Option<Ink>) {
+    match look {
+        Some(ink) => bar::swatch(pen, area, x, y, ink),
+        None => {
+            let (glyph, style) = mixed_look(&pen.theme, Ink::Allocated, Some(Ink::Cached));
+            pen.cell(area, x, y, glyph, style);
+        }
+    }
+}
+
 /// The most frequent state in front of the second.
-pub(in super::super) fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
+fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
     let glyph = if theme.ascii { '*' } else { '▚' };
     let style = match (theme.ground(most), second.and_then(|s| theme.ground(s))) {
         (Some(front), Some(back)) if theme.has_eighths() => Style::new().fg(front).bg(back),

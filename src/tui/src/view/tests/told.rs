@@ -97,3 +97,27 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     model.ui.view = View::Timeline;
     assert_eq!(full(&lines(&model)), 2, "where no line is empty they are cut");
 }
+
+#[test]
+fn the_legend_of_a_map_names_what_is_drawn() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Blocks;
+    let map = model.map.as_mut().unwrap();
+    let hole = gpumem_channel::Block {
+        state: gpumem_channel::BlockState::Unmapped,
+        ..map.segments[0].blocks[0]
+    };
+    let wide = map.segments[0].segment.size;
+    let segment = gpumem_channel::SegmentMap::new(
+        0,
+        map.segments[0].segment,
+        [gpumem_channel::Block { size: wide, ..hole }].into(),
+        true,
+    );
+    map.segments[0] = std::sync::Arc::new(segment);
+    model.ui.blocks.zoom = 3;
+    let told = at_80x24(&model);
+    let legend = told.lines().find(|l| l.contains("1 cell")).unwrap();
+    assert!(legend.contains("lines 1-") && legend.contains("unmapped"), "{legend}");
+    assert!(!legend.contains("pending"), "{legend}");
+}
