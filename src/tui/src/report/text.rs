@@ -157,7 +157,7 @@ fn sensors(device: &Device) -> Vec<String> {
                 .ok_or_else(|| reason(&s.utilization)),
         ),
         say(
-            "at",
+            "temperature",
             s.temperature
                 .value()
                 .map(|n| format!("{n} C"))
@@ -250,4 +250,31 @@ fn row(process: &Process) -> Vec<String> {
         figures.map_or_else(|| "-".into(), largest_free),
         state,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use gpumem_probe::{Gpu, NvmlSample, NvmlState};
+
+    use super::*;
+    use crate::event::Event;
+    use crate::update::update;
+
+    #[test]
+    fn each_sensor_is_named() {
+        let gpu = Gpu {
+            utilization: Reading::Value(37),
+            temperature: Reading::NotSupported,
+            ..Gpu::default()
+        };
+        let sample = Box::new(NvmlSample {
+            state: NvmlState::Ready,
+            gpus: vec![gpu],
+            ..NvmlSample::default()
+        });
+        let mut model = Model::default();
+        update(&mut model, 0, Event::Nvml { at: 0, sample });
+        let text = text(&model);
+        assert!(text.contains("busy 37%   temperature: not supported"), "{text}");
+    }
 }
