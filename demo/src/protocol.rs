@@ -98,6 +98,8 @@ pub struct Step {
     pub oom: Option<OutOfMemory>,
     /// Within a training step: the bytes allocated at the end of each phase, in order.
     pub phases: Vec<Phase>,
+    /// A replay that was told to stand still, until it is told to go on.
+    pub halted: bool,
 }
 
 /// The allocator's figures, in bytes unless said otherwise. Terms are PyTorch's.

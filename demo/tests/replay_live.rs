@@ -129,6 +129,9 @@ fn it_does_what_it_is_told() {
     for (told, expected) in told.iter().zip(expected) {
         assert!(told.contains(&format!(": {expected}")), "{told}");
     }
+    for step in ran.steps() {
+        assert_eq!(step.halted, step.detail.contains("It stands still"), "{step:?}");
+    }
     let notices = ran.notices();
     assert!(
         notices[0].contains("\"hurry\"") && notices.iter().all(|notice| notice.contains("say speed N")),

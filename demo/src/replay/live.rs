@@ -215,6 +215,7 @@ impl Live<'_> {
             ),
             detail: format!("{}: {pace} It asks for {requested} at its peak.{failures}", self.name),
             oom: self.oom.take(),
+            halted: self.paused,
             ..Step::default()
         };
         stage.tell(self.pass, step)

@@ -71,6 +71,7 @@ fn stepped(step: &Step) -> DemoStep {
             .iter()
             .map(|phase| (clean(&phase.name), phase.allocated))
             .collect(),
+        halted: step.halted,
     }
 }
 
@@ -117,6 +118,7 @@ mod tests {
             step: 3,
             title: "free \x1b[2J every other".into(),
             verified: Some(true),
+            halted: true,
             ..Step::default()
         };
         let text = serde_json::to_string(&Line::new("fragmentation", Body::Step(Box::new(step)))).unwrap();
@@ -124,8 +126,8 @@ mod tests {
             panic!("{text}")
         };
         assert_eq!(
-            (step.number, step.title.as_str(), step.verified),
-            (3, "free \u{fffd}[2J every other", Some(true))
+            (step.number, step.title.as_str(), step.verified, step.halted),
+            (3, "free \u{fffd}[2J every other", Some(true), true)
         );
         assert!(choices.is_empty());
     }

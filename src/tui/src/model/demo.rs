@@ -90,6 +90,8 @@ pub struct DemoStep {
     pub oom: Option<DemoOom>,
     /// Phases of a training step in order: name and bytes allocated at its end.
     pub phases: Vec<(String, u64)>,
+    /// A replay stands still until it is told to go on.
+    pub halted: bool,
 }
 
 /// How a demo ended; each is `None` where the demo does not show it.

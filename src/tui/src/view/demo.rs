@@ -79,6 +79,7 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 fn status(demo: &Demo) -> (String, Ink) {
     match &demo.phase {
         DemoPhase::Starting => ("starting".into(), Ink::Dim),
+        DemoPhase::Running if demo.current().is_some_and(|step| step.halted) => ("halted".into(), Ink::Accent),
         DemoPhase::Running => ("running".into(), Ink::Good),
         DemoPhase::Waiting => ("waits for you".into(), Ink::Accent),
         DemoPhase::Done { ok: true } => ("✓ done".into(), Ink::Good),

@@ -64,6 +64,7 @@ fn a_filter_is_seen_in_every_overview() {
     assert!(!last(&model).contains("match"));
 }
 
+/// What is said under the table takes the lines that the table leaves empty, and no other.
 #[test]
 fn long_sentences_take_what_the_table_leaves_empty() {
     let words = |n: usize| vec!["word"; n].join(" ");
@@ -98,6 +99,19 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     assert_eq!(full(&lines(&model)), 2, "where no line is empty they are cut");
 }
 
+#[test]
+fn a_halted_replay_is_not_said_to_run() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    let demo = model.demo.as_mut().unwrap();
+    demo.phase = DemoPhase::Running;
+    assert!(at_80x24(&model).contains("running"));
+    model.demo.as_mut().unwrap().steps.last_mut().unwrap().halted = true;
+    let told = at_80x24(&model);
+    assert!(told.contains("halted") && !told.contains("running"), "{told}");
+}
+
+/// What takes most of the map is named before what is not in it.
 #[test]
 fn the_legend_of_a_map_names_what_is_drawn() {
     let mut model = fixture::h100();
