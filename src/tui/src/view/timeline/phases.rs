@@ -4,15 +4,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::super::Screen;
 use super::super::pen::width;
-use super::super::theme::Ink;
+use super::super::theme::{Ink, Theme};
 use super::Window;
-use crate::model::{Device, MarkKind};
+use crate::model::{Colors, Device, MarkKind};
 
 /// Bands take these in the order of their names.
 const INKS: [Ink; 4] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
+/// And these, in Unicode and in ASCII, where colours do not tell them apart.
+const LINES: [(char, char); INKS.len()] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
+
+/// The line and the colours of the phase at a place in the order of names.
+pub(super) fn look(theme: &Theme, index: usize) -> (char, Style) {
+    let (unicode, ascii) = match theme.depth {
+        Colors::Mono => LINES[index % LINES.len()],
+        _ => LINES[0],
+    };
+    let line = if theme.ascii { ascii } else { unicode };
+    (line, theme.ink(INKS[index % INKS.len()]))
+}
 
 /// A phase from its mark to the next one.
 struct Band {
@@ -34,13 +47,14 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     }
     for band in &bands {
         let index = names.iter().position(|n| *n == band.name).unwrap_or(0);
-        let style = screen.pen.theme.ink(INKS[index % INKS.len()]);
-        for x in band.from..band.to {
-            screen
-                .pen
-                .cell(area, x, 0, if x == band.from { '╾' } else { '─' }, style);
-        }
+        let (line, style) = look(&screen.pen.theme, index);
         let room = band.to - band.from;
+        // A mark of where it begins would be all that is seen of a single column.
+        let begins = room > 1 || screen.pen.theme.depth != Colors::Mono;
+        for x in band.from..band.to {
+            let glyph = if x == band.from && begins { '╾' } else { line };
+            screen.pen.cell(area, x, 0, glyph, style);
+        }
         if room >= 2 {
             let name: String = band.name.chars().take(usize::from(room - 1)).collect();
             screen.pen.text(area, band.from + 1, 0, &name, style);
@@ -55,8 +69,8 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, mut x: u16, device: &D
         if x + 2 + width(name) > area.width {
             return;
         }
-        let style = screen.pen.theme.ink(INKS[i]);
-        screen.pen.cell(area, x, 0, '━', style);
+        let (line, style) = look(&screen.pen.theme, i);
+        screen.pen.cell(area, x, 0, if line == '─' { '━' } else { line }, style);
         x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
     }
 }

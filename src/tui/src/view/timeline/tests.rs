@@ -110,3 +110,17 @@ fn an_unused_device_has_all_of_its_memory_as_its_axis() {
     assert_eq!(top_of(3 << 30, 80 << 30), 4 << 30);
     assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
 }
+
+#[test]
+fn phases_differ_where_colours_do_not_tell_them_apart() {
+    use super::super::theme::Theme;
+    use crate::model::Colors;
+    for ascii in [false, true] {
+        let theme = Theme::new(Colors::Mono, ascii);
+        let mut lines: Vec<char> = (0..4).map(|i| phases::look(&theme, i).0).collect();
+        assert!(!ascii || lines.iter().all(char::is_ascii), "{lines:?}");
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+}
