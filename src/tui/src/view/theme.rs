@@ -238,8 +238,11 @@ impl Theme {
         }
         match c {
             '·' | '•' => '-',
-            '…' => '.',
-            '│' | '┊' | '▏' | '▌' | '▐' => '|',
+            // Not a full stop: what is cut must not read as finished.
+            '…' => '~',
+            '│' | '┊' | '▏' | '▌' => '|',
+            // Where a block begins.
+            '▐' => '[',
             '─' | '━' | '╌' | '┄' => '-',
             '╾' => '|',
             '┈' => '.',

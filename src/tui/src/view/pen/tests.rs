@@ -66,7 +66,7 @@ fn a_panel_gives_its_title_way_as_it_shrinks() {
         drawn(9, 2, true, |pen, area| {
             pen.panel(area, "abcdef", "note");
         }),
-        ["+- ab. -+", "+-------+"]
+        ["+- ab~ -+", "+-------+"]
     );
     for w in 0..30 {
         for h in 0..5 {

@@ -99,6 +99,7 @@ const WORDS: &[HelpLine] = &[
     Key("-", "not told by the program or the driver"),
     Key("n/s", "the driver does not offer this figure"),
     Key(">", "before a figure: at least"),
+    Key("▐", "where a block begins"),
 ];
 
 /// From this width on the words stand beside the keys.
