@@ -12,7 +12,7 @@ use super::shape::{
 use super::{reason, source_words};
 use crate::model::{
     Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, PoolShare, Problem, Process,
-    ProcessState, Severity,
+    ProcessState, Severity, World,
 };
 
 /// Name and version of the format.
@@ -43,14 +43,14 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
             cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
         },
         devices: world.devices.iter().map(device).collect(),
-        processes: model.listed().map(process).collect(),
+        processes: model.listed().map(|p| process(p, world)).collect(),
         findings: world
             .findings
             .iter()
             .map(|f| JsonFinding {
                 severity: severity(f.severity),
                 pid: finding(f).map(|p| p.pid),
-                device: finding(f).map(|p| p.device_label.as_str()),
+                device: finding(f).and_then(|p| device_of(p, world)),
                 text: &f.text,
             })
             .collect(),
@@ -82,6 +82,9 @@ fn device(device: &Device) -> JsonDevice<'_> {
         }
         DeviceState::Gone => "gone",
     };
+    if device.name.is_empty() {
+        why.insert("name", "it was not told".into());
+    }
     let percent = |n: u32| f64::from(n) / 100.0;
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
     JsonDevice {
@@ -92,7 +95,7 @@ fn device(device: &Device) -> JsonDevice<'_> {
             DeviceKind::Simulated => "simulated",
         },
         simulated: device.kind == DeviceKind::Simulated,
-        name: &device.name,
+        name: (!device.name.is_empty()).then_some(device.name.as_str()),
         uuid: device.uuid_text(),
         pci: (!device.pci.is_empty()).then_some(device.pci.as_str()),
         state,
@@ -172,8 +175,19 @@ fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
     }
 }
 
-fn process(process: &Process) -> JsonProcess<'_> {
+/// The label of a process's device, if it is among those of the document: that of a black box may have ended with it.
+fn device_of<'a>(process: &Process, world: &'a World) -> Option<&'a str> {
+    let device = world.devices.iter().find(|d| d.key == process.id.device);
+    device.map(|d| d.label.as_str())
+}
+
+fn process<'a>(process: &'a Process, world: &'a World) -> JsonProcess<'a> {
     let mut why = Reasons::new();
+    let device = device_of(process, world);
+    if device.is_none() {
+        let text = format!("{} is gone or not shown", process.device_label);
+        why.insert("device", text);
+    }
     let known = |text: &'_ str| !text.is_empty();
     let state = match &process.state {
         ProcessState::Publishing => "publishing",
@@ -203,7 +217,7 @@ fn process(process: &Process) -> JsonProcess<'_> {
     }
     JsonProcess {
         pid: process.pid,
-        device: &process.device_label,
+        device,
         simulated: process.simulated,
         user: known(&process.user).then_some(process.user.as_str()),
         command: known(&process.command).then_some(process.command.as_str()),

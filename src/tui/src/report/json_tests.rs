@@ -145,6 +145,10 @@ fn every_null_has_its_reason() {
             gpu(2, told(100, None), true, vec![mig(Reading::NotSupported)]),
             gpu(3, told(100, None), false, vec![]),
             gpu(4, Reading::NoPermission, false, vec![]),
+            Gpu {
+                name: String::new(),
+                ..gpu(5, Reading::Pending, false, vec![])
+            },
         ],
         ..Default::default()
     };
@@ -169,6 +173,7 @@ fn every_null_has_its_reason() {
         }
     }
     assert!(nulls > 20, "{nulls}");
+    assert_eq!(document["devices"][4]["name"], Value::Null);
 }
 
 #[test]
@@ -252,6 +257,30 @@ fn publishing(devices: u8) -> Model {
     );
     update(&mut model, 0, Event::Channels(Box::new(sample)));
     model
+}
+
+/// No entry of `devices` has the name that a black box tells of its simulated device.
+#[test]
+fn a_process_whose_device_is_gone_names_none() {
+    let mut model = publishing(1);
+    let told = |model: &Model| -> Value { serde_json::from_str(&document(model).unwrap()).unwrap() };
+    model.live.findings = vec![Finding {
+        severity: Severity::Info,
+        process: Some(model.live.processes[0].id),
+        text: String::new(),
+    }];
+    let before = told(&model);
+    assert_eq!(before["processes"][0]["device"], "CUDA 0");
+    assert_eq!(before["findings"][0]["device"], "CUDA 0");
+    model.live.processes[0].device_label = "Simulated GPU".into();
+    model.live.devices.clear();
+    let after = told(&model);
+    let process = &after["processes"][0];
+    assert_eq!(
+        (&process["device"], &after["findings"][0]["device"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(process["unavailable"]["device"], "Simulated GPU is gone or not shown");
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) struct JsonDevice<'a> {
     pub(super) label: &'a str,
     pub(super) kind: &'static str,
     pub(super) simulated: bool,
-    pub(super) name: &'a str,
+    pub(super) name: Option<&'a str>,
     pub(super) uuid: Option<String>,
     pub(super) pci: Option<&'a str>,
     pub(super) state: &'static str,
@@ -82,7 +82,7 @@ pub(super) struct JsonMig<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct JsonProcess<'a> {
     pub(super) pid: u32,
-    pub(super) device: &'a str,
+    pub(super) device: Option<&'a str>,
     pub(super) simulated: bool,
     pub(super) user: Option<&'a str>,
     pub(super) command: Option<&'a str>,
