@@ -83,6 +83,15 @@ fn a_planted_leak_is_found_by_its_place_and_told_from_weights() {
 }
 
 #[test]
+fn a_history_in_which_nothing_was_held_has_no_peak() {
+    let alloc = allocator(Config::default());
+    alloc.record_history(History::ON).unwrap();
+    let peak = alloc.peak().unwrap();
+    assert_eq!((peak.ago.as_nanos(), peak.allocated), (0, 0));
+    assert_eq!(peak.to_string(), "peak: nothing was held since the history began\n");
+}
+
+#[test]
 fn the_owners_at_the_peak_are_those_of_that_moment() {
     let alloc = allocator(Config::default());
     let early: Buffer<u8> = alloc.alloc(3 * MIB, Stream::DEFAULT).unwrap();

@@ -158,16 +158,16 @@ pub struct DemoCli {
     /// How often the dashboard samples: 500ms, 2s; at least 50ms
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
     pub interval: Duration,
-    /// Which fix fragmentation applies: release, remap or workspace
+    /// Which fix fragmentation applies unless another is chosen: release, remap or workspace [default: remap]
     #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
     pub fix: Option<Fix>,
-    /// Layers of the model that train trains
+    /// Layers of the model that train trains [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub layers: Option<u32>,
-    /// Mean batch size of train
+    /// Mean batch size of train [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub batch: Option<u32>,
-    /// Steps of train; 0: until told to quit
+    /// Steps of train; 0: until told to quit [default: 0]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
     /// At the end of train: say who held the memory at its peak and what stays or grows, and write a snapshot for PyTorch's
@@ -177,10 +177,10 @@ pub struct DemoCli {
     /// Have train forget to free something in each step
     #[arg(long)]
     pub leak: bool,
-    /// Time between steps: 500ms, 2s
+    /// Time between steps: 500ms, 2s [default: none, but 3s for those of train]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub pace: Option<Duration>,
-    /// Seed of everything random
+    /// Seed of everything random [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Wait for lines on stdin: next, fix NAME, quit

@@ -149,7 +149,10 @@ impl Heap {
             .collect();
         owners.sort_by(|a, b| (b.bytes, &a.tag, a.stack).cmp(&(a.bytes, &b.tag, b.stack)));
         Some(PeakReport {
-            ago: Duration::from_nanos(now().saturating_sub(peak.time)),
+            ago: match peak.allocated {
+                0 => Duration::ZERO,
+                _ => Duration::from_nanos(now().saturating_sub(peak.time)),
+            },
             allocated: peak.allocated,
             reserved: peak.reserved,
             owners,

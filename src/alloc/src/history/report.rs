@@ -48,7 +48,7 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeakReport {
-    /// How long ago; since the history began if nothing was held in it.
+    /// How long ago; 0 if nothing was held since the history began.
     pub ago: Duration,
     /// Bytes held then, after rounding: the sum over the owners.
     pub allocated: u64,
