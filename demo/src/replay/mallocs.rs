@@ -158,16 +158,10 @@ impl Mallocs {
         Ok(true)
     }
 
-    fn beyond_limit(&self, bytes: u64) -> Refused {
-        let [bytes, held, limit] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
-        Refused::Memory(Box::new(format!("{bytes} requested, {held} held, limit {limit}")))
-    }
-
-    /// The same where it is the device's own rounding that is too much.
-    fn rounded_beyond_limit(&self, bytes: u64) -> Refused {
-        let [bytes, held, limit] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
-        let why = format!("{bytes} requested, {held} held, for which the device gives more than the limit of {limit}");
-        Refused::Memory(Box::new(why))
+    /// `limit`: how the limit is told, as what is held may be below it.
+    fn beyond_limit(&self, bytes: u64, limit: &str) -> Refused {
+        let [bytes, held, most] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
+        Refused::Memory(Box::new(format!("{bytes} requested, {held} held, {limit} {most}")))
     }
 
     fn release(&mut self, held: Held) -> Result<(), String> {
@@ -194,7 +188,7 @@ impl Replayer for Mallocs {
             .limit
             .is_some_and(|limit| self.requested.saturating_add(bytes) > limit)
         {
-            return Err(self.beyond_limit(bytes));
+            return Err(self.beyond_limit(bytes, "limit"));
         }
         self.allocs += 1;
         let refused = |out_of_memory: bool, why: String| {
@@ -228,7 +222,7 @@ impl Replayer for Mallocs {
         self.requested += bytes;
         if !pool && self.is_worth_asking() && !self.within_limit(taken)? {
             self.requested -= bytes;
-            return Err(self.rounded_beyond_limit(bytes));
+            return Err(self.beyond_limit(bytes, "for which the device gives more than the limit of"));
         }
         self.live[slot as usize] = taken;
         Ok(())

@@ -175,3 +175,33 @@ fn what_is_wrong_is_said_with_its_place() {
     let hostile = refused(&format!("\u{1b}]0;x\u{7}{}:1", "y".repeat(5000)));
     assert!(!hostile.contains('\u{1b}') && hostile.len() < 200, "{hostile}");
 }
+
+/// By the names that they have in the text, and where; a budget may come from elsewhere.
+#[test]
+fn options_that_do_not_go_together_are_named() {
+    for (text, column, option, why) in [
+        (
+            "segments:stitched,max_split_size_mb:100",
+            19,
+            "max_split_size_mb",
+            "means nothing with stitched segments",
+        ),
+        (
+            "budget_mb:9,garbage_collection_threshold:0.5,expandable_segments:True",
+            13,
+            "garbage_collection_threshold",
+            "means nothing with virtual segments",
+        ),
+        (
+            "gpu_direct_rdma:True,segments:plain",
+            1,
+            "gpu_direct_rdma",
+            "means nothing with plain segments",
+        ),
+    ] {
+        let error = Config::parse(text).unwrap_err();
+        assert_eq!((error.column, error.option), (column, Some(option)), "{text}");
+        assert!(error.reason.starts_with(why), "{error}");
+    }
+    assert!(Config::parse("garbage_collection_threshold:0.5").is_ok());
+}

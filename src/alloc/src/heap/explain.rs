@@ -63,14 +63,13 @@ impl Heap {
 
     fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
         let (_, needed) = self.sizes.growth(request.class, request.size);
-        // Budgets and devices need not be of whole pages. What lies free beside it need not be taken anew, but what of that goes back.
+        // Budgets and devices need not be of whole pages.
+        let pages = |bytes: u64| bytes.next_multiple_of(self.sizes.granularity);
+        let whole = pages(needed);
+        // New memory for it: what lies free beside its place need not be taken anew, but after a release, with which some of that goes.
         let place = self.best_place(request).filter(|_| request.arena == COMMON);
-        let whole = needed.next_multiple_of(self.sizes.granularity);
         let missing = place.map_or(whole, |place| place.missing);
-        let after = whole.min(
-            (request.size - place.map_or(0, |place| self.kept_before(place, request)))
-                .next_multiple_of(self.sizes.granularity),
-        );
+        let after = place.map_or(whole, |place| pages(request.size - self.kept_before(place, request)));
         let (budget, reserved) = (self.budget, self.ledger.reserved());
         let arena = self.arenas.get(request.arena);
         let pool_reserved = arena.map_or(0, |arena| arena.figures.reserved_bytes.current);
