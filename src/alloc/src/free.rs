@@ -283,6 +283,24 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
+    /// Does something with the largest blocks, bin by bin, until it was done with `most` at least. In no order within a bin.
+    pub(crate) fn each_of_largest(&self, most: usize, mut work: impl FnMut(Key)) {
+        let mut done = 0;
+        for (word, occupied) in self.occupied.iter().enumerate().rev() {
+            let mut bits = *occupied;
+            while bits != 0 && done < most {
+                let bit = 63 - bits.leading_zeros() as usize;
+                bits &= !(1 << bit);
+                if let Some(bin) = self.bin(word * 64 + bit) {
+                    bin.each(|rank| {
+                        done += 1;
+                        work(Key::of(rank));
+                    });
+                }
+            }
+        }
+    }
+
     /// Does something with every block of at least `size` bytes, in no order. Looks at bins of such blocks only.
     pub(crate) fn each_from(&self, size: u64, mut work: impl FnMut(Key)) {
         let least = least(size);

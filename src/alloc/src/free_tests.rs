@@ -45,6 +45,25 @@ fn a_rank_is_the_key_in_order() {
     assert_eq!(keys.partition_point(|key| key.rank() < least(top)), smaller);
 }
 
+#[test]
+fn the_largest_blocks_are_looked_at_and_not_many_more_than_wanted() {
+    let mut index = FreeIndex::new();
+    for block in 0..10_000 {
+        let (size, addr) = (u64::from(block % 1000 + 1) * 4096, u64::from(block) << 32);
+        index.insert(Key { size, addr, block });
+    }
+    let mut seen = Vec::new();
+    index.each_of_largest(100, |key| seen.push(key.size));
+    // Ten of each size, and up to 32 sizes to a bin.
+    assert!((100..100 + 320).contains(&seen.len()), "{}", seen.len());
+    seen.sort_unstable();
+    let largest = (0..seen.len() as u64).rev().map(|i| (1000 - i / 10) * 4096);
+    assert_eq!(seen, largest.collect::<Vec<u64>>());
+    seen.clear();
+    index.each_of_largest(usize::MAX, |key| seen.push(key.size));
+    assert_eq!(seen.len(), 10_000);
+}
+
 /// All orders of some things.
 fn orders<T: Copy>(of: &[T]) -> Vec<Vec<T>> {
     if of.is_empty() {

@@ -68,6 +68,14 @@ impl Request {
             ..*self
         }
     }
+
+    /// The same large request among the small blocks.
+    pub(super) fn among_small(&self) -> Request {
+        Request {
+            class: Class::Fine,
+            ..*self
+        }
+    }
 }
 
 impl Block {

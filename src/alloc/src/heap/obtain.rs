@@ -4,6 +4,7 @@ use gpumem_channel::EventKind;
 
 use super::allocate::Request;
 use super::arena::COMMON;
+use super::grow::fineness::is_cheap;
 use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
@@ -208,6 +209,9 @@ impl Heap {
         if request.class == Class::Fine {
             return self.obtain_fine(request);
         }
+        if let Some(grant) = self.obtain_among_small(request) {
+            return Ok(Some(grant));
+        }
         let plain = self.best_place(request).map_or(request.size, |place| place.missing);
         if self.ledger.reserved() + plain > self.target(request) {
             if let Some(grant) = self.fit_in_views(request) {
@@ -228,6 +232,19 @@ impl Heap {
             return Ok(self.find(request));
         }
         Ok(None)
+    }
+
+    /// For a large request that nothing fits: a place in the memory for small blocks, if most of that is idle. A program whose small blocks
+    /// have grown large would leave it so for ever.
+    fn obtain_among_small(&mut self, request: &Request) -> Option<Grant> {
+        let small = request.among_small();
+        let line = self.streams.line(request.stream);
+        let free = [line, self.streams.line(line.any)].map(|line| line.free[small.class as usize].bytes());
+        let idle = 2 * (free[0] + free[1]) > self.ledger.reserved_small();
+        if !idle || !is_cheap(self.frees, self.ledger.device_allocs()) {
+            return None;
+        }
+        self.find(&small)
     }
 
     /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.
@@ -274,5 +291,56 @@ impl Heap {
             return Ok(self.fit(request));
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    const MIB: u64 = 1 << 20;
+
+    /// What an 8 MiB request takes from the driver where so many of 64 blocks of 512 KiB were given back, and some operations for each chunk.
+    fn taken_beside_idle_small(given_back: usize, operations: u64) -> u64 {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let mut allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+        let small: Vec<u32> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
+        for _ in 0..operations * heap.ledger.device_allocs() {
+            let b = allocate(&mut heap, MIB / 2);
+            heap.free(b);
+        }
+        small[..given_back].iter().for_each(|b| heap.free(*b));
+        let before = sim.live().bytes;
+        allocate(&mut heap, 8 * MIB);
+        heap.check();
+        sim.live().bytes - before
+    }
+
+    #[test]
+    fn a_large_request_takes_idle_memory_of_small_ones_where_mapping_it_again_would_cost_little() {
+        assert_eq!(taken_beside_idle_small(60, 200), 0);
+        assert_eq!(
+            taken_beside_idle_small(60, 10),
+            8 * MIB,
+            "a loop that is placed as before"
+        );
+        assert_eq!(
+            taken_beside_idle_small(30, 200),
+            8 * MIB,
+            "less than half of it is idle"
+        );
     }
 }

@@ -19,6 +19,11 @@ const FINEST: u64 = 4;
 /// granule: some 40 µs for each. Servers are so, whose caches grow with every token.
 const CHEAP: u64 = 80;
 
+/// Whether mapping costs a program little that gave back `frees` blocks and took `chunks`.
+pub(in crate::heap) fn is_cheap(frees: u64, chunks: u64) -> bool {
+    frees / CHEAP > chunks
+}
+
 /// By how much new chunks are smaller than usual.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Fineness {
@@ -37,7 +42,7 @@ impl Default for Fineness {
 impl Fineness {
     /// For another `bytes` of granules, where a program gave back `frees` blocks and took `chunks`.
     pub(in crate::heap) fn times(self, frees: u64, chunks: u64) -> u64 {
-        match frees / CHEAP > chunks {
+        match is_cheap(frees, chunks) {
             true => FREELY,
             false => self.times,
         }

@@ -25,8 +25,8 @@ const MOST_TIMES: u64 = 64;
 const MOST: u64 = 16;
 /// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle; and where the program
 /// repeats itself.
-const ENOUGH: u64 = 24;
-const ENOUGH_AGAIN: u64 = 12;
+const ENOUGH: u64 = 48;
+const ENOUGH_AGAIN: u64 = 18;
 /// The part of all that is reserved that is free in one piece where other memory is idle.
 const IDLE: u64 = 16;
 
@@ -44,6 +44,10 @@ pub(in crate::heap) struct Classes {
     /// How many times longer than at first that is put off, each time it did not help.
     times: u64,
 }
+
+/// The part of what a program ever held that small requests may hold and go by class. Where they hold more, what classes round up and what is
+/// set aside is too much of all.
+const FEW: u64 = 16;
 
 /// What a window comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +112,7 @@ impl Heap {
         let verdict = self.streams.line_mut(stream).classes.judge(handed_out, self.frees);
         let on = match verdict {
             Verdict::Stay => return,
+            Verdict::Begin if self.ledger.small_peak() > self.requested_peak(0) / FEW => return,
             Verdict::Begin => true,
             Verdict::End => false,
         };

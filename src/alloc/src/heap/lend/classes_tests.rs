@@ -134,6 +134,22 @@ fn sizes_that_come_again_stay_what_they_are() {
     assert_eq!(program.held[0].size, 33 << 10);
 }
 
+/// A server whose caches are small blocks: an eighth of each would be lost to rounding.
+#[test]
+fn where_small_requests_are_much_of_all_they_do_not_go_by_class() {
+    for (large, few) in [(1024, true), (256, false)] {
+        let (mut heap, mut program, mut numbers) = (heap(None), Program::default(), Numbers(88_172_645_463_325_252));
+        hold_large(&mut heap, large);
+        program.go_on(&mut heap, 4000, &mut numbers);
+        assert_eq!(
+            by_class(&heap),
+            few,
+            "{} of {large} MiB",
+            heap.ledger.small_peak() / MIB
+        );
+    }
+}
+
 /// Where all that a program holds is small there is no memory to spare for it, lanes lack blocks as before, and it is left.
 #[test]
 fn where_classes_do_not_help_they_are_left_for_longer_and_longer() {
@@ -194,7 +210,7 @@ fn small_requests_spread_while_memory_is_short_and_not_beside_much_that_is_free(
     let request = Request::common(size, (size, class), stream, (Tag(0), StringId(0)));
     let reserved = heap.ledger.reserved();
     // What the program ever held: what is reserved is enough, or more than that.
-    let peaks = [reserved, reserved - reserved / 16];
+    let peaks = [reserved, reserved - reserved / 24];
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, true]);
     large[..5].iter().for_each(|b| heap.free(*b));
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
@@ -203,7 +219,7 @@ fn small_requests_spread_while_memory_is_short_and_not_beside_much_that_is_free(
         let round = [64, 3, 20, 7].map(|mib| heap.allocate(mib * MIB, STREAM, Tag(0)).unwrap().block);
         round.iter().for_each(|b| heap.free(*b));
     }
-    let peaks = [reserved - reserved / 16, reserved - reserved / 10];
+    let peaks = [reserved - reserved / 24, reserved - reserved / 16];
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
 }
 

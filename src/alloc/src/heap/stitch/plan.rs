@@ -175,7 +175,7 @@ impl Heap {
         };
         for index in self.free_at_home(stream) {
             let mut keys = Vec::new();
-            index.each(|key| keys.push(key));
+            self.each_at_border(home, index, |key| keys.push(key));
             // Of those that are as good as each other one is taken by its place among them.
             keys.sort_unstable();
             for Key { addr, size, .. } in keys {

@@ -1,10 +1,14 @@
 //! Free memory that lies side by side in a view.
 
-use crate::free::Key;
+use crate::free::{FreeIndex, Key};
 use crate::heap::Heap;
+use crate::heap::segment::Segment;
 use crate::heap::stitch::cover::chunks_back_over;
 use crate::heap::stitch::view::{Piece, View};
 use crate::size::Sizes;
+
+/// Free blocks that are looked at: more of them take longer to look at than they save in mapping.
+const LOOKED_AT: usize = 1024;
 
 /// Runs of free memory that a request chooses the smallest from.
 const ENOUGH: usize = 8;
@@ -132,6 +136,18 @@ impl Heap {
         })
     }
 
+    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk.
+    pub(in crate::heap) fn each_at_border(&self, home: &Segment, index: &FreeIndex, mut work: impl FnMut(Key)) {
+        let unit = self.sizes.granularity;
+        index.each_of_largest(LOOKED_AT, |key| {
+            // Chunks begin and end at multiples of this.
+            let from = key.addr - home.addr;
+            if from.next_multiple_of(unit) <= from + key.size {
+                work(key);
+            }
+        });
+    }
+
     /// Looks for something among the views, given what of each chunk is free for a stream.
     fn among_free(&mut self, stream: u16, look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>) -> Option<Run> {
         if self.views.mappings == 0 {
@@ -143,7 +159,7 @@ impl Heap {
         free.resize(self.sizes.granule(home.size), Ends::default());
         let mut touched = Vec::new();
         for index in self.free_at_home(stream) {
-            index.each(|Key { addr, size, .. }| {
+            self.each_at_border(home, index, |Key { addr, size, .. }| {
                 let end = addr + size;
                 for (chunk, size) in chunks_back_over(home, addr, end) {
                     let ends = &mut free[granule(chunk)];
