@@ -32,6 +32,9 @@ pub(crate) fn close(stage: &mut Stage<'_>, path: &Path) -> Result<(), DemoError>
         })?;
     }
     allocator.write_snapshot(path)?;
-    let message = format!("wrote the snapshot {}", path.display());
+    let message = format!(
+        "wrote the snapshot {}",
+        gpumem_channel::clean(&path.display().to_string())
+    );
     stage.output.say(Body::Notice { message })
 }

@@ -353,8 +353,7 @@ fn what_cannot_be_replayed_is_refused() {
     for text in [rmm, &snapshot] {
         std::fs::write(file.path(), text).unwrap();
         let said = run(&args(file.path().to_owned())).unwrap_err().to_string();
-        let left_out =
-            "1 request that had failed when recorded; left out: 2 entries that ask for no memory and free none";
+        let left_out = "1 request that had failed when recorded, 2 entries that ask for no memory and free none";
         assert!(said.ends_with(&format!("{nothing}; left out: {left_out}")), "{said}");
     }
     std::fs::write(file.path(), "op,id,bytes,stream\n").unwrap();

@@ -44,7 +44,7 @@ pub(crate) use live::play;
 use mallocs::Mallocs;
 use measure::measure;
 use replayer::Streams;
-use text::left_out;
+use text::{in_words, left_out};
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +169,7 @@ fn read(path: &Path) -> Result<Trace, ReplayError> {
             let left_out = left_out(trace.zero_sized, trace.recorded_failures).chain(others);
             Err(ReplayError::Nothing {
                 file: name(path),
-                left_out: left_out.map(|what| format!("; left out: {what}")).collect(),
+                left_out: in_words(left_out),
             })
         }
         false => Ok(trace),

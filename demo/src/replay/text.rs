@@ -40,16 +40,11 @@ fn head(report: &Report, text: &mut String) {
         plural(trace.streams, "stream"),
         duration(trace.parse_ns)
     );
-    for what in left_out(trace.zero_sized, trace.recorded_failures) {
-        let _ = write!(about, "; left out: {what}");
-    }
-    if trace.other_devices > 0 {
+    let others = (trace.other_devices > 0).then(|| {
         let devices = plural(trace.other_devices, "other device");
-        let _ = write!(
-            about,
-            "; left out: the history of {devices}, which is no longer than this one"
-        );
-    }
+        format!("the history of {devices}, which is no longer than this one")
+    });
+    about += &in_words(left_out(trace.zero_sized, trace.recorded_failures).chain(others));
     if trace.assumed > 0 {
         let assumed = plural(trace.assumed, "operation");
         let _ = write!(about, "; {assumed} that the recording lacks among them");
@@ -69,7 +64,15 @@ fn head(report: &Report, text: &mut String) {
     paragraph(text, "allocator  ", &about);
 }
 
-/// What of a trace is not replayed, in words.
+/// What is left out, behind what it is of.
+pub(super) fn in_words(left_out: impl Iterator<Item = String>) -> String {
+    match left_out.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        some => format!("; left out: {}", some.join(", ")),
+    }
+}
+
+/// What of a trace is not replayed.
 pub(super) fn left_out(zero_sized: u64, recorded_failures: u64) -> impl Iterator<Item = String> {
     let kinds = [
         (zero_sized, "of 0 bytes"),

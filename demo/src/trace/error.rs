@@ -34,9 +34,9 @@ pub enum Problem {
     /// What gzip makes of it is made by gzip.
     #[error("is compressed twice: unpack it once (gzip -d)")]
     CompressedTwice,
-    /// Its characters are of two bytes.
-    #[error("is in UTF-16, as some programs write text on Windows: convert it (iconv -f UTF-16 -t UTF-8)")]
-    Utf16,
+    /// Its characters are of two bytes, or four.
+    #[error("is in {0}, as some programs write text on Windows: convert it (iconv -f {0} -t UTF-8)")]
+    Wide(&'static str),
     /// A snapshot of PyTorch's that cannot be read.
     #[error("as a snapshot of PyTorch's: {0}")]
     Snapshot(#[from] gpumem_snapshot::ReadError),

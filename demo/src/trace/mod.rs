@@ -168,10 +168,14 @@ impl Trace {
     }
 }
 
-/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
+/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space; or what snapshots are put into
+/// by mistake, and the reader of snapshots has a word for: a zip archive, or a dict of pickle's first two protocols.
 fn begins_a_snapshot(head: &[u8]) -> bool {
     let text = head.strip_prefix(lines::MARK).unwrap_or(head).trim_ascii_start();
-    head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
+    let unread: [&[u8]; 3] = [b"PK\x03\x04", b"(d", b"}q"];
+    head.starts_with(&[0x80])
+        || matches!(text.first(), Some(b'{' | b'['))
+        || unread.iter().any(|begin| head.starts_with(begin))
 }
 
 /// Reads a snapshot, whose reader takes it compressed, too.
@@ -197,11 +201,14 @@ fn rows(from: &mut dyn Read) -> Result<Trace, Problem> {
         _ => {
             return Err(match header.text() {
                 [0x1f, 0x8b, ..] => Problem::CompressedTwice,
-                // A byte order mark, or every other byte of what can be read.
+                // A byte order mark, or one byte of so many of what can be read.
+                [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [1..=0x7f, 0, 0, 0, ..] | [0, 0, 0, 1..=0x7f, ..] => {
+                    Problem::Wide("UTF-32")
+                }
                 [0xff, 0xfe, ..]
                 | [0xfe, 0xff, ..]
                 | [0, 1..=0x7f, 0, 1..=0x7f, ..]
-                | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Problem::Utf16,
+                | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Problem::Wide("UTF-16"),
                 other => header.unexpected(1, &headers(), other),
             });
         }

@@ -244,10 +244,25 @@ fn other_ways_to_write_a_trace_are_told_by_name() {
         let units = || mark.encode_utf16().chain(text.encode_utf16());
         let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
-        for bytes in [&little, &big, &gzip(&little)] {
+        let characters = || mark.chars().chain(text.chars()).map(u32::from);
+        let wide: [Vec<u8>; 2] = [
+            characters().flat_map(u32::to_le_bytes).collect(),
+            characters().flat_map(u32::to_be_bytes).collect(),
+        ];
+        let all = [(&little, "UTF-16"), (&big, "UTF-16"), (&gzip(&little), "UTF-16")];
+        for (bytes, name) in all.into_iter().chain(wide.iter().map(|bytes| (bytes, "UTF-32"))) {
             let said = read(bytes).unwrap_err();
-            assert!(matches!(said, Problem::Utf16), "{said}");
+            assert!(matches!(said, Problem::Wide(of) if of == name), "{name}: {said}");
         }
+    }
+    // Of PyTorch's, by those who know more about them.
+    for (begin, what) in [
+        (&b"PK\x03\x04"[..], "zip archive"),
+        (b"(dp0\nVsegments", "protocol 0 or 1"),
+        (b"}q\x00(X", "protocol 0 or 1"),
+    ] {
+        let said = read(begin).unwrap_err().to_string();
+        assert!(said.contains(what), "{said}");
     }
 }
 

@@ -90,7 +90,7 @@ fn what_would_run_code_is_named_and_not_run() {
         (
             b"\x8c\x03a\x1b]\x8c\x01b\x93",
             8,
-            "STACK_GLOBAL would import a?].b; not run",
+            "STACK_GLOBAL would import a\\u{1b}].b; not run",
         ),
         (b"NN\x93", 2, "STACK_GLOBAL would run code; not run"),
         (b")R", 1, "REDUCE would run code; not run"),

@@ -261,6 +261,20 @@ fn what_is_wrong_in_json_says_line_and_column_too() {
     }
 }
 
+/// It may be as long as the file, and steer a terminal.
+#[test]
+fn a_key_that_nobody_knows_is_shown_cut_and_escaped() {
+    let mut deep = literal!(1);
+    for _ in 0..40 {
+        deep = literal!([deep]);
+    }
+    let mut value = least();
+    value[format!("\u{1b}[31m\u{202e}{}", "x".repeat(10_000))] = deep;
+    let said = read(&value).unwrap_err();
+    let shown = format!("\"\\u{{1b}}[31m\\u{{202e}}{}\"", "x".repeat(54));
+    assert!(said.contains(&shown) && said.len() < 300, "{said}");
+}
+
 #[test]
 fn addresses_above_the_middle_may_be_negative() {
     // PyTorch's own pickler has no unsigned integers.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId, clean};
 use gpumem_snapshot::{Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, Tables, TextId, Value};
 
 use crate::config::SegmentMode;
@@ -26,7 +26,7 @@ pub enum ExportError {
     #[error(transparent)]
     Heap(#[from] Error),
     /// The file could not be written. Nothing is left of it, and what had this name before is as it was.
-    #[error("writing the snapshot {}: {source}", path.display())]
+    #[error("writing the snapshot {}: {source}", clean(&path.display().to_string()))]
     File {
         /// The file that was to be written.
         path: PathBuf,

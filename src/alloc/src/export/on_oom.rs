@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gpumem_channel::clean;
+
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::process::{Uncancelled, say};
@@ -47,7 +49,10 @@ impl OnOom {
         }
         let _undisturbed = Uncancelled::begin();
         let said = match allocator.write_snapshot(path) {
-            Ok(()) => format!("gpumem: out of memory: wrote the snapshot {}", path.display()),
+            Ok(()) => format!(
+                "gpumem: out of memory: wrote the snapshot {}",
+                clean(&path.display().to_string())
+            ),
             Err(error) => format!("gpumem: {VARIABLE}: {error}"),
         };
         say(&said);

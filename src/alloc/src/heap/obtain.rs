@@ -316,7 +316,7 @@ mod tests {
             ..Config::default()
         };
         let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
-        let mut allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+        let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
         let small: Vec<u32> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
         for _ in 0..operations * heap.ledger.device_allocs() {
             let b = allocate(&mut heap, MIB / 2);

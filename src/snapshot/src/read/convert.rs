@@ -1,7 +1,7 @@
 //! A document becomes a snapshot: which keys are known, and what stands for those that old versions did not write.
 
 use super::document::{Document, Node, Pair};
-use super::error::{ReadError, at};
+use super::error::{ReadError, at, printable};
 use super::fields::required;
 use super::values::Converter;
 use crate::names;
@@ -53,7 +53,8 @@ impl Converter<'_> {
             }
             Node::Text(other) => {
                 let value = self.value(document, value);
-                let value = value.map_err(|error| error.within(|| self.tables.get_text(other).to_owned()))?;
+                let value = value
+                    .map_err(|error| error.within(|| format!("\"{}\"", printable(self.tables.get_text(other)))))?;
                 self.meter.push(&mut into.extra, (other, value))?;
             }
             other => return Err(ReadError::shape("keys that are texts", document.kind(other))),

@@ -8,7 +8,7 @@ use super::opcode::Opcode;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The system would not give the file's bytes.
-    #[error("reading {}: {source}", path.display())]
+    #[error("reading {}: {source}", path.display().to_string().escape_debug())]
     Io {
         /// The file.
         path: PathBuf,
@@ -189,6 +189,12 @@ impl ReadError {
             found: found.into(),
         }
     }
+}
+
+/// A text of a file as a message may show it: short, and without what steers a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let cut: String = text.chars().take(60).collect();
+    cut.escape_debug().to_string()
 }
 
 /// For `map_err`: the error is about the value under this key.

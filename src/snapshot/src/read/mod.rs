@@ -78,6 +78,9 @@ impl Snapshot {
             Some(_) if bytes.starts_with(b"PK\x03\x04") => {
                 return Err(ReadError::Format("a zip archive, as torch.save makes them"));
             }
+            Some(_) if bytes.starts_with(b"(d") || bytes.starts_with(b"}q") => {
+                return Err(ReadError::Format("a pickle of protocol 0 or 1"));
+            }
             Some(_) => return Err(ReadError::Format("unknown content")),
         };
         // Of equal keys the last counts.

@@ -5,7 +5,7 @@
 
 use super::cursor::Cursor;
 use super::document::{Document, Node, Number};
-use super::error::{PickleError, ReadError};
+use super::error::{PickleError, ReadError, printable};
 use super::limits::Meter;
 use super::opcode::Opcode;
 use crate::tables::{Tables, TextId};
@@ -280,12 +280,4 @@ fn long(bytes: &[u8]) -> Option<Number> {
         (value, [0]) if value < 0 => Some(Number::Unsigned(value.cast_unsigned())),
         _ => None,
     }
-}
-
-/// Short, and without what steers a terminal.
-fn printable(text: &str) -> String {
-    text.chars()
-        .take(60)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
