@@ -179,7 +179,7 @@ impl Allocator {
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
-    /// from one piece.
+    /// from one piece. While it is taken it is a request like any other: figures and [reports](Allocator::peak) of the peak count it.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let home = self.0.home;
         if bytes == 0 {

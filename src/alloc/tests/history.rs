@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, SegmentMode, Snapshot, Stack, Stacks, Stream};
-use gpumem_snapshot::Action;
+use gpumem_snapshot::{Action, RequestKind};
 
 const MIB: usize = 1 << 20;
 
@@ -341,6 +341,48 @@ fn snapshots_are_written_and_read_again() {
             .map(|f| f.file_name())
             .collect();
         assert_eq!(left.len(), 2, "no parts are left: {left:?}");
+    }
+}
+
+/// A block of many pieces is what the program asked for once: with and without a history, from both formats.
+#[test]
+fn a_snapshot_has_one_request_for_a_stitched_block() {
+    let folder = tempfile::tempdir().unwrap();
+    for history in [History::ON, History::Off] {
+        let alloc = allocator(Config {
+            segments: SegmentMode::Stitched,
+            history,
+            ..Config::default()
+        });
+        let ask = |mib: usize| alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT).unwrap();
+        let mut held: Vec<_> = (0..40).map(|_| Some(ask(16))).collect();
+        held.iter_mut().step_by(2).for_each(|block| *block = None);
+        let large = ask(300);
+        assert!(
+            alloc.stats().all().reserved_bytes.current < 700 * MIB as u64,
+            "it is stitched"
+        );
+        let recorded = history != History::Off;
+        for name in ["shot.pickle", "shot.json"] {
+            let path = folder.path().join(name);
+            alloc.write_snapshot(&path).unwrap();
+            let read = Snapshot::read(&path).unwrap();
+            assert_eq!(read.check(), []);
+            let requests = read
+                .requests(0)
+                .map(|request| (request.kind, request.size, request.recorded));
+            let mut requests: Vec<_> = requests.collect();
+            let of = |kind, mib: usize| (kind, (mib * MIB) as u64, recorded);
+            let (asked, freed) = (RequestKind::Alloc, RequestKind::Free);
+            let mut expected = [vec![of(asked, 16); 40], vec![of(freed, 16); 20], vec![of(asked, 300)]].concat();
+            if !recorded {
+                // In the order of addresses.
+                requests.sort_unstable_by_key(|request| request.1);
+                expected.drain(20..60);
+            }
+            assert_eq!(requests, expected, "{history:?}, {name}");
+        }
+        drop(large);
     }
 }
 

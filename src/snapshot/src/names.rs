@@ -57,4 +57,6 @@ names! {
     NAME = "name",
     FILENAME = "filename",
     LINE = "line",
+    WHOLE = "whole",
+    PART_OF = "part_of",
 }

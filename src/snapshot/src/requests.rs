@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
 
+use crate::names;
+use crate::tables::{Tables, Value, ValueId};
 use crate::types::{Action, BlockState, Snapshot, TraceEntry};
 
 /// The program wants a block or gives one back.
@@ -43,6 +45,9 @@ impl Snapshot {
     /// are not `recorded`. So every free follows an allocation of its address, and no address is allocated twice at a time:
     /// where a trace lacks a free between two allocations, one that is not `recorded` comes before the second.
     ///
+    /// Programs of `gpumem-alloc` may have blocks of pieces that lie apart, each of which is an event of its own and a block of its own. Such a
+    /// block is one request, of what was asked for as a whole, at its first piece's address.
+    ///
     /// A device without a trace has the blocks that live at the end; one that is not there has nothing.
     pub fn requests(&self, device: usize) -> Requests<'_> {
         let trace = self.device_traces.get(device).map_or(&[][..], Vec::as_slice);
@@ -59,6 +64,7 @@ impl Snapshot {
         Requests {
             before: before.collect::<Vec<_>>().into_iter(),
             trace: trace.iter(),
+            tables: &self.tables,
             next: None,
             live: HashMap::new(),
         }
@@ -74,20 +80,44 @@ impl Snapshot {
                 _ => false,
             };
             // First met when the GPU has done with it: the program had given it back before.
-            if first && entry.action == Action::FreeRequested {
-                before.insert(entry.addr, (entry.size, entry.stream));
+            if first
+                && entry.action == Action::FreeRequested
+                && let Some(size) = whole(&self.tables, entry.extra, entry.size)
+            {
+                before.insert(entry.addr, (size, entry.stream));
             }
         }
         let segments = self.segments.iter();
         for segment in segments.filter(|segment| usize::try_from(segment.device) == Ok(device)) {
             let blocks = segment.blocks.iter();
             for block in blocks.filter(|block| block.state == BlockState::ActiveAllocated) {
-                if !met.contains(&block.address) {
-                    before.insert(block.address, (block.requested_size, segment.stream));
+                if !met.contains(&block.address)
+                    && let Some(size) = whole(&self.tables, block.extra, block.requested_size)
+                {
+                    before.insert(block.address, (size, segment.stream));
                 }
             }
         }
         before
+    }
+}
+
+/// What was asked for of a block that says so much of itself, or of the block that this is the first piece of; `None` of another piece.
+fn whole(tables: &Tables, extra: Option<ValueId>, size: u64) -> Option<u64> {
+    let Some(Value::Dict(pairs)) = extra.map(|extra| tables.get_value(extra)) else {
+        return Some(size);
+    };
+    let value = |name| {
+        let named = |(key, _): &&(ValueId, ValueId)| *tables.get_value(*key) == Value::Text(name);
+        pairs.iter().find(named).map(|(_, value)| tables.get_value(*value))
+    };
+    if value(names::PART_OF).is_some() {
+        return None;
+    }
+    match value(names::WHOLE) {
+        Some(Value::Int(whole)) => Some(u64::try_from(*whole).unwrap_or(size)),
+        Some(Value::Unsigned(whole)) => Some(*whole),
+        _ => Some(size),
     }
 }
 
@@ -96,6 +126,7 @@ impl Snapshot {
 pub struct Requests<'a> {
     before: std::vec::IntoIter<Request>,
     trace: slice::Iter<'a, TraceEntry>,
+    tables: &'a Tables,
     /// An allocation that waits for the free before it.
     next: Option<Request>,
     /// Sizes by address.
@@ -122,8 +153,14 @@ impl Iterator for Requests<'_> {
             };
             match entry.action {
                 Action::Alloc => {
-                    let alloc = request(RequestKind::Alloc, entry.size, true);
-                    let Some(old) = self.live.insert(entry.addr, entry.size) else {
+                    let Some(size) = whole(self.tables, entry.extra, entry.size) else {
+                        match self.live.remove(&entry.addr) {
+                            Some(old) => return Some(request(RequestKind::Free, old, false)),
+                            None => continue,
+                        }
+                    };
+                    let alloc = request(RequestKind::Alloc, size, true);
+                    let Some(old) = self.live.insert(entry.addr, size) else {
                         return Some(alloc);
                     };
                     self.next = Some(alloc);
@@ -231,6 +268,48 @@ mod tests {
         assert_eq!(told(&snapshot, 0), [(Alloc, 512, 500, false)]);
         snapshot.segments[0].device = -1;
         assert_eq!(told(&snapshot, 0), []);
+    }
+
+    #[test]
+    fn pieces_of_a_block_are_one_request() {
+        let mut snapshot = snapshot(Vec::new());
+        let mut piece = |action, addr, size, (key, value): (&str, i64)| TraceEntry {
+            extra: Some(
+                snapshot
+                    .tables
+                    .dict([("thread", Value::Int(1)), (key, Value::Int(value))]),
+            ),
+            ..entry(action, addr, size)
+        };
+        let first = ("whole", 100);
+        snapshot.device_traces[0] = vec![
+            entry(Action::Alloc, 70, 7),
+            piece(Action::Alloc, 20, 60, first),
+            piece(Action::Alloc, 70, 40, ("part_of", 20)),
+            piece(Action::FreeRequested, 20, 60, first),
+            piece(Action::FreeRequested, 70, 40, ("part_of", 20)),
+            piece(Action::FreeCompleted, 20, 60, first),
+            piece(Action::FreeCompleted, 70, 40, ("part_of", 20)),
+            // Live before the trace begins.
+            piece(Action::FreeRequested, 90, 60, ("whole", -1)),
+            piece(Action::FreeRequested, 95, 40, ("part_of", 90)),
+        ];
+        let blocks = &mut snapshot.segments[0].blocks;
+        blocks[0].extra = Some(snapshot.tables.dict([("whole", Value::Int(900))]));
+        (blocks[1].state, blocks[1].extra) = (
+            BlockState::ActiveAllocated,
+            Some(snapshot.tables.dict([("part_of", Value::Int(512))])),
+        );
+        let all = [
+            (Alloc, 90, 60, false),
+            (Alloc, 512, 900, false),
+            (Alloc, 70, 7, true),
+            (Alloc, 20, 100, true),
+            (Free, 70, 7, false),
+            (Free, 20, 100, true),
+            (Free, 90, 60, true),
+        ];
+        assert_eq!(told(&snapshot, 0), all);
     }
 
     #[test]

@@ -23,12 +23,12 @@ fn what_is_shared_is_not_expanded() {
     let error = read_value(&laughs(30)).unwrap_err();
     assert!(matches!(error, ReadError::Shared { .. }), "{error}");
     let error = read_value(&laughs(40)).unwrap_err();
-    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+    assert_eq!(error.to_string(), "\"x\": expected at most 32 levels, found more");
 }
 
 #[test]
 fn what_holds_itself_is_an_error() {
-    let itself = "x: expected a value that ends, found one that holds itself";
+    let itself = "\"x\": expected a value that ends, found one that holds itself";
     assert_eq!(read_value(b"]\x94h\x00a").unwrap_err().to_string(), itself);
     assert_eq!(read_value(b"}\x94K\x01h\x00s").unwrap_err().to_string(), itself);
     // Twice in itself would be 2^32 looks at it.
@@ -43,7 +43,7 @@ fn a_million_levels_are_an_error_and_no_stack_overflow() {
     let mut opcodes = vec![b']'; 1_000_000];
     opcodes.extend(vec![b'a'; 999_999]);
     let error = read_value(&opcodes).unwrap_err();
-    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+    assert_eq!(error.to_string(), "\"x\": expected at most 32 levels, found more");
     let mut text = br#"{"segments": [], "x": "#.to_vec();
     text.extend(vec![b'['; 1_000_000]);
     let error = Snapshot::from_bytes(&text).unwrap_err();
@@ -58,7 +58,7 @@ fn a_million_levels_are_an_error_and_no_stack_overflow() {
     }
     opcodes.push(b'e');
     let error = read_value(&opcodes).unwrap_err();
-    assert_eq!(error.to_string(), "x: expected at most 32 levels, found more");
+    assert_eq!(error.to_string(), "\"x\": expected at most 32 levels, found more");
 }
 
 /// A list of the thing of a number, so many times.
@@ -169,7 +169,7 @@ fn what_takes_too_much_memory_says_where() {
         .collect();
     assert_eq!(
         said(&with_value(&[b"](", &numbers[..], b"e"].concat())),
-        format!("x: {too_much}")
+        format!("\"x\": {too_much}")
     );
     let events = "{\"action\": \"snapshot\"},\n".repeat(20_000);
     let error = said(format!("{{\"device_traces\": [[\n{events}").as_bytes());

@@ -149,8 +149,22 @@ fn segment(
     }
 }
 
+/// What joins the pieces of a stitched block, for who reads more than PyTorch's viewers do ([`Snapshot::requests`]): the first one says what was
+/// asked for as a whole, and the others where that is.
+fn piece(addr: u64, first: u64, requested: u64) -> (&'static str, Value) {
+    let number = |n: u64| i64::try_from(n).map_or(Value::Unsigned(n), Value::Int);
+    match addr == first {
+        true => ("whole", number(requested)),
+        false => ("part_of", number(first)),
+    }
+}
+
 fn block(block: &PicturedBlock, wording: &mut Wording<'_>) -> Block {
-    let tag = wording.tag(block.tag);
+    let tag = wording.tag(block.tag).map(|tag| ("tag", Value::Text(tag)));
+    let piece = block
+        .piece_of
+        .map(|(first, requested)| piece(block.addr, first, requested));
+    let extra: Vec<_> = tag.into_iter().chain(piece).collect();
     Block {
         address: block.addr,
         size: block.size,
@@ -161,7 +175,7 @@ fn block(block: &PicturedBlock, wording: &mut Wording<'_>) -> Block {
             _ => BlockState::Inactive,
         },
         frames: wording.stack(block.stack, block.tag),
-        extra: tag.map(|tag| wording.tables.dict([("tag", Value::Text(tag))])),
+        extra: (!extra.is_empty()).then(|| wording.tables.dict(extra)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gpumem_channel::StringId;
 use gpumem_snapshot::{Action, Annotation, TraceEntry, Value};
 
-use super::{Wording, stream};
+use super::{Wording, piece, stream};
 use crate::heap::{Past, Picture};
 use crate::history::{Deed, Entry};
 use crate::stack::Stack;
@@ -77,17 +77,30 @@ impl Story<'_, '_> {
                 self.event(*action, entry, entry.addr, entry.requested, time_us);
                 continue;
             };
-            let mut left = entry.requested;
+            let (first, mut left) = (pieces[0].0, entry.requested);
             for (addr, size) in pieces.iter() {
-                self.event(*action, entry, *addr, left.min(*size), time_us);
+                let piece = piece(*addr, first, entry.requested);
+                self.event_with(*action, entry, *addr, left.min(*size), time_us, Some(piece));
                 left = left.saturating_sub(*size);
             }
         }
     }
 
     fn event(&mut self, action: Action, entry: &Entry, addr: u64, size: u64, time_us: u64) {
+        self.event_with(action, entry, addr, size, time_us, None);
+    }
+
+    fn event_with(
+        &mut self,
+        action: Action,
+        entry: &Entry,
+        addr: u64,
+        size: u64,
+        time_us: u64,
+        more: Option<(&'static str, Value)>,
+    ) {
         let tag = self.wording.tag(entry.tag);
-        let thread = Value::Int(i64::from(entry.thread));
+        let thread = ("thread", Value::Int(i64::from(entry.thread)));
         let event = TraceEntry {
             action,
             addr,
@@ -103,7 +116,7 @@ impl Story<'_, '_> {
                     self.wording.tables.value(Value::Text(none))
                 }
             }),
-            extra: Some(self.wording.tables.dict([("thread", thread)])),
+            extra: Some(self.wording.tables.dict([thread].into_iter().chain(more))),
         };
         self.entries.push(event);
     }

@@ -46,6 +46,8 @@ pub(crate) struct PicturedBlock {
     pub(crate) state: BlockState,
     pub(crate) tag: StringId,
     pub(crate) stack: Stack,
+    /// Of a piece of a stitched block that is held or waits: the first piece's address, and what was asked for as a whole.
+    pub(crate) piece_of: Option<(u64, u64)>,
 }
 
 /// What the history tells.
@@ -112,6 +114,7 @@ impl Heap {
                 tag: if held { record.tag } else { StringId(0) },
                 // There is no history while anything is lent.
                 stack: Stack::NONE,
+                piece_of: None,
             };
         }
         // A stitched block is told by its first piece; each piece has its part of what was asked for.
@@ -136,6 +139,7 @@ impl Heap {
             state,
             tag: owner.tag,
             stack: recorder.map_or(Stack::NONE, |recorder| recorder.stack_at(addr)),
+            piece_of: (whole.is_some() && state != BlockState::Free).then_some((owner.addr, owner.requested)),
         }
     }
 }
