@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-/// How many of the last lines of an area, up to some, the view does not need: without them it is the same.
+/// How many of the last lines of an area, up to some, the view does not need: without them it shows the same, if less tall.
 pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let model = screen.model;
     let (_, area) = split_top(area, notice_lines(screen, area).len() as u16);
@@ -89,7 +89,8 @@ pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let spare = table::spare(model, plan.table(model, area)).min(most);
     let holds = |less: &u16| {
         let smaller = Plan::new(model, split_bottom(area, *less).0);
-        (smaller.tier, &smaller.rows) == (plan.tier, &plan.rows)
+        // The tallest devices fill what there is.
+        smaller.tier == plan.tier && smaller.rows.len() == plan.rows.len()
     };
     (0..=spare).rev().find(holds).unwrap_or(0)
 }

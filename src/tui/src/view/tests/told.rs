@@ -99,6 +99,20 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     assert_eq!(full(&lines(&model)), 2, "where no line is empty they are cut");
 }
 
+/// A device that fills what the table leaves gives way to it, too.
+#[test]
+fn a_tall_device_makes_room_for_a_long_sentence() {
+    let mut model = fixture::h100();
+    model.rows = vec![0];
+    model.live.findings.truncate(1);
+    model.live.findings[0].text = ["word"; 40].join(" ");
+    for (w, h) in [(120, 40), (120, 39), (200, 50)] {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        let said: usize = drawn.lines().map(|line| line.matches("word").count()).sum();
+        assert_eq!(said, 40, "{w}x{h}:\n{drawn}");
+    }
+}
+
 #[test]
 fn a_halted_replay_is_not_said_to_run() {
     let mut model = fixture::simulated();
