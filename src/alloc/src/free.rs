@@ -283,18 +283,19 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
-    /// Does something with the largest blocks, bin by bin, until it was done with `most` at least. In no order within a bin.
-    pub(crate) fn each_of_largest(&self, most: usize, mut work: impl FnMut(Key)) {
-        let mut done = 0;
+    /// Does something with the largest blocks, bin by bin, until it was done with so many and so many bytes. In no order within a bin.
+    pub(crate) fn each_of_largest(&self, blocks: usize, bytes: u64, mut work: impl FnMut(Key)) {
+        let mut done = (0, 0);
         for (word, occupied) in self.occupied.iter().enumerate().rev() {
             let mut bits = *occupied;
-            while bits != 0 && done < most {
+            while bits != 0 && (done.0 < blocks || done.1 < bytes) {
                 let bit = 63 - bits.leading_zeros() as usize;
                 bits &= !(1 << bit);
                 if let Some(bin) = self.bin(word * 64 + bit) {
                     bin.each(|rank| {
-                        done += 1;
-                        work(Key::of(rank));
+                        let key = Key::of(rank);
+                        done = (done.0 + 1, done.1 + key.size);
+                        work(key);
                     });
                 }
             }

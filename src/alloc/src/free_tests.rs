@@ -53,15 +53,20 @@ fn the_largest_blocks_are_looked_at_and_not_many_more_than_wanted() {
         index.insert(Key { size, addr, block });
     }
     let mut seen = Vec::new();
-    index.each_of_largest(100, |key| seen.push(key.size));
+    index.each_of_largest(100, 0, |key| seen.push(key.size));
     // Ten of each size, and up to 32 sizes to a bin.
     assert!((100..100 + 320).contains(&seen.len()), "{}", seen.len());
     seen.sort_unstable();
     let largest = (0..seen.len() as u64).rev().map(|i| (1000 - i / 10) * 4096);
     assert_eq!(seen, largest.collect::<Vec<u64>>());
     seen.clear();
-    index.each_of_largest(usize::MAX, |key| seen.push(key.size));
+    index.each_of_largest(usize::MAX, 0, |key| seen.push(key.size));
     assert_eq!(seen.len(), 10_000);
+    // However many it takes.
+    seen.clear();
+    index.each_of_largest(100, 10 << 30, |key| seen.push(key.size));
+    assert!((2000..6000).contains(&seen.len()), "{}", seen.len());
+    assert!(seen.iter().sum::<u64>() >= 10 << 30);
 }
 
 /// All orders of some things.

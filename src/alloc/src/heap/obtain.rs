@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::device::{Sim, SimConfig};
+    use crate::device::{Call, Sim, SimConfig};
     use crate::lane::Front;
     use crate::publish::Publish;
     use crate::stream::Stream;
@@ -327,6 +327,27 @@ mod tests {
         allocate(&mut heap, 8 * MIB);
         heap.check();
         sim.live().bytes - before
+    }
+
+    /// A plan looks at some free blocks and not at all of them, but at as many as its request needs.
+    #[test]
+    fn a_request_of_thousands_of_pieces_needs_no_new_memory() {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            publish: Publish::Off,
+            max_chunk: 2 * MIB,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+        let held: Vec<u32> = (0..6000)
+            .map(|i| allocate(&mut heap, 2 * MIB * (1 + i / 2 % 4)))
+            .collect();
+        held.iter().step_by(2).for_each(|b| heap.free(*b));
+        let before = sim.calls(Call::Create);
+        allocate(&mut heap, 12_000 * MIB);
+        assert_eq!(sim.calls(Call::Create), before, "nor was any given back for it");
+        heap.check();
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Heap {
 
     /// One that begins with the end of a free block: the one that is the most memory for what it costs to map.
     fn plan_anew(&self, home: &Segment, request: &Request) -> Option<Plan> {
-        let mut candidates = self.candidates(home, request.stream, &HashSet::new());
+        let mut candidates = self.candidates(home, request, &HashSet::new());
         let mut plan = Plan {
             missing: request.size,
             ..Plan::default()
@@ -154,12 +154,12 @@ impl Heap {
             missing: request.size.checked_sub(tail.bytes)?,
             ..Plan::default()
         };
-        plan.fill(self.candidates(home, request.stream, &taken));
+        plan.fill(self.candidates(home, request, &taken));
         Some(plan)
     }
 
     /// The free blocks that a stream may have and that reach a border of a chunk, without the chunks that are taken.
-    fn candidates(&self, home: &Segment, stream: u16, taken: &HashSet<u64>) -> Vec<Candidate> {
+    fn candidates(&self, home: &Segment, request: &Request, taken: &HashSet<u64>) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut offer = |addr: u64, end: u64| {
             let (first, last, chunks) = borders(home, addr, end)?;
@@ -173,9 +173,9 @@ impl Heap {
                 });
             })
         };
-        for index in self.free_at_home(stream) {
+        for index in self.free_at_home(request.stream) {
             let mut keys = Vec::new();
-            self.each_at_border(home, index, |key| keys.push(key));
+            self.each_at_border(home, index, request.size, |key| keys.push(key));
             // Of those that are as good as each other one is taken by its place among them.
             keys.sort_unstable();
             for Key { addr, size, .. } in keys {

@@ -7,8 +7,9 @@ use crate::heap::stitch::cover::chunks_back_over;
 use crate::heap::stitch::view::{Piece, View};
 use crate::size::Sizes;
 
-/// Free blocks that are looked at: more of them take longer to look at than they save in mapping.
-const LOOKED_AT: usize = 1024;
+/// Free blocks that are looked at, and how many times the bytes that are wanted, if that is more: others take longer to look at than they save in
+/// mapping.
+const LOOKED_AT: (usize, u64) = (1024, 4);
 
 /// Runs of free memory that a request chooses the smallest from.
 const ENOUGH: usize = 8;
@@ -114,7 +115,7 @@ impl View {
 impl Heap {
     /// A run of free memory in a view that a request's stream may have.
     pub(in crate::heap) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
-        self.among_free(stream, |views, free| {
+        self.among_free(size, stream, |views, free| {
             // From the highest number on, among which are the newest: what was side by side lately is likely to be again.
             let runs = views
                 .iter()
@@ -126,7 +127,7 @@ impl Heap {
 
     /// The longest run of free memory at the end of a view, where there is room enough behind it.
     pub(in crate::heap) fn longest_tail(&mut self, size: u64, stream: u16) -> Option<Run> {
-        self.among_free(stream, |views, free| {
+        self.among_free(size, stream, |views, free| {
             let tails = views
                 .iter()
                 .filter_map(|(at, view)| view.tail(*at, |home| free.of(home)));
@@ -136,10 +137,17 @@ impl Heap {
         })
     }
 
-    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk.
-    pub(in crate::heap) fn each_at_border(&self, home: &Segment, index: &FreeIndex, mut work: impl FnMut(Key)) {
+    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes.
+    pub(in crate::heap) fn each_at_border(
+        &self,
+        home: &Segment,
+        index: &FreeIndex,
+        size: u64,
+        mut work: impl FnMut(Key),
+    ) {
         let unit = self.sizes.granularity;
-        index.each_of_largest(LOOKED_AT, |key| {
+        let (blocks, times) = LOOKED_AT;
+        index.each_of_largest(blocks, size.saturating_mul(times), |key| {
             // Chunks begin and end at multiples of this.
             let from = key.addr - home.addr;
             if from.next_multiple_of(unit) <= from + key.size {
@@ -149,7 +157,12 @@ impl Heap {
     }
 
     /// Looks for something among the views, given what of each chunk is free for a stream.
-    fn among_free(&mut self, stream: u16, look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>) -> Option<Run> {
+    fn among_free(
+        &mut self,
+        size: u64,
+        stream: u16,
+        look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>,
+    ) -> Option<Run> {
         if self.views.mappings == 0 {
             return None;
         }
@@ -159,7 +172,7 @@ impl Heap {
         free.resize(self.sizes.granule(home.size), Ends::default());
         let mut touched = Vec::new();
         for index in self.free_at_home(stream) {
-            self.each_at_border(home, index, |Key { addr, size, .. }| {
+            self.each_at_border(home, index, size, |Key { addr, size, .. }| {
                 let end = addr + size;
                 for (chunk, size) in chunks_back_over(home, addr, end) {
                     let ends = &mut free[granule(chunk)];
