@@ -110,7 +110,10 @@ pub enum Error {
         available: u64,
     },
     /// More streams than the allocator keeps apart.
-    #[error("more than {limit} streams were used with one allocator")]
+    #[error(
+        "more than {limit} streams were used with one allocator: streams that end are to be retired before (Allocator::retire_stream, \
+        gpumem_retire_stream)"
+    )]
     TooManyStreams {
         /// The limit.
         limit: usize,

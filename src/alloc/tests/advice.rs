@@ -157,6 +157,35 @@ fn a_smaller_request_of_what_is_said_is_served() {
     }
 }
 
+/// It is refused before the cache is given up, and a smaller one would not be.
+#[test]
+fn what_is_beyond_everything_is_advised_as_if_the_cache_were_given_up() {
+    for segments in SegmentMode::ALL {
+        let config = Config {
+            segments,
+            ..Config::default()
+        };
+        let (_, alloc) = sim(200, config.clone());
+        drop(get(&alloc, 100));
+        let report = fails(&alloc, 230);
+        assert!(report.helps.contains(&Help::SmallerBy { bytes: 30 << 20 }), "{report}");
+        drop(get(&alloc, 200));
+
+        let (_, alloc) = sim(200, config);
+        alloc.set_budget(Some(100 << 20)).unwrap();
+        drop(get(&alloc, 100));
+        let report = fails(&alloc, 130);
+        for help in [
+            Help::RaiseBudget { bytes: 30 << 20 },
+            Help::SmallerBy { bytes: 30 << 20 },
+        ] {
+            assert!(report.helps.contains(&help), "{segments:?}: {report}");
+        }
+        alloc.set_budget(Some(130 << 20)).unwrap();
+        drop(get(&alloc, 130));
+    }
+}
+
 /// Neither what its pool cached nor what others did is enough, but both together are.
 #[test]
 fn all_that_is_cached_is_advised_to_be_released_where_that_is_enough() {

@@ -5,6 +5,7 @@ use std::path::Path;
 const SECTION_DYNAMIC: u32 = 6;
 const SECTION_SYMBOLS: u32 = 11;
 const NEEDED: u64 = 1;
+const SONAME: u64 = 14;
 
 pub(crate) struct Elf(Vec<u8>);
 
@@ -65,9 +66,18 @@ impl Elf {
 
     /// Names of the libraries it cannot be loaded without.
     pub(crate) fn needed(&self) -> Vec<String> {
+        self.names(NEEDED)
+    }
+
+    /// What programs that were linked to it load it by.
+    pub(crate) fn soname(&self) -> Option<String> {
+        self.names(SONAME).pop()
+    }
+
+    fn names(&self, kind: u64) -> Vec<String> {
         let (entries, strings) = self.entries(SECTION_DYNAMIC, 16);
-        let needed = entries.filter(|at| self.number(*at, 8) == NEEDED);
-        needed
+        let of_kind = entries.filter(|at| self.number(*at, 8) == kind);
+        of_kind
             .map(|at| self.string(strings + self.number(at + 8, 8) as usize))
             .collect()
     }

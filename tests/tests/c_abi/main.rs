@@ -81,6 +81,13 @@ fn the_library_loads_without_cuda() {
     assert!(!needed.iter().any(|name| name.contains("cu")), "{needed:?}");
 }
 
+/// Without it a program that was linked by path would look for it at that path.
+#[test]
+fn the_library_is_loaded_by_its_name() {
+    let library = elf::Elf::read(&gpumem_tests::libgpumem_alloc());
+    assert_eq!(library.soname().as_deref(), Some("libgpumem_alloc.so"));
+}
+
 /// The build command is said in the header and in the README; a profile that does not unwind would end programs.
 #[test]
 fn the_documented_build_command_is_that_of_the_profile_that_unwinds() {

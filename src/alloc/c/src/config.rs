@@ -20,7 +20,17 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Alloca
         Config::default()
     });
     let segments = told.segments_on(can_map);
-    match Allocator::new(device.clone(), limited(told)) {
+    match Allocator::new(device.clone(), limited(told.clone())) {
+        // It may be no fault of the configuration's: its thread cannot be started where a process may have no more. Limits hold all the same.
+        Err(error @ Error::Config { setting: "monitor", .. }) => {
+            let unwatched = Config { monitor: None, ..told };
+            let made = Allocator::new(device, limited(unwatched))?;
+            say_once(&format!(
+                "gpumem: {}: {error}\ngpumem: the allocator goes on without it",
+                gpumem::conf::VARIABLE
+            ));
+            Ok((made, segments))
+        }
         Err(error @ Error::Config { .. }) => {
             let made = Allocator::new(device, limited(Config::default()))?;
             complain(&format!("{}: {error}", gpumem::conf::VARIABLE));
@@ -31,10 +41,15 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Alloca
 }
 
 fn complain(about: &str) {
+    say_once(&format!(
+        "gpumem: {about}\ngpumem: the allocator goes on with its defaults; GPUMEM_ALLOC_CONF is as if it were not set"
+    ));
+}
+
+/// Not once for each device.
+fn say_once(text: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        gpumem::say(&format!(
-            "gpumem: {about}\ngpumem: the allocator goes on with its defaults; GPUMEM_ALLOC_CONF is as if it were not set"
-        ));
+        gpumem::say(text);
     }
 }

@@ -18,7 +18,7 @@ thread_local! {
     static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A name of the caller's, cut after [`LONGEST`] bytes.
+/// A name of the caller's, cut between characters after at most [`LONGEST`] bytes.
 ///
 /// # Safety
 ///
@@ -29,8 +29,9 @@ unsafe fn name(name: *const c_char) -> Result<String, Failure> {
     }
     // SAFETY: not null, so a C string by this function's contract.
     let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
-    let part = bytes.get(..LONGEST).unwrap_or(bytes);
-    Ok(String::from_utf8_lossy(part).into_owned())
+    // More than enough for as many bytes of text, however many are none.
+    let text = String::from_utf8_lossy(bytes.get(..2 * LONGEST).unwrap_or(bytes));
+    Ok(text[..text.floor_char_boundary(LONGEST)].to_owned())
 }
 
 /// # Safety
@@ -80,4 +81,29 @@ fn scopes<R>(work: impl FnOnce(&mut Vec<Scope>) -> Result<R, Failure>) -> Result
     SCOPES
         .try_with(|scopes| work(&mut scopes.borrow_mut()))
         .unwrap_or_else(|_| Err(Failure::misuse("this thread ends")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::ffi::CString;
+
+    use super::*;
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        let cut = |bytes: &[u8]| {
+            let text = CString::new(bytes).unwrap();
+            // SAFETY: a string that ends in a zero byte.
+            unsafe { name(text.as_ptr()) }.unwrap()
+        };
+        assert_eq!(cut("scope".as_bytes()), "scope");
+        assert_eq!(
+            cut(format!("x{}", "é".repeat(200)).as_bytes()),
+            format!("x{}", "é".repeat(127))
+        );
+        assert_eq!(cut(&[0xff; 1000]), "\u{fffd}".repeat(85));
+        assert_eq!(cut(&[b'a'; 256]), "a".repeat(256));
+    }
 }

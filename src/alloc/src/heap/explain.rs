@@ -106,12 +106,22 @@ impl Heap {
         if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        if let Some(budget) = budget.filter(|_| outside(0) < missing && device_free.min(pool(0)) >= missing) {
-            helps.push(Help::RaiseBudget {
-                bytes: (reserved + missing).saturating_sub(budget),
-            });
+        // What is beyond everything was refused at once; for another request the cache is given up first, if it is for any.
+        let given_up = match self.is_beyond_all(request) && self.release_on_oom && !self.capturing() {
+            true => cache.releasable,
+            false => 0,
+        };
+        let raise = |given_up: u64, needed: u64| {
+            let device = device_free.saturating_add(given_up).min(pool(given_up));
+            let lacks = outside(given_up) < needed && device >= needed;
+            let budget = budget.filter(|_| lacks)?;
+            Some((reserved - given_up + needed).saturating_sub(budget))
+        };
+        let beyond = (given_up > 0).then(|| raise(given_up, after)).flatten();
+        if let Some(bytes) = raise(0, missing).into_iter().chain(beyond).min() {
+            helps.push(Help::RaiseBudget { bytes });
         }
-        let room = outside(0).min(pool(0)) / self.sizes.granularity * self.sizes.granularity;
+        let room = outside(given_up).min(pool(given_up)) / self.sizes.granularity * self.sizes.granularity;
         let largest = cache.largest.max(room);
         if largest < request.requested && self.is_of_class(request, largest) {
             helps.push(Help::SmallerBy {

@@ -77,7 +77,7 @@ impl Heap {
 
     /// Whether a request is for more than there ever can be while the limits are what they are, in its pool and outside: no cache is emptied
     /// for it, and no stream waited for.
-    fn is_beyond_all(&self, request: &Request) -> bool {
+    pub(super) fn is_beyond_all(&self, request: &Request) -> bool {
         let outside = match self.overflows(request.arena) {
             true => self.sizes.round(request.requested).ok(),
             false => None,

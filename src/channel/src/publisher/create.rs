@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -203,13 +203,14 @@ impl<'a> Temporary<'a> {
         Ok(Temporary {
             dir,
             name,
-            file: file.into(),
+            file: above_stderr(file)?.into(),
             renamed: false,
         })
     }
 
     fn open_again(&self) -> io::Result<File> {
-        Ok(rustix::fs::openat(self.dir.as_fd(), &self.name, Self::FLAGS, Mode::empty())?.into())
+        let file = rustix::fs::openat(self.dir.as_fd(), &self.name, Self::FLAGS, Mode::empty())?;
+        Ok(above_stderr(file)?.into())
     }
 
     /// Gives the file its name, which must be free.
@@ -224,6 +225,15 @@ impl<'a> Temporary<'a> {
                 Ok(other?)
             }
         }
+    }
+}
+
+/// The same file under a number that is none of stdin's, stdout's and stderr's: what a program that has closed those writes to them must not
+/// come here.
+fn above_stderr(file: OwnedFd) -> io::Result<OwnedFd> {
+    match file.as_raw_fd() {
+        0..=2 => Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?),
+        _ => Ok(file),
     }
 }
 
