@@ -9,8 +9,21 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 
-use common::{at_fork, channel_dir, ended, files, fork, options, raw_fork, victim};
+use common::{at_fork, channel_dir, close_stdio, ended, files, fork, options, raw_fork, victim};
 use gpumem_channel::{Life, Options, Process, Publisher, Reader};
+
+/// What a daemon writes to a stderr that it closed would come into the file.
+#[test]
+fn a_channel_takes_no_number_of_closed_stdio() {
+    let dir = channel_dir();
+    let child = fork(|| {
+        close_stdio();
+        let _publisher = Publisher::create(&options(dir.as_ref())).unwrap();
+        let is_open = |number: i32| Path::new(&format!("/proc/self/fd/{number}")).exists();
+        assert!(!(0..=2).any(is_open));
+    });
+    assert_eq!(ended(child), 0);
+}
 
 #[test]
 fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {

@@ -106,7 +106,7 @@ impl Heap {
         if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        // What is beyond everything was refused at once; for another request the cache is given up first, if it is for any.
+        // What is beyond everything was refused with the cache as it is, which a request that is not would have given up.
         let given_up = match self.is_beyond_all(request) && self.release_on_oom && !self.capturing() {
             true => cache.releasable,
             false => 0,

@@ -364,4 +364,48 @@ mod tests {
             "less than half of it is idle"
         );
     }
+    /// Large blocks among small ones, in any order, beside stitched and remembered ones, given back in any order.
+    #[test]
+    fn memory_of_small_blocks_serves_large_ones_again_and_again() {
+        let mut among_small = 0;
+        for seed in 1..=8u64 {
+            let sim = Sim::new(SimConfig::default());
+            let config = Config {
+                publish: Publish::Off,
+                ..Config::default()
+            };
+            let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+            let (mut held, mut state) = (Vec::new(), seed);
+            let mut random = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            for round in 0..8 {
+                // Mapping is cheap to a program that does much for each chunk.
+                for _ in 0..100 * heap.ledger.device_allocs() {
+                    let b = heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap().block;
+                    heap.free(b);
+                }
+                for _ in 0..60 {
+                    let bytes = match round % 2 {
+                        0 => 1 + random(MIB),
+                        _ => MIB + random(12 * MIB),
+                    };
+                    held.push(heap.allocate(bytes, Stream(1 + random(2)), Tag(0)).unwrap().block);
+                    let last = &heap.blocks[*held.last().unwrap()];
+                    among_small += u32::from(last.class == Class::Fine && last.size > MIB);
+                    if held.len() > 50 {
+                        heap.free(held.swap_remove(random(50) as usize));
+                    }
+                    heap.check();
+                }
+            }
+            held.into_iter().for_each(|b| heap.free(b));
+            heap.check();
+            heap.release_cached().unwrap();
+            assert_eq!(sim.live().bytes, 0);
+            assert_eq!(sim.violations(), [""; 0]);
+        }
+        assert!(among_small > 0, "no large block was there, and this test says nothing");
+    }
 }

@@ -360,6 +360,13 @@ fn run_in_child(forked: i32, child: impl FnOnce()) -> i32 {
     }
 }
 
+/// Closes stdin, stdout and stderr.
+#[allow(unsafe_code, reason = "the descriptors are the process's")]
+pub(crate) fn close_stdio() {
+    // SAFETY: nothing is opened under these numbers before they are closed, and who uses them afterwards is told that they are not open.
+    (0..=2).for_each(|number| assert_eq!(unsafe { libc::close(number) }, 0));
+}
+
 /// How a forked child ended; 0 if in order.
 #[allow(unsafe_code, reason = "waiting for a child has no safe interface")]
 pub(crate) fn ended(child: i32) -> i32 {

@@ -21,6 +21,9 @@ const SETTLED: u32 = 8;
 /// Blocks that are given back to the heap before it is tried again, doubled each time up to so many times as many.
 const PAUSE: u64 = if cfg!(test) { 1024 } else { 1 << 16 };
 const MOST_TIMES: u64 = 64;
+/// The part of what a program ever held that small requests may hold and go by class. Where they hold more, what classes round up and what is
+/// set aside is too much of all.
+const FEW: u64 = 16;
 /// The part of what a program ever held that small requests have memory of their own for, if that is no more than twice what they ever held.
 const MOST: u64 = 16;
 /// The part of what a program ever held that may be reserved beyond that before it matters that other memory is idle; and where the program
@@ -44,10 +47,6 @@ pub(in crate::heap) struct Classes {
     /// How many times longer than at first that is put off, each time it did not help.
     times: u64,
 }
-
-/// The part of what a program ever held that small requests may hold and go by class. Where they hold more, what classes round up and what is
-/// set aside is too much of all.
-const FEW: u64 = 16;
 
 /// What a window comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
