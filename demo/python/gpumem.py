@@ -63,6 +63,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_memory_fraction", None, [c_double, c_int]),
         ("gpumem_base_alloc", c_void_p, [c_void_p, POINTER(c_size_t)]),
         ("gpumem_stats", c_int, [c_int, POINTER(Stats)]),
+        ("gpumem_reset_peaks", c_int, [c_int]),
         ("gpumem_mark", c_int, [c_char_p]),
         ("gpumem_scope_push", c_int, [c_char_p]),
         ("gpumem_scope_pop", c_int, []),
@@ -118,8 +119,8 @@ def _text(library: ctypes.CDLL, report) -> str:
 
 
 def peak_report(library: ctypes.CDLL, device: int = 0) -> str:
-    """Who held the memory when the program held most, since the history began. Call stacks are of native functions: what Python does
-    has the name of its scope (gpumem_scope_push)."""
+    """Who held the memory when the program held most, since the history began or library.gpumem_reset_peaks(device). Call stacks are of
+    native functions: what Python does has the name of its scope (gpumem_scope_push)."""
     return _text(library, lambda text, room: library.gpumem_peak_report(device, text, room))
 
 

@@ -110,6 +110,16 @@ impl Counts {
         less
     }
 
+    /// Gives up all that may be counted and is not. How much that was.
+    pub(crate) fn give_up_all(&mut self) -> Figures {
+        let less = self.room.map(|row| row.map(|room| room as u64));
+        for (allowed, less) in self.allowed.as_flattened_mut().iter_mut().zip(less.as_flattened()) {
+            *allowed -= less;
+        }
+        self.room = Default::default();
+        less
+    }
+
     /// Lets another one count a block of either pool more, if it may count none and this one may. Whether it does.
     #[inline(always)]
     pub(crate) fn pass_one(&mut self, to: &mut Counts) -> bool {

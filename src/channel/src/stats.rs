@@ -5,7 +5,7 @@
 pub struct Stat {
     /// Now.
     pub current: u64,
-    /// Highest `current` so far.
+    /// Highest `current` so far, or since the program had its peaks begin anew.
     pub peak: u64,
     /// Sum of all increases.
     pub allocated: u64,

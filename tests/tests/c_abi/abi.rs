@@ -63,6 +63,7 @@ abi! {
     cupy_malloc(stream: Ptr, size: usize, device: c_int) -> Ptr;
     cupy_free(stream: Ptr, ptr: Ptr, device: c_int);
     stats(device: c_int, stats: *mut u64) -> c_int;
+    reset_peaks(device: c_int) -> c_int;
     mark(name: *const c_char) -> c_int;
     scope_push(name: *const c_char) -> c_int;
     scope_pop() -> c_int;

@@ -94,11 +94,12 @@ fn refused_in_child(abi: &Abi, held: *mut std::ffi::c_void, child: libc::pid_t) 
             abi.leak_report(0, 1, text.as_mut_ptr(), 100),
             abi.record_history(0, 0, 10).into(),
             abi.step().into(),
+            abi.reset_peaks(0).into(),
             abi.mark(c"here".as_ptr()).into(),
             abi.snapshot(0, c"/dev/null/here".as_ptr()).into(),
             abi.stats(0, [16u64, 0].as_mut_ptr()).into(),
         ];
-        let failed = others == [-1; 9] && abi.error().is_some_and(|error| error.contains("spawn"));
+        let failed = others == [-1; 10] && abi.error().is_some_and(|error| error.contains("spawn"));
         let pool = PoolId(3, 1);
         let silent: [&dyn Fn(); 9] = [
             &|| abi.begin_allocate_to_pool(0, pool, null_mut()),

@@ -80,6 +80,16 @@ fn inner_reports() {
         assert_eq!((length, leaks.starts_with(&cut)), (whole, true), "{cut}");
         assert!(cut.len() < room && cut.len() + 2 >= room, "{cut}");
     }
+    // A part of the program is measured.
+    let used = abi.alloc(5 * MIB, 0, null_mut());
+    abi.free(used, 5 * MIB, 0, null_mut());
+    assert_eq!(abi.reset_peaks(0), 0);
+    assert_eq!(abi.figures(0)["all.allocated_bytes.peak"], 10 << 20);
+    let used = abi.alloc(3 * MIB, 0, null_mut());
+    abi.free(used, 3 * MIB, 0, null_mut());
+    assert_eq!(abi.figures(0)["all.allocated_bytes.peak"], 13 << 20);
+    let (peak, _) = told(1000, |text, room| abi.peak_report(0, text, room));
+    assert!(peak.starts_with("peak: 13.0 MiB held"), "{peak}");
     assert_eq!(abi.stop_history(-1), 0);
     assert_eq!(abi.error_count(), 0);
     assert_eq!(abi.leak_report(0, 3, null_mut(), 0), -1);

@@ -143,6 +143,7 @@ fn inner_misuse_changes_nothing() {
         ),
         (&|abi| assert_eq!(abi.record_history(5, 0, 10), -1), "device 5: "),
         (&|abi| assert_eq!(abi.stop_history(128), -1), "no device 128"),
+        (&|abi| assert_eq!(abi.reset_peaks(128), -1), "no device 128"),
         (
             &|abi| assert_eq!(abi.peak_report(0, null_mut(), 0), -1),
             "no history is recorded",

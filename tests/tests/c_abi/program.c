@@ -50,6 +50,8 @@ int main(int argc, char **argv)
     check(gpumem_stats(0, &stats) == 0 && stats.size == sizeof stats, "stats");
     check(stats.all.allocation.current == 0 && stats.all.allocation.peak == 2, "what the program held");
     check(stats.all.reserved_bytes.current == 0, "everything went back");
+    check(gpumem_reset_peaks(0) == 0 && gpumem_reset_peaks(-1) == 0, "reset_peaks");
+    check(gpumem_stats(0, &stats) == 0 && stats.all.allocation.peak == 0 && stats.all.reserved_bytes.peak == 0, "peaks");
     check(gpumem_error_count() == 0, "no call failed");
     return failures;
 }

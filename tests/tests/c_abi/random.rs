@@ -118,7 +118,14 @@ fn run(world: &World, thread: u64, streams: [usize; 2]) {
                 let (stacks, events) = (random.below(3) as c_int, random.below(500));
                 assert_eq!(world.abi.record_history(all, stacks, events), 0);
             }
-            32 => assert_eq!((world.abi.stop_history(all), world.abi.step()), (0, 0)),
+            32 => {
+                let done = (
+                    world.abi.stop_history(all),
+                    world.abi.step(),
+                    world.abi.reset_peaks(all),
+                );
+                assert_eq!(done, (0, 0, 0));
+            }
             33 => {
                 text.fill(7);
                 let room = random.below(text.len() as u64) as usize;

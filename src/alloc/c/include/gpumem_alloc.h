@@ -202,8 +202,17 @@ struct gpumem_stats {
     uint64_t free_blocks;          /* how many there are */
 };
 
-/* The figures of a device; all 0 if nothing was allocated there yet. 0, or -1 on errors. */
+/*
+ * The figures of a device; all 0 if nothing was allocated there yet. What was freed and is still used by queued work is requested and
+ * active, not allocated: while there is some, requested_bytes may be above allocated_bytes. 0, or -1 on errors.
+ */
 int gpumem_stats(int device, struct gpumem_stats *stats);
+
+/*
+ * Has the peaks of a device, or of all in use (-1), begin anew at what there is now, those of gpumem_peak_report too: what
+ * torch.cuda.reset_peak_memory_stats does for PyTorch's allocator. 0, or -1 on errors.
+ */
+int gpumem_reset_peaks(int device);
 
 /* ---- Names, as the dashboard shows them ---- */
 
@@ -243,9 +252,9 @@ int gpumem_stop_history(int device);
 int gpumem_step(void);
 
 /*
- * Who held the memory when the program held most, since the history of the device began: lines of text in UTF-8, for people. At most
- * `room` bytes go to `text`, the last of them 0. What comes back is the length of the whole report, without that 0: if it is `room` or
- * more the text was cut. With a `room` of 0 `text` may be NULL. -1 on errors, and where there is no history.
+ * Who held the memory when the program held most, since the history of the device began or gpumem_reset_peaks: lines of text in UTF-8,
+ * for people. At most `room` bytes go to `text`, the last of them 0. What comes back is the length of the whole report, without that 0:
+ * if it is `room` or more the text was cut. With a `room` of 0 `text` may be NULL. -1 on errors, and where there is no history.
  */
 int64_t gpumem_peak_report(int device, char *text, size_t room);
 

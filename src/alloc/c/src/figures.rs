@@ -127,6 +127,14 @@ unsafe extern "C" fn gpumem_stats(device: c_int, out: *mut u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn gpumem_reset_peaks(device: c_int) -> c_int {
+    enter("gpumem_reset_peaks", -1, || {
+        devices::chosen(device)?.for_each(gpumem::Allocator::reset_peaks);
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn gpumem_last_error() -> *const c_char {
     enter("gpumem_last_error", std::ptr::null(), || Ok(failure::last()))
 }

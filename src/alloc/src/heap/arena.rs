@@ -68,6 +68,23 @@ impl Arenas {
         all.filter_map(|(number, arena)| Some((number, arena.as_ref()?)))
     }
 
+    /// Peaks of all pools are what there is now.
+    pub(super) fn reset_peaks(&mut self) {
+        for arena in self.0.iter_mut().flatten() {
+            let PoolFigures {
+                allocation,
+                segment,
+                requested_bytes,
+                allocated_bytes,
+                reserved_bytes,
+                ..
+            } = &mut arena.figures;
+            for stat in [allocation, segment, requested_bytes, allocated_bytes, reserved_bytes] {
+                stat.peak = stat.current;
+            }
+        }
+    }
+
     /// Every number that an arena has or had.
     fn numbers(&self) -> std::ops::RangeInclusive<u16> {
         COMMON + 1..=self.0.len() as u16

@@ -19,6 +19,9 @@ pub(crate) struct Ledger {
     spent: [[bool; FIGURES]; 3],
     /// Blocks of the small and of the large pool that were freed and that the GPU still uses, and their bytes.
     waiting: [Waiting; 2],
+    /// The most bytes that were requested at the same time before peaks were reset, and the most that small requests held.
+    requested_before: u64,
+    small_before: u64,
     /// Bytes that are reserved and in no segment.
     loose: u64,
     touched: Touched,
@@ -44,6 +47,10 @@ impl Waiting {
 /// Where what is active is among a pool's figures as the channel has them.
 const ACTIVE: usize = 1;
 const ACTIVE_BYTES: usize = 4;
+
+/// The same of segments and of reserved bytes, which no request counts.
+const SEGMENT: usize = 5;
+const RESERVED_BYTES: usize = 6;
 
 /// A figure besides those of every request.
 #[derive(Clone, Copy)]
@@ -195,8 +202,8 @@ impl Ledger {
         stat.add(n);
         let both = stat.current + field(other, figure).current;
         let peak = &mut self.stats.all_peaks[match figure {
-            Figure::Segment => 5,
-            Figure::Reserved => 6,
+            Figure::Segment => SEGMENT,
+            Figure::Reserved => RESERVED_BYTES,
         }];
         *peak = both.max(*peak);
         self.touch_cold();
@@ -214,6 +221,22 @@ impl Ledger {
 
     pub(crate) fn segment_removed(&mut self, pool: PoolId) {
         self.sub(pool, Figure::Segment, 1);
+    }
+
+    /// The peaks of what no request counts are what there is now.
+    fn reset_cold_peaks(&mut self) {
+        let DeviceStats {
+            small,
+            large,
+            all_peaks,
+            ..
+        } = &mut self.stats;
+        for pool in [&mut *small, &mut *large] {
+            pool.segment.peak = pool.segment.current;
+            pool.reserved_bytes.peak = pool.reserved_bytes.current;
+        }
+        all_peaks[SEGMENT] = small.segment.current + large.segment.current;
+        all_peaks[RESERVED_BYTES] = small.reserved_bytes.current + large.reserved_bytes.current;
     }
 
     /// Calls that took physical memory so far.
@@ -273,7 +296,7 @@ impl Ledger {
     /// The most that was ever requested at the same time, if `more` is: beside what lanes count.
     pub(crate) fn requested_peak(&self, more: u64) -> u64 {
         let now = self.own.current(0)[1] + self.own.current(1)[1] + more;
-        self.stats.all_peaks[2].max(now)
+        self.stats.all_peaks[2].max(self.requested_before).max(now)
     }
 
     /// Bytes that are allocated, those that lanes count not among them.
@@ -283,7 +306,7 @@ impl Ledger {
 
     /// The most bytes that small requests ever held at the same time.
     pub(crate) fn small_peak(&self) -> u64 {
-        self.stats.small.allocated_bytes.peak
+        self.stats.small.allocated_bytes.peak.max(self.small_before)
     }
 
     /// Bytes that are reserved for small requests.

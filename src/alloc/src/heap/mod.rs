@@ -285,6 +285,18 @@ impl Heap {
         stats
     }
 
+    /// Peaks count from now on, pools' and the history's too.
+    pub(crate) fn reset_peaks(&mut self) {
+        let ledger = &mut self.ledger;
+        self.front.each(|lane| ledger.take_leave(&mut lane.counts));
+        ledger.reset_peaks();
+        self.arenas.reset_peaks();
+        if let Some(recorder) = self.outlet.recorder_mut() {
+            recorder.reset_peak();
+        }
+        self.tell_figures();
+    }
+
     pub(crate) fn free_blocks(&mut self) -> FreeBlocks {
         self.drain_all();
         self.count_free()

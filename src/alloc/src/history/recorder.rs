@@ -227,13 +227,22 @@ impl Recorder {
 
     fn raise_peak(&mut self, time: u64) {
         if self.allocated > self.peak.allocated {
-            self.owners.peak();
-            self.peak = Peak {
-                time,
-                allocated: self.allocated,
-                reserved: self.reserved,
-            };
+            self.set_peak(time);
         }
+    }
+
+    fn set_peak(&mut self, time: u64) {
+        self.owners.peak();
+        self.peak = Peak {
+            time,
+            allocated: self.allocated,
+            reserved: self.reserved,
+        };
+    }
+
+    /// The peak is what is held now.
+    pub(crate) fn reset_peak(&mut self) {
+        self.set_peak(now());
     }
 
     /// A mark of the program's.

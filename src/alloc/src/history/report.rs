@@ -48,7 +48,7 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeakReport {
-    /// How long ago; 0 if nothing was held since the history began.
+    /// How long ago; 0 if nothing was held since the history began or peaks were reset.
     pub ago: Duration,
     /// Bytes held then, after rounding: the sum over the owners.
     pub allocated: u64,
@@ -145,7 +145,7 @@ fn blocks(n: u64) -> String {
 impl fmt::Display for PeakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.allocated == 0 {
-            return writeln!(f, "peak: nothing was held since the history began");
+            return writeln!(f, "peak: nothing was held since the history began or peaks were reset");
         }
         let (allocated, reserved) = (human(self.allocated), human(self.reserved));
         let ago = self.ago.as_secs_f64();

@@ -82,6 +82,31 @@ impl Ledger {
         }
     }
 
+    /// Nobody may count more than is counted: for [`reset_peaks`](Ledger::reset_peaks), to which all who count come.
+    pub(crate) fn take_leave(&mut self, counts: &mut Counts) {
+        let less = counts.give_up_all();
+        for (granted, less) in self.granted.as_flattened_mut().iter_mut().zip(less.as_flattened()) {
+            *granted -= less;
+        }
+    }
+
+    /// The peaks are what is counted now. How much memory is worth taking still goes by what there ever was.
+    pub(crate) fn reset_peaks(&mut self) {
+        (self.requested_before, self.small_before) = (self.requested_peak(0), self.small_peak());
+        let mut own = self.own;
+        self.take_leave(&mut own);
+        self.own = own;
+        for (at, figure) in PLACES {
+            let [small, large, both] = [0, 1, BOTH].map(|row| self.counted(row, at, figure));
+            self.stats.small.figures_mut()[at].peak = small;
+            self.stats.large.figures_mut()[at].peak = large;
+            self.stats.all_peaks[at] = both;
+        }
+        self.reset_cold_peaks();
+        self.spent = Default::default();
+        self.touch_cold();
+    }
+
     fn peak(&self, row: usize, at: usize) -> u64 {
         match row {
             0 => self.stats.small.figures()[at].peak,
@@ -111,5 +136,38 @@ impl Ledger {
                 assert!(!self.spent[row][figure] || self.slack(row, figure) == 0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpumem_channel::PoolId;
+
+    use super::*;
+    use crate::counts::pool_number;
+
+    /// A program that measures a part of itself is served as it was before.
+    #[test]
+    fn what_memory_is_taken_by_outlives_peaks() {
+        let mut ledger = Ledger::default();
+        let (small, large) = (512, 8 << 20);
+        for (pool, size) in [(PoolId::SMALL, small), (PoolId::LARGE, large)] {
+            let row = pool_number(pool);
+            for (figure, by) in [1, size, size].into_iter().enumerate() {
+                for row in [row, BOTH] {
+                    ledger.raise_peaks(row, figure, by);
+                    ledger.own.allow(row, figure, by);
+                }
+            }
+            assert!(ledger.allocated(pool, size, size));
+            ledger.freed(pool, size, size);
+        }
+        ledger.reset_peaks();
+        assert_eq!(ledger.stats().all().requested_bytes.peak, 0);
+        assert_eq!((ledger.requested_peak(0), ledger.small_peak()), (small + large, small));
+        assert!(
+            !ledger.allocated(PoolId::SMALL, small, small),
+            "nobody may count without leave"
+        );
     }
 }

@@ -52,6 +52,17 @@ impl World {
         assert_eq!(self.seen(BlockState::Quick).count(), 0, "nothing is set aside any more");
     }
 
+    /// Peaks were reset just now.
+    pub(in crate::heap) fn judge_peaks(&mut self) {
+        let stats = self.heap.stats();
+        for (name, pool) in [("small", stats.small), ("large", stats.large), ("all", stats.all())] {
+            for stat in pool.figures() {
+                assert_eq!(stat.peak, stat.current, "{name}: {stat:?}");
+            }
+        }
+        self.pools.judge_peaks(&self.heap);
+    }
+
     pub(in crate::heap) fn judge(&self, report: &crate::OomReport) {
         let free: u64 = self.seen(BlockState::Free).map(|b| b.size).sum();
         let pending: u64 = self.seen(BlockState::PendingFree).map(|b| b.size).sum();

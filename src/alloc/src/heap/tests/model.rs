@@ -167,6 +167,12 @@ impl World {
                 self.naive.step(&mut self.heap);
                 Ok(())
             }
+            Op::ResetPeaks => {
+                self.heap.reset_peaks();
+                self.naive.reset_peak();
+                self.judge_peaks();
+                Ok(())
+            }
         }
     }
 

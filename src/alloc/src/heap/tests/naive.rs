@@ -99,6 +99,13 @@ impl Naive {
         self.steps += u64::from(self.on);
     }
 
+    /// The peak is what is held now.
+    pub(in crate::heap) fn reset_peak(&mut self) {
+        self.peak = 0;
+        self.owners_at_peak.clear();
+        self.look();
+    }
+
     fn look(&mut self) {
         let now: u64 = self.held.iter().map(|block| block.size).sum();
         if now > self.peak {

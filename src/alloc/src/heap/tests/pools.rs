@@ -98,6 +98,22 @@ impl Pools {
         assert!(arena == asked || arena == COMMON);
     }
 
+    /// Peaks were reset just now.
+    pub(in crate::heap) fn judge_peaks(&self, heap: &Heap) {
+        for pool in &self.open {
+            let figures = heap.pool_figures(pool.arena);
+            for stat in [
+                figures.allocation,
+                figures.segment,
+                figures.requested_bytes,
+                figures.allocated_bytes,
+                figures.reserved_bytes,
+            ] {
+                assert_eq!(stat.peak, stat.current);
+            }
+        }
+    }
+
     /// What is held, as blocks with what was asked for, makes the figures, and nobody has more than allowed.
     pub(in crate::heap) fn judge(&self, heap: &Heap, held: impl Iterator<Item = (Grant, u64)>) {
         let held: Vec<_> = held

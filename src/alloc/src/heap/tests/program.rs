@@ -70,6 +70,8 @@ pub(in crate::heap) enum Op {
     Record(Option<usize>),
     /// A step of the program's ends.
     Step,
+    /// Peaks count from now on.
+    ResetPeaks,
 }
 
 fn bytes() -> impl Strategy<Value = u64> {
@@ -108,6 +110,7 @@ pub(in crate::heap) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         1 => index().prop_map(Op::Capture),
         1 => budget().prop_map(Op::Budget),
         1 => Just(Op::Step),
+        1 => Just(Op::ResetPeaks),
         1 => (2 * MIB..100 * MIB, 0u64..3).prop_map(|(bytes, stream)| Op::Join { bytes, stream }),
     ];
     prop::collection::vec(op, 1..len)

@@ -33,6 +33,8 @@ enum Op {
     Drain,
     /// A stream ends, perhaps while one waits.
     Retire(usize),
+    /// Peaks count from now on.
+    ResetPeaks,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -42,6 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         60 => any::<prop::sample::Index>().prop_map(Op::Free),
         1 => Just(Op::Drain),
         1 => (0..STREAMS).prop_map(Op::Retire),
+        1 => Just(Op::ResetPeaks),
     ]
 }
 
@@ -163,6 +166,10 @@ impl World {
                 let ended = self.streams[*stream];
                 self.heap.retire_stream(ended).unwrap();
                 self.streams[*stream] = Stream(ended.0 + STREAMS as u64);
+            }
+            Op::ResetPeaks => {
+                self.heap.reset_peaks();
+                self.figures.peak = self.figures.now;
             }
         }
     }
