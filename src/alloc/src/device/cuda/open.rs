@@ -1,6 +1,6 @@
 //! Opening a device.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
@@ -25,9 +25,14 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     let fail = |reason: String| Error::NoDevice { ordinal, reason };
     // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
     if !unsafe { sys::is_culib_present() } {
-        return Err(fail(
-            "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver, or use the simulated device".into(),
-        ));
+        return Err(fail(match refused_by_loader() {
+            None => "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver, or use the simulated device"
+                .into(),
+            Some(why) => format!(
+                "the CUDA driver cannot be loaded: {why}. Repair the NVIDIA driver (in a container: how it is mounted), or use the \
+                 simulated device"
+            ),
+        }));
     }
     let api = Api::load().map_err(|name| {
         fail(format!(
@@ -51,6 +56,27 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
+    })
+}
+
+/// What the dynamic loader says of a driver that it finds and cannot load; `None`: it finds none.
+fn refused_by_loader() -> Option<String> {
+    [c"libcuda.so.1", c"libcuda.so"].into_iter().find_map(|name| {
+        // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is. It was not there a moment ago: if it
+        // is now it stays, and the next attempt finds it.
+        if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null() {
+            return None;
+        }
+        // SAFETY: no pointer goes in. What comes out is a string of this thread's until its next call of the loader, or null.
+        let text = unsafe { libc::dlerror() };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a C string, as above.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        // Of a driver that lacks another library it is that one that is not found.
+        let absent = text.contains("No such file or directory") && text.contains(&*name.to_string_lossy());
+        (!absent).then(|| text.into_owned())
     })
 }
 
