@@ -47,6 +47,14 @@ pub enum DemoError {
     /// A block that has to fit did not.
     #[error("the demo itself ran {0}")]
     OutOfMemory(String),
+    /// What was meant to leak has taken all the memory there is.
+    #[error("{steps} forgot {bytes} (--leak): what is left is too small even for half a batch")]
+    Leaked {
+        /// How many there were.
+        steps: String,
+        /// How much.
+        bytes: String,
+    },
     /// A kernel failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -114,6 +122,7 @@ impl DemoError {
             DemoError::Replay(error) => error.exit_code(),
             DemoError::Allocator { .. }
             | DemoError::OutOfMemory(_)
+            | DemoError::Leaked { .. }
             | DemoError::Gpu(_)
             | DemoError::Snapshot(_)
             | DemoError::Tie(_)

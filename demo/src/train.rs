@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use crate::account;
 use crate::args::TRAIN_PACE;
-use crate::bytes::format_bytes;
+use crate::bytes::{format_bytes, plural};
 use crate::error::DemoError;
 use crate::lab::{Tensor, Want};
 use crate::model::{Model, objection};
@@ -93,12 +93,7 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), S
         phases.clear();
         note = " Memory was too short for the whole batch, so the cache was released and half of it was taken.";
         if let Trained::Short = train(stage, model, state, batch, &mut phases)? {
-            let reason = "the budget is too small even for half a batch: ask for more with --budget".to_owned();
-            return Err(DemoError::Argument {
-                argument: "--budget",
-                reason,
-            }
-            .into());
+            return Err(too_small(state).into());
         }
     }
     let most = phases.iter().max_by_key(|phase| phase.allocated);
@@ -116,6 +111,20 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), S
         ..Step::default()
     })?;
     Ok(())
+}
+
+/// Why there is no memory even for half a batch: what earlier steps forgot, else the budget.
+fn too_small(state: &State) -> DemoError {
+    match state.losses.len() as u64 {
+        0 => DemoError::Argument {
+            argument: "--budget",
+            reason: "too small even for half a batch: ask for more".to_owned(),
+        },
+        steps => DemoError::Leaked {
+            steps: plural(steps, "step"),
+            bytes: format_bytes(steps * LOSS),
+        },
+    }
 }
 
 fn train(

@@ -235,6 +235,9 @@ fn requests_beyond_the_limit_are_counted() {
             text.contains(&format!("The first was operation {}", first.operation)),
             "{text}"
         );
+        // Which is more than the first request of many that fail would have needed.
+        let peak = report.trace.peak_requested;
+        assert!(peak >= whole && text.contains("All of the trace asks for "), "{text}");
         // What the trace leaves is not what this replay did.
         assert!(text.contains("had none been refused"), "{text}");
     }

@@ -211,6 +211,17 @@ fn a_training_run_that_leaks_is_told_where_and_leaves_a_snapshot() {
     assert_eq!(lines.last().unwrap()["result"]["reserved_at_end"], 0);
 }
 
+/// The budget is not to blame, and the arguments were good.
+#[test]
+fn a_training_run_that_ends_of_its_leak_says_so() {
+    let world = World::without_gpu();
+    let args = "demo train --headless --device sim --leak --pace 1ms --budget 1G --layers 2";
+    let output = world.command(&args.split(' ').collect::<Vec<_>>()).output().unwrap();
+    let said = gpumem_tests::said(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(" steps forgot ") && said.contains(" MiB (--leak): "), "{said}");
+}
+
 #[test]
 fn a_training_runs_phases_show_on_the_timeline() {
     let world = World::without_gpu();

@@ -243,6 +243,9 @@ fn failures(report: &Report, text: &mut String) {
         first.message
     );
     paragraph(text, "  ", &about);
+    // What helps one request leaves the next ones to fail.
+    let peak = format_bytes(report.trace.peak_requested);
+    paragraph(text, "  ", &format!("All of the trace asks for {peak} at its peak."));
 }
 
 fn line(text: &mut String, what: &str) {

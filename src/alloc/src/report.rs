@@ -151,13 +151,19 @@ impl OomReport {
     }
 }
 
+/// A budget, and what of it is not reserved: of two large numbers that look the same nobody sees what is between them.
+fn shown(budget: u64, reserved: u64) -> String {
+    let left = budget.saturating_sub(reserved);
+    format!("budget {} ({} left)", human(budget), human(left))
+}
+
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "out of GPU memory: {} requested", human(self.requested))?;
         if let Some(pool) = &self.pool {
             write!(f, " in pool {} (", clean(&pool.name))?;
             if let Some(budget) = pool.budget {
-                write!(f, "budget {}, ", human(budget))?;
+                write!(f, "{}, ", shown(budget, pool.reserved))?;
             }
             let (reserved, allocated) = (human(pool.reserved), human(pool.allocated));
             write!(f, "reserved {reserved}, allocated {allocated})")?;
@@ -168,7 +174,7 @@ impl fmt::Display for OomReport {
             None => write!(f, "device of {}, free memory unknown", human(self.device_total))?,
         }
         if let Some(budget) = self.budget {
-            write!(f, ", budget {}", human(budget))?;
+            write!(f, ", {}", shown(budget, self.reserved))?;
         }
         write!(
             f,

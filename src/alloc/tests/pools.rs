@@ -81,7 +81,8 @@ fn a_budget_binds_and_may_overflow() {
     );
     assert_eq!(report.helps[0], Help::RaisePoolBudget { bytes: 10 << 20 });
     let text = report.to_string();
-    let words = "20.0 MiB requested in pool strict (budget 40.0 MiB, reserved 30.0 MiB, allocated 30.0 MiB)";
+    let words =
+        "20.0 MiB requested in pool strict (budget 40.0 MiB (10.0 MiB left), reserved 30.0 MiB, allocated 30.0 MiB)";
     assert!(
         text.contains(words) && text.contains("raise the pool's budget by 10.0 MiB"),
         "{text}"

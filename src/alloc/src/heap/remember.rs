@@ -168,11 +168,14 @@ impl Heap {
             let leak = by_owner.entry(held.owner).or_insert_with(|| {
                 let (tag, stack) = recorder.owners.who(held.owner);
                 let grown = recorder.growth(held.owner);
+                let owned = recorder.owners.now(held.owner);
                 Leak {
                     tag: names.get(&tag).cloned().unwrap_or_default(),
                     stack,
                     blocks: 0,
                     bytes: 0,
+                    held_blocks: owned.blocks,
+                    held_bytes: owned.bytes,
                     oldest_step: u64::MAX,
                     growth_per_step: grown.map(|grown| grown.per_step),
                     grows: grown.is_some_and(|grown| grown.steadily),

@@ -102,6 +102,11 @@ impl Owners {
         (account.tag, account.stack)
     }
 
+    /// What an owner has.
+    pub(crate) fn now(&self, number: u32) -> Owned {
+        self.accounts[number as usize].now
+    }
+
     pub(crate) fn took(&mut self, number: u32, bytes: u64) {
         let now = self.change(number);
         now.bytes += bytes;

@@ -143,6 +143,11 @@ impl Naive {
                 .iter()
                 .map(|l| ((l.tag.clone(), l.stack), (l.bytes, l.blocks)));
             assert_eq!(told.collect::<Owners>(), sum(self.held.iter().filter(old)));
+            let all = sum(self.held.iter());
+            for leak in &report.leaks {
+                let held = (leak.held_bytes, leak.held_blocks);
+                assert_eq!(all[&(leak.tag.clone(), leak.stack)], held);
+            }
         }
         let snapshot = crate::export::snapshot(&heap.picture(), false);
         judge_snapshot(&snapshot);

@@ -1,0 +1,225 @@
+//! The reports as text, for people.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+use gpumem_channel::clean;
+
+use super::{Leak, LeakReport, Owner, PeakReport};
+use crate::size::human;
+use crate::stack::{Stack, StackFrame, Symbols};
+
+/// Owners and frames shown in a text.
+const MOST_OWNERS: usize = 12;
+const MOST_FRAMES: usize = 6;
+
+/// The frames of a stack without Rust's library and what called the program: in a Rust program that is `main`, which the compiler makes
+/// and from which Rust's library calls the program's own.
+fn of_the_program(frames: &[StackFrame]) -> Vec<&StackFrame> {
+    let made = |at: usize| at > 0 && frames[at - 1].name.starts_with("std::rt::");
+    let main = frames.iter().position(|frame| frame.name == "main");
+    let end = main.map_or(frames.len(), |at| if made(at) { at } else { at + 1 });
+    frames[..end].iter().filter(|frame| !frame.is_library()).collect()
+}
+
+/// Tag and call stack, in indented lines.
+fn place(symbols: &mut Symbols, tag: &str, stack: Stack) -> String {
+    let mut text = match tag {
+        "" => "(no tag)\n".to_owned(),
+        tag => format!("{}\n", clean(tag)),
+    };
+    if stack == Stack::OTHER {
+        let _ = writeln!(text, "      {stack}");
+    }
+    if stack == Stack::NONE || stack == Stack::OTHER {
+        return text;
+    }
+    let frames = symbols.frames(stack);
+    let frames = of_the_program(&frames);
+    for frame in frames.iter().take(MOST_FRAMES) {
+        let _ = writeln!(text, "      {frame}");
+    }
+    if let more @ 1.. = frames.len().saturating_sub(MOST_FRAMES) {
+        let _ = writeln!(text, "      ({more} more)");
+    }
+    text
+}
+
+/// Puts together what is shown as the same place: without line numbers two calls of one function are, or where only frames differ that are
+/// not shown. Each with its place.
+fn by_place<T: Clone>(all: &[T], of: impl Fn(&T) -> (&str, Stack), add: impl Fn(&mut T, &T)) -> Vec<(String, T)> {
+    let mut symbols = Symbols::new();
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let mut places: Vec<(String, T)> = Vec::new();
+    for one in all {
+        let (tag, stack) = of(one);
+        let place = place(&mut symbols, tag, stack);
+        match numbers.get(&place) {
+            Some(number) => add(&mut places[*number].1, one),
+            None => {
+                numbers.insert(place.clone(), places.len());
+                places.push((place, one.clone()));
+            }
+        }
+    }
+    places
+}
+
+fn blocks(n: u64) -> String {
+    format!("{n} block{}", if n == 1 { "" } else { "s" })
+}
+
+/// The largest owners with their call stacks.
+impl fmt::Display for PeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.allocated == 0 {
+            return writeln!(f, "peak: nothing was held since the history began or peaks were reset");
+        }
+        let (allocated, reserved) = (human(self.allocated), human(self.reserved));
+        let ago = self.ago.as_secs_f64();
+        writeln!(f, "peak: {allocated} held, {reserved} reserved, {ago:.1} s ago")?;
+        let add = |owner: &mut Owner, other: &Owner| {
+            owner.bytes += other.bytes;
+            owner.blocks += other.blocks;
+        };
+        let mut owners = by_place(&self.owners, |owner| (&owner.tag, owner.stack), add);
+        owners.sort_by_key(|(_, owner)| Reverse(owner.bytes));
+        for (place, owner) in owners.iter().take(MOST_OWNERS) {
+            let share = owner.bytes as f64 * 100.0 / self.allocated.max(1) as f64;
+            let (bytes, blocks) = (human(owner.bytes), blocks(owner.blocks));
+            write!(f, "{share:5.1} %  {bytes:>10}  {blocks:>12}  {place}")?;
+        }
+        let rest = owners.get(MOST_OWNERS..).unwrap_or_default();
+        if !rest.is_empty() {
+            let bytes: u64 = rest.iter().map(|(_, owner)| owner.bytes).sum();
+            writeln!(f, "and {} in {} more places", human(bytes), rest.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Leak {
+    /// What another place holds that looks the same counts here, too.
+    fn add(&mut self, other: &Leak) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.held_blocks += other.held_blocks;
+        self.held_bytes += other.held_bytes;
+        self.oldest_step = self.oldest_step.min(other.oldest_step);
+        self.growth_per_step = match (self.growth_per_step, other.growth_per_step) {
+            (Some(one), Some(more)) => Some(one.saturating_add(more)),
+            (one, more) => one.or(more),
+        };
+        self.grows |= other.grows;
+    }
+}
+
+/// What outlived the steps, and if it is more what the place holds now.
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.growth_per_step {
+            Some(bytes) if self.grows => write!(f, "GROWS {} a step", human(bytes.unsigned_abs()))?,
+            Some(_) => f.write_str("stays")?,
+            None => f.write_str("too few steps to tell")?,
+        }
+        write!(f, ": {}, {}", human(self.bytes), blocks(self.blocks))?;
+        match self.oldest_step {
+            0 => f.write_str(", from before")?,
+            step => write!(f, ", from step {step} on")?,
+        }
+        if self.held_blocks > self.blocks {
+            write!(f, "; now {}, {}", human(self.held_bytes), blocks(self.held_blocks))?;
+        }
+        Ok(())
+    }
+}
+
+/// What grows first, then what stays.
+impl fmt::Display for LeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeakReport { steps, min_steps, .. } = self;
+        writeln!(f, "held for {min_steps} or more of {steps} steps:")?;
+        let mut leaks = by_place(&self.leaks, |leak| (&leak.tag, leak.stack), Leak::add);
+        let order = |leak: &Leak| match leak.grows {
+            true => (true, leak.growth_per_step, leak.bytes),
+            false => (false, None, leak.bytes),
+        };
+        leaks.sort_by_key(|(_, leak)| Reverse(order(leak)));
+        for (place, leak) in leaks.iter().take(MOST_OWNERS) {
+            write!(f, "{leak}  {place}")?;
+        }
+        match leaks.len().saturating_sub(MOST_OWNERS) {
+            0 if leaks.is_empty() => writeln!(f, "nothing"),
+            0 => Ok(()),
+            more => writeln!(f, "and {more} more places"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(names: &[&str]) -> Vec<String> {
+        let frame = |name: &&str| StackFrame {
+            name: (*name).to_owned(),
+            file: None,
+            line: None,
+        };
+        let frames: Vec<StackFrame> = names.iter().map(frame).collect();
+        let shown = of_the_program(&frames).into_iter();
+        shown.map(|frame| frame.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_program_begins_at_its_own_main() {
+        let rust = [
+            "app::train",
+            "core::iter::fold",
+            "app::main",
+            "std::rt::lang_start_internal",
+        ];
+        assert_eq!(
+            shown(&[&rust[..], &["std::rt::lang_start", "main", "_start"]].concat()),
+            ["app::train", "app::main"]
+        );
+        assert_eq!(
+            shown(&["leaky", "main", "__libc_start_main", "_start"]),
+            ["leaky", "main"]
+        );
+        assert_eq!(shown(&["main", "_start"]), ["main"]);
+        assert_eq!(shown(&["worker", "clone"]), ["worker", "clone"]);
+    }
+
+    /// A leak whose function is called at two places, each for a part of the steps, is one.
+    #[test]
+    fn what_looks_the_same_is_one_and_says_all_that_it_holds() {
+        let leak = |blocks: u64, held_blocks: u64, oldest_step: u64, growth: i64| Leak {
+            tag: "loss".to_owned(),
+            stack: Stack::NONE,
+            blocks,
+            bytes: blocks * (3 << 20),
+            held_blocks,
+            held_bytes: held_blocks * (3 << 20),
+            oldest_step,
+            growth_per_step: Some(growth),
+            grows: growth > 0,
+        };
+        let other = Leak {
+            tag: "weights".to_owned(),
+            ..leak(200, 200, 1, 0)
+        };
+        let report = LeakReport {
+            steps: 261,
+            min_steps: 130,
+            leaks: vec![other, leak(116, 116, 1, 0), leak(16, 145, 85, 3 << 20)],
+        };
+        assert_eq!(
+            report.to_string(),
+            "held for 130 or more of 261 steps:\n\
+             GROWS 3.0 MiB a step: 396.0 MiB, 132 blocks, from step 1 on; now 783.0 MiB, 261 blocks  loss\n\
+             stays: 600.0 MiB, 200 blocks, from step 1 on  weights\n"
+        );
+    }
+}
