@@ -103,6 +103,7 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<bool, Stop> {
         .map(|fix| Choice {
             name: fix.name().into(),
             title: describe(fix).into(),
+            default: fix == stage.args.fix,
         })
         .to_vec();
     stage.done(Step {

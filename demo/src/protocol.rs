@@ -147,6 +147,9 @@ pub struct Choice {
     pub name: String,
     /// What it does and when it helps, in one line.
     pub title: String,
+    /// `next` applies it.
+    #[serde(default)]
+    pub default: bool,
 }
 
 /// A request that failed.

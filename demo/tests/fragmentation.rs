@@ -83,6 +83,13 @@ fn the_figures_tell_the_story() {
         fails.choices.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(),
         Fix::ALL.map(Fix::name)
     );
+    let default: Vec<&str> = fails
+        .choices
+        .iter()
+        .filter(|c| c.default)
+        .map(|c| c.name.as_str())
+        .collect();
+    assert_eq!(default, ["remap"], "what `next` applies is told");
 
     let joined = &ran.step("fix-remap").stats;
     assert!(joined.largest_free >= sizes.request, "the holes were joined");

@@ -53,8 +53,9 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     terminal.keys(" ");
     terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB asked for", "f chooses a fix"]);
     terminal.keys("f");
-    terminal.wait_for(&["Choose a fix", "release", "remap", "workspace"]);
-    terminal.keys("j\r");
+    terminal.wait_for(&["Choose a fix", "release", "remap", "default: join", "workspace"]);
+    // It begins at the default.
+    terminal.keys("\r");
     terminal.wait_for(&["4 of 6", "Join the holes by remapping", "waits for you"]);
     terminal.keys(" ");
     terminal.wait_for(&["5 of 6", "it succeeds", "waits for you"]);

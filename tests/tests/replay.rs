@@ -293,7 +293,7 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.keys(" ");
     terminal.wait_for(&["It stands still"]);
     terminal.keys("1");
-    terminal.wait_for(&["publishing", "replay"]);
+    terminal.wait_for(&["publishing", "multi_stream_2000.csv.gz", "JOB/COMMAND"]);
     terminal.keys("7 ");
     terminal.wait_for(&["150 operations a second"]);
     terminal.keys("x");

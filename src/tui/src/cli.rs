@@ -13,32 +13,53 @@ use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, parse_bytes};
 use crate::model::{Colors, Only};
 pub use replay::ReplayCli;
 
+/// A line for each thing, short enough for narrow terminals: what is wrapped loses its columns.
 const AFTER: &str = "\
 Keys:
-  1 2 3 7, Tab    Overview, Blocks, Timeline, Demo     arrows, hjkl   move
-  /               filter processes                     s              sort
-  Enter           block map of the selected process    + -            zoom
-  space, p        pause (in a demo: space is the next step)
-  f               choose a fix (in a demo)             b              list programs that ended, too
-  q, Ctrl-C       quit                                 ?              all keys
+  1 2 3 7, Tab  Overview, Blocks, Timeline, Demo
+  arrows, hjkl  move
+  /             filter processes
+  s             sort
+  Enter         block map of the selected process
+  + -           zoom
+  space, p      pause (in a demo: space is the next step)
+  f             choose a fix (in a demo)
+  b             list programs that ended, too
+  q, Ctrl-C     quit
+  ?             all keys
 
 Exit codes:
   0        all is well
   1        something failed; doctor: something is wrong
   2        bad arguments, or no terminal to draw on
-  3        no GPU to report on (--once, --json, doctor), no usable device (demo, replay)
+  3        no GPU to report on (--once, --json, doctor),
+           no usable device (demo, replay)
   101      a bug: please report it
-  128 + n  ended by signal n; 129 also when its terminal went away
+  128 + n  ended by signal n; 129 also when its terminal
+           went away
 
 Environment:
-  NO_COLOR     no colours                     COLORTERM    truecolor or 24bit: 24-bit colours
-  TERM         dumb: no colours               LC_ALL, LC_CTYPE, LANG   not UTF-8: ASCII only
-  GPUMEM_DIR   look for channels here only    GPUMEM_NVML  this file instead of the driver's NVML library
-  XDG_RUNTIME_DIR     channels are in its directory gpumem, else in /dev/shm
-  GPUMEM_ALLOC_CONF   options of the allocator in demos and replays: `gpumem-tui replay --conf help` lists them
-  GPUMEM_JOB   what the job of a demo, a replay or any publisher is called
-  RANK, LOCAL_RANK    the rank of a publisher, as launchers of PyTorch set it
-  GPUMEM_SNAPSHOT_ON_OOM   any program with the allocator writes a snapshot there when memory first runs out";
+  NO_COLOR           no colours
+  COLORTERM          truecolor or 24bit: 24-bit colours
+  TERM               dumb: no colours
+  LC_ALL, LC_CTYPE, LANG
+                     not UTF-8: ASCII only
+  GPUMEM_DIR         look for channels here only
+  GPUMEM_NVML        this file instead of the driver's
+                     NVML library
+  XDG_RUNTIME_DIR    channels are in its directory
+                     gpumem, else in /dev/shm
+  GPUMEM_ALLOC_CONF  options of the allocator in demos
+                     and replays: `gpumem-tui replay
+                     --conf help` lists them
+  GPUMEM_JOB         what the job of a demo, a replay
+                     or any publisher is called
+  RANK, LOCAL_RANK   the rank of a publisher, as
+                     launchers of PyTorch set it
+  GPUMEM_SNAPSHOT_ON_OOM
+                     any program with the allocator
+                     writes a snapshot there when
+                     memory first runs out";
 
 /// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
 /// up. Without a subcommand: the dashboard.

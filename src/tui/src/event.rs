@@ -79,6 +79,8 @@ pub enum DemoEvent {
     Start(Box<Demo>),
     /// A step is done; with what the user may choose now.
     Step(Box<DemoStep>, Vec<crate::model::Choice>),
+    /// It cannot publish what it does; why.
+    Unpublished(String),
     /// Something it had to say.
     Notice(String),
     /// It ran to its end.

@@ -21,3 +21,4 @@ pub mod terminal;
 pub mod units;
 pub mod update;
 pub mod view;
+pub mod wrap;

@@ -49,7 +49,7 @@ pub fn main() -> u8 {
 fn examine(look: &LookArgs) -> u8 {
     let term = term(look);
     let checks = doctor::examine(&Environment::read(), term.colors, term.ascii);
-    match say(&doctor::text(&checks)) {
+    match say(&doctor::text(&checks, terminal::columns())) {
         0 => doctor::exit_code(&checks),
         failed => failed,
     }
@@ -184,7 +184,7 @@ fn report_once(args: &ViewArgs) -> u8 {
     match nothing {
         Some(why) => fail(NO_GPU, &why),
         None if args.json => 0,
-        None => say(&report::text(&model)),
+        None => say(&report::text(&model, terminal::columns())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Figures as text, the same everywhere.
 
-use ratatui::text::Span;
+use crate::wrap::width;
 
 #[cfg(test)]
 #[path = "units_tests.rs"]
@@ -127,13 +127,17 @@ pub fn program(command: &str) -> &str {
     if name < first.len() { &command[name..] } else { command }
 }
 
+/// Whether a text takes no more than `room` columns.
+pub fn fits(text: &str, room: usize) -> bool {
+    usize::from(width(text)) <= room
+}
+
 /// A command line in the fullest words that fit into `room` columns, else in the shortest: first the folder of the program is left out,
 /// then those of its arguments (`python3 train.py` of `python3 /data/jobs/train.py`), then this program's own name
 /// (`replay trace.csv` of `gpumem-tui replay trace.csv`).
 pub fn command_in(command: &str, room: usize) -> String {
-    let fits = |text: &str| Span::raw(text).width() <= room;
     let full = program(command);
-    if fits(full) {
+    if fits(full, room) {
         return full.to_owned();
     }
     let bare = |word: &str| -> String {
@@ -149,7 +153,7 @@ pub fn command_in(command: &str, room: usize) -> String {
     let names = names.join(" ");
     let own = format!("{} ", env!("CARGO_PKG_NAME"));
     match names.strip_prefix(&own) {
-        Some(rest) if !fits(&names) => rest.to_owned(),
+        Some(rest) if !fits(&names, room) => rest.to_owned(),
         _ => names,
     }
 }

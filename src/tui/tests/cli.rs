@@ -240,5 +240,8 @@ fn help_documents_exit_codes_and_environment() {
     ] {
         assert!(said.contains(word), "{word}");
     }
+    assert!(said.lines().all(|line| line.len() <= 100), "it is wrapped: {said}");
+    let (_, tables) = said.split_once("Keys:").unwrap();
+    assert!(tables.lines().all(|line| line.len() <= 60), "tables are not: {said}");
     assert_eq!(code(&place.run(&["--version"])), 0);
 }

@@ -13,15 +13,18 @@ use crate::model::REPLAY;
 
 const AFTER: &str = "\
 Traces, each plain or compressed with gzip, known by how they begin:
-  op,id,bytes,stream                      rows a,ID,BYTES,STREAM and f,ID
-  Thread,Time,Action,Pointer,Size,Stream  the log of RMM's logging_resource_adaptor
-  a pickle or JSON                        torch.cuda.memory._dump_snapshot() after _record_memory_history()
+  op,id,bytes,stream
+      rows a,ID,BYTES,STREAM and f,ID
+  Thread,Time,Action,Pointer,Size,Stream
+      the log of RMM's logging_resource_adaptor
+  a pickle or JSON
+      torch.cuda.memory._dump_snapshot() after _record_memory_history()
 
-A pass is the whole trace; what it leaves is freed before the next one. Reserved is physical memory taken from the device,
-for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device what driver
+A pass is the whole trace; what it leaves is freed before the next one. Reserved is physical memory taken from the device, \
+for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device what driver \
 calls cost is modelled. Requests that find too little memory are counted, and the replay goes on without them.
 
---json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not to be had.
+--json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not to be had. \
 With --speed it is a line of schema gpumem-demo/1 whenever there is something to say.";
 
 /// What `replay` is told.

@@ -2,6 +2,10 @@
 
 use gpumem_demo::protocol::MAX_LINE;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+use super::translate;
+use crate::event::DemoEvent;
 
 /// Splits a stream into lines of at most [`MAX_LINE`] bytes.
 pub(super) struct Lines<R> {
@@ -44,22 +48,38 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Reads to the end; the last line, cleaned and cut to `limit` characters.
-pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize) -> String {
-    let mut kept = Vec::new();
+/// Reads complaints to the end, and passes on at once those that are news; the last line, cleaned and cut to `limit` characters.
+pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize, sender: mpsc::Sender<DemoEvent>) -> String {
+    let (mut line, mut last) = (Vec::new(), String::new());
     let mut chunk = [0; 1024];
-    while let Ok(n @ 1..) = from.read(&mut chunk).await {
-        kept.extend_from_slice(&chunk[..n]);
-        let surplus = kept.len().saturating_sub(8 * limit);
-        kept.drain(..surplus);
+    loop {
+        let n = from.read(&mut chunk).await.unwrap_or(0);
+        // What ends without a line end is a line as well.
+        let read = match n {
+            0 => &b"\n"[..],
+            n => &chunk[..n],
+        };
+        for &byte in read {
+            if byte != b'\n' {
+                if line.len() < 4 * limit {
+                    line.push(byte);
+                }
+                continue;
+            }
+            let text = gpumem_channel::clean(String::from_utf8_lossy(&std::mem::take(&mut line)).trim());
+            if text.is_empty() {
+                continue;
+            }
+            last = text.chars().take(limit).collect();
+            if let Some(news) = translate::complaint(&last) {
+                // Where nobody listens any more the pipe is emptied all the same.
+                let _ = sender.send(news).await;
+            }
+        }
+        if n == 0 {
+            return last;
+        }
     }
-    let text = String::from_utf8_lossy(&kept);
-    let last = text
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or_default();
-    gpumem_channel::clean(last.trim()).chars().take(limit).collect()
 }
 
 #[cfg(test)]
@@ -94,7 +114,12 @@ mod tests {
 
     #[test]
     fn the_last_complaint_is_kept_and_cleaned() {
-        let text = run(tail(&b"first\nlast \x1b[31mword\n\n"[..], 100));
+        let (sender, mut news) = mpsc::channel(4);
+        let said = b"first\ngpumem: not publishing: no\x1b room\nlast \x1b[31mword\n\n";
+        let text = run(tail(&said[..], 100, sender.clone()));
         assert_eq!(text, "last \u{fffd}[31mword");
+        assert_eq!(news.try_recv(), Ok(DemoEvent::Unpublished("no\u{fffd} room".into())));
+        assert!(news.try_recv().is_err(), "the others are told when it is gone");
+        assert_eq!(run(tail(&b"one\ncut short"[..], 5, sender)), "cut s");
     }
 }

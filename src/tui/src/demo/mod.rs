@@ -163,7 +163,7 @@ async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<Demo
     let complaints = child
         .stderr
         .take()
-        .map(|stderr| tokio::spawn(lines::tail(stderr, COMPLAINT)));
+        .map(|stderr| tokio::spawn(lines::tail(stderr, COMPLAINT, sender.clone())));
     let silenced = tokio::select! {
         () = pass_on(stdout, &sender) => false,
         () = kill.notified() => true,

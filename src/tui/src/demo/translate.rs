@@ -27,6 +27,7 @@ fn body(body: Body) -> DemoEvent {
             let choice = |c: &gpumem_demo::protocol::Choice| Choice {
                 name: clean(&c.name),
                 title: clean(&c.title),
+                default: c.default,
             };
             let choices = step.choices.iter().map(choice).collect();
             DemoEvent::Step(Box::new(stepped(&step)), choices)
@@ -94,6 +95,12 @@ fn outcome(result: &Outcome) -> DemoOutcome {
         fix: result.fix.as_deref().map(clean),
         patterns_verified: result.patterns_verified,
     }
+}
+
+/// A complaint that is worth saying while the child goes on: the allocator's, where it has no channel.
+pub(super) fn complaint(line: &str) -> Option<DemoEvent> {
+    let why = line.strip_prefix("gpumem: not publishing: ")?;
+    Some(DemoEvent::Unpublished(why.to_owned()))
 }
 
 /// How a process ended, in words.

@@ -141,11 +141,24 @@ pub(super) fn channels(facts: &Facts) -> Vec<Check> {
         }
         problems => {
             let list: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.file, p.text)).collect();
-            let todo = format!("cannot be read: {}", list.join("; "));
-            not("channels", Verdict::Bad, seen, todo)
+            not("channels", Verdict::Bad, seen, unreadable(&list))
         }
     });
     checks
+}
+
+/// The first of the files that cannot be read, a line each, and how many more there are.
+fn unreadable(files: &[String]) -> String {
+    const LISTED: usize = 8;
+    let mut lines = vec![match files.len() {
+        1 => "cannot be read:".to_owned(),
+        n => format!("{n} files cannot be read:"),
+    }];
+    lines.extend(files.iter().take(LISTED).cloned());
+    if files.len() > LISTED {
+        lines.push(format!("and {} more", files.len() - LISTED));
+    }
+    lines.join("\n")
 }
 
 /// Where this user's programs would publish.
@@ -282,4 +295,19 @@ pub(super) fn terminal(env: &Environment, colors: Colors, ascii: bool) -> Check 
         return not(name, Verdict::Note, seen, "80x24 or more shows everything");
     }
     good(name, seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_lines_of_their_own_while_they_are_few() {
+        let files: Vec<String> = (0..10).map(|n| format!("{n}: torn")).collect();
+        assert_eq!(unreadable(&files[..1]), "cannot be read:\n0: torn");
+        let all = unreadable(&files);
+        assert!(
+            all.starts_with("10 files cannot be read:\n0: torn\n1: torn\n") && all.ends_with("\n7: torn\nand 2 more")
+        );
+    }
 }

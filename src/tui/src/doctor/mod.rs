@@ -5,6 +5,7 @@ mod checks;
 use std::fmt::Write;
 
 use crate::terminal::Environment;
+use crate::wrap::wrap;
 
 /// How a check ended, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +40,7 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was seen.
     pub seen: String,
-    /// What to do; empty when nothing needs doing.
+    /// What to do, in a line or more; empty when nothing needs doing.
     pub todo: String,
 }
 
@@ -58,14 +59,26 @@ pub fn examine(env: &Environment, colors: crate::model::Colors, ascii: bool) -> 
     all
 }
 
-/// The checks as text, ending in a line end.
-pub fn text(checks: &[Check]) -> String {
+/// Columns before what was seen, and before what to do.
+const MARGIN: [u16; 2] = [18, 20];
+
+/// The checks as text, ending in a line end, in lines of at most `room` columns.
+pub fn text(checks: &[Check], room: u16) -> String {
     let mut out = String::new();
+    // Words of one letter a line help nobody.
+    let wrapped = |text: &str, margin: u16| -> String {
+        let lines = text
+            .lines()
+            .flat_map(|line| wrap(line, room.saturating_sub(margin).max(20)));
+        let air = format!("\n{:1$}", "", margin.into());
+        lines.collect::<Vec<_>>().join(&air)
+    };
     for check in checks {
+        let [seen, todo] = [wrapped(&check.seen, MARGIN[0]), wrapped(&check.todo, MARGIN[1])];
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{} {:<12} {}", check.verdict.mark(), check.name, check.seen);
-        if !check.todo.is_empty() {
-            let _ = writeln!(out, "{:17} > {}", "", check.todo);
+        let _ = writeln!(out, "{} {:<12} {seen}", check.verdict.mark(), check.name);
+        if !todo.is_empty() {
+            let _ = writeln!(out, "{:17} > {todo}", "");
         }
     }
     out
@@ -109,11 +122,14 @@ mod tests {
 
     #[test]
     fn advice_stands_under_what_it_is_about() {
-        let text = text(&[check(Verdict::Good, ""), check(Verdict::Bad, "do this")]);
-        assert_eq!(
-            text,
-            "ok   thing        seen\nBAD  thing        seen\n                  > do this\n"
-        );
+        let checks = [
+            check(Verdict::Good, ""),
+            check(Verdict::Bad, "do this\nand that which is long"),
+        ];
+        let first = "ok   thing        seen\nBAD  thing        seen\n                  > do this\n";
+        let wide = format!("{first}                    and that which is long\n");
+        let narrow = format!("{first}                    and that which is\n                    long\n");
+        assert_eq!([text(&checks, u16::MAX), text(&checks, 40)], [wide, narrow]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A demo that runs as a child of the dashboard.
 
+use super::Nanos;
+
 /// A demo that can be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DemoInfo {
@@ -39,6 +41,16 @@ pub struct Choice {
     pub name: String,
     /// What is shown: what it does and when it helps.
     pub title: String,
+    /// It is applied where none is chosen.
+    pub default: bool,
+}
+
+impl Choice {
+    /// Its title, and whether it is the default.
+    pub fn text(&self) -> String {
+        let lead = if self.default { "default: " } else { "" };
+        format!("{lead}{}", self.title)
+    }
 }
 
 /// The allocator's figures after a step, in bytes.
@@ -136,6 +148,10 @@ pub struct Demo {
     pub choices: Vec<Choice>,
     /// The newest thing the child had to say besides steps (a command it did not understand).
     pub notice: Option<String>,
+    /// Why it cannot publish what it does, if it said so.
+    pub unpublished: Option<String>,
+    /// When it first told of memory that it has.
+    pub has_memory_since: Option<Nanos>,
     /// How it ended, once it did.
     pub outcome: Option<DemoOutcome>,
 }

@@ -92,8 +92,10 @@ pub struct History {
     pub long: VecDeque<Point>,
     /// Events by time; at most [`MAX_MARKS`].
     pub marks: VecDeque<Mark>,
-    /// Events that happened and could not be shown (overwritten in the channel, or more than fit here).
+    /// Events that nobody saw: overwritten in the channel before they were read.
     pub marks_lost: u64,
+    /// Events that were seen and gave way, as there were more than fit here.
+    pub marks_dropped: u64,
 }
 
 impl History {
@@ -169,7 +171,7 @@ impl History {
         if self.marks.len() > MAX_MARKS {
             let least = self.marks.iter().position(Mark::is_routine);
             self.marks.remove(least.unwrap_or(0));
-            self.marks_lost += 1;
+            self.marks_dropped += 1;
         }
     }
 }

@@ -35,7 +35,8 @@ pub use mapped::mapped;
 pub use partition::{Basis, Partition};
 pub use pools::PoolShare;
 pub use process::{
-    Column, DEVICE_NOT_LISTED, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId, ProcessState, Sort,
+    Column, DEVICE_NOT_LISTED, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId, ProcessState,
+    Sort,
 };
 pub use ran_out::RanOut;
 pub use source::{Source, SourceState};

@@ -12,6 +12,16 @@ pub enum Basis {
     Publishers,
 }
 
+impl Basis {
+    /// What is left of a device beside what is known of it.
+    pub fn rest(self) -> &'static str {
+        match self {
+            Basis::Driver => "free",
+            Basis::Publishers => "not published",
+        }
+    }
+}
+
 /// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly (a part that is
 /// not told apart counts nothing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

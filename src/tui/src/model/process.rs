@@ -5,6 +5,7 @@ use gpumem_probe::Reading;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
+use crate::units;
 
 /// What makes a row the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,6 +114,27 @@ impl Process {
         !self.state.alive() && segments > 0 && map.is_none_or(|map| map.process != self.id)
     }
 
+    /// Its job with its rank; empty where neither is set.
+    pub fn job_text(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("{}:{rank}", self.job),
+            None => self.job.clone(),
+        }
+    }
+
+    /// What it is called in so many columns, where there is room for one name: its job, which somebody chose for it, else its
+    /// command line. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
+    pub fn name_in(&self, room: usize) -> String {
+        if self.job.is_empty() {
+            return units::command_in(&self.command, room);
+        }
+        let job = self.job_text();
+        match job.strip_prefix("replay ") {
+            Some(trace) if !units::fits(&job, room) => trace.to_owned(),
+            _ => job,
+        }
+    }
+
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub fn state_text(&self) -> String {
         match (&self.state, self.stopped) {
@@ -122,6 +144,9 @@ impl Process {
         }
     }
 }
+
+/// The heading of a column of commands in which jobs stand for those of processes that have one.
+pub const JOB_OR_COMMAND: &str = "JOB/COMMAND";
 
 /// A column to sort by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -291,14 +291,14 @@ fn pools_are_told_by_name() {
         "name": "tenant-a", "reserved": 30 << 20, "free_total": 10 << 20, "largest_free": 6 << 20, "segments": 2,
     });
     assert_eq!(document["processes"][0]["allocator"]["pools"], json!([pool]));
-    let text = crate::report::text(&model);
+    let text = crate::report::text(&model, u16::MAX);
     let line = "  4121 pool tenant-a: 30.0 MiB reserved, 10.0 MiB of it free, the largest block 6.0 MiB\n";
     assert!(text.contains(line), "{text}");
 }
 
 #[test]
 fn budgets_and_pools_on_several_devices_say_on_which() {
-    let text = crate::report::text(&publishing(2));
+    let text = crate::report::text(&publishing(2), u16::MAX);
     for device in 0..2 {
         let line = format!("\n  4121 on CUDA {device} pool tenant-a: 30.0 MiB reserved");
         assert!(text.contains(&line), "{text}");
@@ -306,9 +306,36 @@ fn budgets_and_pools_on_several_devices_say_on_which() {
 }
 
 #[test]
+fn a_job_stands_for_its_command_in_text() {
+    let mut model = publishing(1);
+    let command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim";
+    model.live.processes[0].command = command.into();
+    let unnamed = crate::report::text(&model, u16::MAX);
+    assert!(unnamed.contains("  demo replay --headless --json --steer --  ") && !unnamed.contains("JOB"));
+    model.live.processes[0].job = "replay moe.csv.gz".into();
+    let named = crate::report::text(&model, u16::MAX);
+    assert!(
+        named.contains("  replay moe.csv.gz  ") && named.contains("  JOB/COMMAND  "),
+        "{named}"
+    );
+}
+
+#[test]
+fn sentences_are_wrapped_where_lines_are_short() {
+    let mut model = publishing(1);
+    model.live.findings = vec![crate::model::Finding {
+        severity: crate::model::Severity::Warning,
+        process: None,
+        text: "one two three".into(),
+    }];
+    assert!(crate::report::text(&model, 9).ends_with("\n! one two\n  three\n"));
+    assert!(crate::report::text(&model, u16::MAX).ends_with("\n! one two three\n"));
+}
+
+#[test]
 fn where_there_is_no_nvml_nothing_failed() {
     let model = publishing(1);
-    let text = crate::report::text(&model);
+    let text = crate::report::text(&model, u16::MAX);
     assert!(text.contains("no NVML") && !text.contains("failed"), "{text}");
     let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
     let process = &document["processes"][0];

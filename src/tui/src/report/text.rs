@@ -7,22 +7,24 @@ use gpumem_probe::Reading;
 use super::reason;
 use super::table::{Align, lines};
 use crate::model::{
-    Basis, Column, Device, DeviceKind, DeviceState, Figures, Model, Partition, Process, Severity, SourceState,
+    Basis, Column, Device, DeviceKind, DeviceState, Figures, JOB_OR_COMMAND, Model, Partition, Process, Severity,
+    SourceState,
 };
 use crate::units;
+use crate::wrap::wrap;
 
-/// Longest command shown.
-const COMMAND: usize = 40;
+/// Longest job or command shown.
+const NAME: usize = 40;
 
-/// The report, ending in a line end.
-pub fn text(model: &Model) -> String {
+/// The report, ending in a line end. Sentences take at most `room` columns a line.
+pub fn text(model: &Model, room: u16) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write(&mut out, model);
+    let _ = write(&mut out, model, room);
     out
 }
 
-fn write(out: &mut String, model: &Model) -> std::fmt::Result {
+fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     let world = model.world();
     write!(out, "gpumem {}  {}", env!("CARGO_PKG_VERSION"), model.setup.host)?;
     if let Some(version) = &world.driver.version {
@@ -70,7 +72,9 @@ fn write(out: &mut String, model: &Model) -> std::fmt::Result {
         .filter(|f| f.severity > Severity::Info || f.process.is_none());
     for (i, finding) in worth.enumerate() {
         let mark = if finding.severity == Severity::Info { "-" } else { "!" };
-        writeln!(out, "{}{mark} {}", if i == 0 { "\n" } else { "" }, finding.text)?;
+        let air = if i == 0 { "\n" } else { "" };
+        let lines = wrap(&finding.text, room.saturating_sub(2).max(1)).join("\n  ");
+        writeln!(out, "{air}{mark} {lines}")?;
     }
     Ok(())
 }
@@ -112,10 +116,10 @@ fn write_memory(out: &mut String, device: &Device, memory: &Partition) -> std::f
         Basis::Driver => {
             parts.push(("other", memory.other));
             parts.extend(memory.driver.map(|bytes| ("driver", bytes)));
-            parts.push(("free", memory.free));
         }
-        Basis::Publishers => parts.push(("not published", memory.free)),
+        Basis::Publishers => {}
     }
+    parts.push((memory.basis.rest(), memory.free));
     let parts: Vec<String> = parts
         .into_iter()
         .map(|(name, n)| format!("{name} {}", units::bytes(n)))
@@ -195,7 +199,10 @@ fn process_table(model: &Model) -> Vec<String> {
     let titles = Column::ALL
         .into_iter()
         .filter(|c| *c != Column::Managed)
-        .map(|c| c.title().to_owned());
+        .map(|c| match c {
+            Column::Command if model.listed().any(|p| !p.job.is_empty()) => JOB_OR_COMMAND.to_owned(),
+            _ => c.title().to_owned(),
+        });
     let mut rows = vec![std::iter::once("DEVICE".to_owned()).chain(titles).collect::<Vec<_>>()];
     rows.extend(model.listed().map(row));
     lines(&aligns, &rows)
@@ -225,8 +232,8 @@ fn largest_free(figures: &Figures) -> String {
 fn row(process: &Process) -> Vec<String> {
     let bytes = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::bytes_short);
     let figures = process.figures.as_ref();
-    let command = units::command_in(&process.command, COMMAND);
-    let command: String = command.chars().take(COMMAND).collect();
+    let name = process.name_in(NAME);
+    let name: String = name.chars().take(NAME).collect();
     let state = match process.simulated {
         true => format!("{}, SIMULATED", process.state_text()),
         false => process.state_text(),
@@ -239,7 +246,7 @@ fn row(process: &Process) -> Vec<String> {
         } else {
             process.user.clone()
         },
-        if command.is_empty() { "?".into() } else { command },
+        if name.is_empty() { "?".into() } else { name },
         driver_bytes(process),
         bytes(figures.map(|f| f.reserved)),
         bytes(figures.map(|f| f.allocated)),
@@ -274,7 +281,7 @@ mod tests {
         });
         let mut model = Model::default();
         update(&mut model, 0, Event::Nvml { at: 0, sample });
-        let text = text(&model);
+        let text = text(&model, u16::MAX);
         assert!(text.contains("busy 37%   temperature: not supported"), "{text}");
     }
 }

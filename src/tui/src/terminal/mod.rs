@@ -45,6 +45,14 @@ pub fn size() -> (u16, u16) {
     termios::tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row))
 }
 
+/// Columns of a line on stdout; no end of them where that is no terminal.
+pub fn columns() -> u16 {
+    match size().0 {
+        0 => u16::MAX,
+        columns => columns,
+    }
+}
+
 /// Lets tokio wait for a terminal.
 ///
 /// # Errors

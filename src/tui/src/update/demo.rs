@@ -12,7 +12,12 @@ const FAILED: u8 = 1;
 pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
     let Some(demo) = &mut model.demo else { return Vec::new() };
     match news {
-        DemoEvent::Spawned { pid } => demo.pid = Some(pid),
+        DemoEvent::Spawned { pid } => {
+            demo.pid = Some(pid);
+            // It is what may be wanted again once it has ended.
+            let entry = model.setup.demos.iter().position(|info| info.name == demo.name);
+            model.ui.demo_entry = entry.unwrap_or(model.ui.demo_entry);
+        }
         DemoEvent::Start(start) => {
             demo.device = start.device;
             demo.simulated = start.simulated;
@@ -24,8 +29,12 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.phase = between_steps(demo);
             demo.choices = choices;
             demo.notice = None;
+            if step.stats.reserved > 0 {
+                demo.has_memory_since.get_or_insert(model.now);
+            }
             keep(&mut demo.steps, *step);
         }
+        DemoEvent::Unpublished(why) => demo.unpublished = Some(why),
         DemoEvent::Notice(text) => {
             demo.phase = between_steps(demo);
             demo.notice = Some(text);
@@ -119,7 +128,10 @@ pub(super) fn pace(model: &Model, key: char) -> Option<&'static str> {
 pub(super) fn choose_fix(model: &mut Model) -> Vec<Effect> {
     match &model.demo {
         Some(demo) if demo.running() && !demo.choices.is_empty() => {
-            model.ui.popup = Some(Popup::Fix { selected: 0 });
+            let default = demo.choices.iter().position(|choice| choice.default);
+            model.ui.popup = Some(Popup::Fix {
+                selected: default.unwrap_or(0),
+            });
             vec![Effect::Draw]
         }
         Some(demo) if demo.running() => toast(model, Severity::Info, "there is nothing to fix at this step"),

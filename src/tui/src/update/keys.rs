@@ -261,7 +261,7 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
                 } else {
                     ""
                 };
-                format!("{} names nothing that it allocates for{next}", process.pid)
+                format!("{} gives its memory no tags (scopes in Rust and C){next}", process.pid)
             }
             None => "no process is selected: 1 lists them".to_owned(),
         };

@@ -10,7 +10,7 @@ use super::theme::Ink;
 use super::{badge, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
 use crate::units;
-use crate::units::{command_in, count, plural, round_size};
+use crate::units::{count, plural, round_size};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;
@@ -26,7 +26,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     };
     let side = if area.width >= 110 { SIDE } else { 0 };
     let (left, right) = split_right(area, side);
-    let below = if side > 0 || left.height < 12 { 0 } else { 3 };
+    let below = match left.height {
+        _ if side > 0 => 0,
+        ..12 => 0,
+        // Two lines hold what there mostly is to say.
+        12..21 => 2,
+        _ => 3,
+    };
     let (top, bottom) = split_bottom(left, below);
     draw_map(screen, top, map, process);
     if side > 0 {
@@ -78,7 +84,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         };
         let whose = format!("{}{ended} on {}: ", p.pid, p.device_label);
         let left = room.saturating_sub(width(&whose));
-        clip(&format!("{whose}{}", command_in(&p.command, left.into())), room)
+        clip(&format!("{whose}{}", p.name_in(left.into())), room)
     };
     let simulated = process.is_some_and(|p| p.simulated);
     let badge_room = if simulated { 12 } else { 0 };

@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::pen::{clip, split_bottom, split_right, split_top, width, wrap};
+use super::pen::{clip, split_bottom, split_right, split_top, width, wrap, wrap_to};
 use super::theme::Ink;
 use super::{Screen, badge, overview};
 use crate::model::{Finding, Model, Severity, SourceState, Target, View};
@@ -14,6 +14,9 @@ type Key = (&'static str, &'static str);
 
 /// Lines that a sentence takes at most.
 const SENTENCE: u16 = 3;
+/// A sentence that leaves fewer columns of its line has a further line already where that is taken from a view: one that grows by a
+/// digit moves nothing.
+const SLACK: u16 = 8;
 
 /// Draws the surroundings and returns the area they leave to the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
@@ -31,17 +34,38 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
     let findings = &model.world().findings;
     let findings = &findings[..findings.len().min(room)];
     let (view, below) = split_bottom(body, keys + findings.len() as u16);
-    // What is too long for its line takes more, of those that the view leaves empty: the message first, which goes soon.
-    let longer = |text: &str| (wrap(text, sentence_room(area)).len() as u16).clamp(1, SENTENCE) - 1;
+    let longer = |text: &str, room: u16| (wrap(text, room).len() as u16).clamp(1, SENTENCE) - 1;
     let message = match keys > 0 && !model.ui.filter.editing {
-        true => model.ui.toast.as_ref().map_or(0, |toast| longer(&toast.text)),
+        true => model
+            .ui
+            .toast
+            .as_ref()
+            .map_or(0, |toast| longer(&toast.text, room_of(area))),
         false => 0,
     };
-    let wanted: Vec<u16> = findings.iter().map(|finding| longer(&finding.text)).collect();
-    let all = wanted.iter().sum::<u16>() + message;
-    let given = match model.ui.view {
-        View::Overview if all > 0 => overview::spare(screen, view, all),
-        _ => 0,
+    let wanted = |slack: u16| -> Vec<u16> {
+        let room = room_of(area).saturating_sub(slack);
+        findings.iter().map(|finding| longer(&finding.text, room)).collect()
+    };
+    let (wanted, given, message) = match model.ui.view {
+        // What is too long for its line takes more, of those that the view leaves empty: the message first, which goes soon.
+        View::Overview => {
+            let wanted = wanted(0);
+            let all = wanted.iter().sum::<u16>() + message;
+            let given = if all > 0 { overview::spare(screen, view, all) } else { 0 };
+            (wanted, given, message.min(given))
+        }
+        // The other views leave none empty, and give some up where they are tall, but not to a message.
+        View::Blocks | View::Timeline | View::Demo => {
+            let wanted = wanted(SLACK);
+            let given = match area.height {
+                ..24 => 0,
+                24..30 => 1,
+                _ => SENTENCE,
+            };
+            let given = wanted.iter().sum::<u16>().min(given);
+            (wanted, given, 0)
+        }
     };
     let (view, more) = split_bottom(view, given);
     let below = Rect {
@@ -49,7 +73,6 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
         height: more.height + below.height,
         ..below
     };
-    let message = message.min(given);
     let (mut rest, foot) = split_bottom(below, keys + message);
     let mut left = given - message;
     for (finding, wanted) in findings.iter().zip(wanted) {
@@ -183,7 +206,7 @@ fn finding_lines(screen: &mut Screen<'_>, area: Rect, finding: &Finding) {
 }
 
 /// Columns of a sentence beside its mark.
-fn sentence_room(area: Rect) -> u16 {
+fn room_of(area: Rect) -> u16 {
     area.width.saturating_sub(4)
 }
 
@@ -191,17 +214,8 @@ fn sentence_room(area: Rect) -> u16 {
 fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, style: Style) {
     let (mark, mark_style) = severity(screen, how);
     screen.pen.text(area, 1, 0, mark, mark_style);
-    let room = sentence_room(area);
-    let mut lines = match area.height {
-        ..2 => vec![text.to_owned()],
-        _ => wrap(text, room),
-    };
-    let most = usize::from(area.height).max(1);
-    if lines.len() > most {
-        let last = lines.split_off(most - 1).join(" ");
-        lines.push(last);
-    }
-    for (y, line) in (0..).zip(&lines) {
+    let room = room_of(area);
+    for (y, line) in (0..).zip(&wrap_to(text, room, area.height.into())) {
         screen.pen.clipped(area, 3, y, line, room, style);
     }
 }

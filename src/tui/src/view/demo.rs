@@ -10,7 +10,7 @@ use super::Screen;
 use super::pen::{self, clip, split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{badge, history, strips};
-use crate::model::{Demo, DemoPhase, Process, Target};
+use crate::model::{Demo, DemoPhase, Model, Process, Target};
 use crate::units;
 
 /// Draws the view.
@@ -44,7 +44,16 @@ fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 
 /// What the demo says.
 fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
-    let (status, ink) = status(demo);
+    let child = |p: &&Process| Some(p.pid) == demo.pid && p.state.alive();
+    let suspended = screen
+        .model
+        .world()
+        .processes
+        .iter()
+        .find(child)
+        .and_then(|p| p.stopped)
+        == Some(true);
+    let (status, ink) = status(demo, suspended);
     // Where nothing else says so, what is simulated is said before what the demo is doing, and before all of its name.
     let unsaid = demo.simulated && !screen.pen.labelled;
     let badge_room = if unsaid { badge::LEAST + 1 } else { 0 };
@@ -76,8 +85,10 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     steps::draw(screen, inside, demo);
 }
 
-fn status(demo: &Demo) -> (String, Ink) {
+/// Where it is. A child that a signal has stopped says nothing of it itself; a demo that the user ended is the one called stopped.
+fn status(demo: &Demo, suspended: bool) -> (String, Ink) {
     match &demo.phase {
+        _ if suspended && demo.running() => ("suspended".into(), Ink::Warning),
         DemoPhase::Starting => ("starting".into(), Ink::Dim),
         DemoPhase::Running if demo.current().is_some_and(|step| step.halted) => ("halted".into(), Ink::Accent),
         DemoPhase::Running => ("running".into(), Ink::Good),
@@ -123,7 +134,10 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
                 .max(1);
             split_top(inside, lines)
         }
-        None => split_top(inside, 3),
+        None => {
+            let lines = pen::wrap(&why_no_map(model, demo, process), inside.width).len() as u16;
+            split_top(inside, lines.max(3))
+        }
     };
     let mut seen = strips::Seen::default();
     match map {
@@ -132,16 +146,9 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             screen.hit(top, Target::View(crate::model::View::Blocks));
         }
         None => {
-            let text = match (process, demo.running()) {
-                (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
-                (_, true) if demo.current().is_some_and(|step| step.stats.reserved > 0) => {
-                    "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
-                }
-                (_, true) => "Its blocks appear here when it allocates.",
-                (_, false) => "It has ended, and its memory is returned.",
-            };
-            for (y, line) in pen::wrap(text, inside.width).iter().enumerate() {
-                screen.pen.text(top, 0, y as u16, line, dim);
+            let lines = pen::wrap_to(&why_no_map(model, demo, process), inside.width, top.height.into());
+            for (y, line) in (0..).zip(&lines) {
+                screen.pen.clipped(top, 0, y, line, top.width, dim);
             }
         }
     }
@@ -151,6 +158,27 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
         history::draw(&mut screen.pen, split_top(below, 12).0, device);
     }
+}
+
+/// Why there is no map of it.
+fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
+    let has_memory = demo.current().is_some_and(|step| step.stats.reserved > 0);
+    let sampled = model.world().channels.sampled_at;
+    let looked = demo.has_memory_since.is_none_or(|since| sampled > Some(since));
+    let text = match (process, demo.running()) {
+        (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
+        (_, true) if let Some(why) = &demo.unpublished => return format!("It does not publish: {why}"),
+        (_, true) if has_memory && !looked => {
+            let wait = units::age(model.setup.interval);
+            return format!("It has memory. Its channel was not looked for since: that is done every {wait}.");
+        }
+        (_, true) if has_memory => {
+            "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
+        }
+        (_, true) => "Its blocks appear here when it allocates.",
+        (_, false) => "It has ended, and its memory is returned.",
+    };
+    text.to_owned()
 }
 
 /// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.

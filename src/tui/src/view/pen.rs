@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
 use super::theme::{Ink, Theme};
+pub(super) use crate::wrap::{width, wrap, wrap_to};
 
 /// Writes into a buffer with a theme. Positions are relative to the area given with each call.
 pub(super) struct Pen<'a> {
@@ -209,14 +210,6 @@ fn columns_of(text: &str, room: u16) -> u16 {
     columns
 }
 
-/// Columns a text takes.
-pub(super) fn width(text: &str) -> u16 {
-    if text.is_ascii() {
-        return u16::try_from(text.len()).unwrap_or(u16::MAX);
-    }
-    u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
-}
-
 /// `n` lines from the top of an area, and what is left.
 pub(super) fn split_top(area: Rect, n: u16) -> (Rect, Rect) {
     let n = n.min(area.height);
@@ -251,43 +244,6 @@ pub(super) fn split_left(area: Rect, n: u16) -> (Rect, Rect) {
 /// What is left, and `n` columns from the right.
 pub(super) fn split_right(area: Rect, n: u16) -> (Rect, Rect) {
     split_left(area, area.width - n.min(area.width))
-}
-
-/// A text in lines of at most `room` columns, broken at spaces; longer words are cut.
-pub(super) fn wrap(text: &str, room: u16) -> Vec<String> {
-    let mut lines = vec![];
-    if room == 0 {
-        return lines;
-    }
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let mut word = word.to_owned();
-        while width(&line) + u16::from(!line.is_empty()) + width(&word) > room {
-            if !line.is_empty() {
-                lines.push(std::mem::take(&mut line));
-                continue;
-            }
-            let fits = word
-                .char_indices()
-                .take_while(|(i, c)| width(&word[..i + c.len_utf8()]) <= room)
-                .count()
-                .max(1);
-            let cut = word.char_indices().nth(fits).map_or(word.len(), |(i, _)| i);
-            let rest = word.split_off(cut);
-            lines.push(std::mem::replace(&mut word, rest));
-            if word.is_empty() {
-                break;
-            }
-        }
-        if !line.is_empty() && !word.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
 }
 
 /// A text cut to so many columns, with an ellipsis when something is missing.

@@ -30,7 +30,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
         }
         Popup::Fix { selected } => {
             let choices = screen.model.demo.as_ref().map_or(&[][..], |d| &d.choices);
-            let entries: Vec<(String, String)> = choices.iter().map(|c| (c.name.clone(), c.title.clone())).collect();
+            let entries: Vec<(String, String)> = choices.iter().map(|c| (c.name.clone(), c.text())).collect();
             menu(screen, area, "Choose a fix", &entries, *selected);
         }
     }

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod demo;
 pub(super) mod fixture;
 mod gallery;
 mod labels;

@@ -35,6 +35,7 @@ fn step(number: u64, choices: &[&str]) -> DemoEvent {
         .map(|name| Choice {
             name: (*name).into(),
             title: String::new(),
+            default: *name == "remap",
         })
         .collect();
     DemoEvent::Step(
@@ -58,8 +59,8 @@ fn goes_on_step_by_step_and_takes_a_fix() {
     );
     assert!(model.ui.popup.is_none());
     told(&mut model, step(1, &["release", "remap"]));
-    let effects = press(&mut model, &[Key::Char('f'), Key::Down, Key::Enter]);
-    assert_eq!(effects[0], Effect::TellDemo("fix remap".into()));
+    let effects = press(&mut model, &[Key::Char('f'), Key::Enter]);
+    assert_eq!(effects[0], Effect::TellDemo("fix remap".into()), "the default");
     assert!(model.demo.as_ref().unwrap().choices.is_empty(), "a fix is chosen once");
     let outcome = DemoOutcome {
         failed_before: Some(true),
@@ -73,6 +74,22 @@ fn goes_on_step_by_step_and_takes_a_fix() {
         (&demo.phase, demo.pid, demo.steps.len()),
         (&DemoPhase::Done { ok: true }, None, 1)
     );
+}
+
+#[test]
+fn the_list_begins_at_the_demo_that_ran_last() {
+    let mut model = running();
+    model.setup.demos = ["fragmentation", "train"]
+        .map(|name| DemoInfo {
+            name: name.into(),
+            ..DemoInfo::default()
+        })
+        .into();
+    model.demo.as_mut().unwrap().name = TRAIN.into();
+    model.ui.demo_entry = 0;
+    told(&mut model, DemoEvent::Spawned { pid: 78 });
+    press(&mut model, &[Key::Char('x')]);
+    assert_eq!(model.ui.demo_entry, 1);
 }
 
 #[test]

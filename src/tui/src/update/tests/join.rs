@@ -54,7 +54,7 @@ fn a_publisher_that_is_stopped_says_so_and_until_when() {
         feed(&mut model, [Event::Channels(Box::new(sample))]);
         let row = model.listed().next().unwrap();
         assert_eq!((&row.state, row.stopped), (&ProcessState::Publishing, Some(stopped)));
-        (row.state_text(), crate::report::text(&model))
+        (row.state_text(), crate::report::text(&model, u16::MAX))
     };
     assert_eq!(told(SECOND, false).0, "publishing");
     let (state, report) = told(2 * SECOND, true);
@@ -249,7 +249,8 @@ fn marks_go_to_their_device_in_order_and_stay_bounded() {
     };
     feed(&mut model, [Event::Channels(Box::new(sample))]);
     let history = &model.world().devices[0].history;
-    assert_eq!((history.marks.len(), history.marks_lost), (MAX_MARKS, 15));
+    assert_eq!((history.marks_lost, history.marks_dropped), (5, 10));
+    assert_eq!(history.marks.len(), MAX_MARKS);
     assert!(
         history
             .marks

@@ -240,7 +240,7 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     press(&mut model, &[Key::Char('t')]);
     assert!(!model.ui.timeline.by_tag, "nothing has a tag");
     let text = &model.ui.toast.as_ref().unwrap().text;
-    assert!(text.contains("names nothing"), "{text}");
+    assert!(text.contains("gives its memory no tags"), "{text}");
     let mut alone = model.clone();
     alone.rows.truncate(1);
     press(&mut alone, &[Key::Char('t')]);

@@ -14,7 +14,7 @@ fn who_is_not_in_the_drivers_list_has_no_figure_and_no_failure() {
     let mut told = |event| {
         feed(&mut model, [event, list()]);
         let process = model.world().processes.iter().find(|p| p.pid == 5).unwrap();
-        let report = crate::report::text(&model);
+        let report = crate::report::text(&model, u16::MAX);
         (process.may_be_counted(), report.contains("failed"))
     };
     assert_eq!(told(nvml(SECOND, GIB, &[])), (false, false), "not the process");

@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::super::Screen;
-use super::super::pen::{split_top, wrap};
+use super::super::pen::{split_top, wrap, wrap_to};
 use super::super::theme::Ink;
 use crate::model::{Demo, DemoPhase, DemoStep, Target};
 use crate::units;
@@ -14,9 +14,14 @@ type Line = Vec<(String, Style)>;
 
 /// Draws the steps; when there are too many lines the oldest leave.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
-    let mut now = present(screen, demo, area.width, false);
-    if now.len() > usize::from(area.height) {
-        now = present(screen, demo, area.width, true);
+    let all = usize::from(area.height);
+    let mut now = present(screen, demo, area.width, None);
+    if now.len() > all {
+        now = present(screen, demo, area.width, Some(0));
+        // What is left goes to the report, then to the past.
+        if now.len() < all {
+            now = present(screen, demo, area.width, Some(all - now.len()));
+        }
     }
     let before = demo.steps.split_last().map_or(&[][..], |(_, before)| before);
     let past: Vec<Line> = before.iter().map(|step| past_line(screen, step)).collect();
@@ -37,9 +42,9 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
 }
 
-/// The current step and what follows from it. In brief: without air, figures, and the long
+/// The current step and what follows from it. In brief: without air and figures, and with so many lines of the long
 /// report of a failure.
-fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: bool) -> Vec<Line> {
+fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -> Vec<Line> {
     let mut lines = vec![];
     if let Some(current) = demo.steps.last() {
         current_lines(screen, &mut lines, demo, current, width, brief);
@@ -48,7 +53,7 @@ fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: bool) -> Vec<Lin
         lines.push(vec![(text, screen.pen.theme.ink(Ink::Dim))]);
     }
     closing_lines(screen, &mut lines, demo, width);
-    if brief {
+    if brief.is_some() {
         lines.retain(|line| !line.is_empty());
     }
     lines
@@ -67,7 +72,27 @@ fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line {
     ]
 }
 
-fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &DemoStep, width: u16, brief: bool) {
+/// So many lines of a report; where they do not hold all of it, of what would have helped.
+fn report(text: &str, width: u16, most: Option<usize>) -> Vec<String> {
+    let all = wrap(text, width);
+    match most {
+        Some(0) => vec![],
+        Some(most) if all.len() > most => {
+            let advice = text.find("what would have helped").unwrap_or(0);
+            wrap_to(&text[advice..], width, most)
+        }
+        _ => all,
+    }
+}
+
+fn current_lines(
+    screen: &Screen<'_>,
+    out: &mut Vec<Line>,
+    demo: &Demo,
+    step: &DemoStep,
+    width: u16,
+    brief: Option<usize>,
+) {
     let theme = screen.pen.theme;
     let (dim, plain, strong) = (theme.ink(Ink::Dim), Style::new(), theme.ink(Ink::Strong));
     let of = if demo.total_steps > 0 {
@@ -90,14 +115,13 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
         };
         out.push(vec![(mark, theme.ink(mark_ink)), (lead, strong), (part, strong)]);
     }
-    let indent = |text: &str, style: Style| -> Vec<Line> {
-        wrap(text, width.saturating_sub(2))
-            .into_iter()
-            .map(|l| vec![("  ".into(), plain), (l, style)])
-            .collect()
+    let inner = width.saturating_sub(2);
+    let indent = |lines: Vec<String>, style: Style| -> Vec<Line> {
+        let line = |text| vec![("  ".into(), plain), (text, style)];
+        lines.into_iter().map(line).collect()
     };
     out.push(vec![]);
-    out.extend(indent(&step.detail, plain));
+    out.extend(indent(wrap(&step.detail, inner), plain));
     out.push(vec![]);
     if let Some(oom) = &step.oom {
         let text = format!(
@@ -106,10 +130,8 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
             units::bytes(oom.free_total),
             units::bytes(oom.largest_free)
         );
-        out.extend(indent(&text, theme.ink(Ink::Warning)));
-        if !brief {
-            out.extend(indent(&oom.report, dim));
-        }
+        out.extend(indent(wrap(&text, inner), theme.ink(Ink::Warning)));
+        out.extend(indent(report(&oom.report, inner, brief), dim));
         out.push(vec![]);
     }
     match step.verified {
@@ -129,7 +151,7 @@ fn current_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, step: &D
             (format!("{:>10} allocated", units::bytes(*allocated)), plain),
         ]);
     }
-    if brief || demo.paced() {
+    if brief.is_some() || demo.paced() {
         // The panel beside says the same, and of a replay, which goes on meanwhile, what is so now.
         return;
     }
@@ -168,7 +190,7 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u
         for choice in &demo.choices {
             let name = format!("  {:<10}", choice.name);
             let room = width.saturating_sub(name.len() as u16);
-            for (i, part) in wrap(&choice.title, room).into_iter().enumerate() {
+            for (i, part) in wrap(&choice.text(), room).into_iter().enumerate() {
                 let lead = if i == 0 { name.clone() } else { " ".repeat(name.len()) };
                 out.push(vec![(lead, theme.ink(Ink::Strong)), (part, dim)]);
             }

@@ -234,7 +234,6 @@ fn used_text(device: &Device) -> Option<String> {
     let memory = device.memory.value()?;
     let (used, what) = match memory.basis {
         Basis::Driver => (memory.used(), "used"),
-        Basis::Publishers if device.kind == DeviceKind::Simulated => (memory.used(), "used"),
         Basis::Publishers => (memory.reserved(), "published"),
     };
     let total = units::bytes(memory.total);
@@ -305,12 +304,7 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other)),
         (Basis::Publishers, _) => {}
     }
-    let free = if memory.basis == Basis::Driver || device.kind == DeviceKind::Simulated {
-        "free"
-    } else {
-        "free or others'"
-    };
-    entries.push((Ink::Free, free, memory.free));
+    entries.push((Ink::Free, memory.basis.rest(), memory.free));
     let text = |bytes| {
         if memory.total >= 1 << 34 {
             gib(bytes)

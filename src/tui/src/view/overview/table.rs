@@ -8,9 +8,9 @@ use ratatui::style::Modifier;
 
 use super::super::Screen;
 use super::super::bar;
-use super::super::pen::{split_left, split_top, wrap};
+use super::super::pen::{split_left, split_top, width, wrap};
 use super::super::theme::Ink;
-use crate::model::{Column, Device, Model, Process, SourceState, Target};
+use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, SourceState, Target};
 use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
@@ -114,8 +114,14 @@ fn note(screen: &Screen<'_>) -> String {
     }
 }
 
+/// Whether jobs have a column of their own.
+fn has_jobs(columns: &[(Shown, u16)]) -> bool {
+    columns.iter().any(|c| c.0 == Shown::Job)
+}
+
 fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
     let model = screen.model;
+    let jobs_within = !has_jobs(columns) && model.listed().any(|p| !p.job.is_empty());
     let mut x = 1;
     for &(shown, wide) in columns {
         let sorted = shown == Shown::Of(model.ui.sort.column);
@@ -134,7 +140,11 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
             (true, true) => "▾",
             (true, false) => "▴",
         };
-        let title = format!("{}{arrow}", shown.title());
+        let title = match shown {
+            Shown::Of(Column::Command) if jobs_within && cell.width > width(JOB_OR_COMMAND) => JOB_OR_COMMAND,
+            _ => shown.title(),
+        };
+        let title = format!("{title}{arrow}");
         if shown.is_text() {
             screen.pen.text(cell, 0, 0, &title, style);
         } else {
@@ -151,6 +161,7 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
     // Beside real ones a process of a simulated device says so where nothing else in its row does.
     let says = |&(shown, _): &(Shown, u16)| matches!(shown, Shown::Device | Shown::Of(Column::State));
     let unsaid = process.simulated && !columns.iter().any(says);
+    let job_shown = has_jobs(columns);
     let mut x = 1;
     for &(shown, wide) in columns {
         let room = wide.min(line.width.saturating_sub(x));
@@ -161,7 +172,7 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
             if shown == Shown::Of(Column::State) {
                 text = row::state_in(process, room);
             } else if shown == Shown::Of(Column::Command) {
-                text = row::command_in(process, room, unsaid);
+                text = row::name_in(process, room, job_shown, unsaid);
             }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {

@@ -66,6 +66,27 @@ fn rows_of_one_program_say_their_devices() {
     assert_eq!(devices, [true; 2], "{both}");
 }
 
+/// Their command lines begin alike, and what tells them apart is the name that they were given.
+#[test]
+fn replays_are_told_apart_by_their_jobs() {
+    let mut model = fixture::h100();
+    for (process, trace) in model.live.processes.iter_mut().zip(["moe", "gan"]) {
+        process.command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim".into();
+        process.job = format!("replay torch211_{trace}.csv.gz");
+    }
+    for (w, h) in SIZES {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for trace in ["moe", "gan"] {
+            assert!(drawn.contains(&format!("torch211_{trace}")), "{w}x{h}:\n{drawn}");
+        }
+        let alone = drawn.contains(" JOB ");
+        assert_eq!((alone, drawn.contains("JOB/COMMAND")), (w == 200, w < 200), "{drawn}");
+        assert_eq!(drawn.contains("replay --headless"), alone, "{drawn}");
+    }
+    model.ui.view = View::Blocks;
+    assert!(at_80x24(&model).contains("GPU 0: replay torch211_moe.csv.gz"));
+}
+
 /// A device of which there is room for one line.
 #[test]
 fn a_line_says_once_what_is_wrong_with_its_device() {

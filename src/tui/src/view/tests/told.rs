@@ -18,6 +18,20 @@ fn a_black_box_whose_blocks_are_not_read_yet_says_so() {
     assert!(at_80x24(&model).contains("when p resumes"));
 }
 
+/// Where no driver tells what is free, nobody knows what others use: in both they are the same words.
+#[test]
+fn the_rest_of_a_device_has_one_name() {
+    for (model, name) in [(fixture::simulated(), "not published"), (fixture::h100(), "free")] {
+        let (screen, report) = (at_80x24(&model), crate::report::text(&model, u16::MAX));
+        let legend = screen.lines().find(|line| line.contains(" allocated ")).unwrap();
+        let sum = report.lines().find(|line| line.contains(" = ")).unwrap();
+        assert!(
+            legend.contains(&format!("· {name} ")) && sum.contains(&format!("+ {name} ")),
+            "{legend}{sum}"
+        );
+    }
+}
+
 #[test]
 fn where_nobody_publishes_the_timeline_knows_of_no_events() {
     let mut model = fixture::h100();
@@ -95,8 +109,25 @@ fn long_sentences_take_what_the_table_leaves_empty() {
         lines(&model)
     };
     assert_eq!(above(&alone), above(&short), "nothing moves");
-    model.ui.view = View::Timeline;
-    assert_eq!(full(&lines(&model)), 2, "where no line is empty they are cut");
+    for view in [View::Blocks, View::Timeline, View::Demo] {
+        model.ui.view = view;
+        assert_eq!(
+            full(&lines(&model)),
+            3,
+            "where no line is empty a finding takes one: {view:?}"
+        );
+        let small = text(&drawn(model.clone(), 80, 23, Colors::Mono, false).0);
+        assert_eq!(small.lines().filter(|line| line.contains("word")).count(), 2, "{small}");
+    }
+    // It takes it before it needs it, and moves nothing when it does.
+    let top = |n: usize| {
+        let mut model = model.clone();
+        (model.ui.view, model.ui.toast) = (View::Timeline, None);
+        model.live.findings[0].text = words(n);
+        lines(&model)[..20].join("\n")
+    };
+    assert_ne!(top(12), top(15));
+    assert_eq!(top(15), top(16));
 }
 
 /// A device that fills what the table leaves gives way to it, too.
@@ -111,6 +142,39 @@ fn a_tall_device_makes_room_for_a_long_sentence() {
         let said: usize = drawn.lines().map(|line| line.matches("word").count()).sum();
         assert_eq!(said, 40, "{w}x{h}:\n{drawn}");
     }
+}
+
+#[test]
+fn events_of_what_has_gone_are_told_from_its_last_known_figures() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Timeline;
+    let device = &mut model.live.devices[0];
+    let newest = device.history.long.back().unwrap().at;
+    let failed = device.history.marks.iter().find(|m| m.kind == MarkKind::OutOfMemory);
+    let failed = Mark {
+        at: newest,
+        ..failed.unwrap().clone()
+    };
+    device.history.marks.push_back(failed);
+    let screen = |model: &Model| text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+    let line = |model: &Model, when: &str| {
+        let screen = screen(model);
+        screen
+            .lines()
+            .any(|line| line.trim_matches(['│', ' ']).starts_with(when))
+    };
+    assert!(
+        line(&model, "now ") && !line(&model, "what happened until"),
+        "{}",
+        screen(&model)
+    );
+    model.live.devices[0].state = DeviceState::Gone;
+    assert!(
+        line(&model, "last ") && line(&model, "what happened until"),
+        "{}",
+        screen(&model)
+    );
+    assert!(!line(&model, "-0 s"));
 }
 
 #[test]

@@ -71,14 +71,24 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, windo
         screen.pen.cell(area, x, 0, glyph, style);
         x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
     }
-    if device.history.marks_lost > 0 {
-        let text = format!("{} lost", units::plural(device.history.marks_lost, "event"));
+    for text in missing(device.history.marks_lost, device.history.marks_dropped) {
         if x + width(&text) <= area.width {
             let left = screen.pen.text_end(area, area.width, 0, &text, dim);
             return (x, left.saturating_sub(2));
         }
     }
     (x, area.width)
+}
+
+/// What is told of events that are not shown, the fullest words first: what was lost is news, what was not kept had its time.
+pub(super) fn missing(lost: u64, dropped: u64) -> Vec<String> {
+    let lost_text = format!("{} lost", units::plural(lost, "event"));
+    match (lost, dropped) {
+        (0, 0) => vec![],
+        (0, n) => vec![format!("{} not kept", units::plural(n, "event"))],
+        (_, 0) => vec![lost_text],
+        (_, n) => vec![format!("{lost_text}, {} not kept", units::count(n)), lost_text],
+    }
 }
 
 /// The newest events in words, the newest first.
@@ -88,14 +98,16 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     }
     let dim = screen.pen.theme.ink(Ink::Dim);
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
+    let present = device.state == DeviceState::Present;
     let mut y = 1;
     for (_, mark) in shown(device, window).rev() {
         if y >= area.height {
-            return;
+            break;
         }
         let ago = newest.saturating_sub(mark.at) / SECOND;
         let when = match ago {
-            0 if device.state == DeviceState::Present => "now".to_owned(),
+            0 if present => "now".to_owned(),
+            0 => "last".to_owned(),
             ago => format!("-{}", super::span_text(ago * SECOND)),
         };
         screen.pen.text_end(area, 6, y, &when, dim);
@@ -107,6 +119,10 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             .pen
             .clipped(area, x, y, &sentence(mark), area.width.saturating_sub(x), Style::new());
         y += 1;
+    }
+    if y > 1 && !present {
+        let text = "what happened until the last known figures, and how long before them";
+        screen.pen.clipped(area, 0, 0, text, area.width, dim);
     }
     if y == 1 {
         let text = match publishes(screen, device) {

@@ -124,3 +124,12 @@ fn phases_differ_where_colours_do_not_tell_them_apart() {
         assert_eq!(lines.len(), 4, "{lines:?}");
     }
 }
+
+#[test]
+fn what_was_not_kept_is_not_said_to_be_lost() {
+    use super::events::missing;
+    assert!(missing(0, 0).is_empty());
+    assert_eq!(missing(0, 1200), ["1,200 events not kept"]);
+    assert_eq!(missing(5, 0), ["5 events lost"]);
+    assert_eq!(missing(1, 7), ["1 event lost, 7 not kept", "1 event lost"]);
+}

@@ -126,23 +126,26 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         }
         specs.remove(leaver);
     }
+    let job_shown = specs.iter().any(|s| s.shown == Shown::Job);
     let mut spare = room.saturating_sub(needed(&specs));
     let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
     // What is left over goes to the words: first to what they cannot do without, then to all of them.
-    for (column, most) in [
-        (Column::State, 18),
-        (Column::Command, 24),
-        (Column::State, 30),
-        (Column::User, 16),
-        (Column::Command, 100),
-        (Column::State, 100),
+    for (shown, most) in [
+        (Shown::Of(Column::State), 18),
+        (Shown::Of(Column::Command), 24),
+        (Shown::Job, 30),
+        (Shown::Of(Column::State), 30),
+        (Shown::Of(Column::User), 16),
+        (Shown::Of(Column::Command), 100),
+        (Shown::Of(Column::State), 100),
     ] {
-        let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(column)) else {
+        let Some(i) = specs.iter().position(|s| s.shown == shown) else {
             continue;
         };
-        let text = |p: &Process| match column {
-            Column::State => width(&row::state_in(p, most)),
-            _ => width(&row::value(p, specs[i].shown).0),
+        let text = |p: &Process| match shown {
+            Shown::Of(Column::State) => width(&row::state_in(p, most)),
+            Shown::Of(Column::Command) => width(&row::name_in(p, u16::MAX, job_shown, false)),
+            _ => width(&row::value(p, shown).0),
         };
         let wanted = model.listed().map(text).max().unwrap_or(0).min(most);
         let more = wanted.saturating_sub(widths[i]).min(spare);

@@ -7,7 +7,6 @@ use super::super::super::theme::Ink;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState};
 use crate::units;
-use crate::units::program;
 
 /// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
 pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
@@ -25,11 +24,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
         Shown::Device => (process.device_label.clone(), Ink::Dim),
         Shown::Of(Column::User) => (process.user.clone(), Ink::Dim),
-        Shown::Of(Column::Command) => (program(&process.command).to_owned(), Ink::Plain),
-        Shown::Job => match process.rank {
-            Some(rank) => (format!("{}:{rank}", process.job), Ink::Dim),
-            None => (process.job.clone(), Ink::Dim),
-        },
+        Shown::Job => (process.job_text(), Ink::Dim),
         Shown::Of(Column::Nvml) if !process.may_be_counted() => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
         Shown::Of(Column::Managed) => reading(&process.managed),
@@ -56,7 +51,8 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             None => ("-".to_owned(), Ink::Dim),
         },
         Shown::Of(Column::State) => state(process),
-        Shown::Bar => (String::new(), Ink::Plain),
+        // A bar is drawn, and what a process is called depends on the room: `name_in`.
+        Shown::Bar | Shown::Of(Column::Command) => (String::new(), Ink::Plain),
     }
 }
 
@@ -95,11 +91,16 @@ pub(super) fn state_in(process: &Process, room: u16) -> String {
     texts.swap_remove(fits.unwrap_or(texts.len() - 1))
 }
 
-/// A command in so many columns. Beside real ones a process of a simulated device may have nothing else that says what it is.
-pub(super) fn command_in(process: &Process, room: u16, unsaid: bool) -> String {
+/// What a process is called in so many columns: its command where its job has a column of its own, else its job if it has one.
+/// Beside real ones a process of a simulated device may have nothing else that says what it is.
+pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, unsaid: bool) -> String {
     let mark = if unsaid { "SIM " } else { "" };
     let room = usize::from(room).saturating_sub(mark.len());
-    format!("{mark}{}", units::command_in(&process.command, room))
+    let name = match job_shown {
+        true => units::command_in(&process.command, room),
+        false => process.name_in(room),
+    };
+    format!("{mark}{name}")
 }
 
 fn reading(reading: &Reading<u64>) -> (String, Ink) {

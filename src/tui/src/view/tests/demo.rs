@@ -1,0 +1,97 @@
+//! What the Demo view explains.
+
+use super::fixture;
+use super::gallery::drawn;
+use super::rules::at_80x24;
+use super::screens::text;
+use crate::model::*;
+
+/// A demo that runs, and whose channel is not seen.
+fn alone() -> Model {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    model.map = None;
+    model.live.processes.clear();
+    model.rows.clear();
+    model
+}
+
+/// The words on a screen, one space apart and without frames, of the columns from `from` on.
+fn words(screen: &str, from: usize) -> String {
+    let part = |line: &str| {
+        line.chars()
+            .skip(from)
+            .map(|c| if c == '│' { ' ' } else { c })
+            .collect::<String>()
+    };
+    let all: Vec<String> = screen.lines().map(part).collect();
+    all.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn why_there_is_no_map_is_told_in_full() {
+    let mut model = alone();
+    let told = words(&at_80x24(&model), 44);
+    assert!(
+        told.contains("gpumem-tui doctor says where programs can publish."),
+        "{told}"
+    );
+    let looked = model.live.channels.sampled_at;
+    let demo = model.demo.as_mut().unwrap();
+    demo.has_memory_since = looked;
+    let told = words(&at_80x24(&model), 44);
+    assert!(
+        told.contains("was not looked for since: that is done every 1 s."),
+        "{told}"
+    );
+    model.demo.as_mut().unwrap().unpublished = Some("/tmp/x is not in memory (tmpfs)".into());
+    let told = words(&at_80x24(&model), 44);
+    assert!(
+        told.contains("It does not publish: /tmp/x is not in memory (tmpfs)"),
+        "{told}"
+    );
+}
+
+/// Its process is stopped by a signal, and does not tell.
+#[test]
+fn a_suspended_child_is_not_said_to_run() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    model.demo.as_mut().unwrap().phase = DemoPhase::Running;
+    assert!(at_80x24(&model).contains(" running "));
+    model.live.processes[0].stopped = Some(true);
+    let told = at_80x24(&model);
+    assert!(told.contains(" suspended ") && !told.contains(" running "), "{told}");
+    model.demo.as_mut().unwrap().phase = DemoPhase::Done { ok: true };
+    assert!(at_80x24(&model).contains("done"));
+}
+
+/// A failure is explained in the lines that are free, what would have helped first.
+#[test]
+fn a_report_has_the_lines_that_are_left() {
+    let mut model = alone();
+    let demo = model.demo.as_mut().unwrap();
+    (demo.name, demo.phase, demo.choices) = (REPLAY.into(), DemoPhase::Running, vec![]);
+    let step = demo.steps.last_mut().unwrap();
+    step.detail = "moe.csv.gz: 827 operations a second.".into();
+    step.oom.as_mut().unwrap().report = "out of GPU memory: 24.0 MiB requested; device 79.0 GiB of 80.0 GiB free, \
+        budget 1.0 GiB; reserved 1022.0 MiB, allocated 1006.4 MiB; 15.6 MiB free in cache, largest free block 3.4 MiB; \
+        what would have helped: raise the budget by 10.0 MiB, or smaller by 7.4 MiB"
+        .into();
+    let told = |h| words(&text(&drawn(model.clone(), 60, h, Colors::Mono, false).0), 0);
+    assert!(
+        told(15).contains("out of GPU memory: 24.0 MiB requested;"),
+        "{}",
+        told(15)
+    );
+    for (h, shown) in [
+        (
+            12,
+            "what would have helped: raise the budget by 10.0 MiB, or smaller by 7.4 MiB",
+        ),
+        (9, "moe.csv.gz"),
+    ] {
+        assert!(told(h).contains(shown), "{}", told(h));
+        assert!(!told(h).contains("out of GPU memory"), "{}", told(h));
+    }
+}
