@@ -220,7 +220,10 @@ fn a_training_run_that_ends_of_its_leak_says_so() {
     let output = world.command(&args.split(' ').collect::<Vec<_>>()).output().unwrap();
     let said = gpumem_tests::said(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(" steps forgot ") && said.contains(" MiB (--leak): "), "{said}");
+    assert!(
+        said.contains(" steps forgot ") && said.contains(" MiB (--leak): "),
+        "{said}"
+    );
 }
 
 #[test]

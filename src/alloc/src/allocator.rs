@@ -175,7 +175,8 @@ impl Allocator {
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache
     /// goes back first, as [`release_cached`](Allocator::release_cached) does it; live blocks stay, and nothing new is taken until there is
-    /// room again.
+    /// room again. While a graph is captured nothing goes back: then what is reserved beyond the budget stays until a release, or until it is set
+    /// once more.
     ///
     /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
     /// the same.
@@ -200,7 +201,7 @@ impl Allocator {
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
-    /// from one piece. While it is taken it is a request like any other: figures and [reports](Allocator::peak) of the peak count it.
+    /// from one piece, or where memory is stitched from pieces that are mapped side by side already. While it is taken it is a request like any other: figures and [reports](Allocator::peak) of the peak count it.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let home = self.0.home;
         if bytes == 0 {
@@ -250,7 +251,8 @@ impl Allocator {
     /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it, or where the last of
     /// a pool that is gone comes free by this, that give memory back. One event is recorded on it, and none after that.
     ///
-    /// Buffers of the stream live on. What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;
+    /// Buffers of the stream live on, and as long as one does the stream counts among those that are kept apart
+    /// ([`Error::TooManyStreams`]). What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;
     /// until then they are read and written in the order of the default stream, after the ended stream's work. Memory of others that
     /// used it ([`record_stream`](Buffer::record_stream)) waits for that work as before.
     ///

@@ -36,8 +36,10 @@ impl DeviceError {
     }
 }
 
-/// Why an allocator call failed. The allocator is usable after every one of them, and unchanged but for what gives memory back or moves
-/// it (`release_cached`, `compact`, `join_holes`, and budgets that become smaller): that keeps what it did before the driver failed.
+/// Why an allocator call failed. The allocator is usable after every one of them, and unchanged but for these: a request that there is no
+/// memory for may have waited for the device and given the cache back to the driver before it failed, unless it is larger than the device
+/// or the budget; and what gives memory back or moves it (`release_cached`, `compact`, `join_holes`, and budgets that become smaller)
+/// keeps what it did before the driver failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -102,7 +104,7 @@ pub enum Error {
     #[error("holes can only be joined in virtual segments: create the allocator with SegmentMode::Virtual")]
     NotVirtual,
     /// The holes cannot be joined: their whole chunks do not add up.
-    #[error("joining holes gives at most {}, {} were asked for: free more, or release the cache", human(*available), human(*requested))]
+    #[error("joining holes gives at most {}, {} were asked for: free more, or release the cache and allocate as much anew", human(*available), human(*requested))]
     HolesTooSmall {
         /// Bytes asked for.
         requested: u64,
@@ -112,7 +114,7 @@ pub enum Error {
     /// More streams than the allocator keeps apart.
     #[error(
         "more than {limit} streams were used with one allocator: streams that end are to be retired before (Allocator::retire_stream, \
-        gpumem_retire_stream)"
+        gpumem_retire_stream), and count for as long as something is held that was allocated for them"
     )]
     TooManyStreams {
         /// The limit.

@@ -110,8 +110,12 @@ impl Allocator {
         self.free_raw_on(addr, ordinal)
     }
 
-    /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done.
+    /// Notes that work on another stream uses a raw allocation: its memory is not reused before that work is done. Address 0 is nothing,
+    /// and fine.
     pub fn record_stream_raw(&self, addr: u64, stream: Stream) -> Result<(), Error> {
+        if addr == 0 {
+            return self.heap(|_| ());
+        }
         self.note_use(self.0.home.pointers()?.find(addr)?, stream)
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use gpumem_alloc::device::{self, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, History, Publish, Snapshot, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, History, PoolConfig, Publish, Snapshot, Stream};
 
 const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
 const MIB: usize = 1 << 20;
@@ -39,16 +39,41 @@ fn runs_out() {
     assert!(alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT).is_ok());
 }
 
-fn run(path: &Path) -> Output {
+/// A tenant is refused, as may happen all day, and later memory runs out, when it is told to.
+#[test]
+fn a_tenant_and_then_all_run_out() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let config = Config {
+        budget: Some(64 << 20),
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    alloc.record_history(History::ON).unwrap();
+    let config = PoolConfig {
+        budget: Some(4 << 20),
+        ..PoolConfig::default()
+    };
+    let tenant = alloc.pool("tenant", config).unwrap();
+    for _ in 0..2 {
+        assert!(tenant.alloc::<u8>(8 * MIB, Stream::DEFAULT).is_err());
+    }
+    assert!(alloc.alloc::<u8>(80 * MIB, Stream::DEFAULT).is_err());
+    assert!(tenant.alloc::<u8>(8 * MIB, Stream::DEFAULT).is_err());
+}
+
+fn run(test: &str, path: &Path) -> Output {
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "runs_out", "--nocapture", "--test-threads=1"]);
+    program.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     program.env(VARIABLE, path).output().unwrap()
 }
 
 #[test]
 fn a_snapshot_is_written_once_with_what_led_there() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(&folder.path().join("oom-%p.pickle"));
+    let output = run("runs_out", &folder.path().join("oom-%p.pickle"));
     assert!(output.status.success(), "{output:?}");
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
@@ -64,8 +89,21 @@ fn a_snapshot_is_written_once_with_what_led_there() {
 }
 
 #[test]
+fn a_refused_tenant_does_not_take_the_snapshot_of_what_comes_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oom.json");
+    let output = run("a_tenant_and_then_all_run_out", &path);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("wrote the snapshot").count(), 2, "{said}");
+    let snapshot = Snapshot::read(&path).unwrap();
+    let last = snapshot.device_traces[0].last().unwrap();
+    assert_eq!((last.action, last.size), (gpumem_snapshot::Action::Oom, 80 << 20));
+}
+
+#[test]
 fn where_it_cannot_be_written_the_program_goes_on() {
-    let output = run("/proc/nowhere/oom.pickle".as_ref());
+    let output = run("runs_out", "/proc/nowhere/oom.pickle".as_ref());
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.matches(VARIABLE).count(), 1, "{said}");

@@ -127,6 +127,7 @@ fn zero_and_huge_sizes_are_defined() {
     empty.record_stream(Stream(7)).unwrap();
     assert_eq!(alloc.alloc_raw(0, Stream::DEFAULT).unwrap(), 0);
     alloc.free_raw(0).unwrap();
+    alloc.record_stream_raw(0, Stream(7)).unwrap();
     assert!(matches!(
         alloc.alloc::<u64>(usize::MAX, Stream::DEFAULT),
         Err(Error::TooLarge { requested: None })

@@ -30,7 +30,7 @@
  * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was
  * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
  * long as the process. Where CUDA notices, no memory is lost. 4,096 streams of a device and 1,024 pools are kept apart; streams that
- * are not retired count, and calls for one more fail, frees too.
+ * are not retired count, and those of which something is held yet, and calls for one more fail, frees too.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
  * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
@@ -123,8 +123,8 @@ void gpumem_reset(void);
 
 /*
  * For set_memory_fraction_fn: the allocator may take this part (at least a millionth, at most 1) of the device's memory, from now on.
- * If it has more, its cache goes back first; what the program holds stays, and nothing new is taken until there is room again. Set
- * before the first allocation on the device, a smaller limit in GPUMEM_ALLOC_CONF holds too.
+ * If it has more, its cache goes back first, unless a graph is captured; what the program holds stays, and nothing new is taken until
+ * there is room again. Set before the first allocation on the device, a smaller limit in GPUMEM_ALLOC_CONF holds too.
  */
 void gpumem_memory_fraction(double fraction, int device);
 

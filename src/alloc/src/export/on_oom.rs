@@ -9,11 +9,15 @@ use gpumem_channel::clean;
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::process::{Uncancelled, say};
+use crate::report::Help;
 
 const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
 
 /// One of them is enough: what fails once is often tried again.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
+/// One of a pool's budget beside it: programs with tenants go on when one of them is refused, and what memory then runs out of is another
+/// matter.
+static WRITTEN_FOR_POOL: AtomicBool = AtomicBool::new(false);
 
 /// Whether the environment is of a user that the process does not run as (a set-uid program): who started it must not have files
 /// written where only the other one may.
@@ -39,12 +43,21 @@ impl OnOom {
         }))
     }
 
-    /// Writes it if memory ran out for the first time in this process. Whatever happens here, the request fails as it would.
+    /// Writes it if memory ran out for the first time in this process, also where a pool's budget was spent before, for which one is written
+    /// until then. Whatever happens here, the request fails as it would.
     pub(crate) fn look<T>(&self, allocator: &Allocator, result: &Result<T, Error>) {
-        let (Some(path), Err(Error::OutOfMemory(_))) = (&self.0, result) else {
+        let (Some(path), Err(Error::OutOfMemory(report))) = (&self.0, result) else {
             return;
         };
-        if WRITTEN.swap(true, Ordering::Relaxed) {
+        let refused_by_pool = report
+            .helps
+            .iter()
+            .any(|help| matches!(help, Help::RaisePoolBudget { .. }));
+        let written = match refused_by_pool {
+            true => WRITTEN.load(Ordering::Relaxed) || WRITTEN_FOR_POOL.swap(true, Ordering::Relaxed),
+            false => WRITTEN.swap(true, Ordering::Relaxed),
+        };
+        if written {
             return;
         }
         let _undisturbed = Uncancelled::begin();
