@@ -32,6 +32,8 @@ struct Live<'a> {
     /// The next operation of this pass.
     at: usize,
     reported: Instant,
+    /// The pass that was told of last.
+    told: u64,
     failures: u64,
     /// The newest of them since the last report.
     oom: Option<OutOfMemory>,
@@ -58,6 +60,7 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         pass: 1,
         at: 0,
         reported: Instant::now(),
+        told: 0,
         failures: 0,
         oom: None,
     };
@@ -83,10 +86,10 @@ impl Live<'_> {
             let began = Instant::now();
             self.pass(stage)?;
             stage.steps_done = self.pass;
-            // Short passes are told of now and then.
+            // Short passes are told of now and then; one of which anything was told is told to its end.
             let long = began.elapsed() >= REPORT;
             let last = self.pass == passes;
-            if long || last {
+            if long || last || self.told == self.pass {
                 self.report(stage)?;
             }
             self.replayer
@@ -194,6 +197,7 @@ impl Live<'_> {
 
     fn report(&mut self, stage: &mut Stage<'_>) -> Result<(), DemoError> {
         self.reported = Instant::now();
+        self.told = self.pass;
         let all = self.trace.ops.len();
         let pace = match (self.paused, self.speed) {
             (true, _) => "It stands still.".to_owned(),

@@ -13,12 +13,8 @@ use gpumem_alloc::{Allocator, Buffer, Config, Error, History, PoolConfig, Publis
 const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
 const MIB: usize = 1 << 20;
 
-/// Runs out of memory twice, when it is told to.
-#[test]
-fn runs_out() {
-    if std::env::var_os(VARIABLE).is_none() {
-        return;
-    }
+/// One with 64 MiB.
+fn with_history() -> Allocator {
     let config = Config {
         budget: Some(64 << 20),
         publish: Publish::Off,
@@ -26,6 +22,16 @@ fn runs_out() {
     };
     let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
     alloc.record_history(History::ON).unwrap();
+    alloc
+}
+
+/// Runs out of memory twice, when it is told to.
+#[test]
+fn runs_out() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let alloc = with_history();
     let held: Buffer<u8> = alloc.alloc(40 * MIB, Stream::DEFAULT).unwrap();
     for _ in 0..2 {
         let fails = alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT);
@@ -45,13 +51,7 @@ fn a_tenant_and_then_all_run_out() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }
-    let config = Config {
-        budget: Some(64 << 20),
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
-    alloc.record_history(History::ON).unwrap();
+    let alloc = with_history();
     let config = PoolConfig {
         budget: Some(4 << 20),
         ..PoolConfig::default()
