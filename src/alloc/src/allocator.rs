@@ -201,7 +201,8 @@ impl Allocator {
     }
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
-    /// from one piece, or where memory is stitched from pieces that are mapped side by side already. While it is taken it is a request like any other: figures and [reports](Allocator::peak) of the peak count it.
+    /// from one piece, or where memory is stitched from pieces that are mapped side by side already. While it is taken it is a request like
+    /// any other: figures and [reports](Allocator::peak) of the peak count it.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let home = self.0.home;
         if bytes == 0 {

@@ -104,7 +104,10 @@ pub enum Error {
     #[error("holes can only be joined in virtual segments: create the allocator with SegmentMode::Virtual")]
     NotVirtual,
     /// The holes cannot be joined: their whole chunks do not add up.
-    #[error("joining holes gives at most {}, {} were asked for: free more, or release the cache and allocate as much anew", human(*available), human(*requested))]
+    #[error(
+        "joining holes gives at most {}, {} were asked for: free more, or release the cache and allocate as much anew",
+        human(*available), human(*requested)
+    )]
     HolesTooSmall {
         /// Bytes asked for.
         requested: u64,
