@@ -364,6 +364,7 @@ mod tests {
             "less than half of it is idle"
         );
     }
+
     /// Large blocks among small ones, in any order, beside stitched and remembered ones, given back in any order.
     #[test]
     fn memory_of_small_blocks_serves_large_ones_again_and_again() {
