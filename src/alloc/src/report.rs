@@ -4,7 +4,7 @@ use std::fmt;
 
 use gpumem_channel::clean;
 
-use crate::size::human;
+use crate::size::{human, human_at_least};
 use crate::stream::Stream;
 
 /// Something that would have made a failed request succeed.
@@ -72,10 +72,10 @@ impl fmt::Display for Help {
                 write!(f, "release the allocator's whole cache ({} elsewhere)", human(*bytes))
             }
             Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
-            Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human(*bytes)),
-            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human(*bytes)),
+            Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human_at_least(*bytes)),
+            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human_at_least(*bytes)),
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
-            Help::SmallerBy { bytes } => write!(f, "smaller by {}", human(*bytes)),
+            Help::SmallerBy { bytes } => write!(f, "smaller by {}", human_at_least(*bytes)),
             Help::Exhausted => write!(f, "nothing: exhausted"),
         }
     }

@@ -291,17 +291,29 @@ pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
     Ok(bytes as u64)
 }
 
+/// What sizes are told in, the largest first.
+const UNITS: [(&str, u64); 5] = [
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", MIB),
+    ("KiB", KIB),
+];
+
 /// A size as people read it: binary units, one decimal.
 pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 5] = [
-        ("PiB", 1 << 50),
-        ("TiB", 1 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", MIB),
-        ("KiB", KIB),
-    ];
     match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// The same for a size that must not be less than it is: what is done by it would not be enough.
+pub(crate) fn human_at_least(bytes: u64) -> String {
+    let tenths = |unit: u64| (u128::from(bytes) * 10).div_ceil(u128::from(unit));
+    // What is not quite 1024.0 of the next smaller unit is one of this.
+    match UNITS.into_iter().find(|(_, unit)| tenths(unit / 1024) >= 10_240) {
+        Some((name, unit)) => format!("{}.{} {name}", tenths(unit) / 10, tenths(unit) % 10),
         None => format!("{bytes} B"),
     }
 }

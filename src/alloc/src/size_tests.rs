@@ -183,3 +183,22 @@ fn sizes_read_well() {
     assert_eq!(human(1536), "1.5 KiB");
     assert_eq!(human(3 << 30), "3.0 GiB");
 }
+
+#[test]
+fn a_size_that_must_be_enough_is_rounded_up() {
+    let told = [
+        (0, "0 B"),
+        (511, "511 B"),
+        (1024, "1.0 KiB"),
+        (1025, "1.1 KiB"),
+        (1024 * 1024 - 1, "1.0 MiB"),
+        (1023 << 20, "1023.0 MiB"),
+        (612_570, "598.3 KiB"),
+        ((19 << 30) + 1, "19.1 GiB"),
+        (3 << 30, "3.0 GiB"),
+        (u64::MAX, "16384.0 PiB"),
+    ];
+    for (bytes, text) in told {
+        assert_eq!(human_at_least(bytes), text);
+    }
+}

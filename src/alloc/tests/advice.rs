@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, fails, get, start};
+use common::{MIB, fails, get, of, start};
 use gpumem_alloc::device::{Sim, Timeline};
 use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, Route, SegmentMode, Stream};
 
@@ -259,5 +259,58 @@ fn a_smaller_request_is_not_advised_to_take_what_another_stream_may_use() {
         if captured.is_some() {
             alloc.end_allocate_to_pool(&graph).unwrap();
         }
+    }
+}
+
+/// Who reads a report does what its text says, which has one decimal.
+#[test]
+fn what_the_text_says_is_enough() {
+    for (segments, step) in SegmentMode::ALL
+        .into_iter()
+        .flat_map(|mode| (0..40).map(move |n| (mode, n)))
+    {
+        let asked = 23 * MIB + step * 123_457;
+        let start = || {
+            sim(
+                64,
+                Config {
+                    budget: Some((20 << 20) + 777),
+                    ..of(segments)
+                },
+            )
+            .1
+        };
+        let alloc = start();
+        let Err(Error::OutOfMemory(report)) = alloc.alloc::<u8>(asked, S) else {
+            panic!("it fits")
+        };
+        let text = report.to_string();
+        let told = |help: &str| {
+            let (_, told) = text.split_once(help).unwrap_or_else(|| panic!("{text}"));
+            let mut words = told.split([' ', ',']);
+            let number: f64 = words.next().unwrap().parse().unwrap();
+            let unit = match words.next().unwrap() {
+                "MiB" => MIB,
+                "KiB" => 1024,
+                other => panic!("{other}"),
+            };
+            // What is typed where a limit is asked for.
+            (number * unit as f64) as u64
+        };
+        let smaller = asked - told("smaller by ") as usize;
+        drop(
+            alloc
+                .alloc::<u8>(smaller, S)
+                .unwrap_or_else(|error| panic!("{text}\n{error}")),
+        );
+        let alloc = start();
+        alloc
+            .set_budget(Some((20 << 20) + 777 + told("raise the budget by ")))
+            .unwrap();
+        drop(
+            alloc
+                .alloc::<u8>(asked, S)
+                .unwrap_or_else(|error| panic!("{text}\n{error}")),
+        );
     }
 }
