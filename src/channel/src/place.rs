@@ -62,7 +62,7 @@ fn open_home(dir: &Path) -> Result<File, String> {
         .f_type as u64;
     if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
         return Err(format!(
-            "{}: not in memory (tmpfs): set XDG_RUNTIME_DIR or GPUMEM_DIR to a directory that is",
+            "{}: not in memory (tmpfs), where channels have to be, as /dev/shm is",
             dir.display()
         ));
     }

@@ -48,7 +48,8 @@ Environment:
   GPUMEM_NVML        this file instead of the driver's
                      NVML library
   XDG_RUNTIME_DIR    channels are in its directory
-                     gpumem, else in /dev/shm
+                     gpumem, if that is in memory
+                     (tmpfs), else in /dev/shm
   GPUMEM_ALLOC_CONF  options of the allocator in demos
                      and replays: `gpumem-tui replay
                      --conf help` lists them

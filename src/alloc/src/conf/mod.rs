@@ -84,6 +84,24 @@ impl Config {
 
 /// Checks what was given together, by the names that it has there. A budget may be set later.
 fn together(config: &Config, there: &[(&'static str, usize)]) -> Result<(), ConfError> {
+    let idle = [
+        (
+            config.max_split_size.is_none(),
+            "max_non_split_rounding_mb",
+            "means nothing without max_split_size_mb, above which it is: give that, too, or leave it out",
+        ),
+        (
+            config.segments == SegmentMode::Plain,
+            "max_chunk_mb",
+            "means nothing with plain segments, which have no chunks: leave it out",
+        ),
+    ];
+    for (is_idle, option, reason) in idle {
+        if let Some((_, column)) = there.iter().rfind(|(name, _)| is_idle && *name == option) {
+            let (column, reason) = (*column, reason.to_owned());
+            return Err(Bad { column, reason }.of(option));
+        }
+    }
     let budgeted = Config {
         budget: config.budget.or(Some(u64::MAX)),
         ..config.clone()

@@ -79,7 +79,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["max_non_split_rounding_mb", "MiB, at least 20", "20"],
-        "A request above max_split_size_mb takes a block that is larger by less than this.",
+        "A request above max_split_size_mb, which has to be given, takes a block that is larger by less than this.",
         |draft, given| {
             draft.config.max_non_split_rounding = given.mebibytes(20)?;
             Ok(())
@@ -192,7 +192,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["max_chunk_mb", "MiB, a power of two", "64"],
-        "Largest physical chunk of virtual and stitched segments. What is taken beyond a quarter of the device or budget has stitched chunks of at most half the request, or 4 MiB: only whole ones serve larger requests.",
+        "Largest physical chunk, of virtual and stitched segments only. What is taken beyond a quarter of the device or budget has stitched chunks of at most half the request, or 4 MiB: only whole ones serve larger requests.",
         |draft, given| {
             let bytes = given.mebibytes(1)?;
             if !bytes.is_power_of_two() {

@@ -198,6 +198,18 @@ fn options_that_do_not_go_together_are_named() {
             "gpu_direct_rdma",
             "means nothing with plain segments",
         ),
+        (
+            "budget_mb:9,max_non_split_rounding_mb:50",
+            13,
+            "max_non_split_rounding_mb",
+            "means nothing without max_split_size_mb",
+        ),
+        (
+            "max_chunk_mb:4,expandable_segments:False",
+            1,
+            "max_chunk_mb",
+            "means nothing with plain segments",
+        ),
     ] {
         let error = Config::parse(text).unwrap_err();
         assert_eq!((error.column, error.option), (column, Some(option)), "{text}");

@@ -40,7 +40,7 @@ fn nothing_said_is_the_default() {
 fn every_option_is_read() {
     let config = read(
         "max_split_size_mb:40, max_non_split_rounding_mb : 30,garbage_collection_threshold:0.5,\
-         budget_mb:1024,budget_fraction:0.25,segments:plain,max_chunk_mb:8,release_on_oom:False,job: my run 7 ,",
+         budget_mb:1024,budget_fraction:0.25,segments:plain,release_on_oom:False,job: my run 7 ,",
     );
     assert_eq!(
         (config.max_split_size, config.max_non_split_rounding),
@@ -50,7 +50,7 @@ fn every_option_is_read() {
         (config.garbage_collection_threshold, config.budget_fraction),
         (Some(0.5), Some(0.25))
     );
-    assert_eq!((config.budget, config.max_chunk), (Some(1024 * MIB), 8 * MIB));
+    assert_eq!((config.budget, read("max_chunk_mb:8").max_chunk), (Some(1024 * MIB), 8 * MIB));
     assert_eq!((config.segments, config.release_on_oom), (SegmentMode::Plain, false));
     assert!(matches!(&config.publish, Publish::On(options) if options.job == "my run 7"));
     assert!(matches!(read("publish:off").publish, Publish::Off));

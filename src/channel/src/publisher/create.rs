@@ -24,7 +24,9 @@ use crate::{identity, life, place, sweep};
 /// How large a channel is and what it says about its program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Directory to publish in; `None` tries [`own_directories`](crate::own_directories).
+    /// Directory to publish in, made if its parent is there; `None` tries [`own_directories`](crate::own_directories). It must be in memory
+    /// (tmpfs), belong to this user, be nobody else's to enter (mode 0700), and be no symbolic link. The dashboard looks into those of
+    /// its own environment: give it the same one as `GPUMEM_DIR`.
     pub dir: Option<PathBuf>,
     /// Blocks it has room for (64 bytes each). Blocks beyond that are counted as untracked.
     pub blocks: u32,
