@@ -50,7 +50,10 @@ fn every_option_is_read() {
         (config.garbage_collection_threshold, config.budget_fraction),
         (Some(0.5), Some(0.25))
     );
-    assert_eq!((config.budget, read("max_chunk_mb:8").max_chunk), (Some(1024 * MIB), 8 * MIB));
+    assert_eq!(
+        (config.budget, read("max_chunk_mb:8").max_chunk),
+        (Some(1024 * MIB), 8 * MIB)
+    );
     assert_eq!((config.segments, config.release_on_oom), (SegmentMode::Plain, false));
     assert!(matches!(&config.publish, Publish::On(options) if options.job == "my run 7"));
     assert!(matches!(read("publish:off").publish, Publish::Off));

@@ -218,10 +218,16 @@ impl Heap {
                 return Ok(Some(grant));
             }
             self.ask_about_views(request)?;
-            if let Some(plan) = self.plan(request).filter(|plan| plan.missing < plain)
-                && let Some(grant) = self.stitch(plan, request)?
-            {
-                return Ok(Some(grant));
+            let mut left = self.budget_left();
+            while let Some(plan) = self.plan(request, left).filter(|plan| plan.missing < plain) {
+                if let Some(grant) = self.stitch(plan, request)? {
+                    return Ok(Some(grant));
+                }
+                if left == 0 {
+                    break;
+                }
+                // The device has less than the budget leaves: what needs the least.
+                left = 0;
             }
             // New memory that it took before the mapping failed may do.
             if let Some(grant) = self.find(request) {

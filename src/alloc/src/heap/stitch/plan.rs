@@ -38,6 +38,11 @@ impl Candidate {
         self.head() / (self.chunks + 1)
     }
 
+    /// Those before its first whole chunk, which it has as a beginning only.
+    fn lead(&self) -> u64 {
+        self.first - self.addr
+    }
+
     fn middle(&self) -> u64 {
         self.last - self.first
     }
@@ -107,8 +112,8 @@ impl Heap {
         lines.map(|stream| &self.streams.line(stream).free[Class::Chunked as usize])
     }
 
-    /// The pieces that make the request with the least new memory and mapping.
-    pub(in crate::heap) fn plan(&mut self, request: &Request) -> Option<Plan> {
+    /// The pieces that make the request with the least new memory and mapping, of which there are `left` bytes to be had.
+    pub(in crate::heap) fn plan(&mut self, request: &Request, left: u64) -> Option<Plan> {
         if request.class != Class::Chunked || request.size <= SMALL_MAX {
             return None;
         }
@@ -116,33 +121,25 @@ impl Heap {
         let home = self.segments.get(self.home?)?;
         let mapping = self.ledger.requested_peak(request.requested) / MAPPING;
         let onto = tail.and_then(|tail| self.plan_onto(home, tail, request));
-        let plans = [self.plan_anew(home, request), onto];
-        let mut plans: Vec<Plan> = plans.into_iter().flatten().collect();
+        let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
+        let candidates = self.candidates(home, request, &HashSet::new());
+        let anew = plan_anew(candidates.clone(), request.size, Candidate::head_by_chunk);
+        // To begin with what serves as a beginning only leaves the least to be taken from the driver. As a rule it is no better: of small
+        // pieces the next requests have less.
+        let least = match anew.as_ref().is_some_and(|plan| new(plan) > left) {
+            true => plan_anew(candidates, request.size, Candidate::lead),
+            false => None,
+        };
+        let mut plans: Vec<Plan> = [anew, least, onto].into_iter().flatten().collect();
         for plan in &mut plans {
             let over = |piece: &Piece| chunks_over(home, piece.addr, piece.addr + piece.size);
             let chunks = plan.pieces.iter().flat_map(over).map(|(_, size)| size);
             (plan.chunks, plan.bytes) = chunks.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
         }
-        let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
         plans.retain(|plan| plan.onto.is_none_or(|run| plan.bytes + new(plan) <= run.room));
-        plans.into_iter().min_by_key(|plan| plan.cost(mapping))
-    }
-
-    /// One that begins with the end of a free block: the one that is the most memory for what it costs to map.
-    fn plan_anew(&self, home: &Segment, request: &Request) -> Option<Plan> {
-        let mut candidates = self.candidates(home, request, &HashSet::new());
-        let mut plan = Plan {
-            missing: request.size,
-            ..Plan::default()
-        };
-        let first = (0..candidates.len()).max_by_key(|i| candidates[*i].head_by_chunk())?;
-        let first = candidates.swap_remove(first);
-        if first.head() > 0 {
-            // A free block that would be enough was found before this, but for one that has come free since.
-            plan.add(first.addr, first.head().min(plan.missing));
-        }
-        plan.fill(candidates);
-        (!plan.pieces.is_empty()).then_some(plan)
+        plans
+            .into_iter()
+            .min_by_key(|plan| (new(plan) > left, plan.cost(mapping)))
     }
 
     /// One that begins with the end of a view. A view has a chunk once only.
@@ -191,6 +188,22 @@ impl Heap {
         }
         candidates
     }
+}
+
+/// A plan that begins with the end of a free block: of the one that is the most by some measure.
+fn plan_anew(mut candidates: Vec<Candidate>, size: u64, measure: impl Fn(&Candidate) -> u64) -> Option<Plan> {
+    let mut plan = Plan {
+        missing: size,
+        ..Plan::default()
+    };
+    let first = (0..candidates.len()).max_by_key(|i| measure(&candidates[*i]))?;
+    let first = candidates.swap_remove(first);
+    if first.head() > 0 {
+        // A free block that would be enough was found before this, but for one that has come free since.
+        plan.add(first.addr, first.head().min(plan.missing));
+    }
+    plan.fill(candidates);
+    (!plan.pieces.is_empty()).then_some(plan)
 }
 
 /// The first border of a chunk from an address on, the last one until another, and the chunks between them.
