@@ -1,12 +1,46 @@
 //! Who held the memory: what `demo train --snapshot` tells at its end.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gpumem_alloc::History;
+use rustix::fs::{Access, access};
 
 use crate::error::DemoError;
 use crate::protocol::Body;
 use crate::run::Stage;
+
+/// Whether a snapshot could be written there, as far as that is known before anything is: a long run shall not end with an error that
+/// its beginning could have told. Touches no file.
+pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
+    let refuse = |why: &str| {
+        let path = gpumem_channel::clean(&path.display().to_string());
+        Err(DemoError::Argument {
+            argument: "--snapshot",
+            reason: format!("{path}: {why}"),
+        })
+    };
+    let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+    let ending = path.extension().filter(|_| !is_folder);
+    if !ending.is_some_and(|ending| {
+        ["pickle", "json"]
+            .iter()
+            .any(|known| ending.eq_ignore_ascii_case(known))
+    }) {
+        return refuse("a snapshot is a pickle or JSON, not compressed: its name ends in .pickle or .json");
+    }
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return refuse("there is something that is no file: say another name");
+    }
+    // The new file comes beside an old one, and then in its place.
+    match access(path.with_file_name("."), Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(error) => refuse(&format!(
+            "nothing can be written in its folder: {}",
+            std::io::Error::from(error)
+        )),
+    }
+}
 
 /// Begins to record, unless the allocator was told to already.
 pub(crate) fn open(stage: &Stage<'_>) -> Result<(), DemoError> {

@@ -33,6 +33,7 @@ pub(crate) struct Lab {
     allocator: Allocator,
     gpu: Option<Kernels>,
     budget: u64,
+    limit: Option<u64>,
 }
 
 /// A block filled with a pattern of its own.
@@ -120,15 +121,16 @@ impl Lab {
             Error::Config { .. } => DemoError::Settings(error),
             error => while_doing("setting up the allocator")(error),
         })?;
-        let budget = match kind {
-            Kind::Replay | Kind::Training => allocator.budget().unwrap_or(budget),
-            Kind::Full => budget,
+        let limit = match kind {
+            Kind::Replay | Kind::Training => allocator.budget(),
+            Kind::Full => Some(budget),
         };
         Ok(Lab {
             device,
             allocator,
             gpu,
-            budget,
+            budget: limit.unwrap_or(budget),
+            limit,
         })
     }
 
@@ -140,9 +142,14 @@ impl Lab {
         &self.allocator
     }
 
-    /// Bytes the demo will not exceed.
+    /// Bytes the demo plans with.
     pub(crate) fn budget(&self) -> u64 {
         self.budget
+    }
+
+    /// Bytes the demo will not exceed; `None`: it may take all there is.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     pub(crate) fn device_name(&self) -> String {

@@ -67,13 +67,16 @@ fn text(body: &Body, width: usize) -> String {
 
 fn start_text(start: &Start) -> String {
     let label = if start.simulated { "SIMULATED " } else { "" };
-    let budget = format_bytes(start.budget);
+    let budget = match start.budget {
+        Some(bytes) => format!("budget {}", format_bytes(bytes)),
+        None => "no budget".to_owned(),
+    };
     let channel = match &start.channel {
         Some(path) => format!("publishes to {path}"),
         None => "does not publish".to_owned(),
     };
     format!(
-        "{label}{}, budget {budget}\n      process {} {channel}\n",
+        "{label}{}, {budget}\n      process {} {channel}\n",
         start.device, start.pid
     )
 }
@@ -205,6 +208,11 @@ mod tests {
             simulated: true,
             ..Start::default()
         };
-        assert!(start_text(&start).starts_with("SIMULATED Device"));
+        assert!(start_text(&start).starts_with("SIMULATED Device, no budget\n"));
+        let limited = Start {
+            budget: Some(512 << 20),
+            ..start
+        };
+        assert!(start_text(&limited).starts_with("SIMULATED Device, budget 512.0 MiB\n"));
     }
 }

@@ -68,8 +68,8 @@ pub struct Start {
     pub device: String,
     /// True on the simulated device: whoever shows a figure of this run labels it SIMULATED.
     pub simulated: bool,
-    /// Bytes of device memory the demo will not exceed.
-    pub budget: u64,
+    /// Bytes of device memory the demo will not exceed; `None`: a replay that may take all there is.
+    pub budget: Option<u64>,
     /// Number of steps, of a replay its passes; 0 means it runs until told to quit.
     pub steps: u64,
 }

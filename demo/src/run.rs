@@ -10,7 +10,7 @@ use crate::lab::{Kind, Lab, open_cuda};
 use crate::output::{Output, WIDTH, width_of_stdout};
 use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
-use crate::{fragmentation, gpu, replay, train};
+use crate::{account, fragmentation, gpu, replay, train};
 
 /// No clock reaches further than some centuries, and no pace needs more than this.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
@@ -48,7 +48,7 @@ impl Stage<'_> {
             channel: self.lab.channel(),
             device: self.lab.device_name(),
             simulated: self.lab.simulated(),
-            budget: self.lab.budget(),
+            budget: self.lab.limit(),
             steps,
         };
         self.output.say(Body::Start(start))
@@ -159,6 +159,9 @@ fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: 
         "replay" => (Kind::Replay, replay::play),
         other => return Err(DemoError::UnknownDemo(other.to_owned())),
     };
+    if let Some(path) = &args.snapshot {
+        account::check(path)?;
+    }
     let output = Output::new(out, &args.demo, args.json, width);
     let lab = Lab::open(args, kind)?;
     let mut stage = Stage {

@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::io::{BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{Ran, args, play, steered};
@@ -49,6 +51,33 @@ fn a_pace_is_kept() {
         "2,000 operations at 4,000 a second"
     );
     assert!(matches!(ran.ended, Ok(Ended::Done(_))));
+}
+
+/// By the clock: nothing is lost where passes end, and there are many ends.
+#[test]
+fn a_pace_is_kept_over_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = DemoArgs {
+        trace: Some(short_trace(folder.path())),
+        ..replay("2000", 100)
+    };
+    let began = Instant::now();
+    let ran = play(&short, None);
+    let took = began.elapsed();
+    assert_eq!(ran.outcome().steps_done, 100);
+    assert!(
+        (Duration::from_millis(950)..Duration::from_millis(1600)).contains(&took),
+        "100 times 20 operations at 2,000 a second took {took:?}"
+    );
+}
+
+/// 20 operations.
+fn short_trace(folder: &Path) -> PathBuf {
+    let rows = |row: fn(usize) -> String| (0..10).map(row).collect::<String>();
+    let (allocs, frees) = (rows(|n| format!("a,{n},4096,0\n")), rows(|n| format!("f,{n}\n")));
+    let path = folder.join("short.csv");
+    std::fs::write(&path, format!("op,id,bytes,stream\n{allocs}{frees}")).unwrap();
+    path
 }
 
 fn titles(ran: &Ran) -> Vec<&str> {
@@ -100,11 +129,36 @@ fn a_pass_that_takes_a_while_is_told_when_it_begins_and_ends() {
     let ran = play(&replay("max", 40), None);
     let fast = titles(&ran);
     assert!(fast.len() as u64 <= 3 + 3 * began.elapsed().as_secs(), "{fast:?}");
-    // One of which anything was told is not left behind as if it had ended somewhere.
-    let ends = |n: u64| ran.steps().into_iter().rev().find(|step| step.step == n);
-    for step in ran.steps() {
-        let end = ends(step.step).unwrap();
-        assert!(end.title.contains(", 100 % of"), "{}", end.title);
+    all_but_the_last_told_to_the_end(&ran);
+    assert!(fast.last().unwrap().contains("Pass 40, 100 % of"), "{fast:?}");
+}
+
+/// No pass of which anything was told is left behind as if it had ended somewhere.
+fn all_but_the_last_told_to_the_end(ran: &Ran) {
+    for two in ran.steps().windows(2) {
+        if two[0].step != two[1].step {
+            assert!(two[0].title.contains(", 100 % of"), "{:?}", titles(ran));
+        }
+    }
+}
+
+#[test]
+fn passes_that_take_a_moment_are_told_every_second() {
+    let folder = tempfile::tempdir().unwrap();
+    for (speed, trace) in [("max", TRACE.into()), ("2000", short_trace(folder.path()))] {
+        let args = DemoArgs {
+            steer: true,
+            trace: Some(trace),
+            ..replay(speed, 0)
+        };
+        let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
+        let ran = play(&args, Some(Box::new(BufReader::new(quit))));
+        assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
+        // At its beginning, after one second, after two, and when it was told to quit.
+        let passes = |ran: &Ran| ran.steps().iter().map(|step| step.step).collect::<BTreeSet<_>>();
+        assert!(passes(&ran).len() >= 4, "{speed}: {:?}", titles(&ran));
+        assert!(titles(&ran).len() <= 8, "{speed}: {:?}", titles(&ran));
+        all_but_the_last_told_to_the_end(&ran);
     }
 }
 
@@ -170,14 +224,14 @@ fn too_little_memory_is_told_and_the_replay_goes_on() {
     assert!(last.stats.reserved <= 256 << 20);
 }
 
-/// The budget that a live replay tells first is the one that holds.
+/// The budget that a live replay tells first is the one that holds, if one does.
 #[test]
 fn the_smallest_budget_is_told() {
     for (budget, conf, told) in [
-        (None, "", 80 << 30),
-        (None, "budget_mb:300", 300 << 20),
-        (Some(16 << 30), "budget_fraction:0.1", 8 << 30),
-        (Some(1 << 30), "budget_fraction:0.1", 1 << 30),
+        (None, "", None),
+        (None, "budget_mb:300", Some(300 << 20)),
+        (Some(16 << 30), "budget_fraction:0.1", Some(8 << 30)),
+        (Some(1 << 30), "budget_fraction:0.1", Some(1 << 30)),
     ] {
         let limited = DemoArgs {
             budget,

@@ -4,9 +4,11 @@
 mod common;
 
 use std::io::{BufReader, PipeWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use common::{args, play, steered};
+use gpumem_demo::protocol::Body;
 use gpumem_demo::{DemoArgs, DemoError, End, Ended, MIB, exit_code};
 
 fn train(steps: u64) -> DemoArgs {
@@ -76,7 +78,8 @@ fn varying_batches_fragment_the_cache() {
         .filter_map(|s| s.stats.external_fragmentation)
         .fold(0.0, f64::max);
     assert!(worst > 0.1, "external fragmentation stayed at {worst}");
-    assert!(ran.steps().iter().all(|s| s.stats.peak_reserved <= ran.start().budget));
+    let budget = ran.start().budget.unwrap();
+    assert!(ran.steps().iter().all(|s| s.stats.peak_reserved <= budget));
 }
 
 #[test]
@@ -193,4 +196,54 @@ fn quit_ends_it() {
         "quit\n",
     );
     assert_eq!(ran.ended.as_ref().ok(), Some(&Ended::Early(End::Quit)));
+}
+
+/// Before anything else is said or done, and nothing is left where it would have been.
+#[test]
+fn a_snapshot_that_could_not_be_written_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("old.json"), "old").unwrap();
+    std::fs::create_dir(at("taken.pickle")).unwrap();
+    let _bound = std::os::unix::net::UnixListener::bind(at("socket.json")).unwrap();
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    let mut refused = vec![
+        ("x.pickle.gz", "its name ends in .pickle or .json"),
+        ("x.json.gz", "its name ends in .pickle or .json"),
+        ("x.pkl", "its name ends in .pickle or .json"),
+        (".json", "its name ends in .pickle or .json"),
+        ("pickle", "its name ends in .pickle or .json"),
+        ("x.pickle/", "its name ends in .pickle or .json"),
+        ("", "its name ends in .pickle or .json"),
+        ("missing/x.pickle", "folder: No such file or directory"),
+        ("old.json/x.pickle", "folder: Not a directory"),
+        ("taken.pickle", "there is something that is no file"),
+        ("socket.json", "there is something that is no file"),
+    ];
+    std::fs::create_dir(at("kept")).unwrap();
+    std::fs::set_permissions(at("kept"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    // Root may write everywhere.
+    if std::fs::write(at("kept/try"), "").is_err() {
+        refused.push(("kept/x.json", "folder: Permission denied"));
+    }
+    for (name, why) in refused {
+        let args = DemoArgs {
+            snapshot: Some(at(name)),
+            ..train(1)
+        };
+        let ran = play(&args, None);
+        let error = ran.ended.unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{name}: {error}");
+        let said = error.to_string();
+        assert!(said.starts_with("--snapshot: ") && said.contains(why), "{name}: {said}");
+        assert!(matches!(ran.lines[..], [Body::Error { .. }]), "{name}: {:?}", ran.lines);
+    }
+    assert_eq!(std::fs::read_to_string(at("old.json")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + 1);
+    let args = DemoArgs {
+        snapshot: Some(at("old.json")),
+        ..train(1)
+    };
+    assert!(play(&args, None).ended.is_ok());
+    assert!(std::fs::read(at("old.json")).unwrap().starts_with(b"{"));
 }

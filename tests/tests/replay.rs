@@ -296,6 +296,12 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.wait_for(&["publishing", "multi_stream_2000.csv.gz", "JOB/COMMAND"]);
     terminal.keys("7 ");
     terminal.wait_for(&["150 operations a second"]);
+    // Far beyond what a machine can do, and back to what is slower than that.
+    terminal.keys(&"+".repeat(24));
+    terminal.wait_for(&["As fast as it goes, ", " operations a second"]);
+    terminal.keys("-");
+    terminal.wait("a speed that is kept", |screen| !screen.contains("As fast as it goes"));
+    terminal.wait_for(&[" operations a second"]);
     terminal.keys("x");
     terminal.wait_for(&["stopped", "▸ replay", "multi_stream_2000.csv.gz once more"]);
     terminal.keys("\r");

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::gpumem::Gpumem;
+use super::pacer::{Pacer, TICK};
 use super::replayer::{Refused, Replayer, Streams};
-use super::speed::{Pace, Speed};
+use super::speed::Speed;
 use super::{ReplayError, read};
 use crate::bytes::{count, format_bytes, plural};
 use crate::control::{End, Heard};
@@ -13,8 +14,6 @@ use crate::protocol::{Command, OutOfMemory, Outcome, Step};
 use crate::run::{Stage, Stop};
 use crate::trace::{Op, Trace};
 
-/// How often it listens, and catches up with its pace.
-const TICK: Duration = Duration::from_millis(20);
 /// How many operations at most lie between two looks at the clock.
 const BURST: usize = 256;
 /// How often it tells how far it is.
@@ -26,9 +25,10 @@ struct Live<'a> {
     name: String,
     trace: &'a Trace,
     replayer: Gpumem,
-    speed: Speed,
-    paused: bool,
+    pacer: Pacer,
     pass: u64,
+    /// When that began.
+    began: Instant,
     /// The next operation of this pass.
     at: usize,
     reported: Instant,
@@ -51,15 +51,17 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
     let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);
     stage.begin(stage.args.steps)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let speed = stage.args.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len()));
+    let now = Instant::now();
     let mut live = Live {
         name: gpumem_channel::clean(&name),
         trace: &trace,
         replayer,
-        speed: stage.args.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len())),
-        paused: false,
+        pacer: Pacer::new(speed, now),
         pass: 1,
+        began: now,
         at: 0,
-        reported: Instant::now(),
+        reported: now,
         told: 0,
         failures: 0,
         oom: None,
@@ -81,76 +83,69 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
 
 impl Live<'_> {
     fn play(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
-        let passes = stage.args.steps;
+        self.begin_pass(stage);
         loop {
-            let began = Instant::now();
-            self.pass(stage)?;
-            stage.steps_done = self.pass;
-            // Short passes are told of now and then; one of which anything was told is told to its end.
-            let long = began.elapsed() >= REPORT;
-            let last = self.pass == passes;
-            if long || last || self.told == self.pass {
-                self.report(stage)?;
-            }
-            self.replayer
-                .clear()
-                .map_err(|why| ReplayError::while_doing("freeing what the trace leaves", why))?;
-            if last {
-                return Ok(());
-            }
-            self.pass += 1;
-            self.at = 0;
-            if long {
-                self.report(stage)?;
-            }
-        }
-    }
-
-    fn pass(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
-        // One name for all: a channel keeps a thousand names, and fast passes are more.
-        stage.lab.mark("pass");
-        let all = self.trace.ops.len();
-        let (mut due, mut clock) = (0.0, Instant::now());
-        while self.at < all {
             self.listen(stage)?;
             let now = Instant::now();
-            let passed = (now - clock).as_secs_f64();
-            clock = now;
-            match self.speed {
-                _ if self.paused => due = 0.0,
-                Speed::Max => self.advance(all, now + TICK)?,
-                Speed::PerSecond(n) => {
-                    due += passed * f64::from(n.get());
-                    let wanted = (self.at + due as usize).min(all);
-                    let before = self.at;
-                    self.advance(wanted, now + TICK)?;
-                    // A pace that cannot be kept is not caught up with.
-                    due = if self.at < wanted {
-                        0.0
-                    } else {
-                        due - (self.at - before) as f64
-                    };
-                }
+            let due = self.pacer.due(now);
+            if self.advance(stage, due, now + TICK)? {
+                return Ok(());
             }
-            // Of what stands still there is nothing new, and the end of a pass is told elsewhere.
-            if !self.paused && self.at < all && now - self.reported >= REPORT {
+            // Of what stands still there is nothing new.
+            if !self.pacer.paused() && self.reported.elapsed() >= REPORT {
                 self.report(stage)?;
             }
         }
-        Ok(())
     }
 
-    /// Replays up to an operation, or until time is up.
-    fn advance(&mut self, until: usize, deadline: Instant) -> Result<(), Stop> {
-        while self.at < until {
-            for _ in 0..BURST.min(until - self.at) {
+    /// Replays so many operations, or until time is up. True: the last pass has ended.
+    fn advance(&mut self, stage: &mut Stage<'_>, due: u64, deadline: Instant) -> Result<bool, Stop> {
+        let all = self.trace.ops.len();
+        let mut due = usize::try_from(due).unwrap_or(usize::MAX);
+        while due > 0 {
+            let burst = BURST.min(due).min(all - self.at);
+            for _ in 0..burst {
                 self.operation()?;
+            }
+            self.pacer.did(burst);
+            due -= burst;
+            if self.at == all && self.end_pass(stage)? {
+                return Ok(true);
             }
             if Instant::now() >= deadline {
                 break;
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    fn begin_pass(&mut self, stage: &Stage<'_>) {
+        // One name for all: a channel keeps a thousand names, and fast passes are more.
+        stage.lab.mark("pass");
+        self.began = Instant::now();
+        self.at = 0;
+    }
+
+    /// Makes room for the next pass, unless this was the last.
+    fn end_pass(&mut self, stage: &mut Stage<'_>) -> Result<bool, Stop> {
+        stage.steps_done = self.pass;
+        let last = self.pass == stage.args.steps;
+        // Of short passes one is told now and then; one of which anything was told is told to its end.
+        if last || self.told == self.pass || self.reported.elapsed() >= REPORT {
+            self.report(stage)?;
+        }
+        self.replayer
+            .clear()
+            .map_err(|why| ReplayError::while_doing("freeing what the trace leaves", why))?;
+        if !last {
+            let long = self.began.elapsed() >= REPORT;
+            self.pass += 1;
+            self.begin_pass(stage);
+            if long {
+                self.report(stage)?;
+            }
+        }
+        Ok(last)
     }
 
     fn operation(&mut self) -> Result<(), ReplayError> {
@@ -172,21 +167,11 @@ impl Live<'_> {
 
     /// Does what is said until the next tick.
     fn listen(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
-        let wait = if self.speed == Speed::Max && !self.paused {
-            Duration::ZERO
-        } else {
-            TICK
-        };
-        let deadline = Instant::now() + wait;
+        let deadline = self.pacer.next();
         while let Some(heard) = stage.control.wait_until(deadline) {
             match heard {
                 Heard::Command(Command::Pace(pace)) => {
-                    match pace {
-                        Pace::Speed(speed) => self.speed = speed,
-                        Pace::Faster => self.speed = self.speed.faster(),
-                        Pace::Slower => self.speed = self.speed.slower(),
-                        Pace::Pause => self.paused = !self.paused,
-                    }
+                    self.pacer.change(pace, Instant::now());
                     self.report(stage)?;
                 }
                 heard => stage.answer(heard, "say speed N, speed max, faster, slower, pause or quit")?,
@@ -199,11 +184,7 @@ impl Live<'_> {
         self.reported = Instant::now();
         self.told = self.pass;
         let all = self.trace.ops.len();
-        let pace = match (self.paused, self.speed) {
-            (true, _) => "It stands still.".to_owned(),
-            (false, Speed::PerSecond(n)) => format!("{} a second.", plural(n.get().into(), "operation")),
-            (false, Speed::Max) => "As fast as it goes.".to_owned(),
-        };
+        let pace = self.pacer.in_words();
         let failures = match self.failures {
             0 => String::new(),
             n => format!(" Requests that found too little memory so far: {}.", count(n)),
@@ -219,7 +200,7 @@ impl Live<'_> {
             ),
             detail: format!("{}: {pace} It asks for {requested} at its peak.{failures}", self.name),
             oom: self.oom.take(),
-            halted: self.paused,
+            halted: self.pacer.paused(),
             ..Step::default()
         };
         stage.tell(self.pass, step)

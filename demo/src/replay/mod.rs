@@ -13,6 +13,7 @@ mod idle;
 mod live;
 mod mallocs;
 mod measure;
+mod pacer;
 mod replayer;
 mod report;
 mod speed;

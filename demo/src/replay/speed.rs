@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+/// The fastest that doubling and halving get to: beyond it there is nothing more to see than at as fast as it goes.
+const MOST: u32 = 1_000_000;
+
 /// How fast operations follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
@@ -17,23 +20,29 @@ impl Speed {
     /// A trace of so many operations in a minute.
     pub(super) fn in_a_minute(operations: usize) -> Speed {
         let per_second = u32::try_from(operations.div_ceil(60)).unwrap_or(u32::MAX);
-        NonZeroU32::new(per_second).map_or(Speed::Max, Speed::PerSecond)
+        Speed::per_second(per_second)
     }
 
-    pub(super) fn faster(self) -> Speed {
+    /// Twice as fast. `reached`: operations a second, where it goes as fast as it can.
+    pub(super) fn faster(self, reached: Option<u32>) -> Speed {
         match self {
-            Speed::PerSecond(n) => n
-                .checked_mul(NonZeroU32::MIN.saturating_add(1))
-                .map_or(Speed::Max, Speed::PerSecond),
-            Speed::Max => Speed::Max,
+            Speed::PerSecond(n) if reached.is_none() && n.get() <= MOST / 2 => Speed::per_second(n.get() * 2),
+            Speed::PerSecond(_) | Speed::Max => Speed::Max,
         }
     }
 
-    pub(super) fn slower(self) -> Speed {
-        match self {
-            Speed::PerSecond(n) => Speed::PerSecond(NonZeroU32::new(n.get() / 2).unwrap_or(NonZeroU32::MIN)),
-            Speed::Max => NonZeroU32::new(1_000_000).map_or(Speed::Max, Speed::PerSecond),
-        }
+    /// Half as fast: as it goes, where that is slower than it should.
+    pub(super) fn slower(self, reached: Option<u32>) -> Speed {
+        let wanted = match self {
+            Speed::PerSecond(n) => n.get(),
+            Speed::Max => u32::MAX,
+        };
+        Speed::per_second((wanted.min(reached.unwrap_or(wanted)) / 2).clamp(1, MOST))
+    }
+
+    /// 0 is no speed.
+    fn per_second(n: u32) -> Speed {
+        NonZeroU32::new(n).map_or(Speed::Max, Speed::PerSecond)
     }
 }
 
@@ -63,7 +72,7 @@ impl FromStr for Speed {
 pub enum Pace {
     /// Go at this speed.
     Speed(Speed),
-    /// Twice as fast.
+    /// Twice as fast; beyond a million operations a second, or what can be kept: as fast as it goes.
     Faster,
     /// Half as fast.
     Slower,
@@ -107,18 +116,26 @@ mod tests {
         for bad in ["", "0", "-1", "fast", "1.5", "5000000000"] {
             assert!(bad.parse::<Speed>().is_err(), "{bad:?}");
         }
-        assert_eq!(
-            (speed("250").faster(), speed("250").slower()),
-            (speed("500"), speed("125"))
-        );
-        assert_eq!(
-            (speed("1").slower(), speed("3000000000").faster()),
-            (speed("1"), Speed::Max)
-        );
-        assert_eq!(
-            (Speed::Max.faster(), Speed::Max.slower()),
-            (Speed::Max, speed("1000000"))
-        );
+        for (before, reached, slower, faster) in [
+            ("1", None, "1", "2"),
+            ("250", None, "125", "500"),
+            ("500000", None, "250000", "1000000"),
+            ("500001", None, "250000", "max"),
+            ("4000000000", None, "1000000", "max"),
+            ("max", None, "1000000", "max"),
+            // What it goes at counts, and not what it should.
+            ("900", Some(300), "150", "max"),
+            ("max", Some(90_000), "45000", "max"),
+            ("max", Some(9_000_000), "1000000", "max"),
+            ("max", Some(0), "1", "max"),
+        ] {
+            let before = speed(before);
+            assert_eq!(
+                (before.slower(reached), before.faster(reached)),
+                (speed(slower), speed(faster)),
+                "{before}, {reached:?}"
+            );
+        }
         assert_eq!(
             (Speed::in_a_minute(6001), Speed::in_a_minute(1)),
             (speed("101"), speed("1"))

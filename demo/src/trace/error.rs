@@ -46,6 +46,9 @@ pub enum Problem {
         (programs of gpumem-alloc: GPUMEM_ALLOC_CONF=history:on)"
     )]
     NoHistory,
+    /// The history of a snapshot contradicts itself.
+    #[error("the history contradicts itself: {0}")]
+    Contradiction(#[from] gpumem_snapshot::Problem),
     /// Something is not as it should be in the history of a snapshot.
     #[error("request {number} of the history: {what}")]
     Request {

@@ -15,6 +15,9 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
     let Some((device, entries)) = longest.filter(|(_, entries)| !entries.is_empty()) else {
         return Err(Problem::NoHistory);
     };
+    if let Some(contradiction) = snapshot.check_trace(device) {
+        return Err(contradiction.into());
+    }
     let mut builder = Builder::default();
     for entry in entries {
         match entry.action {

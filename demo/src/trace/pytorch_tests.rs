@@ -17,7 +17,7 @@ const SNAPSHOT: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_si
    {"action": "alloc", "addr": 5120, "size": 50, "stream": 0},
    {"action": "oom", "device_free": 5, "size": 99999, "stream": 0},
    {"action": "alloc", "addr": 5120, "size": 100, "stream": 0},
-   {"action": "free_requested", "addr": 7000, "size": 20, "stream": 0}
+   {"action": "free_completed", "addr": 8000, "size": 20, "stream": 0}
  ]]}"#;
 
 /// What was live before the recording comes first, and gaps in it do no harm.
@@ -62,6 +62,29 @@ fn the_history_of_a_snapshot_is_read() {
     }
     // A pickle that would import something.
     assert!(matches!(read(b"\x80\x02cos\nsystem\n."), Err(Problem::Snapshot(_))));
+}
+
+/// As in other formats, where it has a line.
+#[test]
+fn what_the_history_itself_contradicts_is_an_error_that_says_where() {
+    let event = |action: &str, size: u64| format!(r#"{{"action": "{action}", "addr": 512, "size": {size}}}"#);
+    let said = |events: &[String]| {
+        let history = format!(r#"{{"device_traces": [[], [{}]]}}"#, events.join(","));
+        read(history).unwrap_err().to_string()
+    };
+    let whole = [
+        event("alloc", 7),
+        event("free_requested", 7),
+        event("free_completed", 7),
+    ];
+    assert_eq!(
+        said(&[&whole[..], &[event("free_requested", 7)]].concat()),
+        "the history contradicts itself: device 1, entry 3: frees 0x200, which entry 2 freed; nothing was allocated there since"
+    );
+    assert_eq!(
+        said(&[event("alloc", 7), event("free_requested", 8)]),
+        "the history contradicts itself: device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7"
+    );
 }
 
 /// The free between them is not recorded, but of what is no operation none is lacking.

@@ -1,5 +1,7 @@
 //! What does not add up in a snapshot.
 
+mod trace;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -62,6 +64,38 @@ pub enum Problem {
         /// The other.
         other: usize,
     },
+    /// A block is given back that was given back before.
+    #[error(
+        "device {device}, entry {entry}: frees {address:#x}, which entry {before} freed; nothing was allocated there since"
+    )]
+    FreedTwice {
+        /// The device.
+        device: usize,
+        /// The entry of its trace.
+        entry: usize,
+        /// The block's address.
+        address: u64,
+        /// The entry that freed it.
+        before: usize,
+    },
+    /// A block is given back with another size than it was allocated with.
+    #[error(
+        "device {device}, entry {entry}: frees {size} bytes at {address:#x}, where entry {before} allocated {allocated}"
+    )]
+    FreeSize {
+        /// The device.
+        device: usize,
+        /// The entry of its trace.
+        entry: usize,
+        /// The block's address.
+        address: u64,
+        /// The size in this entry.
+        size: u64,
+        /// The entry that allocated it.
+        before: usize,
+        /// The size in that.
+        allocated: u64,
+    },
     /// A block's state, a segment's type or an event's action is not one of PyTorch's.
     #[error("{count} times the {what} {name:?}, which is not known")]
     Unknown {
@@ -83,6 +117,9 @@ impl Snapshot {
             sums(index, segment, &mut problems);
         }
         self.overlaps(&mut problems);
+        for (device, trace) in self.device_traces.iter().enumerate() {
+            problems.extend(trace::contradictions(device, trace));
+        }
         self.unknown_names(&mut problems);
         problems
     }

@@ -43,7 +43,8 @@ impl Snapshot {
     /// The trace is a ring and may begin in the middle. Blocks that must have been there before (they are freed in the trace,
     /// or live at the end, and were never allocated in it) come first, in the order of their addresses, as allocations that
     /// are not `recorded`. So every free follows an allocation of its address, and no address is allocated twice at a time:
-    /// where a trace lacks a free between two allocations, one that is not `recorded` comes before the second.
+    /// where a trace lacks a free between two allocations, one that is not `recorded` comes before the second. A free of what is
+    /// free already is no request: [`Snapshot::check_trace`] tells of it.
     ///
     /// Programs of `gpumem-alloc` may have blocks of pieces that lie apart, each of which is an event of its own and a block of its own. Such a
     /// block is one request, of what was asked for as a whole, at its first piece's address.

@@ -3,7 +3,10 @@
 mod conf;
 mod replay;
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -184,13 +187,13 @@ pub struct DemoCli {
     #[arg(long, value_name = "FIX", value_parser = |text: &str| text.parse::<Fix>())]
     pub fix: Option<Fix>,
     /// Layers of the model that train trains [default: 12]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 1..=1000_u32))]
     pub layers: Option<u32>,
     /// Mean batch size of train [default: 32]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 1..=65_536_u32))]
     pub batch: Option<u32>,
     /// Steps of train; 0: until told to quit [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 0..=u64::MAX))]
     pub steps: Option<u64>,
     /// At the end of train: say who held the memory at its peak and what stays or grows, and write a snapshot for PyTorch's
     /// viewers (.pickle or .json)
@@ -203,7 +206,7 @@ pub struct DemoCli {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub pace: Option<Duration>,
     /// Seed of everything random [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 0..=u64::MAX))]
     pub seed: Option<u64>,
     /// Wait for lines on stdin: next, fix NAME, quit
     #[arg(long, requires = "headless")]
@@ -221,7 +224,7 @@ pub struct DemoCli {
     #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
     pub conf: Option<Conf>,
     /// Process id of the dashboard that steers
-    #[arg(long, value_name = "PID", requires = "steer", hide = true)]
+    #[arg(long, value_name = "PID", requires = "steer", hide = true, value_parser = |text: &str| parse_number(text, 0..=u32::MAX))]
     pub parent: Option<u32>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -298,6 +301,11 @@ pub fn device_name(device: DeviceChoice) -> String {
         DeviceChoice::Sim => "sim".into(),
         DeviceChoice::Cuda(ordinal) => format!("cuda:{ordinal}"),
     }
+}
+
+fn parse_number<N: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<N>) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("say a whole number from {} to {}", range.start(), range.end()))
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

@@ -8,7 +8,7 @@ use clap::Args;
 use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
 use gpumem_demo::{Conf, DemoArgs, DeviceChoice, parse_bytes};
 
-use super::{LookArgs, conf, parse_interval};
+use super::{LookArgs, conf, parse_interval, parse_number};
 use crate::model::REPLAY;
 
 const AFTER: &str = "\
@@ -47,7 +47,7 @@ pub struct ReplayCli {
     #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
     pub conf: Option<Conf>,
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 1..=1_000_000_u32))]
     pub passes: Option<u32>,
     /// Most device memory to use, in place of budget_mb: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]

@@ -132,8 +132,8 @@ pub struct Demo {
     pub device: String,
     /// The device is simulated.
     pub simulated: bool,
-    /// Bytes of device memory it will not exceed; 0 until the child tells.
-    pub budget: u64,
+    /// Bytes of device memory it will not exceed; `None` for a replay that may take all there is, and until the child tells.
+    pub budget: Option<u64>,
     /// Number of steps in all, of a replay of its passes; 0 when it runs until told to quit (or has not told yet).
     pub total_steps: u64,
     /// It was started because there is no GPU, not because the user asked.

@@ -1,0 +1,154 @@
+//! What a trace says of a block against what it said before.
+
+use std::collections::HashMap;
+
+use super::Problem;
+use crate::types::{Action, Snapshot, TraceEntry};
+
+/// What the newest entry about an address says.
+enum Last {
+    /// A block of so many bytes is there.
+    Allocated(u64),
+    /// The program gave it back.
+    FreeRequested,
+    /// It is gone.
+    FreeCompleted,
+}
+
+impl Snapshot {
+    /// The first entry of a device's trace that those before it contradict: a free of what they say was freed and not allocated since,
+    /// or of another size than was allocated. What was allocated before the trace begins may be freed in it, and a free may be
+    /// lacking; a block of 0 bytes has no address of its own, and says nothing.
+    pub fn check_trace(&self, device: usize) -> Option<Problem> {
+        let trace = self.device_traces.get(device)?;
+        contradictions(device, trace).next()
+    }
+}
+
+/// All of them.
+pub(super) fn contradictions(device: usize, trace: &[TraceEntry]) -> impl Iterator<Item = Problem> {
+    let mut told: HashMap<u64, (usize, Last)> = HashMap::new();
+    trace.iter().enumerate().filter_map(move |(entry, now)| {
+        let (last, requested) = match now.action {
+            Action::Alloc if now.size == 0 => {
+                told.remove(&now.addr);
+                return None;
+            }
+            Action::Alloc => (Last::Allocated(now.size), false),
+            Action::FreeRequested => (Last::FreeRequested, true),
+            Action::FreeCompleted => (Last::FreeCompleted, false),
+            _ => return None,
+        };
+        if now.size == 0 && !told.contains_key(&now.addr) {
+            return None;
+        }
+        let is_free = !matches!(last, Last::Allocated(_));
+        let (before, was) = told.insert(now.addr, (entry, last))?;
+        match was {
+            Last::Allocated(size) => (is_free && now.size != 0 && now.size != size).then_some(Problem::FreeSize {
+                device,
+                entry,
+                address: now.addr,
+                size: now.size,
+                before,
+                allocated: size,
+            }),
+            // The two entries of one free.
+            Last::FreeRequested if !requested => None,
+            Last::FreeRequested | Last::FreeCompleted => is_free.then_some(Problem::FreedTwice {
+                device,
+                entry,
+                address: now.addr,
+                before,
+            }),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Action::{Alloc, FreeCompleted, FreeRequested, SegmentFree};
+
+    fn said(trace: &[(Action, u64, u64)]) -> Vec<String> {
+        let entry = |(action, addr, size): &(Action, u64, u64)| TraceEntry {
+            action: *action,
+            addr: *addr,
+            size: *size,
+            stream: 0,
+            time_us: 0,
+            frames: None,
+            compile_context: None,
+            user_metadata: None,
+            extra: None,
+        };
+        let snapshot = Snapshot {
+            device_traces: vec![Vec::new(), trace.iter().map(entry).collect()],
+            ..Snapshot::default()
+        };
+        let said: Vec<String> = snapshot.check().iter().map(ToString::to_string).collect();
+        let first = snapshot.check_trace(1).map(|problem| problem.to_string());
+        assert_eq!((first.as_ref(), snapshot.check_trace(0)), (said.first(), None));
+        assert_eq!(snapshot.check_trace(2), None);
+        said
+    }
+
+    #[test]
+    fn what_was_freed_and_not_allocated_since_is_not_freed() {
+        let twice = |entry, before| {
+            format!(
+                "device 1, entry {entry}: frees 0x200, which entry {before} freed; nothing was allocated there since"
+            )
+        };
+        let (alloc, asked, done) = ((Alloc, 512, 7), (FreeRequested, 512, 7), (FreeCompleted, 512, 7));
+        for (trace, expected) in [
+            (&[alloc, asked, done, asked][..], vec![twice(3, 2)]),
+            (&[alloc, asked, asked], vec![twice(2, 1)]),
+            (&[alloc, asked, done, done], vec![twice(3, 2)]),
+            (&[alloc, done, asked], vec![twice(2, 1)]),
+            // Without its allocation, and without sizes.
+            (&[asked, done, asked], vec![twice(2, 1)]),
+            (&[done, asked], vec![twice(1, 0)]),
+            (
+                &[alloc, (FreeRequested, 512, 0), (FreeRequested, 512, 0)],
+                vec![twice(2, 1)],
+            ),
+            (&[alloc, asked, done, asked, done, done], vec![twice(3, 2), twice(5, 4)]),
+        ] {
+            assert_eq!(said(trace), expected, "{trace:?}");
+        }
+    }
+
+    #[test]
+    fn a_free_is_of_the_size_that_was_allocated() {
+        let other = "device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7";
+        for free in [FreeRequested, FreeCompleted] {
+            assert_eq!(said(&[(Alloc, 512, 7), (free, 512, 8)]), [other]);
+        }
+    }
+
+    #[test]
+    fn what_may_be_lacking_is_no_contradiction() {
+        let (alloc, asked, done) = ((Alloc, 512, 7), (FreeRequested, 512, 7), (FreeCompleted, 512, 7));
+        for trace in [
+            &[alloc, asked, done, alloc, asked, done][..],
+            // Before the trace began.
+            &[done, alloc],
+            &[asked, done, (Alloc, 512, 9), (FreeRequested, 512, 9)],
+            // Memory comes again after a free that is not completed, or not told, and with another size.
+            &[alloc, asked, alloc, asked, done],
+            &[alloc, done, alloc, done],
+            &[alloc, (Alloc, 512, 9), (FreeRequested, 512, 9)],
+            &[alloc, (FreeRequested, 512, 0), (SegmentFree, 512, 9)],
+            // Of 0 bytes.
+            &[
+                (Alloc, 512, 0),
+                (Alloc, 512, 0),
+                (FreeRequested, 512, 0),
+                (FreeRequested, 512, 0),
+            ],
+        ] {
+            assert_eq!(said(trace), [""; 0], "{trace:?}");
+        }
+    }
+}
