@@ -182,14 +182,7 @@ impl Lab {
                 self.stamp(&mut block)?;
                 Ok(Request::Served(block))
             }
-            Err(Error::OutOfMemory(report)) => Ok(Request::Failed(OutOfMemory {
-                requested: report.requested,
-                free_total: report.total_free,
-                largest_free: report.largest_free,
-                reserved: report.reserved,
-                allocated: report.allocated,
-                report: report.to_string(),
-            })),
+            Err(Error::OutOfMemory(report)) => Ok(Request::Failed(OutOfMemory::from(&*report))),
             Err(error) => Err(while_doing("allocating a block")(error)),
         }
     }

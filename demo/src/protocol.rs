@@ -7,6 +7,7 @@
 //!
 //! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`, and to a replay `speed N`, `speed max`, `faster`, `slower`, `pause`. End of input means that the parent is gone.
 
+use gpumem_alloc::OomReport;
 use serde::{Deserialize, Serialize};
 
 use crate::replay::Pace;
@@ -160,7 +161,7 @@ pub struct OutOfMemory {
     pub requested: u64,
     /// Sum of all free blocks at that moment.
     pub free_total: u64,
-    /// Largest free block at that moment.
+    /// Largest free block at that moment that the request could have had, if it had been large enough.
     pub largest_free: u64,
     /// Bytes taken from the driver at that moment.
     pub reserved: u64,
@@ -168,6 +169,19 @@ pub struct OutOfMemory {
     pub allocated: u64,
     /// The whole report for people, with what would have helped.
     pub report: String,
+}
+
+impl From<&OomReport> for OutOfMemory {
+    fn from(report: &OomReport) -> OutOfMemory {
+        OutOfMemory {
+            requested: report.requested,
+            free_total: report.total_free,
+            largest_free: report.largest_free,
+            reserved: report.reserved,
+            allocated: report.allocated,
+            report: report.to_string(),
+        }
+    }
 }
 
 /// A phase of a training step.

@@ -224,6 +224,29 @@ fn too_little_memory_is_told_and_the_replay_goes_on() {
     assert!(last.stats.reserved <= 256 << 20);
 }
 
+/// What is larger, and set aside for small requests or another stream's, is not what the request lacked.
+#[test]
+fn the_largest_free_block_is_told_as_the_report_tells_it() {
+    for budget in [100, 150, 200, 250] {
+        let limited = DemoArgs {
+            budget: Some(budget << 20),
+            ..replay("max", 1)
+        };
+        let ran = play(&limited, None);
+        let oom = ran.steps().into_iter().rev().find_map(|step| step.oom.clone()).unwrap();
+        let (unit, name) = if oom.largest_free < 1 << 20 {
+            (1 << 10, "KiB")
+        } else {
+            (1 << 20, "MiB")
+        };
+        let largest = match oom.largest_free {
+            0 => "none of it for such a request".to_owned(),
+            bytes => format!("largest free block {:.1} {name}", bytes as f64 / f64::from(unit)),
+        };
+        assert!(oom.report.contains(&largest), "{oom:?}");
+    }
+}
+
 /// The budget that a live replay tells first is the one that holds, if one does.
 #[test]
 fn the_smallest_budget_is_told() {

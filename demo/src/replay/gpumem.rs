@@ -52,7 +52,10 @@ impl Gpumem {
     }
 
     /// The state that a request found which was refused just now.
-    pub(super) fn out_of_memory(&self, requested: u64, report: String) -> OutOfMemory {
+    pub(super) fn out_of_memory(&self, requested: u64, why: &(dyn std::error::Error + 'static)) -> OutOfMemory {
+        if let Some(Error::OutOfMemory(report)) = why.downcast_ref() {
+            return OutOfMemory::from(&**report);
+        }
         let (all, free) = (self.allocator.stats().all(), self.allocator.free_blocks());
         OutOfMemory {
             requested,
@@ -60,7 +63,7 @@ impl Gpumem {
             largest_free: free.largest,
             reserved: all.reserved_bytes.current,
             allocated: all.allocated_bytes.current,
-            report,
+            report: why.to_string(),
         }
     }
 

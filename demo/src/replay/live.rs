@@ -155,7 +155,7 @@ impl Live<'_> {
                 Ok(()) => {}
                 Err(Refused::Memory(why)) => {
                     self.failures += 1;
-                    self.oom = Some(self.replayer.out_of_memory(bytes, why.to_string()));
+                    self.oom = Some(self.replayer.out_of_memory(bytes, &*why));
                 }
                 Err(Refused::Broken(why)) => return Err(broken(why)),
             },

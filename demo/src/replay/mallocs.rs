@@ -161,7 +161,7 @@ impl Mallocs {
     /// `limit`: how the limit is told, as what is held may be below it.
     fn beyond_limit(&self, bytes: u64, limit: &str) -> Refused {
         let [bytes, held, most] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
-        Refused::Memory(Box::new(format!("{bytes} requested, {held} held, {limit} {most}")))
+        Refused::Memory(format!("{bytes} requested, {held} held, {limit} {most}").into())
     }
 
     fn release(&mut self, held: Held) -> Result<(), String> {
@@ -193,7 +193,7 @@ impl Replayer for Mallocs {
         self.allocs += 1;
         let refused = |out_of_memory: bool, why: String| {
             if out_of_memory {
-                Refused::Memory(Box::new(why))
+                Refused::Memory(why.into())
             } else {
                 Refused::Broken(why)
             }

@@ -1,6 +1,6 @@
 //! What replays operations: an allocator, and a place for the blocks that live.
 
-use std::fmt::Display;
+use std::error::Error;
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
@@ -12,7 +12,7 @@ use crate::trace::Trace;
 /// Why a request got no block.
 pub(super) enum Refused {
     /// Too little memory. The reason is put into words only when it is shown.
-    Memory(Box<dyn Display>),
+    Memory(Box<dyn Error>),
     /// Anything else: the replay ends.
     Broken(String),
 }
