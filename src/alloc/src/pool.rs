@@ -245,6 +245,12 @@ impl Pool {
         figures.unwrap_or_default()
     }
 
+    /// The most bytes it may take from the driver now; `None`: as much as the allocator may, and in a forked child.
+    pub fn budget(&self) -> Option<u64> {
+        let PoolMemory { handle, arena } = &*self.0.memory;
+        handle.home.see(|heap| heap.pool_budget(*arena)).unwrap_or_default()
+    }
+
     /// Sets its budget; `None`: as much as the allocator may. What it has beyond that goes back to the driver as far as nothing uses it,
     /// for which the device is waited for; the rest keeps the pool from taking more until it is freed and given back. While a graph is captured
     /// nothing goes back.

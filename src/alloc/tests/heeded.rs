@@ -179,8 +179,8 @@ impl Program {
                 self.alloc.release_cached().unwrap();
             }
             Help::RaisePoolBudget { bytes } => {
-                let budget = report.pool.as_ref().unwrap().budget.unwrap();
-                pool.unwrap().set_budget(Some(budget + bytes)).unwrap();
+                let pool = pool.unwrap();
+                pool.set_budget(pool.budget().map(|budget| budget + bytes)).unwrap();
             }
             Help::RaiseBudget { bytes } => {
                 self.budget += bytes;

@@ -112,6 +112,7 @@ fn the_budget_of_a_pool_can_change() {
     let report = short(pool.alloc::<u8>(20 * MIB, S));
     assert_eq!(report.helps[0], Help::RaisePoolBudget { bytes: 10 << 20 });
     pool.set_budget(Some(50 << 20)).unwrap();
+    assert_eq!((pool.budget(), pool.clone().budget()), (Some(50 << 20), Some(50 << 20)));
     let more = pool.alloc::<u8>(20 * MIB, S).unwrap();
     drop(more);
     // What is free goes at once, what is held does not, and nothing is added.
@@ -125,7 +126,9 @@ fn the_budget_of_a_pool_can_change() {
     pool.set_budget(Some((16 + 34) << 20)).unwrap();
     drop(pool.alloc::<u8>(20 * MIB, S).unwrap());
     assert!(matches!(pool.set_budget(Some(0)), Err(Error::Config { .. })));
+    assert_eq!(pool.budget(), Some((16 + 34) << 20), "what cannot be changes nothing");
     pool.set_budget(None).unwrap();
+    assert_eq!(pool.budget(), None);
     drop(pool.alloc::<u8>(500 * MIB, S).unwrap());
     drop(held);
 }

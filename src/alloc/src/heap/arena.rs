@@ -250,6 +250,10 @@ impl Heap {
             .map_or_else(PoolFigures::default, |arena| arena.figures)
     }
 
+    pub(crate) fn pool_budget(&self, arena: u16) -> Option<u64> {
+        self.arenas.get(arena).and_then(|arena| arena.config.budget)
+    }
+
     /// Sets the budget of an arena's pool. Whether it has more and that may go back.
     fn set_pool_budget_only(&mut self, arena: u16, budget: Option<u64>) -> Result<bool, Error> {
         let capturing = self.capturing();
