@@ -29,7 +29,8 @@ pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
     }) {
         return refuse("a snapshot is a pickle or JSON, not compressed: its name ends in .pickle or .json");
     }
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+    // Nor is a link followed.
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
         return refuse("there is something that is no file: say another name");
     }
     // The new file comes beside an old one, and then in its place.

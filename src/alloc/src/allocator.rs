@@ -1,7 +1,9 @@
 //! The front: one allocator per device, shared by threads.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpumem_channel::DeviceStats;
 use gpumem_snapshot::Snapshot;
@@ -22,6 +24,18 @@ use crate::publish::WhyNot;
 use crate::size::bytes_of;
 use crate::stream::Stream;
 use crate::tag::{self, Scope};
+
+/// Says why there is no channel. What goes for all of a process's devices is said once.
+fn say_unpublished(why: &str) {
+    /// A number for what was said last. No lock, which a forked child could find taken for ever.
+    static SAID: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = DefaultHasher::new();
+    why.hash(&mut hasher);
+    let now = hasher.finish();
+    if SAID.swap(now, Ordering::Relaxed) != now {
+        say(&format!("gpumem: not publishing: {why}"));
+    }
+}
 
 /// A caching allocator for one device. Clones are the same allocator; it lives until the last clone and the last
 /// [`Buffer`] are gone, and then waits for the device and gives everything back to the driver. What the driver does not take within an
@@ -44,7 +58,7 @@ impl Allocator {
         let handle = Home::settle(device, OnOom::from_environment(), |front| {
             let heap = Heap::new(driver, &config, front)?;
             if let Err(WhyNot::Failed(why)) = heap.outlet().path() {
-                say(&format!("gpumem: not publishing: {why}"));
+                say_unpublished(why);
             }
             Ok(heap)
         });
@@ -364,11 +378,14 @@ impl Allocator {
             .map_err(|error| error.to_string())?
     }
 
-    /// Says goodbye on the channel, which goes on until the process ends. For programs that exit with the allocator in a global variable,
+    /// Says goodbye on the channel, which goes on until the process ends, and has the [monitor](Config::monitor) end. For programs that exit with the allocator in a global variable,
     /// which nothing drops: a channel without it looks like that of a program that was killed. May be called at any time, by handlers of
     /// `exit` that a signal handler runs, too: it waits for nobody, and no other thread of this process, the one that was interrupted
     /// included, has to go on for it.
     pub fn goodbye(&self) {
+        if let Some(monitor) = self.0.monitor.get() {
+            monitor.end();
+        }
         if let Some(goodbye) = &self.0.goodbye {
             goodbye.say();
         }

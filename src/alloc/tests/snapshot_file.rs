@@ -1,8 +1,6 @@
 //! Snapshots as files: whole, or not there.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::os::unix::fs::FileTypeExt;
-
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, History, Publish, Snapshot, Stream};
 
@@ -32,16 +30,21 @@ fn what_cannot_be_written_is_an_error_that_names_the_file() {
 fn what_is_no_file_is_not_replaced() {
     let alloc = allocator(Config::default());
     let folder = tempfile::tempdir().unwrap();
-    let [socket, link] = ["socket", "link.json"].map(|name| folder.path().join(name));
+    let [socket, file, link, loose] = ["socket", "log", "link.json", "loose"].map(|name| folder.path().join(name));
     let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    std::os::unix::fs::symlink(&socket, &link).unwrap();
-    for path in [&socket, &link] {
+    let error = alloc.write_snapshot(&socket).unwrap_err().to_string();
+    assert!(error.ends_with("there is something that is no file"), "{error}");
+    // As /dev/stderr leads to a log.
+    std::fs::write(&file, "a line").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    std::os::unix::fs::symlink("nowhere", &loose).unwrap();
+    for path in [&link, &loose] {
         let error = alloc.write_snapshot(path).unwrap_err().to_string();
-        assert!(error.ends_with("there is something that is no file"), "{error}");
+        assert!(error.contains("there is a symbolic link"), "{error}");
+        assert!(path.is_symlink());
     }
-    assert!(std::fs::metadata(&link).unwrap().file_type().is_socket());
-    assert!(link.is_symlink());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "a line");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
 }
 
 #[test]

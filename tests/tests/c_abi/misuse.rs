@@ -354,3 +354,20 @@ fn inner_old_programs_get_what_they_know() {
     assert_eq!(abi.stats(0, words.as_mut_ptr()), 0);
     assert_eq!((words[0] < 4000, words[499]), (true, 77), "a struct of a later version");
 }
+
+#[test]
+fn what_keeps_all_devices_from_publishing_is_said_once() {
+    let environment = [("GPUMEM_DIR", "/proc/no/such/place"), ("FAKE_CUDA_DEVICES", "3"), PLAIN];
+    let said = passes("misuse::inner_uses_three_devices", &environment);
+    assert_eq!(said.matches("not publishing").count(), 1, "{said}");
+}
+
+#[test]
+fn inner_uses_three_devices() {
+    let Some(abi) = library() else { return };
+    for device in 0..3 {
+        let held = abi.alloc(1 << 20, device, null_mut());
+        assert!(!held.is_null());
+        abi.free(held, 1 << 20, device, null_mut());
+    }
+}

@@ -40,19 +40,22 @@
  * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
- * Fork. CUDA does not survive it: in a child of a process that allocated, every function that has to do with a device fails, and
+ * Fork. CUDA does not survive it: in a child of a process that allocated, or tried to, every function that has to do with a device fails, and
  * frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of 4 KiB), but as
  * long as one of these lives the dashboard shows their parent as running.
  *
  * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
- * last: once they run gpumem_free does nothing, whatever is left of CUDA. In those that were added later it frees.
+ * last: once they run gpumem_free does nothing, whatever is left of CUDA, and a monitor of GPUMEM_ALLOC_CONF has ended. In those that were
+ * added later it frees.
  *
  * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
  * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on
  * stderr once, and the defaults hold. What the library writes, there or into files, raises no signal, and a reader of stderr that does not
  * read is waited for no longer than 100 ms.
  *
- * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there.
+ * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there. What it reads takes 9.7 MiB of
+ * /dev/shm for each device, also for a day after the program has ended, until the next one makes room (16 of them stay):
+ * GPUMEM_ALLOC_CONF=publish:off takes none.
  */
 #ifndef GPUMEM_ALLOC_H
 #define GPUMEM_ALLOC_H
@@ -264,7 +267,7 @@ int64_t gpumem_leak_report(int device, uint64_t min_steps, char *text, size_t ro
 /*
  * Writes the state of a device, and its history if there is one, into a file in the format of torch.cuda.memory._snapshot(), which
  * PyTorch's viewers read (https://pytorch.org/memory_viz): JSON if the path ends in ".json", else a pickle. A file of that name is
- * replaced when the new one is whole; a device or a pipe is not, which is an error. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path
+ * replaced when the new one is whole; a device, a pipe or a symbolic link is not, which is an error. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path
  * writes one when memory first runs out (not in set-uid programs).
  */
 int gpumem_snapshot(int device, const char *path);

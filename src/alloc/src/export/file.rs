@@ -21,9 +21,17 @@ pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError>
     let name = path
         .file_name()
         .ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
-    // The new file would be there instead, for everybody: root's programs could replace /dev/null. A folder refuses that itself.
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        return Err(failed(io::Error::other("there is something that is no file")));
+    // The new file would be there instead, for everybody: root's programs could replace /dev/null, or /dev/stderr, which is a link. A folder
+    // refuses that itself.
+    if let Ok(there) = std::fs::symlink_metadata(path).map(|there| there.file_type()) {
+        if there.is_symlink() {
+            return Err(failed(io::Error::other(
+                "there is a symbolic link, and what it leads to would not be written",
+            )));
+        }
+        if !there.is_file() && !there.is_dir() {
+            return Err(failed(io::Error::other("there is something that is no file")));
+        }
     }
     // A program that may not make large files is not ended for one of ours.
     let _undisturbed = Unraised::begin();

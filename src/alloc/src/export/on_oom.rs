@@ -1,6 +1,8 @@
 //! A snapshot at the moment when memory runs out, for whoever asked for it from outside:
 //! `GPUMEM_SNAPSHOT_ON_OOM=/tmp/oom-%p.pickle python train.py`.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +28,19 @@ fn runs_as_another() -> bool {
     getuid() != geteuid() || getgid() != getegid()
 }
 
+/// A path with the process's number in the place of each `%p`, of whatever bytes the rest is.
+fn numbered(path: &OsStr, process: u32) -> PathBuf {
+    let (number, mut rest) = (process.to_string(), path.as_bytes());
+    let mut numbered = Vec::new();
+    while let Some(at) = rest.windows(2).position(|two| two == b"%p") {
+        numbered.extend_from_slice(&rest[..at]);
+        numbered.extend_from_slice(number.as_bytes());
+        rest = &rest[at + 2..];
+    }
+    numbered.extend_from_slice(rest);
+    OsString::from_vec(numbered).into()
+}
+
 /// Where the snapshot goes, if one is wanted.
 #[derive(Debug, Default)]
 pub(crate) struct OnOom(Option<PathBuf>);
@@ -37,10 +52,7 @@ impl OnOom {
             return OnOom::default();
         }
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-        OnOom(path.map(|path| match path.to_str() {
-            Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
-            None => path.into(),
-        }))
+        OnOom(path.map(|path| numbered(&path, std::process::id())))
     }
 
     /// Writes it if memory ran out for the first time in this process, also where a pool's budget was spent before, for which one is written
@@ -69,5 +81,23 @@ impl OnOom {
             Err(error) => format!("gpumem: {VARIABLE}: {error}"),
         };
         say(&said);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_has_a_file_of_its_own() {
+        for (path, expected) in [
+            (&b"/tmp/%p/x-%p%p.pickle"[..], &b"/tmp/77/x-7777.pickle"[..]),
+            (b"no number %", b"no number %"),
+            (b"\xff%%p\xfe", b"\xff%77\xfe"),
+            (b"", b""),
+        ] {
+            let numbered = numbered(OsStr::from_bytes(path), 77);
+            assert_eq!(numbered.as_os_str().as_bytes(), expected);
+        }
     }
 }

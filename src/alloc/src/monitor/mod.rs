@@ -22,7 +22,7 @@ pub use alert::{Alert, Done, Measure};
 use crate::error::Error;
 use crate::heap::{self, Access};
 use crate::home::Home;
-use crate::process::say;
+use crate::process::{Unsignalled, say};
 use alert::Reading;
 use watch::{Told, Watch};
 
@@ -159,9 +159,11 @@ impl Monitor {
                 std::thread::park_timeout(eye.config.every);
             }
         };
+        let unsignalled = Unsignalled::begin();
         let thread = std::thread::Builder::new()
             .name("gpumem-monitor".to_owned())
             .spawn(watch);
+        drop(unsignalled);
         let thread = thread.map_err(|error| Error::Config {
             setting: "monitor",
             reason: format!("its thread could not be started: {error}"),
@@ -171,6 +173,11 @@ impl Monitor {
             thread: Some(thread),
             process: Process::current(),
         })
+    }
+
+    /// Has it end by itself. Waits for nobody.
+    pub(crate) fn end(&self) {
+        self.stop.store(true, Ordering::Release);
     }
 
     /// Whether it still watches: it ends with its allocator.

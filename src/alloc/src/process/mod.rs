@@ -7,5 +7,5 @@ mod say;
 
 pub use cancel::Uncancelled;
 pub(crate) use cancel::sleep;
-pub(crate) use raise::Unraised;
+pub(crate) use raise::{Unraised, Unsignalled};
 pub use say::say;

@@ -1,4 +1,4 @@
-//! Signals that a write raises.
+//! Signals that a write raises, and those that a thread of ours would take from the program.
 #![allow(unsafe_code, reason = "signal masks have no safe interface")]
 
 use std::ffi::c_int;
@@ -52,6 +52,46 @@ impl Drop for Unraised {
         while unsafe { libc::sigtimedwait(&self.ours, std::ptr::null_mut(), &now) } > 0 {}
         // SAFETY: the set that the thread had.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// What a thread that runs into them is told by its own doing: blocked, they would end the process without the program's handler.
+const OWN: [c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
+
+/// Threads that the calling one starts while it has this are sent none of the process's signals: a program that blocks some and waits for
+/// them would not get them, and its handlers would run in the middle of what ours do.
+#[derive(Debug)]
+pub(crate) struct Unsignalled(sigset_t);
+
+impl Unsignalled {
+    pub(crate) fn begin() -> Unsignalled {
+        let mut all = filled(|set| {
+            // SAFETY: writes one set.
+            unsafe { libc::sigfillset(set) };
+        });
+        for signal in OWN {
+            // SAFETY: the set is one, and this is a signal.
+            unsafe { libc::sigdelset(&mut all, signal) };
+        }
+        Unsignalled(filled(|before| {
+            // SAFETY: reads one set and writes another.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all, before) };
+        }))
+    }
+}
+
+impl Drop for Unsignalled {
+    fn drop(&mut self) {
+        // SAFETY: the set that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 

@@ -427,10 +427,7 @@ fn inner_says_when_there_is_no_driver() {
     // A machine with a driver finds that behind the broken library, and its device is as good.
     if let Err(error) = device::cuda(0) {
         let error = error.to_string();
-        assert!(
-            error.contains(&std::env::var(EXPECTED).unwrap()) && error.contains("simulated device"),
-            "{error}"
-        );
+        assert!(error.contains(&std::env::var(EXPECTED).unwrap()), "{error}");
     }
 }
 

@@ -26,12 +26,10 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
     if !unsafe { sys::is_culib_present() } {
         return Err(fail(match refused_by_loader() {
-            None => "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver, or use the simulated device"
-                .into(),
-            Some(why) => format!(
-                "the CUDA driver cannot be loaded: {why}. Repair the NVIDIA driver (in a container: how it is mounted), or use the \
-                 simulated device"
-            ),
+            None => "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver".into(),
+            Some(why) => {
+                format!("the CUDA driver is there and cannot be loaded: {why}. In a container, see how it is mounted")
+            }
         }));
     }
     let api = Api::load().map_err(|name| {
