@@ -167,11 +167,14 @@ pub enum EventKind {
     OutOfMemory,
     /// A request was retried after making room.
     Retry,
-    /// A mark of the program's own, named by `tag` ("forward", "step 12").
+    /// A mark of the program's own, named by `tag` ("forward", "step 12"), or of [a monitor](MONITOR).
     Mark,
     /// A kind newer than this reader.
     Unknown(u8),
 }
+
+/// What names of marks begin with that are not the program's own but those of a monitor in its allocator ("monitor: tidied up").
+pub const MONITOR: &str = "monitor: ";
 
 /// One entry of the event ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

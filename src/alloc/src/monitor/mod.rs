@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::Process;
+use gpumem_channel::{MONITOR, Process};
 
 pub use alert::{Alert, Done, Measure};
 
@@ -305,7 +305,7 @@ impl MonitorConfig {
 impl Action {
     fn take(self, on: &mut impl Access) -> Done {
         // One name each, and not one for each alert: a channel keeps a thousand.
-        let begun = on.heap(|heap| heap.mark("monitor: fragmented"));
+        let begun = on.heap(|heap| heap.mark(&format!("{MONITOR}fragmented")));
         let done = begun.and_then(|()| match self {
             Action::Warn => Ok(Done::Warned),
             Action::Release => heap::release_cached(on).map(Done::Released),
@@ -313,7 +313,7 @@ impl Action {
         });
         if self != Action::Warn {
             // A forked child has no monitor.
-            let _ = on.heap(|heap| heap.mark("monitor: tidied up"));
+            let _ = on.heap(|heap| heap.mark(&format!("{MONITOR}tidied up")));
         }
         done.unwrap_or_else(|error| Done::Failed(error.to_string()))
     }

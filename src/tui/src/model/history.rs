@@ -40,6 +40,8 @@ pub enum MarkKind {
     CacheReleased,
     /// Holes were joined by remapping.
     Remapped,
+    /// The allocator's monitor found something, or did something about it.
+    Monitor,
     /// The program's own mark ("forward").
     Phase,
 }

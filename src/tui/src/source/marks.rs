@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{Event, EventKind, Snapshot};
+use gpumem_channel::{Event, EventKind, MONITOR, Snapshot};
 
 use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Owner, ProcessId};
 
@@ -18,6 +18,15 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         EventKind::Mark => MarkKind::Phase,
         _ => return None,
     };
+    let text = snapshot
+        .strings
+        .get(event.tag.0 as usize)
+        .cloned()
+        .unwrap_or_else(|| Arc::from(""));
+    let (kind, text) = match text.strip_prefix(MONITOR).filter(|_| kind == MarkKind::Phase) {
+        Some(what) => (MarkKind::Monitor, Arc::from(what)),
+        None => (kind, text),
+    };
     let index = usize::from(event.device);
     let device = &snapshot.devices.get(index)?.device;
     let bytes = if kind == MarkKind::OutOfMemory {
@@ -25,11 +34,6 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
     } else {
         event.size
     };
-    let text = snapshot
-        .strings
-        .get(event.tag.0 as usize)
-        .cloned()
-        .unwrap_or_else(|| Arc::from(""));
     let process = ProcessId {
         device: DeviceKey::of(key, index, device),
         owner: Owner::Channel(key),

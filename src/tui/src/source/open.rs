@@ -294,6 +294,34 @@ mod tests {
         );
     }
 
+    /// They would be phases of the program otherwise.
+    #[test]
+    fn marks_of_a_monitor_are_its_own() {
+        let (dir, mut publisher) = publisher("monitor");
+        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        pass(&mut open, false);
+        for name in ["forward", "monitor: fragmented", "a monitor: mine"] {
+            let tag = publisher.intern_mark(name);
+            publisher.event(&Event {
+                kind: EventKind::Mark,
+                tag,
+                ..Event::default()
+            });
+        }
+        let mut sample = ChannelSample::default();
+        open.pass(ChannelKey(1, 2), false, &mut sample);
+        let told: Vec<_> = sample.marks.iter().map(|mark| (mark.kind, &*mark.text)).collect();
+        assert_eq!(
+            told,
+            [
+                (MarkKind::Phase, "forward"),
+                (MarkKind::Monitor, "fragmented"),
+                (MarkKind::Phase, "a monitor: mine")
+            ]
+        );
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
     #[test]
     fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
         use EventKind::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};

@@ -364,8 +364,9 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
 /// How much a kind of event matters when several share a column, and what it looks like.
 fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, &'static str) {
     match kind {
-        MarkKind::OutOfMemory => (6, '✗', 'X', Ink::Warning, "out of memory"),
-        MarkKind::Retry => (5, '↻', '@', Ink::Warning, "retried"),
+        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, "out of memory"),
+        MarkKind::Retry => (6, '↻', '@', Ink::Warning, "retried"),
+        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, "monitor"),
         MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, "cache released"),
         MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, "holes joined"),
         MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, "memory returned"),

@@ -160,6 +160,7 @@ fn sentence(mark: &Mark) -> String {
         MarkKind::SegmentFreed => format!("gave {bytes} back to the driver"),
         MarkKind::CacheReleased => format!("released its cache: {bytes} came free"),
         MarkKind::Remapped => format!("joined its holes by remapping: {bytes} are contiguous now"),
+        MarkKind::Monitor => return format!("its monitor: {}", mark.text),
         MarkKind::Phase => "began a phase".to_owned(),
     };
     if !mark.text.is_empty() {
