@@ -122,13 +122,6 @@ impl Background {
     }
 }
 
-/// Whether a signal does nothing to this process, and so to those that it starts.
-pub fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(ignored.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
-}
-
 impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.child.kill();

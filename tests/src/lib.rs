@@ -20,7 +20,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-pub use background::{Background, is_ignored};
+pub use background::Background;
 pub use binary::{churn, gpumem_tui, libgpumem_alloc};
 pub use namespace::unshared;
 pub use outcome::{Ended, Modes};
