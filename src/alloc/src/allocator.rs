@@ -1,9 +1,7 @@
 //! The front: one allocator per device, shared by threads.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpumem_channel::DeviceStats;
 use gpumem_snapshot::Snapshot;
@@ -19,23 +17,10 @@ use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::lane::Lent;
 use crate::monitor::{Monitor, MonitorConfig};
-use crate::process::say;
-use crate::publish::WhyNot;
+use crate::publish::{WhyNot, say_unpublished};
 use crate::size::bytes_of;
 use crate::stream::Stream;
 use crate::tag::{self, Scope};
-
-/// Says why there is no channel. What goes for all of a process's devices is said once.
-fn say_unpublished(why: &str) {
-    /// A number for what was said last. No lock, which a forked child could find taken for ever.
-    static SAID: AtomicU64 = AtomicU64::new(0);
-    let mut hasher = DefaultHasher::new();
-    why.hash(&mut hasher);
-    let now = hasher.finish();
-    if SAID.swap(now, Ordering::Relaxed) != now {
-        say(&format!("gpumem: not publishing: {why}"));
-    }
-}
 
 /// A caching allocator for one device. Clones are the same allocator; it lives until the last clone and the last
 /// [`Buffer`] are gone, and then waits for the device and gives everything back to the driver. What the driver does not take within an
@@ -378,10 +363,10 @@ impl Allocator {
             .map_err(|error| error.to_string())?
     }
 
-    /// Says goodbye on the channel, which goes on until the process ends, and has the [monitor](Config::monitor) end. For programs that exit with the allocator in a global variable,
-    /// which nothing drops: a channel without it looks like that of a program that was killed. May be called at any time, by handlers of
-    /// `exit` that a signal handler runs, too: it waits for nobody, and no other thread of this process, the one that was interrupted
-    /// included, has to go on for it.
+    /// Says goodbye on the channel, which goes on until the process ends, and has the [monitor](Config::monitor) end. For programs that exit
+    /// with the allocator in a global variable, which nothing drops: a channel without it looks like that of a program that was killed. May be
+    /// called at any time, by handlers of `exit` that a signal handler runs, too: it waits for nobody, and no other thread of this process, the
+    /// one that was interrupted included, has to go on for it.
     pub fn goodbye(&self) {
         if let Some(monitor) = self.0.monitor.get() {
             monitor.end();

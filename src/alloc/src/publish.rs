@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpumem_channel::{
     BlockState, Device, DeviceStats, Event, Facts, Goodbye, Lane, Operation, Options, Publisher, Segment, StringId,
@@ -12,6 +14,7 @@ use gpumem_channel::{
 };
 
 use crate::history::{Deed, Recorder};
+use crate::process::say;
 use crate::stream::Stream;
 
 /// Whether an allocator publishes.
@@ -61,6 +64,18 @@ pub(crate) struct Outlet {
 impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Outlet").field(&self.path()).finish()
+    }
+}
+
+/// Says why there is no channel. What goes for all of a process's devices is said once.
+pub(crate) fn say_unpublished(why: &str) {
+    /// A number for what was said last. No lock, which a forked child could find taken for ever.
+    static SAID: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = DefaultHasher::new();
+    why.hash(&mut hasher);
+    let now = hasher.finish();
+    if SAID.swap(now, Ordering::Relaxed) != now {
+        say(&format!("gpumem: not publishing: {why}"));
     }
 }
 

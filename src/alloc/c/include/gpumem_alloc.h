@@ -40,9 +40,9 @@
  * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
- * Fork. CUDA does not survive it: in a child of a process that allocated, or tried to, every function that has to do with a device fails, and
- * frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of 4 KiB), but as
- * long as one of these lives the dashboard shows their parent as running.
+ * Fork. CUDA does not survive it: in a child of a process that allocated, or tried to, every function that has to do with a device
+ * fails, and frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of
+ * 4 KiB), but as long as one of these lives the dashboard shows their parent as running.
  *
  * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
  * last: once they run gpumem_free does nothing, whatever is left of CUDA, and a monitor of GPUMEM_ALLOC_CONF has ended. In those that were
@@ -267,8 +267,8 @@ int64_t gpumem_leak_report(int device, uint64_t min_steps, char *text, size_t ro
 /*
  * Writes the state of a device, and its history if there is one, into a file in the format of torch.cuda.memory._snapshot(), which
  * PyTorch's viewers read (https://pytorch.org/memory_viz): JSON if the path ends in ".json", else a pickle. A file of that name is
- * replaced when the new one is whole; a device, a pipe or a symbolic link is not, which is an error. 0, or -1 on errors. GPUMEM_SNAPSHOT_ON_OOM=path
- * writes one when memory first runs out (not in set-uid programs).
+ * replaced when the new one is whole; a device, a pipe or a symbolic link is not, which is an error. 0, or -1 on errors.
+ * GPUMEM_SNAPSHOT_ON_OOM=path writes one when memory first runs out (not in set-uid programs).
  */
 int gpumem_snapshot(int device, const char *path);
 

@@ -84,6 +84,7 @@ impl Config {
 
 /// Checks what was given together, by the names that it has there. A budget may be set later.
 fn together(config: &Config, there: &[(&'static str, usize)]) -> Result<(), ConfError> {
+    // By what was given: a program sets fields for whatever segments it may have, and each has a value.
     let idle = [
         (
             config.max_split_size.is_none(),

@@ -322,3 +322,6 @@ impl Action {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "thread_tests.rs"]
+mod thread_tests;

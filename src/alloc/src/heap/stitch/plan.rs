@@ -122,12 +122,12 @@ impl Heap {
         let mapping = self.ledger.requested_peak(request.requested) / MAPPING;
         let onto = tail.and_then(|tail| self.plan_onto(home, tail, request));
         let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
-        let candidates = self.candidates(home, request, &HashSet::new());
-        let anew = plan_anew(candidates.clone(), request.size, Candidate::head_by_chunk);
+        let candidates = || self.candidates(home, request, &HashSet::new());
+        let anew = plan_anew(candidates(), request.size, Candidate::head_by_chunk);
         // To begin with what serves as a beginning only leaves the least to be taken from the driver. As a rule it is no better: of small
         // pieces the next requests have less.
         let least = match anew.as_ref().is_some_and(|plan| new(plan) > left) {
-            true => plan_anew(candidates, request.size, Candidate::lead),
+            true => plan_anew(candidates(), request.size, Candidate::lead),
             false => None,
         };
         let mut plans: Vec<Plan> = [anew, least, onto].into_iter().flatten().collect();
