@@ -100,7 +100,16 @@ fn pending_blocks_are_waited_for_before_a_request_fails() {
 #[test]
 fn a_request_that_is_refused_again_waits_for_nobody() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
-        let (sim, alloc) = start(100 * MIB, Timeline::Manual, common::of(segments));
+        // What others use is not known until it is missing: else nothing would be waited for.
+        let (sim, _) = start(200 * MIB, Timeline::Manual, common::of(segments));
+        let [alloc, other] = [(); 2].map(|()| {
+            let config = Config {
+                publish: Publish::Off,
+                ..common::of(segments)
+            };
+            Allocator::new(sim.device(), config).unwrap()
+        });
+        let _used = get(&other, 100);
         let mut held: Vec<_> = (0..4).map(|_| get(&alloc, 20)).collect();
         let waits = || {
             fails(&alloc, 70);

@@ -128,22 +128,19 @@ impl Arenas {
 
     /// Whose cache goes back so that a request of an arena may have memory, in this order: what is left of pools that are gone, then pools
     /// of lower priority. What is private takes from the common cache, too.
-    fn victims(&self, of: u16) -> Vec<u16> {
-        let mine = self.priority(of);
-        let private = self.get(of).is_some_and(|arena| arena.private);
-        let pools = self
-            .iter()
-            .map(|(number, arena)| (number, arena.config.priority, arena.closing));
-        let mut victims: Vec<(bool, i32, u16)> = std::iter::once((COMMON, 0, false))
-            .chain(pools)
-            .filter(|(number, priority, closing)| {
-                let lower = *priority < mine || (private && *number == COMMON);
-                *number != of && self.may_shrink(*number) && (*closing || lower)
-            })
-            .map(|(number, priority, closing)| (!closing, priority, number))
-            .collect();
-        victims.sort_unstable();
-        victims.into_iter().map(|(.., number)| number).collect()
+    pub(super) fn victims(&self, of: u16) -> Vec<u16> {
+        let all = std::iter::once(COMMON).chain(self.iter().map(|(number, _)| number));
+        let mut victims: Vec<u16> = all.filter(|number| self.gives_way(*number, of)).collect();
+        let is_open = |number: u16| self.get(number).is_none_or(|arena| !arena.closing);
+        victims.sort_by_key(|number| (is_open(*number), self.priority(*number)));
+        victims
+    }
+
+    /// Whether an arena is among the [`victims`](Arenas::victims) of another one.
+    pub(super) fn gives_way(&self, arena: u16, to: u16) -> bool {
+        let of_private = arena == COMMON && self.get(to).is_some_and(|arena| arena.private);
+        let lower = self.get(arena).is_some_and(|arena| arena.closing) || self.priority(arena) < self.priority(to);
+        arena != to && self.may_shrink(arena) && (lower || of_private)
     }
 }
 

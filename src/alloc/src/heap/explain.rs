@@ -25,20 +25,23 @@ struct Cache {
     releasable: u64,
     /// The same of all others.
     others: u64,
+    /// Of that, what such a request has given back for it.
+    gives_way: u64,
     /// Whole free chunks of virtual segments.
     joinable: u64,
 }
 
 impl Cache {
-    fn release(&mut self, bytes: u64, mine: bool) {
+    fn release(&mut self, bytes: u64, mine: bool, gives_way: bool) {
         *(if mine { &mut self.releasable } else { &mut self.others }) += bytes;
+        self.gives_way += if gives_way { bytes } else { 0 };
     }
 }
 
 impl Heap {
-    /// `memory`: what the device says it has.
-    pub(super) fn explain(&self, request: &Request, memory: Option<MemoryInfo>) -> OomReport {
-        let cache = self.survey(request);
+    /// `sent_to`: the arena that it was sent to, though it may overflow; `memory`: what the device says it has.
+    pub(super) fn explain(&self, request: &Request, sent_to: u16, memory: Option<MemoryInfo>) -> OomReport {
+        let cache = self.survey(request, sent_to);
         OomReport {
             requested: request.requested,
             rounded: request.size,
@@ -97,7 +100,16 @@ impl Heap {
             true => helps.push(Help::EndCapture),
             false => helps.append(&mut release),
         }
-        if let Some(budget) = pool_budget.filter(|_| pool(0) < needed && outside(0) >= needed) {
+        // What is beyond everything was refused with the cache as it is, which a request that is not would have given up; what its pool has no
+        // room for was, with that of others.
+        let makes_room = self.release_on_oom && !self.capturing();
+        let own = if makes_room && self.is_beyond_all(request) {
+            cache.releasable
+        } else {
+            0
+        };
+        let given_up = own + if makes_room { cache.gives_way } else { 0 };
+        if let Some(budget) = pool_budget.filter(|_| pool(0) < needed && outside(given_up) >= needed) {
             helps.push(Help::RaisePoolBudget {
                 bytes: (pool_reserved + needed).saturating_sub(budget),
             });
@@ -106,22 +118,17 @@ impl Heap {
         if joins && request.class == Class::Chunked && cache.joinable >= request.size {
             helps.push(Help::JoinHoles { bytes: cache.joinable });
         }
-        // What is beyond everything was refused with the cache as it is, which a request that is not would have given up.
-        let given_up = match self.is_beyond_all(request) && self.release_on_oom && !self.capturing() {
-            true => cache.releasable,
-            false => 0,
-        };
-        let raise = |given_up: u64, needed: u64| {
-            let device = device_free.saturating_add(given_up).min(pool(given_up));
+        let raise = |own: u64, given_up: u64, needed: u64| {
+            let device = device_free.saturating_add(given_up).min(pool(own));
             let lacks = outside(given_up) < needed && device >= needed;
             let budget = budget.filter(|_| lacks)?;
             Some((reserved - given_up + needed).saturating_sub(budget))
         };
-        let beyond = (given_up > 0).then(|| raise(given_up, after)).flatten();
-        if let Some(bytes) = raise(0, missing).into_iter().chain(beyond).min() {
+        let beyond = (given_up > 0).then(|| raise(own, given_up, after)).flatten();
+        if let Some(bytes) = raise(0, 0, missing).into_iter().chain(beyond).min() {
             helps.push(Help::RaiseBudget { bytes });
         }
-        let room = outside(given_up).min(pool(given_up)) / self.sizes.granularity * self.sizes.granularity;
+        let room = outside(given_up).min(pool(own)) / self.sizes.granularity * self.sizes.granularity;
         let largest = cache.largest.max(room);
         if largest < request.requested && self.is_of_class(request, largest) {
             helps.push(Help::SmallerBy {
@@ -168,8 +175,10 @@ impl Heap {
 
     /// By what is free alone, and without a look at each small block: some programs ask for less and less until they are not refused, and
     /// hold very many.
-    fn survey(&self, request: &Request) -> Cache {
+    fn survey(&self, request: &Request, sent_to: u16) -> Cache {
         let mut cache = Cache::default();
+        let gives_way =
+            |arena: u16| arena != request.arena && (arena == sent_to || self.arenas.gives_way(arena, sent_to));
         let any = self.streams.line(request.stream).any;
         for at in self.streams.indices() {
             let line = self.streams.line(at);
@@ -186,11 +195,12 @@ impl Heap {
             }
             cache.joinable += chunks;
             if self.arenas.may_shrink(line.arena) {
-                cache.release(chunks, mine);
+                cache.release(chunks, mine, gives_way(line.arena));
             }
         }
         for (_, segment) in self.segments.iter().filter(|(_, segment)| self.is_idle(segment)) {
-            cache.release(segment.size, segment.arena == request.arena);
+            let arena = segment.arena;
+            cache.release(segment.size, arena == request.arena, gives_way(arena));
         }
         cache
     }

@@ -26,7 +26,7 @@ impl Heap {
                         tag: StringId(0),
                         name: Tag(0),
                     };
-                    assert_eq!(self.survey(&request), self.walk(&request));
+                    assert_eq!(self.survey(&request, arena), self.walk(&request));
                 }
             }
         }
@@ -62,6 +62,9 @@ impl Heap {
             }
             if self.arenas.may_shrink(segment.arena) {
                 *(if mine { &mut cache.releasable } else { &mut cache.others }) += released;
+                if self.arenas.victims(request.arena).contains(&segment.arena) {
+                    cache.gives_way += released;
+                }
             }
         }
         cache

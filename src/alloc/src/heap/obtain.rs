@@ -32,7 +32,8 @@ impl Heap {
         }
         self.poll_for(request)?;
         self.drain_for(request);
-        if !self.is_settled() {
+        // A capture may have begun since the device was waited for.
+        if !self.is_settled() || self.capturing() {
             if let Some(grant) = self.obtain(request)? {
                 return Ok(grant);
             }
@@ -48,7 +49,10 @@ impl Heap {
             self.settle(request)?;
             self.note_settled();
         }
-        if let Some(grant) = self.obtain_after_making_room(request, request.arena)? {
+        // What can only overflow has nothing of its own pool given up for it, while there are others that matter less.
+        if !self.is_beyond(request.size, request.class, request.arena)
+            && let Some(grant) = self.obtain_after_making_room(request, request.arena)?
+        {
             return Ok(self.granted_at_last(grant, request));
         }
         if let Ok(Some(shared)) = self.shared(request)
@@ -75,8 +79,8 @@ impl Heap {
         self.fail(request)
     }
 
-    /// Whether a request is for more than there ever can be while the limits are what they are, in its pool and outside: no cache is emptied
-    /// for it, and no stream waited for.
+    /// Whether a request is for more than there can be while the limits are what they are and the program holds what it holds, in its pool
+    /// and outside: no cache is emptied for it, and no stream waited for.
     pub(super) fn is_beyond_all(&self, request: &Request) -> bool {
         let outside = match self.overflows(request.arena) {
             true => self.sizes.round(request.requested).ok(),
@@ -92,13 +96,20 @@ impl Heap {
             Class::Small | Class::Large => 1,
         };
         let (_, least) = self.sizes.growth(class, size);
-        // What is reserved beyond a limit that was lowered serves requests, too.
-        let within = |limit: Option<u64>, reserved: u64| limit.map_or(u64::MAX, |limit| limit.max(reserved));
-        let pool = self.arenas.get(arena).map_or(u64::MAX, |pool| {
-            within(pool.config.budget, pool.figures.reserved_bytes.current)
-        });
-        let budget = within(self.budget, self.ledger.reserved());
-        least.next_multiple_of(unit) > self.driver.info().total.min(budget).min(pool)
+        let least = least.next_multiple_of(unit);
+        // What is reserved beyond a limit that was lowered serves requests, too; what is held serves none.
+        let beyond = |limit: Option<u64>, reserved: u64, held: u64| {
+            let all = limit.map_or(u64::MAX, |limit| limit.max(reserved));
+            least > all || size > all.saturating_sub(held)
+        };
+        // Without what lanes count: they go on counting meanwhile.
+        let (reserved, held) = (self.ledger.reserved(), self.ledger.allocated_bytes());
+        beyond(Some(self.driver.info().total), reserved, held)
+            || beyond(self.budget, reserved, held)
+            || self.arenas.get(arena).is_some_and(|pool| {
+                let (reserved, held) = (&pool.figures.reserved_bytes, &pool.figures.allocated_bytes);
+                beyond(pool.config.budget, reserved.current, held.current)
+            })
     }
 
     /// What a request of a pool is outside of it, if it may go there. Not if its stream has ended while it was suspended: whoever has the
@@ -187,9 +198,9 @@ impl Heap {
         let memory = self.device_memory(request)?;
         self.ledger.ran_out();
         self.pool_ran_out(request.arena);
-        let mut report = self.explain(request, memory);
+        let mut report = self.explain(request, request.arena, memory);
         if let Some(shared) = self.shared_if_known(request) {
-            report.also(self.explain(&shared, memory));
+            report.also(self.explain(&shared, request.arena, memory));
         }
         self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
         self.tell_figures();

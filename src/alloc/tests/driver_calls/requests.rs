@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpumem_alloc::device::{Call, Timeline};
-use gpumem_alloc::{Config, Error, SegmentMode};
+use gpumem_alloc::{Allocator, Config, Error, Publish, SegmentMode};
 
 use crate::bench::{Bench, MIB, OTHER, pool};
 
@@ -31,10 +31,17 @@ fn new_memory() {
 fn a_growth_that_fails_half_way() {
     for call in [Call::Unmap, Call::Release] {
         let bench = Bench::of(SegmentMode::Virtual);
-        let held = bench.get(150, OTHER);
+        let held = bench.get(90, OTHER);
+        // Who has the rest is not known until it is missing.
+        let unseen = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let elsewhere = Allocator::new(bench.sim.device(), unseen).unwrap();
+        let other = elsewhere.alloc::<u8>(60 * MIB, OTHER).unwrap();
         let refused = bench.others_go_on(call, || bench.alloc.alloc::<u8>(150 * MIB, OTHER));
         assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
-        drop(held);
+        drop((held, other, elsewhere));
         bench.end();
     }
 }

@@ -151,8 +151,8 @@ impl Heap {
     }
 
     /// Gives something back that is less important than the pool which a request was sent to, though it may overflow: what others cached, the
-    /// least important first; then what is cached where it looks for memory and is too large to be split; at last all of that. Whether the
-    /// device got memory. To be called after the device was waited for.
+    /// least important first; then what is cached where it looks for memory and is too large to be split; at last all of that, and what the
+    /// pool cached that it overflows from. Whether the device got memory. To be called after the device was waited for.
     pub(in crate::heap) fn free_up(&mut self, request: &Request, sent_to: u16) -> Result<bool, DeviceError> {
         let (_, least) = self.sizes.growth(request.class, request.size);
         for victim in self.arenas.victims(sent_to) {
@@ -161,13 +161,16 @@ impl Heap {
                 return Ok(true);
             }
         }
-        if self.give_back_for(request, self.spare_oversize(request))? {
+        if self.give_back_for(request, self.spare_oversize(request))? || self.give_up_own(request, request.arena)? {
             return Ok(true);
         }
-        let own = match self.arenas.may_shrink(request.arena) {
-            true => self.spare_of(request.arena),
-            false => Vec::new(),
-        };
-        self.give_back_for(request, own)
+        Ok(sent_to != request.arena && self.give_up_own(request, sent_to)?)
+    }
+
+    fn give_up_own(&mut self, request: &Request, arena: u16) -> Result<bool, DeviceError> {
+        match self.arenas.may_shrink(arena) {
+            true => self.give_back_for(request, self.spare_of(arena)),
+            false => Ok(false),
+        }
     }
 }

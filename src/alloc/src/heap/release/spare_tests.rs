@@ -1,5 +1,5 @@
 //! What may go back: against a walk over all blocks, and beside views that stay.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use gpumem_channel::StringId;
 
@@ -7,13 +7,15 @@ use super::*;
 use crate::config::{Config, SegmentMode};
 use crate::device::{Call, Sim, SimConfig};
 use crate::error::Error;
-use crate::heap::Attempt;
 use crate::heap::allocate::Request;
 use crate::heap::ask::probe;
 use crate::heap::block::NIL;
 use crate::heap::stitch::runs::Run;
+use crate::heap::turn::access::wait_for_device;
+use crate::heap::{Attempt, begin_capture};
 use crate::lane::Front;
 use crate::publish::Publish;
+use crate::report::Help;
 use crate::size::Class;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -187,11 +189,14 @@ fn nothing_goes_of_a_view_before_what_is_left_of_its_parts() {
 /// Streams come and go, so what a stream does not use is nobody's at once and joins what is nobody's beside it: not while it is chosen to go.
 #[test]
 fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
-    let sim = Sim::new(SimConfig::default());
+    let sim = Sim::new(SimConfig {
+        total: 100 * MIB,
+        used_by_others: 20 * MIB,
+        ..SimConfig::default()
+    });
     let config = Config {
         publish: Publish::Off,
         segments: SegmentMode::Virtual,
-        budget: Some(60 * MIB),
         ..Config::default()
     };
     let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
@@ -225,8 +230,8 @@ fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
 #[test]
 fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
     let sim = Sim::new(SimConfig {
-        total: 60 * MIB,
-        used_by_others: 10 * MIB,
+        total: 80 * MIB,
+        used_by_others: 30 * MIB,
         ..SimConfig::default()
     });
     let config = Config {
@@ -258,4 +263,47 @@ fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
     assert_eq!(sim.violations(), [""; 0]);
     heap.release_cached().unwrap();
     assert_eq!((sim.live().bytes, sim.live().ranges), (0, 0));
+}
+
+/// The device was waited for, so that a request may give its cache back; but then it waits for its turn.
+#[test]
+fn nothing_goes_once_a_capture_has_begun() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        segments: SegmentMode::Plain,
+        budget: Some(100 * MIB),
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let cached = heap.allocate(40 * MIB, Stream(1), Tag(0)).unwrap();
+    heap.free(cached.block);
+    wait_for_device(&mut heap).unwrap();
+    // What is free beside it has the driver asked, and the request suspended.
+    heap.allocate(4096, Stream(3), Tag(0)).unwrap();
+    let mut attempt = heap.attempt(COMMON, 80 * MIB, Stream(1), Tag(0));
+    while let Attempt::Suspended(mut suspended) = attempt {
+        attempt = match suspended.needs_turn() {
+            true if !heap.capturing() => {
+                begin_capture(&mut heap).unwrap();
+                heap.resume_anew(*suspended)
+            }
+            needs_turn => {
+                if needs_turn {
+                    heap.begin_call(&mut suspended);
+                }
+                let made = suspended.run(&mut heap).unwrap();
+                heap.resume(made)
+            }
+        };
+    }
+    let Attempt::Done(Err(Error::OutOfMemory(report))) = attempt else {
+        panic!("{attempt:?}");
+    };
+    assert_eq!(report.helps[0], Help::EndCapture, "{report}");
+    assert!(
+        heap.capturing() && sim.violations().is_empty(),
+        "{:?}",
+        sim.violations()
+    );
 }

@@ -312,7 +312,8 @@ proptest! {
 #[test]
 fn what_could_not_be_undone_begins_no_second_home() {
     let sim = Sim::new(SimConfig {
-        total: 10 * MIB,
+        total: 14 * MIB,
+        used_by_others: 4 * MIB,
         ..SimConfig::default()
     });
     let config = Config {
