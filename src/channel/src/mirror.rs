@@ -70,7 +70,7 @@ pub(crate) struct Mirror {
     seqs: Vec<u64>,
     blocks: Vec<Known>,
     generations: Generations,
-    /// Segments whose lists have to be followed anew.
+    /// The segments whose lists have to be followed anew: those whose entries say so, to be found without looking at all.
     dirty: Vec<u32>,
     /// Segments with a block that could not be read.
     torn: Vec<u32>,
@@ -280,7 +280,7 @@ impl Mirror {
 
     /// Whether the map of a segment is behind what is published of its structure.
     pub(crate) fn is_behind(&self, slot: u32) -> bool {
-        self.dirty.contains(&slot)
+        self.segments.get(slot as usize).is_some_and(|entry| entry.dirty)
     }
 
     /// How many blocks are of segments that have no slot, and their bytes.
@@ -290,7 +290,7 @@ impl Mirror {
 
     /// How many segments are behind what is published.
     pub(crate) fn lagging(&self) -> u32 {
-        let torn = self.torn.iter().filter(|torn| !self.dirty.contains(torn)).count();
+        let torn = self.torn.iter().filter(|&&torn| !self.is_behind(torn)).count();
         (self.dirty.len() + torn) as u32
     }
 }

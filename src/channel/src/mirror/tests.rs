@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use std::os::unix::fs::PermissionsExt;
 
+use super::{Entry, Mirror};
 use crate::source::Source;
 use crate::{Block, BlockState, Device, Options, Publisher, Reader, Segment, Snapshot};
 
@@ -172,4 +173,16 @@ fn both_ways_of_reading_follow_every_change() {
             assert_eq!(shown(&snapshot), blocks, "a snapshot changed after it was taken");
         }
     }
+}
+
+/// A hostile channel has as many as there is room for. A step for every two of them would take minutes.
+#[test]
+fn late_segments_are_counted_without_looking_at_all_others_for_each() {
+    const MANY: u32 = 1 << 18;
+    let mut mirror = Mirror::default();
+    mirror.segments.resize_with(MANY as usize, Entry::default);
+    (0..MANY).step_by(2).for_each(|slot| mirror.mark(slot));
+    mirror.torn = (0..MANY).collect();
+    assert_eq!(mirror.lagging(), MANY, "each once");
+    assert!((0..MANY).all(|slot| mirror.is_behind(slot) == slot.is_multiple_of(2)));
 }
