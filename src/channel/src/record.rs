@@ -70,13 +70,13 @@ pub struct Segment {
     pub addr: u64,
     /// Bytes of address range.
     pub size: u64,
-    /// Bytes of physical memory behind it: `size` for plain segments, at most `size` for virtual ones.
+    /// Bytes of physical memory behind it: `size` for plain segments, at most `size` for others.
     pub mapped: u64,
     /// Index into the channel's devices.
     pub device: u8,
     /// Pool whose requests it serves.
     pub pool: PoolId,
-    /// Plain or virtual.
+    /// How it was taken from the driver.
     pub kind: SegmentKind,
     /// The stream it was taken for (a raw `CUstream`, 0 is the default stream).
     pub stream: u64,
@@ -105,10 +105,11 @@ pub enum BlockState {
     /// Freed by the program, still in use by queued GPU work (PyTorch: `active_pending_free`). Of a block that is stitched from several
     /// pieces all are, and the first one has the figures of the request.
     PendingFree,
-    /// Address range without physical memory (virtual segments only).
+    /// Address range without physical memory (never in plain segments).
     Unmapped,
-    /// In the cache like [`Free`](BlockState::Free), and set aside whole for the next request of its size: it joins its free neighbours
-    /// when a request of another size needs room.
+    /// In the cache like [`Free`](BlockState::Free), and set aside whole: for the next request of its size, so that it joins its free
+    /// neighbours when a request of another size needs room; or for as long as it is on its way back to the driver, from which it
+    /// joins them again if it is not taken.
     Quick,
     /// A further piece of a held block that is stitched from several; its first piece has the figures of the request.
     Part,
