@@ -106,6 +106,61 @@ fn a_dashboard_without_a_channel_folder_lives() {
     }
 }
 
+/// The command in this world as if no folder was named, in a mount namespace in which `setup` was run; where that is permitted.
+fn outside(world: &World, setup: &str, args: &[&str]) -> Option<Output> {
+    let mut command = world.command(args);
+    // An empty value names none.
+    command.env("GPUMEM_DIR", "").env_remove("XDG_RUNTIME_DIR");
+    unshared(&["-rmpf"], setup, &command).map(|mut command| command.output().unwrap())
+}
+
+/// What `doctor` says, on one line.
+fn in_one_line(doctor: &Output) -> String {
+    said(&doctor.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Who looks finds what was published elsewhere.
+#[test]
+fn an_empty_name_of_a_folder_names_none() {
+    let world = World::without_gpu();
+    let (demo, _) = Background::fragmented(&world);
+    for named in [None, Some("")] {
+        let mut command = world.command(&["--json"]);
+        command
+            .env_remove("GPUMEM_DIR")
+            .envs(named.map(|name| ("GPUMEM_DIR", name)));
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let rows = document["processes"].as_array().unwrap().iter();
+        assert_eq!(rows.filter(|row| row["pid"] == demo.pid()).count(), 1, "{named:?}");
+    }
+}
+
+/// What `doctor` finds to be too little is too little, and what it says that is needed is enough.
+#[test]
+fn doctor_knows_how_much_room_a_channel_needs() {
+    let world = World::without_gpu();
+    for (size, enough) in [("9M", false), ("10M", true)] {
+        let setup = format!("mount -t tmpfs -o size={size} none /dev/shm");
+        let Some(doctor) = outside(&world, &setup, &["doctor"]) else {
+            return;
+        };
+        let text = in_one_line(&doctor);
+        assert_eq!(text.contains("ok channel dir"), enough, "{size}: {text}");
+        assert_eq!(
+            text.contains("a program needs up to 10 MiB there"),
+            !enough,
+            "{size}: {text}"
+        );
+        let demo = outside(&world, &setup, &DEMO).unwrap();
+        let complaint = said(&demo.stderr);
+        assert_eq!(
+            complaint.contains("no room for a channel"),
+            !enough,
+            "{size}: {complaint}"
+        );
+    }
+}
+
 /// The places that programs choose themselves, when there is none of them: what each of them says, and its exit code.
 #[test]
 fn a_machine_without_a_place_for_channels_is_named_as_that() {
@@ -128,11 +183,7 @@ fn a_machine_without_a_place_for_channels_is_named_as_that() {
         ),
     ];
     for (setup, publisher_says, doctor_says) in cases {
-        let run = |args: &[&str]| {
-            let mut command = world.command(args);
-            command.env_remove("GPUMEM_DIR").env_remove("XDG_RUNTIME_DIR");
-            unshared(&["-rmpf"], setup, &command).map(|mut command| command.output().unwrap())
-        };
+        let run = |args: &[&str]| outside(&world, setup, args);
         let Some(demo) = run(&DEMO) else { continue };
         assert_eq!(demo.status.code(), Some(0), "{setup}: {}", said(&demo.stderr));
         let complaint = format!("gpumem: not publishing: no directory for the channel: {publisher_says}\n");
@@ -142,7 +193,7 @@ fn a_machine_without_a_place_for_channels_is_named_as_that() {
         assert_eq!(document.status.code(), Some(3), "{setup}: {}", said(&document.stderr));
         let Some(doctor) = run(&["doctor"]) else { continue };
         assert_eq!(doctor.status.code(), Some(1), "{setup}: {}", said(&doctor.stdout));
-        let text = said(&doctor.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = in_one_line(&doctor);
         assert!(
             text.contains(&format!("none can be used: {doctor_says}")),
             "{setup}: {text}"

@@ -50,7 +50,7 @@ pub fn discover() -> Scan {
         look_into(dir, None, &mut seen, &mut scan);
     }
     // A directory named by hand is all that is wanted.
-    if std::env::var_os("GPUMEM_DIR").is_some() {
+    if place::named_directory().is_some() {
         return scan;
     }
     for root in std::iter::once(PathBuf::from("/")).chain(other_mount_namespaces()) {

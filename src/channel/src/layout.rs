@@ -247,6 +247,11 @@ impl Layout {
         layout
     }
 
+    /// Bytes of the whole file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len as u64 * 8
+    }
+
     /// The event ring of a lane. Callers keep `lane` below the number of lanes.
     pub(crate) fn lane_ring(&self, lane: usize) -> Section {
         let count = self.lane_events.count / self.lanes.count;
@@ -263,7 +268,7 @@ impl Layout {
         header[0] = MAGIC;
         header[1] = VERSION;
         header[2] = MIN_READER;
-        header[3] = self.len as u64 * 8;
+        header[3] = self.bytes();
         header[4] = TOC as u64 * 8;
         header[5] = SECTIONS.len() as u64;
         header[6] = IDENTITY as u64 * 8;

@@ -110,7 +110,7 @@ pub use facts::{Facts, Place, Unheld};
 pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
-pub use place::{check_directory, own_directories};
+pub use place::{check_directory, named_directory, own_directories};
 pub use publisher::{Operation, Options, Publisher, Split};
 pub use reader::Reader;
 pub use record::{

@@ -16,11 +16,17 @@ pub(crate) const TEMPORARY: &str = ".new-";
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// The directories in which this user's channels may be, in the order a publisher tries them: `$GPUMEM_DIR` alone if it is set, else
+/// The directory that is named by hand, `$GPUMEM_DIR`: then there is no other. An empty value names none.
+pub fn named_directory() -> Option<PathBuf> {
+    let dir = std::env::var_os("GPUMEM_DIR").filter(|dir| !dir.is_empty());
+    dir.map(PathBuf::from)
+}
+
+/// The directories in which this user's channels may be, in the order a publisher tries them: the [named](named_directory) one, else
 /// `$XDG_RUNTIME_DIR/gpumem` and `/dev/shm/gpumem-<uid>`.
 pub fn own_directories() -> Vec<PathBuf> {
-    if let Some(dir) = std::env::var_os("GPUMEM_DIR").filter(|d| !d.is_empty()) {
-        return vec![dir.into()];
+    if let Some(dir) = named_directory() {
+        return vec![dir];
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty());
     let runtime = runtime

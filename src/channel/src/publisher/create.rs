@@ -65,6 +65,25 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Bytes of the file of such a channel. All of them are taken when it is made.
+    pub fn file_len(&self) -> u64 {
+        self.layout().bytes()
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::new(Capacity {
+            devices: self.devices.clamp(1, 256) as usize,
+            segments: self.segments.clamp(1, 1 << 20) as usize,
+            blocks: self.blocks.clamp(1, 1 << 22) as usize,
+            events: self.events.clamp(16, 1 << 20) as usize,
+            strings: self.strings.clamp(1, 1 << 16) as usize,
+            lanes: (self.lanes as usize).min(LANES_MAX),
+            lane_events: self.lane_events.clamp(16, 1 << 17) as usize,
+        })
+    }
+}
+
 impl Publisher {
     /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that nobody ever sees a part of it.
     ///
@@ -105,16 +124,8 @@ impl Publisher {
             .map_err(io_error("open", &path))?
             .ok_or(CreateError::TooMany)?;
 
-        let layout = Layout::new(Capacity {
-            devices: options.devices.clamp(1, 256) as usize,
-            segments: options.segments.clamp(1, 1 << 20) as usize,
-            blocks: options.blocks.clamp(1, 1 << 22) as usize,
-            events: options.events.clamp(16, 1 << 20) as usize,
-            strings: options.strings.clamp(1, 1 << 16) as usize,
-            lanes: (options.lanes as usize).min(LANES_MAX),
-            lane_events: options.lane_events.clamp(16, 1 << 17) as usize,
-        });
-        let bytes = layout.len as u64 * 8;
+        let layout = options.layout();
+        let bytes = layout.bytes();
         check_file_size(bytes)?;
         rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
             rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{Life, check_directory, own_directories};
+use gpumem_channel::{Life, Options, check_directory, named_directory, own_directories};
 use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
@@ -12,9 +12,6 @@ use crate::model::Colors;
 use crate::source::{Channels, sample_nvml_once};
 use crate::terminal::{self, Environment};
 use crate::units;
-
-/// A channel with room for 65,536 blocks takes about this much.
-const CHANNEL: u64 = 8 << 20;
 
 pub(super) fn facts() -> Facts {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -195,13 +192,13 @@ fn place(facts: &Facts) -> Check {
         Some(free) => format!("{}, {} free", dir.display(), units::bytes(free)),
         None => dir.display().to_string(),
     };
+    let needed = Options::default().file_len();
     match free {
-        Some(free) if free < CHANNEL => not(
-            name,
-            Verdict::Bad,
-            seen,
-            format!("a program needs up to {} there", units::bytes(CHANNEL)),
-        ),
+        Some(free) if free < needed => {
+            // Rounded up: who makes room for what is said has room enough.
+            let room = units::round_size(needed.next_multiple_of(1 << 20));
+            not(name, Verdict::Bad, seen, format!("a program needs up to {room} there"))
+        }
         _ => good(name, seen),
     }
 }
@@ -211,7 +208,7 @@ fn place(facts: &Facts) -> Check {
 fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
     let known = [&facts.runtime_dir, &facts.shm];
     let place = known.into_iter().flatten().find(|place| dir.starts_with(&place.path));
-    let named = place.is_none() && std::env::var_os("GPUMEM_DIR").is_some();
+    let named = place.is_none() && named_directory().is_some();
     let fail = |why: String| Err(format!("{}: {why}", dir.display()));
     match place {
         None if !named => return fail("there is no such place".into()),
