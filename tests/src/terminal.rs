@@ -1,13 +1,17 @@
 //! A program in a pseudo-terminal, its screen read back as a person would see it.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::num::NonZero;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal};
+use rustix::termios::{self, OptionalActions};
 
 use crate::{Ended, Modes, PATIENCE, World};
 
@@ -20,6 +24,8 @@ struct Screen {
     closed: bool,
     /// The terminal is to be closed under the program.
     hung_up: bool,
+    /// Nothing is read from the program.
+    stalled: bool,
 }
 
 /// A running program and its terminal.
@@ -82,6 +88,7 @@ impl Terminal {
             first: None,
             closed: false,
             hung_up: false,
+            stalled: false,
         };
         let screen = Arc::new((Mutex::new(screen), Condvar::new()));
         let mut output = pair.master.try_clone_reader().unwrap();
@@ -90,7 +97,8 @@ impl Terminal {
             let mut buffer = [0; 16 * 1024];
             loop {
                 let n = output.read(&mut buffer).unwrap_or(0);
-                let mut screen = seen.0.lock().unwrap();
+                let screen = seen.0.lock().unwrap();
+                let mut screen = seen.1.wait_while(screen, |screen| screen.stalled).unwrap();
                 screen.parser.process(&buffer[..n]);
                 screen.raw.extend_from_slice(&buffer[..n]);
                 screen.first.get_or_insert_with(Instant::now);
@@ -244,6 +252,45 @@ impl Terminal {
         self.keys = None;
         self.master = None;
         self.until_closed();
+    }
+
+    /// Fills the terminal, which from now on takes nothing, as behind a connection that hangs; until [`Terminal::go_on`].
+    /// What it is filled with shows as nothing.
+    pub fn stall(&self) {
+        self.screen.0.lock().unwrap().stalled = true;
+        let mut tty = self.tty();
+        // Of bytes that are not looked at the kernel takes some more.
+        let before = termios::tcgetattr(&tty).unwrap();
+        let mut raw = before.clone();
+        raw.make_raw();
+        termios::tcsetattr(&tty, OptionalActions::Now, &raw).unwrap();
+        // The kernel hands on what it took a moment later, and has room again then.
+        let mut refused = 0;
+        while refused < 20 {
+            match tty.write(&[0; 4096]) {
+                Ok(_) => refused = 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        termios::tcsetattr(&tty, OptionalActions::Now, &before).unwrap();
+    }
+
+    /// Has the terminal take what waits, and go on.
+    pub fn go_on(&self) {
+        self.screen.0.lock().unwrap().stalled = false;
+        self.screen.1.notify_all();
+    }
+
+    /// The program's side of the terminal, opened anew: who reads or writes it never waits.
+    pub fn tty(&self) -> File {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        options.open(format!("/proc/{}/fd/0", self.pid())).unwrap()
     }
 
     /// Waits for the program to end, and for the last it wrote.

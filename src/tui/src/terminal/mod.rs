@@ -68,19 +68,22 @@ pub fn watch(tty: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
 /// Takes the terminal over: raw mode, own screen. `keyboard` is the terminal whose mode is changed.
 ///
 /// # Errors
-/// When its mode cannot be changed or it cannot be written to.
+/// When its mode cannot be changed or it cannot be written to. The terminal is then as it was.
 pub fn enter(keyboard: &impl AsFd) -> io::Result<()> {
-    let before = termios::tcgetattr(keyboard)?;
-    let mut raw = before.clone();
-    raw.make_raw();
-    termios::tcsetattr(keyboard, OptionalActions::Now, &raw)?;
-    *lock() = Some(Taken {
+    // Without stdout's buffer: what is left in that is written at the program's end, after the terminal was given back.
+    let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let taken = Taken {
         tty: keyboard.as_fd().try_clone_to_owned()?,
-        before,
-    });
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(ENTER)?;
-    stdout.flush()
+        before: termios::tcgetattr(keyboard)?,
+    };
+    let mut raw = taken.before.clone();
+    raw.make_raw();
+    // Locked meanwhile: a panic on another thread finds the mode as it was, or what gives it back.
+    let mut terminal = lock();
+    termios::tcsetattr(keyboard, OptionalActions::Now, &raw)?;
+    *terminal = Some(taken);
+    drop(terminal);
+    stdout.write_all(ENTER).inspect_err(|_| leave())
 }
 
 /// Gives the terminal back. Does nothing when it is not taken, so that every way out may call it.

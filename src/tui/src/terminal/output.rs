@@ -152,8 +152,12 @@ pub(super) fn write_within(mut bytes: &[u8], limit: Duration) -> io::Result<()> 
             tv_sec: 0,
             tv_nsec: i64::from(left.subsec_nanos()),
         };
-        if poll(&mut [PollFd::new(&tty, PollFlags::OUT)], Some(&timeout))? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
+        match poll(&mut [PollFd::new(&tty, PollFlags::OUT)], Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            // A signal, as a new size is one, does not make the terminal any slower.
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
         match rustix::io::write(&tty, bytes) {
             Ok(n) => bytes = &bytes[n..],
