@@ -128,7 +128,7 @@ fn publishing(c: &mut Criterion) {
                 (EventKind::Alloc, BlockState::Allocated),
                 (EventKind::Free, BlockState::Free),
             ] {
-                figures.small.allocation.add(1);
+                figures.small.allocation.current += 1;
                 let block = black_box(block(7, state));
                 let operation = Operation {
                     kind,

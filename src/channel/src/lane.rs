@@ -12,7 +12,7 @@ use crate::layout::{Layout, lane};
 use crate::map::Map;
 use crate::publisher::Operation;
 use crate::put::{self, Ring, Slots, WRITERS};
-use crate::record::{BlockState, Event};
+use crate::record::BlockState;
 use crate::stamp::Stamp;
 use crate::stats::LaneFigures;
 use crate::word::{Word, Words};
@@ -145,21 +145,6 @@ impl<M: Words> LaneWriter<M> {
         })
     }
 
-    /// Appends an event whose figures do not follow from it.
-    pub(crate) fn event(&mut self, event: &Event) {
-        if let Some(words) = here(&self.memory, self.open) {
-            let what = What {
-                time: event.time,
-                kind: event.kind,
-                split: event.split.into(),
-                follows: false,
-                order: self.order,
-            };
-            put::event(words, &self.ring, &mut self.events, what, event);
-        }
-        self.cells.leave_nothing();
-    }
-
     /// Publishes the lane's figures.
     #[inline]
     pub(crate) fn figures(&mut self, figures: &LaneFigures) {
@@ -224,13 +209,7 @@ impl Lane {
         self.writer.block(slot, self.stamp.now(), state, block, next)
     }
 
-    /// Appends an event whose figures do not follow from it: [`Lane::figures`] has to.
-    pub fn event(&mut self, event: &Event) {
-        let time = self.stamp.look(self.writer.events);
-        self.writer.event(&Event { time, ..*event });
-    }
-
-    /// Publishes the lane's figures: when [`Told::figures_due`] says so, or after [`Lane::event`].
+    /// Publishes the lane's figures: when [`Told::figures_due`] says so.
     #[inline]
     pub fn figures(&mut self, figures: &LaneFigures) {
         self.writer.figures(figures);

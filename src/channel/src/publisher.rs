@@ -9,7 +9,6 @@ use crate::goodbye::Goodbye;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
-use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
 use crate::writer::{Structure, Told, Writer};
@@ -29,7 +28,6 @@ pub struct Publisher {
     // Declared after the writer: the lock is let go of last.
     _lock: LockedFile,
     path: PathBuf,
-    identity: Identity,
     strings: HashMap<Box<str>, StringId>,
     /// What follows an event belongs to the same operation and carries the same time.
     stamp: Stamp,
@@ -39,11 +37,6 @@ impl Publisher {
     /// The channel's file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Who the channel says we are.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
     }
 
     /// Whether there is nothing to publish to: we are a forked child of the process that made the channel.

@@ -149,21 +149,6 @@ pub struct LaneStat {
     pub allocated: u64,
 }
 
-impl LaneStat {
-    /// Counts an increase.
-    #[inline]
-    pub fn add(&mut self, n: u64) {
-        self.current = self.current.wrapping_add(n);
-        self.allocated = self.allocated.wrapping_add(n);
-    }
-
-    /// Counts a decrease.
-    #[inline]
-    pub fn sub(&mut self, n: u64) {
-        self.current = self.current.wrapping_sub(n);
-    }
-}
-
 /// What a lane counts per pool, beside what the publisher counts of the same pool. Its blocks are active as long as they are
 /// allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

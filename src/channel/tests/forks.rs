@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 
-use common::{at_fork, channel_dir, close_stdio, ended, files, fork, options, raw_fork, victim};
+use common::{at_fork, channel_dir, close_stdio, ended, files, fork, operate, options, raw_fork, victim};
 use gpumem_channel::{Life, Options, Process, Publisher, Reader};
 
 /// What a daemon writes to a stderr that it closed would come into the file.
@@ -69,7 +69,7 @@ fn forking_victim() {
         publisher.event(&Default::default());
         publisher.clear_block(0);
         publisher.meet(&mut lane);
-        lane.event(&Default::default());
+        operate(&mut lane, 512);
         lane.figures(&Default::default());
         assert!(publisher.lane(0, 8).is_none());
         lane.close();
@@ -153,7 +153,7 @@ fn a_child_in_which_no_handler_ran_touches_nothing() {
     let child = raw_fork(|| {
         meddle(&mut publisher);
         publisher.meet(&mut lane);
-        lane.event(&Default::default());
+        operate(&mut lane, 512);
     });
     assert_eq!(ended(child), 0, "it crashed");
     let mut reader = Reader::open(publisher.path()).unwrap();

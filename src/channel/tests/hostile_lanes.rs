@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{channel_dir, options, publisher_with};
+use common::{Count, channel_dir, operate, options, publisher_with};
 use gpumem_channel::{DeviceStats, Event, EventKind, LaneFigures, OpenError, Options, Reader, Snapshot, Touched};
 
 /// Kinds of sections.
@@ -28,7 +28,9 @@ fn real(dir: &Path, lanes: u32) -> Vec<u64> {
     publisher.event(&mark);
     let mut opened: Vec<_> = (0..2).filter_map(|stream| publisher.lane(0, stream)).collect();
     for lane in &mut opened {
-        (0..100).for_each(|_| lane.event(&mark));
+        for _ in 0..100 {
+            operate(lane, 512);
+        }
         let mut figures = LaneFigures::default();
         figures.small.allocation.add(5);
         lane.figures(&figures);

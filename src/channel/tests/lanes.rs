@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{channel_dir, options, publisher};
+use common::{Count, channel_dir, operate, options, publisher};
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, PoolId, Publisher, Reader, Segment,
     Split, Stat, Touched,
@@ -191,7 +191,9 @@ fn events_before_a_meeting_come_before_those_after() {
     for n in 0..40 {
         match n % 2 {
             0 => publisher.event(&mark(n)),
-            _ => lane.event(&mark(n)),
+            _ => {
+                operate(&mut lane, n);
+            }
         }
         publisher.meet(&mut lane);
     }
@@ -216,7 +218,9 @@ fn events_of_no_meeting_are_the_publishers_first_and_lost_ones_are_counted() {
     let mut lanes = [publisher.lane(0, 7).unwrap(), publisher.lane(0, 8).unwrap()];
     // The rings hold 256 and 64.
     (0..100).for_each(|n| publisher.event(&mark(n)));
-    (0..100).for_each(|n| lanes[1].event(&mark(n)));
+    for n in 0..100 {
+        operate(&mut lanes[1], n);
+    }
     let new = reader.events().unwrap();
     assert_eq!((new.lost, new.events.len()), (36, 164));
     assert!(new.events.is_sorted_by_key(|event| event.time));
@@ -227,7 +231,7 @@ fn events_of_no_meeting_are_the_publishers_first_and_lost_ones_are_counted() {
         .map(|event| event.index)
         .collect();
     assert_eq!(of_lane, (36..100).collect::<Vec<_>>());
-    lanes[0].event(&mark(1));
+    operate(&mut lanes[0], 1);
     let new = reader.events().unwrap();
     assert_eq!((new.lost, new.events.len(), new.events[0].lane), (0, 1, Some(0)));
     let snapshot = reader.refresh().unwrap();
@@ -242,7 +246,6 @@ fn lanes_come_to_an_end() {
     assert_eq!(lanes.len(), options(dir.path()).lanes as usize);
     lanes[0].close();
     assert!(publisher.lane(0, 7).is_none(), "taken for good");
-    lanes[0].event(&mark(1));
     lanes[0].figures(&LaneFigures::default());
     assert!(!operation_due(&mut lanes[0]));
     let mut reader = Reader::open(publisher.path()).unwrap();

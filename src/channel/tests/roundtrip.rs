@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Heap, channel_dir, options, publisher};
+use common::{Heap, channel_dir, operate, options, publisher};
 use gpumem_channel::{
     BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Touched,
 };
@@ -15,10 +15,10 @@ fn a_lane_goes_on_about_another_stream() {
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     let mut lane = publisher.lane(0, 7).unwrap();
     let mut reader = Reader::open(publisher.path()).unwrap();
-    lane.event(&Event::default());
+    operate(&mut lane, 512);
     assert_eq!(reader.refresh().unwrap().lanes[0].stream, 7);
     lane.continue_with(8);
-    lane.event(&Event::default());
+    operate(&mut lane, 512);
     let view = reader.refresh().unwrap().lanes[0];
     assert_eq!((view.stream, view.open), (8, true));
     let events = reader.events().unwrap().events;
@@ -40,10 +40,15 @@ fn a_published_map_is_read_back_exactly() {
     };
     publisher.set_device(0, &device);
     let heap = Heap::after(7, 500, &mut publisher);
+    let file = std::fs::metadata(publisher.path()).unwrap();
+    assert_eq!(file.len(), options(dir.path()).file_len());
     let mut reader = Reader::open(publisher.path()).unwrap();
     let snapshot = reader.refresh().unwrap();
     assert_eq!(snapshot.life, Life::Alive);
-    assert_eq!(*snapshot.identity, *publisher.identity());
+    let identity = &snapshot.identity;
+    let us = (std::process::id(), rustix::process::geteuid().as_raw());
+    assert_eq!((identity.pid, identity.uid), us);
+    assert!(identity.program.starts_with("roundtrip-"), "{}", identity.program);
     assert_eq!(snapshot.devices.len(), 1);
     assert_eq!(snapshot.devices[0].device, device);
     assert_eq!(snapshot.devices[0].stats, Some(heap.stats));

@@ -36,11 +36,6 @@ impl LaneCells {
         events <= self.until
     }
 
-    /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
-    pub(crate) fn leave_nothing(&mut self) {
-        self.until = 0;
-    }
-
     /// Publishes the figures as they are after so many `events` into one of the lane's two `cells`.
     #[inline]
     pub(crate) fn write<W: Word>(&mut self, cells: &[W; 2 * LANE_CELL], figures: &LaneFigures, events: u64) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lane::LaneWriter;
-use crate::stats::LaneFigures;
+use crate::stats::{LaneFigures, LaneStat};
 use crate::{Operation, Split};
 
 struct Pair {
@@ -40,10 +40,14 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
     if told.figures_due {
         let mut figures = LaneFigures::default();
         let held = u64::from(state == BlockState::Allocated);
+        let stat = |n| LaneStat {
+            current: n,
+            allocated: n,
+        };
         let small = &mut figures.small;
-        small.allocation.add(held);
-        small.allocated_bytes.add(held * 512);
-        small.requested_bytes.add(held * 504);
+        small.allocation = stat(held);
+        small.allocated_bytes = stat(held * 512);
+        small.requested_bytes = stat(held * 504);
         pair.lane.figures(&figures);
     }
 }

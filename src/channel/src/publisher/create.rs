@@ -148,7 +148,6 @@ impl Publisher {
             writer: Writer::new(map, layout),
             _lock: lock,
             path: dir.join(name.text()),
-            identity,
             strings: HashMap::new(),
             stamp: Stamp::new(),
         })

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment,
-    SegmentKind, Snapshot, Touched,
+    Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Lane, LaneStat, Operation, Options, PoolId,
+    Publisher, Segment, SegmentKind, Snapshot, Split, Told, Touched,
 };
 
 /// A private directory on tmpfs, as channels want it.
@@ -70,6 +70,39 @@ pub(crate) fn publisher_with(options: &Options) -> Publisher {
     let mut publisher = Publisher::create(options).unwrap();
     publisher.set_device(0, &Device::default());
     publisher
+}
+
+/// An operation on a lane, with a block of this size that has no slot: nothing but its event is published.
+pub(crate) fn operate(lane: &mut Lane, size: u64) -> Told {
+    let block = Block {
+        size,
+        ..Block::default()
+    };
+    lane.operation(&Operation {
+        kind: EventKind::Alloc,
+        slot: u32::MAX,
+        state: BlockState::Allocated,
+        block: &block,
+        next: None,
+        split: Split::NO,
+    })
+}
+
+/// Counting, as a program does that has lanes.
+pub(crate) trait Count {
+    fn add(&mut self, n: u64);
+    fn sub(&mut self, n: u64);
+}
+
+impl Count for LaneStat {
+    fn add(&mut self, n: u64) {
+        self.current = self.current.wrapping_add(n);
+        self.allocated = self.allocated.wrapping_add(n);
+    }
+
+    fn sub(&mut self, n: u64) {
+        self.current = self.current.wrapping_sub(n);
+    }
 }
 
 /// Small deterministic random numbers (xorshift).

@@ -9,7 +9,7 @@ use gpumem_channel::{
     StringId, Touched,
 };
 
-use crate::common::{Random, options, publisher_with};
+use crate::common::{Count, Random, options, publisher_with};
 
 pub(crate) const LANES: usize = 4;
 /// Blocks of every lane at first. In the segment each is followed by one of the publisher's, of twice the size, which it splits and
@@ -95,11 +95,6 @@ impl Front {
         if told.figures_due {
             self.lane.figures(&self.figures);
         }
-    }
-
-    pub(crate) fn mark(&mut self) {
-        self.lane.event(&mark(0, self.epoch));
-        self.lane.figures(&self.figures);
     }
 }
 
@@ -268,10 +263,7 @@ impl Program {
         for n in 0..OPERATIONS {
             self.wait(1 + number, n);
             let mut front = self.front(number);
-            match n % 64 {
-                63 => front.mark(),
-                _ => front.toggle(&mut random),
-            }
+            front.toggle(&mut random);
         }
         self.running.fetch_sub(1, Ordering::Release);
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Life, Reader, Snapshot};
 
+use crate::common::Count;
 use crate::program::LANES;
 
 /// What a reader was shown so far.
@@ -75,19 +76,17 @@ impl Witness {
                 small.requested_bytes.add(event.requested);
                 small.allocated_bytes.add(event.size);
             }
-            EventKind::Free => {
+            _ => {
+                assert_eq!(event.kind, EventKind::Free);
                 small.allocation.sub(1);
                 small.requested_bytes.sub(event.requested);
                 small.allocated_bytes.sub(event.size);
             }
-            _ => assert_eq!(event.kind, EventKind::Mark),
         }
         history.push(now);
         self.last[lane] = event.addr;
-        if event.kind != EventKind::Mark {
-            let held = event.kind == EventKind::Alloc;
-            self.blocks.insert(event.addr, if held { event.requested } else { 0 });
-        }
+        let held = event.kind == EventKind::Alloc;
+        self.blocks.insert(event.addr, if held { event.requested } else { 0 });
         assert_eq!(u64::from(event.tag.0), event.requested % 7, "torn: {event:?}");
     }
 

@@ -2,7 +2,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::{EventKind, Lane, Options, Publisher};
+use crate::{Block, BlockState, EventKind, Lane, Operation, Options, Publisher, Split};
 
 const LANES: usize = 3;
 
@@ -74,16 +74,23 @@ impl Program {
                 _ => {}
             }
             self.clocks[writer][writer] += 1;
-            let event = Event {
-                kind: EventKind::Mark,
+            let block = Block {
                 size: self.events.len() as u64,
-                ..Event::default()
+                ..Block::default()
+            };
+            let operation = Operation {
+                kind: EventKind::Alloc,
+                slot: 0,
+                state: BlockState::Allocated,
+                block: &block,
+                next: None,
+                split: Split::NO,
             };
             self.events.push((writer, self.clocks[writer]));
             match lane {
-                None => self.publisher.event(&event),
-                Some(lane) => self.lanes[lane].event(&event),
-            }
+                None => self.publisher.operation(&operation),
+                Some(lane) => self.lanes[lane].operation(&operation),
+            };
         }
     }
 
