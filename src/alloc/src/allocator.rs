@@ -201,7 +201,8 @@ impl Allocator {
 
     /// Takes memory for one block of `bytes` on a stream and leaves it free in the cache, so that later requests are cut
     /// from one piece, or where memory is stitched from pieces that are mapped side by side already. While it is taken it is a request like
-    /// any other: figures and [reports](Allocator::peak) of the peak count it.
+    /// any other: figures and [reports](Allocator::peak) of the peak count it. It is never of a pool, whatever is
+    /// [sent](Allocator::begin_allocate_to_pool) to one.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<(), Error> {
         let home = self.0.home;
         if bytes == 0 {
@@ -249,7 +250,8 @@ impl Allocator {
 
     /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
     /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it, or where the last of
-    /// a pool that is gone comes free by this, that give memory back. One event is recorded on it, and none after that.
+    /// a pool that is gone comes free by this, that give memory back. An event is recorded on it, for each pool that used it one more, and none after
+    /// that.
     ///
     /// Buffers of the stream live on, and as long as one does the stream counts among those that are kept apart
     /// ([`Error::TooManyStreams`]). What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;

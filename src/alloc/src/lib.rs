@@ -40,8 +40,8 @@
 //! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth
 //! keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in this order: pending blocks whose events are done;
 //! blocks of other streams that no queued work uses any more; stitching, in that mode; new memory, the least that does (the end or a hole
-//! of a virtual segment, with the free blocks beside it); after waiting for the device and giving the cache back, once more; then
-//! [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
+//! of a virtual segment, with the free blocks beside it); after waiting for the device and giving the cache back, once more, unless
+//! that cannot be enough beside what the program holds; then [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
 //!
 //! **Stitching.** A driver maps whole chunks, but a block need not use all of them: the end of one free block, whole chunks from
 //! anywhere and the beginning of another free block, mapped side by side a second time, are one block. Only what then is still
@@ -64,7 +64,7 @@
 //! **Pools.** [`Allocator::pool`] keeps a tenant's memory apart: its cache serves nobody else, its budget binds what it takes, what it
 //! has no room for fails or overflows to everybody's memory, and when memory runs out pools of lower priority give their caches back
 //! first. [`Allocator::private_pool`] is for CUDA graphs: what it handed out stays where it is for as long as it lives, and while a
-//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments.
+//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments, and their requests go through the heap.
 //!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!

@@ -263,6 +263,9 @@ impl Pool {
     }
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] while a graph is captured, and what the driver says.
     pub fn release_cached(&self) -> Result<u64, Error> {
         let PoolMemory { handle, arena } = &*self.0.memory;
         heap::release_pool(&mut handle.home.turn()?, *arena)

@@ -18,7 +18,8 @@ pub enum Route {
     /// All for a stream.
     Stream(Stream),
     /// All for streams that a function says yes to. It is called by any thread that allocates, and must neither allocate here nor begin or end
-    /// anything: who ends a route waits until nobody is in its function, which is never called after that.
+    /// anything: who ends a route waits until nobody is in its function, which is never called after that. A clone of the pool in it would keep
+    /// the pool, and the route, for ever.
     Filter(Arc<dyn Fn(Stream) -> bool + Send + Sync>),
 }
 
