@@ -136,7 +136,7 @@ fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> 
         id: "fix-release".into(),
         title: format!("Release the cache: {} go back to the driver", format_bytes(released)),
         detail: format!(
-            "It took {time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
+            "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
              room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
              physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
              segments that are wholly free can go back; and every later request pays the driver again.",
@@ -153,7 +153,7 @@ fn remap(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
         id: "fix-remap".into(),
         title: format!("Join the holes by remapping: {} in one piece", format_bytes(joined.contiguous)),
         detail: format!(
-            "It took {time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
+            "{time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
              went back to the driver, and the live blocks kept their addresses and contents. It needs virtual segments, \
              holes of whole chunks, and a moment in which no queued GPU work uses the holes.",
             joined.chunks_moved,

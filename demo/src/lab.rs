@@ -262,14 +262,17 @@ impl Lab {
         self.allocator.mark(name);
     }
 
-    /// Does something and says how long that took: as measured, or on the simulated device as modelled.
+    /// Does something and says how long that took; of the simulated device, how long it would take on a real one.
     pub(crate) fn timed<T>(&self, doing: impl FnOnce(&Lab) -> Result<T, DemoError>) -> Result<(T, String), DemoError> {
         let modelled = || self.device.as_sim().map(|sim| sim.modelled_ns());
         let (began, model) = (Instant::now(), modelled());
         let done = doing(self)?;
         let time = match modelled().zip(model) {
-            Some((after, before)) => format!("about {:.1} ms on a real device", (after - before) as f64 / 1e6),
-            None => format!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3),
+            Some((after, before)) => format!(
+                "It would take about {:.1} ms on a real device",
+                (after - before) as f64 / 1e6
+            ),
+            None => format!("It took {:.1} ms", began.elapsed().as_secs_f64() * 1e3),
         };
         Ok((done, time))
     }

@@ -61,9 +61,16 @@ pub struct BlockMap {
     pub untracked: (u64, u64),
     /// When it was read.
     pub read_at: super::Nanos,
+    /// Up to when it is known to have been so: of a black box, to the last sign of its program, if there is one.
+    pub until: Option<super::Nanos>,
 }
 
 impl BlockMap {
+    /// How long a block has been what it is; of a black box, how long it was.
+    pub fn age(&self, block: &Block) -> Option<super::Nanos> {
+        Some(self.until?.saturating_sub(block.time))
+    }
+
     /// A block by address: the one that holds `addr`, with the index of its segment.
     pub fn at(&self, addr: u64) -> Option<(usize, &Block)> {
         let i = self

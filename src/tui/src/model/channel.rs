@@ -26,6 +26,9 @@ pub struct Channel {
     pub error: Option<String>,
     /// When `snapshot` was read.
     pub read_at: Nanos,
+    /// When its publisher was last known to live, if it is dead: its newest event, or later if it was seen alive. `None` when
+    /// that is not known.
+    pub last_sign: Option<Nanos>,
 }
 
 /// A file that looks like a channel and cannot be read, and why.

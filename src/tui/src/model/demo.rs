@@ -175,7 +175,16 @@ impl Demo {
 
     /// Whether it goes on only when the user says so (space is "next step" then).
     pub fn stepped(&self) -> bool {
-        self.running() && self.total_steps > 0 && ![REPLAY, TRAIN].contains(&self.name.as_str())
+        self.running() && self.has_steps()
+    }
+
+    /// Whether it went on at the user's word, and is over: space has no step to go on to.
+    pub fn over(&self) -> bool {
+        !self.running() && self.has_steps()
+    }
+
+    fn has_steps(&self) -> bool {
+        self.total_steps > 0 && ![REPLAY, TRAIN].contains(&self.name.as_str())
     }
 
     /// Whether the user sets its pace.

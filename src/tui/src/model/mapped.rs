@@ -117,6 +117,7 @@ mod tests {
             left_out,
             untracked: (0, 0),
             read_at: 0,
+            until: Some(0),
         };
         let numbers = [0, 1, 2, 3].map(|segment| map.number(segment));
         assert_eq!(numbers, [(1, 3), (2, 3), (2, 3), (3, 3)], "parts are of one segment");

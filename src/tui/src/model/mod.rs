@@ -35,8 +35,8 @@ pub use mapped::mapped;
 pub use partition::{Basis, Partition};
 pub use pools::PoolShare;
 pub use process::{
-    Column, DEVICE_NOT_LISTED, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId, ProcessState,
-    Sort,
+    Column, DEVICE_NOT_LISTED, Ended, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId,
+    ProcessState, Sort,
 };
 pub use ran_out::RanOut;
 pub use source::{Source, SourceState};
@@ -126,6 +126,14 @@ impl Model {
             self.rows.len(),
             world.processes.len().saturating_sub(hidden)
         )
+    }
+
+    /// What is worth saying, worst first: of everything but the processes that do not pass the filter.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.ui.filter.text.is_empty();
+        let passes = move |id| all || self.listed().any(|p| p.id == id);
+        let findings = self.world().findings.iter();
+        findings.filter(move |finding| finding.process.is_none_or(passes))
     }
 
     /// The selected process, when it is still known (it may be filtered out of the list).

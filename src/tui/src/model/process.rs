@@ -2,6 +2,7 @@
 
 use gpumem_probe::Reading;
 
+use super::Nanos;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
@@ -90,6 +91,17 @@ pub struct Process {
     pub stopped: Option<bool>,
     /// Its device is simulated.
     pub simulated: bool,
+    /// When it ended, of a black box that tells.
+    pub ended: Option<Ended>,
+}
+
+/// When a program ended, as far as is known: at its last sign of life, or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its last sign of life.
+    pub at: Nanos,
+    /// How many minutes ago that is: what is shown changes no more often.
+    pub minutes: u64,
 }
 
 /// Why nothing is counted where there is no NVML.

@@ -130,6 +130,7 @@ mod tests {
             left_out: 0,
             untracked: (0, 0),
             read_at: at,
+            until: Some(at),
         }
     }
 

@@ -11,8 +11,8 @@ use super::shape::{
 };
 use super::{reason, source_words};
 use crate::model::{
-    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Only, Partition, PoolShare, Problem, Process,
-    ProcessState, Severity, World,
+    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Nanos, Only, Partition, PoolShare, Problem,
+    Process, ProcessState, Severity, World,
 };
 
 /// Name and version of the format.
@@ -32,7 +32,7 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        time_unix_ms: unix_ms(model),
+        time_unix_ms: unix_ms(model, model.now),
         host: &model.setup.host,
         simulated: model.simulated(),
         nvml: Nvml {
@@ -43,10 +43,9 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
             cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
         },
         devices: world.devices.iter().map(device).collect(),
-        processes: model.listed().map(|p| process(p, world)).collect(),
-        findings: world
-            .findings
-            .iter()
+        processes: model.listed().map(|p| process(p, model)).collect(),
+        findings: model
+            .findings()
             .map(|f| JsonFinding {
                 severity: severity(f.severity),
                 pid: finding(f).map(|p| p.pid),
@@ -58,8 +57,8 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     })
 }
 
-fn unix_ms(model: &Model) -> u64 {
-    let nanos = i128::from(model.now) + model.setup.realtime_offset;
+fn unix_ms(model: &Model, at: Nanos) -> u64 {
+    let nanos = i128::from(at) + model.setup.realtime_offset;
     u64::try_from(nanos / 1_000_000).unwrap_or(0)
 }
 
@@ -181,9 +180,9 @@ fn device_of<'a>(process: &Process, world: &'a World) -> Option<&'a str> {
     device.map(|d| d.label.as_str())
 }
 
-fn process<'a>(process: &'a Process, world: &'a World) -> JsonProcess<'a> {
+fn process<'a>(process: &'a Process, model: &'a Model) -> JsonProcess<'a> {
     let mut why = Reasons::new();
-    let device = device_of(process, world);
+    let device = device_of(process, model.world());
     if device.is_none() {
         let text = format!("{} is gone or not shown", process.device_label);
         why.insert("device", text);
@@ -210,6 +209,13 @@ fn process<'a>(process: &'a Process, world: &'a World) -> JsonProcess<'a> {
         };
         why.insert("stopped", reason.into());
     }
+    if process.ended.is_none() {
+        let reason = match process.state.alive() {
+            true => "it has not ended",
+            false => "its black box does not tell",
+        };
+        why.insert("ended_unix_ms", reason.into());
+    }
     for (field, text) in [("user", &process.user), ("command", &process.command)] {
         if !known(text) {
             why.insert(field, "the process is not visible here".into());
@@ -225,6 +231,7 @@ fn process<'a>(process: &'a Process, world: &'a World) -> JsonProcess<'a> {
         rank: process.rank,
         state,
         stopped: process.stopped,
+        ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
         nvml: figure("nvml", &process.nvml, &mut why),
         managed: figure("managed", &process.managed, &mut why),
         allocator: process.figures.as_ref().map(figures),

@@ -236,6 +236,7 @@ fn publishing(devices: u8) -> Model {
         figures: vec![Some(figures); devices.into()].into(),
         error: None,
         read_at: 0,
+        last_sign: None,
     };
     let sample = ChannelSample {
         channels: vec![channel],

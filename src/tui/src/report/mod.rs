@@ -13,7 +13,7 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Model, Only, Setup, SourceState, TRAIN};
+use crate::model::{Demo, Model, Only, Setup, SourceState, TRAIN};
 use crate::source::{Channels, sample_nvml_once};
 use crate::update::update;
 
@@ -51,19 +51,22 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
             ..DemoOptions::default()
         };
         let mut child = DemoChild::spawn(TRAIN, true, &options)?;
-        let told = tokio::time::timeout(SIMULATE, first_step(&mut child)).await;
+        let mut demo = Demo::default();
+        let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
         look_at_channels(&mut model);
+        model.demo = Some(demo);
         child.stop().await;
         told.map_err(|why| std::io::Error::other(format!("the simulated training run failed: {why}")))
     })?;
     Ok(model)
 }
 
-async fn first_step(child: &mut DemoChild) -> Result<(), String> {
+async fn first_step(child: &mut DemoChild, demo: &mut Demo) -> Result<(), String> {
     loop {
         match child.next().await {
             DemoEvent::Step(..) => return Ok(()),
+            DemoEvent::Unpublished(why) => demo.unpublished = Some(why),
             DemoEvent::Failed(why) | DemoEvent::Exited(why) => return Err(why),
             _ => {}
         }
@@ -98,9 +101,22 @@ pub fn nothing(model: &Model) -> Option<String> {
                  `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
             )
         }
+        (_, Some(Only::Simulated)) => nothing_simulated(model),
         (_, Some(only)) => format!("no such device: {only}. Without --device all are reported"),
         _ => "the NVIDIA driver lists no GPU. `gpumem-tui doctor` says what to check".into(),
     })
+}
+
+/// Why a run that was started for this report is not seen: what the run itself says, or else what is wrong with where its channel would be.
+fn nothing_simulated(model: &Model) -> String {
+    let said = model.demo.as_ref().and_then(|demo| demo.unpublished.clone());
+    let found = model
+        .world()
+        .problems
+        .first()
+        .map(|p| format!("{}: {}", p.file, p.text));
+    let why = said.or(found).unwrap_or_else(|| "its channel was not found".into());
+    format!("the simulated training run cannot be seen: {why}. `gpumem-tui doctor` says what to check")
 }
 
 /// Why a figure is not there; `None` when it is.
@@ -148,6 +164,24 @@ mod tests {
             text.contains("report. Black boxes of programs that ended: 1 ("),
             "{text}"
         );
+    }
+
+    #[test]
+    fn why_nothing_is_simulated_is_told() {
+        let mut model = Model::default();
+        model.setup.only = Some(Only::Simulated);
+        assert!(nothing(&model).unwrap().contains("its channel was not found"));
+        model.live.problems.push(crate::model::Problem {
+            file: "/tmp/x".into(),
+            text: "others may read it".into(),
+        });
+        let text = nothing(&model).unwrap();
+        assert!(text.contains("cannot be seen: /tmp/x: others may read it."), "{text}");
+        model.demo = Some(Demo {
+            unpublished: Some("no room".into()),
+            ..Demo::default()
+        });
+        assert!(nothing(&model).unwrap().contains("cannot be seen: no room."));
     }
 
     /// Other devices may well have programs that publish.

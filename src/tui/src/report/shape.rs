@@ -90,6 +90,7 @@ pub(super) struct JsonProcess<'a> {
     pub(super) rank: Option<u32>,
     pub(super) state: &'static str,
     pub(super) stopped: Option<bool>,
+    pub(super) ended_unix_ms: Option<u64>,
     pub(super) nvml: Option<u64>,
     pub(super) managed: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,

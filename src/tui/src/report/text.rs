@@ -42,7 +42,8 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         write_device(out, device)?;
     }
     if model.rows.is_empty() {
-        let filtered = !world.processes.is_empty();
+        let living = world.processes.iter().any(|p| !world.past.contains(&p.id));
+        let filtered = living && !model.ui.filter.text.is_empty();
         writeln!(
             out,
             "\n{}",
@@ -66,9 +67,8 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
             "\nblack boxes of programs that ended: {count} (--json and the dashboard's b list them)"
         )?;
     }
-    let worth = world
-        .findings
-        .iter()
+    let worth = model
+        .findings()
         .filter(|f| f.severity > Severity::Info || f.process.is_none());
     for (i, finding) in worth.enumerate() {
         let mark = if finding.severity == Severity::Info { "-" } else { "!" };

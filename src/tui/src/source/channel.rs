@@ -201,6 +201,7 @@ mod tests {
             figures: Arc::from([]),
             error: None,
             read_at: 0,
+            last_sign: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpumem_channel::{EventKind, Life, Reader, Snapshot};
 
 use super::marks;
-use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Problem, RanOut};
+use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, RanOut};
 
 /// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
 /// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
@@ -18,6 +18,8 @@ pub(super) struct Open {
     newest: Option<Channel>,
     /// The last request that failed on each device.
     ran_out: Vec<Option<RanOut>>,
+    /// When its newest event was, or a pass that saw it alive.
+    last_sign: Option<Nanos>,
     /// `newest` has the blocks.
     full: bool,
 }
@@ -29,6 +31,7 @@ impl Open {
             reader: Some(reader),
             newest: None,
             ran_out: Vec::new(),
+            last_sign: None,
             full: false,
         }
     }
@@ -90,9 +93,14 @@ impl Open {
         self.ran_out.resize(snapshot.devices.len(), None);
         let devices = snapshot.devices.iter();
         let mut figures: Vec<Option<Figures>> = devices.map(|map| Figures::of(map, &snapshot.strings)).collect();
-        // What happened before anybody looked is no news.
+        // What happened before anybody looked is no news, but for when it ended.
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);
+        } else if self.newest.is_none() {
+            self.find_last_sign();
+        }
+        if !dead {
+            self.last_sign = Some(snapshot.read_at);
         }
         for (figures, ran_out) in figures.iter_mut().zip(&self.ran_out) {
             if let Some(figures) = figures {
@@ -107,11 +115,20 @@ impl Open {
             figures: figures.into(),
             error: None,
             read_at,
+            last_sign: self.last_sign.filter(|_| dead),
         });
         self.full = true;
         if dead {
             self.reader = None;
         }
+    }
+
+    /// When the newest event was of a program that ended before anybody looked.
+    fn find_last_sign(&mut self) {
+        let Some(reader) = &mut self.reader else { return };
+        let newest = &mut self.last_sign;
+        // Of a file that fails nothing is known.
+        let _ = reader.each_event(|event| *newest = (*newest).max(Some(event.time)));
     }
 
     /// Follows the events since the last pass: which are worth a mark, and which requests failed.
@@ -127,7 +144,9 @@ impl Open {
         };
         // Which devices had a request fail since the last pass.
         let mut fresh = vec![false; self.ran_out.len()];
+        let newest = &mut self.last_sign;
         let followed = reader.each_event(|event| {
+            *newest = (*newest).max(Some(event.time));
             let device = usize::from(event.device);
             if let (Some(known), Some(fresh)) = (self.ran_out.get_mut(device), fresh.get_mut(device)) {
                 *known = RanOut::after(*known, event, largest_free(device));
@@ -148,8 +167,8 @@ impl Open {
                 sample.marks.push(mark);
             }
         });
-        // A file that fails is told of by the next pass.
-        let lost = followed.unwrap_or(0);
+        // A file that fails is told of by the next pass. What was overwritten before anybody looked is not lost to who looks now.
+        let lost = if first { 0 } else { followed.unwrap_or(0) };
         sample.lost.extend((lost > 0).then_some((key, lost)));
     }
 }
@@ -365,6 +384,45 @@ mod tests {
             Life::Closed,
             "and the next pass tells of the death"
         );
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A channel that is attached to late has overwritten most of what ever happened in it.
+    #[test]
+    fn what_was_overwritten_before_anybody_looked_is_not_lost() {
+        let (dir, mut publisher) = publisher("late");
+        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        let mut lost = || {
+            (0..200).for_each(|_| publisher.event(&Event::default()));
+            let mut sample = ChannelSample::default();
+            open.pass(ChannelKey(1, 2), false, &mut sample);
+            sample.lost.iter().map(|(_, count)| count).sum::<u64>()
+        };
+        assert_eq!(lost(), 0);
+        assert!(lost() >= 100);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_black_box_tells_when_its_program_was_last_known_to_live() {
+        let (dir, silent) = publisher("sign");
+        let path = silent.path().to_owned();
+        let mut early = Open::new(path.clone(), Reader::open(&path).unwrap());
+        let living = pass(&mut early, false);
+        assert_eq!(living.last_sign, None, "it lives");
+        drop(silent);
+        let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+        assert_eq!(pass(&mut late, false).last_sign, None, "it never said anything");
+        assert_eq!(pass(&mut early, false).last_sign, Some(living.read_at), "it was seen");
+        std::fs::remove_dir_all(dir).unwrap();
+        let (dir, mut busy) = publisher("signs");
+        let path = busy.path().to_owned();
+        busy.event(&Event::default());
+        drop(busy);
+        let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+        let event = pass(&mut late, false);
+        assert!(event.last_sign.unwrap() < event.read_at);
+        assert_eq!(pass(&mut late, true).last_sign, event.last_sign, "it keeps it");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

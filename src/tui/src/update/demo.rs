@@ -109,6 +109,7 @@ pub(super) fn next(model: &mut Model) -> Vec<Effect> {
             vec![Effect::TellDemo("next".into()), Effect::Draw]
         }
         Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is at work on this step"),
+        Some(demo) if demo.over() => toast(model, Severity::Info, "this demo is over: p pauses what is shown"),
         _ => toast(model, Severity::Info, "no demo runs: 7 lists them"),
     }
 }

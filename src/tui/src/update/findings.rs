@@ -22,7 +22,7 @@ const FRESH: Nanos = 300 * SECOND;
 /// A finding with the bytes at stake, which rank it among those of its severity.
 type Ranked = (u64, Finding);
 
-/// Everything worth saying, worst first; of equal severity, what most memory is at stake for.
+/// Everything worth saying, worst first, of the living before the dead; of equal rank, what most memory is at stake for.
 pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
     if let SourceState::Failing { error, hint } = &world.nvml.state {
@@ -68,8 +68,21 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         };
         findings.push((0, finding(Severity::Info, None, text)));
     }
-    findings.sort_by_key(|(bytes, finding)| std::cmp::Reverse((finding.severity, *bytes)));
+    findings.sort_by_cached_key(|(bytes, finding)| std::cmp::Reverse((rank(finding, world), *bytes)));
     findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// How much a finding matters beside others. Who has ended can be helped less than who lives: it ranks a step lower, and
+/// there behind the living, of whom nothing is said that is no warning.
+fn rank(finding: &Finding, world: &World) -> (u8, bool) {
+    let is_it = |p: &&Process| Some(p.id) == finding.process;
+    let ended = world.processes.iter().find(is_it).is_some_and(|p| !p.state.alive());
+    let severity = match finding.severity {
+        Severity::Info => 1,
+        Severity::Warning => 2,
+        Severity::Error => 3,
+    };
+    (severity - u8::from(ended), !ended)
 }
 
 fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
@@ -120,7 +133,12 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     }
     if figures.ooms > 0 {
         let (severity, bytes, text) = about_failures(figures, now);
-        say(severity, bytes, format!("{name}: {text}"));
+        let ended = match process.state {
+            ProcessState::Exited => " (exited)",
+            ProcessState::Died => " (died)",
+            _ => "",
+        };
+        say(severity, bytes, format!("{name}{ended}: {text}"));
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
         let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));

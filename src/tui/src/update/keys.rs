@@ -65,6 +65,8 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
                 .unwrap_or(0);
             model.ui.popup = Some(Popup::Sort { selected });
         }
+        // What goes on unseen would be a surprise.
+        Key::Char(' ') if model.paused() => pause(model),
         Key::Char(' ') if model.demo.as_ref().is_some_and(|d| d.stepped()) => return demo::next(model),
         Key::Char(' ' | 'p') => pause(model),
         Key::Char('b') => {
@@ -293,6 +295,8 @@ fn demo_view(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
     let last = model.setup.demos.len().saturating_sub(1);
     match key {
         Key::Char('x') if running => return Some(demo::stop(model)),
+        Key::Char(' ') if model.paused() => return None,
+        Key::Char(' ') if model.demo.as_ref().is_some_and(Demo::over) => return Some(demo::next(model)),
         Key::Char(c) if let Some(line) = demo::pace(model, c) => return Some(vec![Effect::TellDemo(line.into())]),
         Key::Up | Key::Char('k') => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
         Key::Down | Key::Char('j') => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),

@@ -71,7 +71,7 @@ fn stale(model: &Model) -> [bool; 2] {
 
 fn age(model: &Model) -> String {
     match (model.ui.view, &model.map, model.cursor_block()) {
-        (View::Blocks, Some(map), Some((_, block))) => units::age(map.read_at.saturating_sub(block.time)),
+        (View::Blocks, Some(map), Some((_, block))) => map.age(block).map_or_else(String::new, units::age),
         _ => String::new(),
     }
 }

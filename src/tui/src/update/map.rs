@@ -49,6 +49,10 @@ fn build(model: &Model) -> Option<BlockMap> {
         strings: snapshot.strings.clone(),
         untracked: (snapshot.untracked_blocks, snapshot.untracked_bytes),
         read_at: channel.read_at,
+        until: match snapshot.life {
+            Life::Alive => Some(channel.read_at),
+            _ => channel.last_sign,
+        },
     })
 }
 

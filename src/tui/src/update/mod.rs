@@ -20,7 +20,7 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, SECOND, Severity, Toast,
+    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, SECOND, Severity, Toast, View,
 };
 
 use join::Fresh;
@@ -60,7 +60,8 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
             model.inputs.channels = *sample;
             let mut effects = sampled(model, Fresh::Channels, &look);
             file_marks(model, marks, &lost);
-            if first && model.ui.toast.is_none() {
+            // Who begins with a demo is to see its keys.
+            if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
                 effects.extend(tell_of_the_past(model));
             }
             effects
@@ -163,7 +164,8 @@ fn tick(model: &mut Model) -> Vec<Effect> {
     let stale = [&model.live.nvml, &model.live.channels]
         .iter()
         .any(|s| s.stale(now, interval));
-    if stale && !model.paused() {
+    // What is frozen grows older.
+    if model.paused() || stale {
         effects.push(Effect::DrawSoon);
     }
     effects

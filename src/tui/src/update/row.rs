@@ -6,14 +6,16 @@ use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Inputs, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId,
-    ProcessState, Setup,
+    Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Ended, Inputs, NO_NVML, Nanos, Only, Owner, PROCESS_NOT_LISTED,
+    Process, ProcessId, ProcessState, SECOND, Setup,
 };
 
 use super::join::gpu_key;
 
+const MINUTE: Nanos = 60 * SECOND;
+
 /// A row for each channel and each device it publishes, on the devices that are shown. A black box on a device that is
-/// not shown (its simulated device ended with it) has a row too, unless the user asked for one device only.
+/// not shown (its simulated device ended with it) has a row too, unless the user asked for other devices only.
 pub(super) fn published(
     inputs: &Inputs,
     shown: &HashMap<DeviceKey, &Device>,
@@ -26,9 +28,14 @@ pub(super) fn published(
             let published = &channel.snapshot.devices[index].device;
             let key = DeviceKey::of(channel.key, index, published);
             let device = shown.get(&key);
-            if device.is_some() || (channel.snapshot.life != Life::Alive && setup.only.is_none()) {
+            let wanted = match setup.only {
+                None => true,
+                Some(Only::Simulated) => published.kind == PublishedKind::Simulated,
+                Some(Only::Index(_) | Only::Uuid(_)) => false,
+            };
+            if device.is_some() || (channel.snapshot.life != Life::Alive && wanted) {
                 let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
-                let mut row = of_channel(channel, index, key, label, people, setup);
+                let mut row = of_channel(channel, index, key, label, people, (setup, inputs.channels.at));
                 row.nvml = not_listed(&row, inputs);
                 rows.push(row);
             }
@@ -43,7 +50,7 @@ fn of_channel(
     key: DeviceKey,
     device_label: String,
     people: &HashMap<u32, &HostProcess>,
-    setup: &Setup,
+    (setup, now): (&Setup, Nanos),
 ) -> Process {
     let identity = &channel.snapshot.identity;
     let figures = channel.figures.get(index).cloned().flatten();
@@ -77,6 +84,10 @@ fn of_channel(
         state,
         stopped: person.map(|p| p.stopped),
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
+        ended: channel.last_sign.map(|at| Ended {
+            at,
+            minutes: now.saturating_sub(at) / MINUTE,
+        }),
     }
 }
 
@@ -150,5 +161,6 @@ pub(super) fn unpublished(
         },
         stopped: person.map(|p| p.stopped),
         simulated: false,
+        ended: None,
     }
 }

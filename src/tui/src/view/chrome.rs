@@ -1,22 +1,18 @@
 //! What surrounds every view: header with tabs, findings, the line of keys.
 
+mod findings;
+
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::pen::{clip, split_bottom, split_right, split_top, width, wrap, wrap_to};
+use super::pen::{clip, split_bottom, split_right, split_top, width};
 use super::theme::Ink;
-use super::{Screen, badge, overview};
-use crate::model::{Finding, Model, Severity, SourceState, Target, View};
+use super::{Screen, badge};
+use crate::model::{Demo, Finding, Model, Severity, SourceState, Target, View};
 use crate::units;
 
 /// A key and what it does.
 type Key = (&'static str, &'static str);
-
-/// Lines that a sentence takes at most.
-const SENTENCE: u16 = 3;
-/// A sentence that leaves fewer columns of its line has a further line already where that is taken from a view: one that grows by a
-/// digit moves nothing.
-const SLACK: u16 = 8;
 
 /// Draws the surroundings and returns the area they leave to the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
@@ -31,58 +27,27 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
         _ => 5,
     };
     let model = screen.model;
-    let findings = &model.world().findings;
-    let findings = &findings[..findings.len().min(room)];
-    let (view, below) = split_bottom(body, keys + findings.len() as u16);
-    let longer = |text: &str, room: u16| (wrap(text, room).len() as u16).clamp(1, SENTENCE) - 1;
-    let message = match keys > 0 && !model.ui.filter.editing {
-        true => model
-            .ui
-            .toast
-            .as_ref()
-            .map_or(0, |toast| longer(&toast.text, room_of(area))),
-        false => 0,
-    };
-    let wanted = |slack: u16| -> Vec<u16> {
-        let room = room_of(area).saturating_sub(slack);
-        findings.iter().map(|finding| longer(&finding.text, room)).collect()
-    };
-    let (wanted, given, message) = match model.ui.view {
-        // What is too long for its line takes more, of those that the view leaves empty: the message first, which goes soon.
-        View::Overview => {
-            let wanted = wanted(0);
-            let all = wanted.iter().sum::<u16>() + message;
-            let given = if all > 0 { overview::spare(screen, view, all) } else { 0 };
-            (wanted, given, message.min(given))
-        }
-        // The other views leave none empty, and give some up where they are tall, but not to a message.
-        View::Blocks | View::Timeline | View::Demo => {
-            let wanted = wanted(SLACK);
-            let given = match area.height {
-                ..24 => 0,
-                24..30 => 1,
-                _ => SENTENCE,
-            };
-            let given = wanted.iter().sum::<u16>().min(given);
-            (wanted, given, 0)
-        }
-    };
-    let (view, more) = split_bottom(view, given);
+    let findings: Vec<&Finding> = model.findings().collect();
+    let certain = findings.len().min(room);
+    let (view, below) = split_bottom(body, keys + certain as u16);
+    let foot = findings::plan(screen, area, view, &findings, certain);
+    let (view, more) = split_bottom(view, foot.taken);
     let below = Rect {
         y: more.y,
         height: more.height + below.height,
         ..below
     };
-    let (mut rest, foot) = split_bottom(below, keys + message);
-    let mut left = given - message;
-    for (finding, wanted) in findings.iter().zip(wanted) {
-        let more = wanted.min(left);
-        left -= more;
-        let (lines, below) = split_top(rest, 1 + more);
-        finding_lines(screen, lines, finding);
+    let (mut rest, line) = split_bottom(below, keys + foot.message);
+    for (i, (finding, &lines)) in findings.iter().zip(&foot.lines).enumerate() {
+        let (lines, below) = split_top(rest, lines);
+        let hidden = match i + 1 == foot.lines.len() {
+            true => findings.len() - foot.lines.len(),
+            false => 0,
+        };
+        findings::draw(screen, lines, finding, hidden);
         rest = below;
     }
-    footer(screen, foot);
+    footer(screen, line);
     view
 }
 
@@ -196,30 +161,6 @@ fn tab(screen: &mut Screen<'_>, area: Rect, x: u16, label: &str, open: bool, tar
     end
 }
 
-/// A finding with its mark.
-fn finding_lines(screen: &mut Screen<'_>, area: Rect, finding: &Finding) {
-    let style = match finding.severity {
-        Severity::Error => severity(screen, finding.severity).1,
-        _ => Style::new(),
-    };
-    sentence(screen, area, finding.severity, &finding.text, style);
-}
-
-/// Columns of a sentence beside its mark.
-fn room_of(area: Rect) -> u16 {
-    area.width.saturating_sub(4)
-}
-
-/// A sentence with its mark, in the lines of an area. What does not fit into them is cut.
-fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, style: Style) {
-    let (mark, mark_style) = severity(screen, how);
-    screen.pen.text(area, 1, 0, mark, mark_style);
-    let room = room_of(area);
-    for (y, line) in (0..).zip(&wrap_to(text, room, area.height.into())) {
-        screen.pen.clipped(area, 3, y, line, room, style);
-    }
-}
-
 /// Mark and style of a severity.
 pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str, Style) {
     match severity {
@@ -244,16 +185,31 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
             .cell(area, x, 0, ' ', Style::new().add_modifier(Modifier::REVERSED));
         let x = screen.pen.text(area, x + 3, 0, &model.matches(), theme.ink(Ink::Dim));
         keys(screen, area, x + 2, &[("Enter", "keep"), ("Esc", "clear")]);
-    } else if let Some(toast) = &model.ui.toast {
-        sentence(screen, area, toast.severity, &toast.text, Style::new());
-    } else {
-        // How to get help and how to leave is never pushed out.
-        let last = [("?", "help"), ("q", "quit")];
-        let (most, _) = split_right(area, if area.width > 40 { 15 } else { 0 });
-        let x = filter(screen, most);
-        let x = keys(screen, most, x, &view_keys(model));
-        keys(screen, area, x, &last);
+        return;
     }
+    let mut line = area;
+    if let Some(toast) = &model.ui.toast {
+        let (above, last) = split_bottom(area, 1);
+        let all = findings::message_lines(&toast.text, area) > above.height;
+        let lines = if all { area } else { above };
+        findings::message(screen, lines, toast);
+        if all {
+            return;
+        }
+        line = last;
+    }
+    hints(screen, line);
+}
+
+/// The keys of the open view.
+fn hints(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    // How to get help and how to leave is never pushed out.
+    let last = [("?", "help"), ("q", "quit")];
+    let (most, _) = split_right(area, if area.width > 40 { 15 } else { 0 });
+    let x = filter(screen, most);
+    let x = keys(screen, most, x, &view_keys(model));
+    keys(screen, area, x, &last);
 }
 
 /// The filter that hides rows of the table, and how to be rid of it; returns the column after them.
@@ -296,11 +252,13 @@ fn view_keys(model: &Model) -> Vec<Key> {
     let stepped = demo.is_some_and(|d| d.stepped());
     // Space in its view is the replay's, and then p pauses what is shown.
     let paced = model.ui.view == View::Demo && demo.is_some_and(|d| d.paced());
-    if stepped {
+    let paused = model.paused();
+    if stepped && !paused {
         keys.push(("Space", "next step"));
     }
     if paced {
-        keys.extend([("+ -", "speed"), ("Space", "halt, go on")]);
+        keys.push(("+ -", "speed"));
+        keys.extend((!paused).then_some(("Space", "halt, go on")));
     }
     if demo.is_some_and(|d| !d.choices.is_empty()) {
         keys.push(("f", "choose a fix"));
@@ -311,11 +269,11 @@ fn view_keys(model: &Model) -> Vec<Key> {
             None => keys.extend([("↑↓", "choose"), ("Enter", "start")]),
         }
     }
-    keys.push(match (stepped || paced, model.paused()) {
+    let over = model.ui.view == View::Demo && model.demo.as_ref().is_some_and(Demo::over);
+    keys.push(match (stepped || paced || over, paused) {
         (true, false) => ("p", "pause"),
-        (true, true) => ("p", "resume"),
         (false, false) => ("Space", "pause"),
-        (false, true) => ("Space", "resume"),
+        (_, true) => ("Space", "resume"),
     });
     keys
 }

@@ -108,9 +108,14 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         .processes
         .iter()
         .find(|p| Some(p.pid) == demo.pid && p.figures.is_some());
-    let inside = screen
-        .pen
-        .panel(area, "Its memory", if demo.simulated { "SIMULATED" } else { "" });
+    // What the demo says beside it goes on.
+    let note = match (demo.simulated, model.paused()) {
+        (true, true) if area.width >= 36 => "SIMULATED, paused",
+        (true, _) => "SIMULATED",
+        (false, true) => "paused",
+        (false, false) => "",
+    };
+    let inside = screen.pen.panel(area, "Its memory", note);
     screen.pen.labelled |= demo.simulated && inside != area && area.width >= 28;
     let dim = screen.pen.theme.ink(Ink::Dim);
     let map = model
@@ -156,7 +161,8 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let lines = figures(screen, bottom, process, &seen);
     let (_, below) = split_top(bottom, lines + 2);
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
-        history::draw(&mut screen.pen, split_top(below, 12).0, device);
+        let newest = history::newest(model, device);
+        history::draw(&mut screen.pen, split_top(below, 12).0, device, &newest);
     }
 }
 
@@ -195,6 +201,8 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
         .filter(|block| block.state == BlockState::Unmapped)
         .map(|block| block.size);
     let unmapped = unmapped.fold(0, u64::saturating_add);
+    // Holes that are most of a segment are cut out of its map, and are there all the same.
+    let left_out = screen.model.map.as_ref().map_or(0, |m| m.left_out);
     let mut rows = vec![];
     let mut rest: Vec<(u32, Option<Ink>, &str)> = vec![];
     for (&cells, (look, label)) in seen.iter().zip(strips::LOOKS) {
@@ -226,6 +234,9 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
             f.fragmentation().map_or("-".into(), units::percent),
         ),
     ]);
+    if left_out > 0 {
+        rows.push((None, "unmapped, not drawn", units::bytes(left_out)));
+    }
     let lines = rows.len() as u16;
     for (y, (look, label, text)) in (1..).zip(rows) {
         if let Some(look) = look {

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::graph;
 use super::pen::{Pen, split_bottom, split_left, width};
 use super::theme::Ink;
-use crate::model::{Device, DeviceState, Partition, SECOND};
+use crate::model::{Device, DeviceState, Model, Partition, SECOND};
 use crate::units;
 
 /// Seconds that are shown.
@@ -13,8 +13,20 @@ pub(super) const SECONDS: usize = 60;
 /// Columns of the axis.
 const AXIS: u16 = 7;
 
-/// Draws the last minute, with an axis up to the device's total, or to a round figure when little is used.
-pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+/// When a device's newest figures are of: those that are shown while the user pauses grow old.
+pub(super) fn newest(model: &Model, device: &Device) -> String {
+    match (&device.state, device.history.long.back()) {
+        (DeviceState::Gone | DeviceState::Lost(_), _) => "last known".to_owned(),
+        (DeviceState::Present, Some(point)) if model.paused() => {
+            format!("{} ago", units::age(model.now.saturating_sub(point.at)))
+        }
+        (DeviceState::Present, _) => "now".to_owned(),
+    }
+}
+
+/// Draws the last minute up to the `newest` figures, with an axis up to the device's total, or to a round figure when little
+/// is used.
+pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device, newest: &str) {
     let dim = pen.theme.ink(Ink::Dim);
     let (axis, chart) = split_left(area, AXIS);
     if chart.width < 12 || chart.height < 2 || device.history.seconds.is_empty() {
@@ -37,11 +49,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         pen.cell(chart, x, 0, '┈', dim);
     }
     let begin = format!("{} s ago", scale.seconds);
-    let end = match device.state {
-        DeviceState::Present => "now",
-        DeviceState::Gone | DeviceState::Lost(_) => "last known",
-    };
-    let left = pen.text_end(foot, foot.width, 0, end, dim);
+    let left = pen.text_end(foot, foot.width, 0, newest, dim);
     if width(&begin) < left {
         pen.text(foot, 0, 0, &begin, dim);
     }

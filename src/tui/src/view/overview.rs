@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, wrap};
 use super::theme::Ink;
-use crate::model::{Device, Model, SourceState, Target};
+use crate::model::{Demo, DemoPhase, Device, Model, Only, SourceState, Target};
 use device::Tier;
 
 /// A second column of devices pays from this width on.
@@ -144,6 +144,7 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let none = model.world().devices.is_empty();
     let (ink, first, second) = match &model.world().nvml.state {
         SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), hint.clone()),
+        SourceState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
         SourceState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
         SourceState::Missing if none => (
             Ink::Warning,
@@ -163,4 +164,37 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let mut lines: Vec<_> = first.chain(second).chain([(None, String::new(), Ink::Plain)]).collect();
     lines[0].0 = Some(ink).filter(|&ink| ink == Ink::Warning);
     lines
+}
+
+/// Why there is no simulated device where nothing else was asked for. A demo whose channel cannot be made simulates for itself.
+fn why_nothing_is_simulated(model: &Model) -> (Ink, String, String) {
+    let nothing = |why: &str| {
+        let first = "The simulated training run does not publish: nothing of it can be seen.";
+        (
+            Ink::Warning,
+            first.to_owned(),
+            format!("{why}. gpumem-tui doctor looks further."),
+        )
+    };
+    match &model.demo {
+        Some(demo) if let Some(why) = &demo.unpublished => nothing(why),
+        Some(Demo {
+            phase: DemoPhase::Failed(why),
+            ..
+        }) => (
+            Ink::Warning,
+            "The simulated training run failed.".to_owned(),
+            why.clone(),
+        ),
+        Some(demo) if demo.running() => (
+            Ink::Dim,
+            "Starting a simulated training run ...".to_owned(),
+            String::new(),
+        ),
+        _ => (
+            Ink::Dim,
+            "Nothing is simulated now.".to_owned(),
+            "Key 7 starts a demo.".to_owned(),
+        ),
+    }
 }

@@ -12,8 +12,8 @@ use ratatui::style::Style;
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::{badge, bar, graph};
-use crate::model::{Basis, Device, DeviceKind, DeviceState, MarkKind, Nanos, Partition, SECOND};
+use super::{badge, bar, graph, history};
+use crate::model::{Basis, Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
 use crate::units;
 
 /// Columns of the axis: `79.6G` and a tick.
@@ -81,7 +81,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let lanes = u16::from(inside.height >= 7) + u16::from(inside.height >= 9);
     let legends = match inside.height {
         // Tags have names and take two lines, events one.
-        20.. if screen.model.ui.timeline.by_tag => 3,
+        14.. if screen.model.ui.timeline.by_tag => 3,
         12.. => 2,
         _ => 1,
     };
@@ -92,7 +92,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let window = Window::new(ui.span, newest.saturating_sub(ui.back), plot.width);
     let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
     let past = tags::past(screen.model, device).filter(|_| ui.by_tag);
-    let by_tag = past.map(|past| tags::Stack::new(past, window, patience));
+    let by_tag = past.map(|past| tags::Stack::new(past, window, patience, ui.back == 0));
     match &by_tag {
         Some(stack) => {
             let total = device.memory.value().map_or(0, |m| m.total);
@@ -104,7 +104,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
     let (_, foot) = split_left(foot, axis.width);
     let (line, rest) = split_top(foot, 1);
-    time_axis(screen, line, ui.span, ui.back, when(device));
+    time_axis(screen, line, ui.span, ui.back, &history::newest(screen.model, device));
     let mut rest = rest;
     if lanes > 0 {
         let (lane, below) = split_top(rest, 1);
@@ -290,33 +290,28 @@ fn time_steps(span: Nanos, columns: u16) -> u64 {
     [4, 5].into_iter().find(round).unwrap_or(4)
 }
 
-/// When a device's newest figures are of.
-fn when(device: &Device) -> &'static str {
-    match device.state {
-        DeviceState::Present => "now",
-        DeviceState::Gone | DeviceState::Lost(_) => "last known",
-    }
-}
-
 fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos, newest: &str) {
     let dim = screen.pen.theme.ink(Ink::Dim);
     let columns = area.width;
     if columns < 20 {
         return;
     }
-    let steps = time_steps(span, columns);
-    for step in 0..steps {
-        let ago = back + span / steps * (steps - step);
-        let text = format!("-{}", span_text(ago));
-        let x = (u64::from(columns) * step / steps) as u16;
-        screen.pen.text(area, x, 0, &text, dim);
-    }
     let end = if back == 0 {
         newest.to_owned()
     } else {
         format!("-{}", span_text(back))
     };
-    screen.pen.text_end(area, columns, 0, &end, dim);
+    let room = screen.pen.text_end(area, columns, 0, &end, dim);
+    let steps = time_steps(span, columns);
+    for step in 0..steps {
+        let ago = back + span / steps * (steps - step);
+        let text = format!("-{}", span_text(ago));
+        let x = (u64::from(columns) * step / steps) as u16;
+        // Two labels that run into each other are none.
+        if x + width(&text) < room {
+            screen.pen.text(area, x, 0, &text, dim);
+        }
+    }
 }
 
 /// What the colours mean, with the newest figures.
@@ -345,10 +340,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     let used = match own && memory.other > 0 {
         true => format!("o shows {} of others", units::bytes(memory.other)),
         false => {
-            let when = match device.state {
-                DeviceState::Present => "now",
-                DeviceState::Gone | DeviceState::Lost(_) => "last known",
-            };
+            let when = history::newest(screen.model, device);
             format!(
                 "{} of {} {when}",
                 units::bytes(memory.used()),
@@ -361,16 +353,17 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// How much a kind of event matters when several share a column, and what it looks like.
-fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, &'static str) {
+/// How much a kind of event matters when several share a column, what it looks like, and what it is called in full and where
+/// there is little room.
+fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, [&'static str; 2]) {
     match kind {
-        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, "out of memory"),
-        MarkKind::Retry => (6, '↻', '@', Ink::Warning, "retried"),
-        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, "monitor"),
-        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, "cache released"),
-        MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, "holes joined"),
-        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, "memory returned"),
-        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, "memory taken"),
-        MarkKind::Phase => (0, '│', '|', Ink::Dim, "phase"),
+        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
+        MarkKind::Retry => (6, '↻', '@', Ink::Warning, ["retried", "retry"]),
+        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
+        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, ["cache released", "released"]),
+        MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, ["holes joined", "joined"]),
+        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, ["memory returned", "returned"]),
+        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, ["memory taken", "taken"]),
+        MarkKind::Phase => (0, '│', '|', Ink::Dim, ["phase", "phase"]),
     }
 }

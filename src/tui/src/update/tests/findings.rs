@@ -6,6 +6,7 @@ use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
 use gpumem_probe::NvmlState;
 
 use super::sample::*;
+use crate::event::Key;
 use crate::model::*;
 
 use BlockState::{Allocated, Free, PendingFree};
@@ -276,4 +277,57 @@ fn among_equals_most_memory_at_stake_comes_first() {
         .map(|(_, text)| text[..11].to_owned())
         .collect();
     assert_eq!(first, ["4: 16.0 GiB", "3: 8.0 GiB ", "5: 8.0 GiB "]);
+}
+
+/// Nobody can help it any more, and where one finding is shown it would hide what can be helped.
+#[test]
+fn what_ended_is_told_after_what_lives() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let mut ended = channel_on(4, &[&[(9 * GIB, Allocated)]], DeviceKind::Cuda, Life::Closed);
+    let mut figures = ended.figures[0].clone().unwrap();
+    figures.ooms = 1;
+    figures.ran_out = Some(RanOut {
+        at: SECOND,
+        requested: 20 * GIB,
+        largest_free: None,
+        served: false,
+    });
+    ended.figures = [Some(figures)].into();
+    let mut model = model();
+    let alive = Channel {
+        snapshot: channel(4, &[]).snapshot,
+        ..ended.clone()
+    };
+    let told = |model: &Model| said(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    feed(&mut model, [channels(SECOND, vec![alive, channel(5, &[&holes])])]);
+    assert!(
+        told(&model)[0].starts_with("4: ran out of memory"),
+        "{:?}",
+        told(&model)
+    );
+    feed(&mut model, [channels(2 * SECOND, vec![ended, channel(5, &[&holes])])]);
+    let told = told(&model);
+    assert!(told[0].starts_with("5: 8.0 GiB cached"), "{told:?}");
+    assert!(told[1].starts_with("4 (exited): ran out of memory"), "{told:?}");
+}
+
+#[test]
+fn a_filter_leaves_out_what_is_said_of_others() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let mut model = model();
+    let list = vec![channel(3, &[&holes]), channel(4, &[&holes])];
+    feed(&mut model, [nvml(SECOND, 79 * GIB, &[]), channels(SECOND, list)]);
+    let told = |model: &Model| -> Vec<String> { model.findings().map(|f| f.text[..5].to_owned()).collect() };
+    assert_eq!(told(&model), ["GPU 0", "3: 8.", "4: 8.", "GPU 0"]);
+    press(
+        &mut model,
+        &[
+            Key::Char('/'),
+            Key::Char('j'),
+            Key::Char('o'),
+            Key::Char('b'),
+            Key::Char('4'),
+        ],
+    );
+    assert_eq!(told(&model), ["GPU 0", "4: 8.", "GPU 0"]);
 }

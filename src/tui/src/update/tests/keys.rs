@@ -267,3 +267,56 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     press(&mut model, &[Key::Char('t')]);
     assert!(!model.ui.timeline.by_tag);
 }
+
+/// Steps that go on behind a frozen picture would be missed.
+#[test]
+fn space_resumes_before_it_goes_on_with_a_demo() {
+    for (name, view) in [
+        ("fragmentation", View::Overview),
+        ("fragmentation", View::Demo),
+        (REPLAY, View::Demo),
+    ] {
+        let mut model = busy();
+        model.ui.view = view;
+        model.demo = Some(Demo {
+            name: name.into(),
+            phase: DemoPhase::Waiting,
+            total_steps: 5,
+            ..Demo::default()
+        });
+        press(&mut model, &[Key::Char('p')]);
+        assert!(model.paused());
+        assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{name}");
+        assert!(!model.paused(), "{name}");
+        assert!(
+            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo(_)),
+            "{name}"
+        );
+    }
+}
+
+/// Whoever presses it once more than there are steps wants no pause.
+#[test]
+fn space_after_the_last_step_freezes_nothing() {
+    let mut model = busy();
+    model.ui.view = View::Demo;
+    model.demo = Some(Demo {
+        name: "fragmentation".into(),
+        phase: DemoPhase::Done { ok: true },
+        total_steps: 5,
+        ..Demo::default()
+    });
+    press(&mut model, &[Key::Char(' ')]);
+    assert!(!model.paused());
+    assert!(model.ui.toast.as_ref().unwrap().text.contains("p pauses"));
+    press(&mut model, &[Key::Char('p')]);
+    assert!(model.paused());
+}
+
+/// What is shown of how old it is goes on.
+#[test]
+fn time_is_drawn_while_the_picture_is_frozen() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('p')]);
+    assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);
+}

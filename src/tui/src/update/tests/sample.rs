@@ -115,6 +115,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
         figures: figures.into(),
         error: None,
         read_at: SECOND,
+        last_sign: None,
     }
 }
 

@@ -99,7 +99,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
         },
     ));
     facts.push(("pool", pool_text(map, segment, block.pool)));
-    facts.push(("for", units::age(map.read_at.saturating_sub(block.time))));
+    facts.extend(map.age(block).map(|age| ("for", units::age(age))));
     if let Some(s) = map.segments.get(segment) {
         let kind = match s.segment.kind {
             SegmentKind::Plain => "plain",

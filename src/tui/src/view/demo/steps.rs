@@ -101,8 +101,8 @@ fn current_lines(
         String::new()
     };
     let (mark, mark_ink) = match demo.phase {
-        DemoPhase::Done { .. } => ("✓ ", Ink::Good),
-        DemoPhase::Failed(_) => ("✗ ", Ink::Warning),
+        DemoPhase::Done { .. } if step.oom.is_none() => ("✓ ", Ink::Good),
+        DemoPhase::Done { .. } | DemoPhase::Failed(_) => ("✗ ", Ink::Warning),
         DemoPhase::Stopped => ("▸ ", Ink::Dim),
         DemoPhase::Starting | DemoPhase::Running | DemoPhase::Waiting => ("▸ ", Ink::Accent),
     };

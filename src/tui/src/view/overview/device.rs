@@ -58,17 +58,18 @@ impl Tier {
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: Tier) {
     let several = screen.model.world().devices.len() > 1;
     let selected = several && screen.model.selected_device().is_some_and(|d| d.key == device.key);
+    let newest = history::newest(screen.model, device);
     let pen = &mut screen.pen;
     // Its label says it, too.
     pen.labelled |= device.kind == DeviceKind::Simulated && area.width >= width(&device.label) + 6;
     match tier {
-        Tier::Tall | Tier::Framed => framed(pen, area, device, selected),
+        Tier::Tall | Tier::Framed => framed(pen, area, device, selected, &newest),
         Tier::Airy | Tier::Compact => lines(pen, area, device, selected, tier == Tier::Airy),
         Tier::Bar => one_line(pen, area, device, selected),
     }
 }
 
-fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
+fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, newest: &str) {
     let title = if selected {
         format!("{SELECTED} {}", device.label)
     } else {
@@ -97,7 +98,7 @@ fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
         sensors::column(pen, right, device);
     }
     let (graph, _) = split_right(left, if side > 0 { 3 } else { 0 });
-    history::draw(pen, graph, device);
+    history::draw(pen, graph, device, newest);
 }
 
 fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {

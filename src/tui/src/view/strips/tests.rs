@@ -51,6 +51,7 @@ fn map(segments: &[&[(BlockState, u64)]]) -> BlockMap {
         left_out: 0,
         untracked: (0, 0),
         read_at: 0,
+        until: Some(0),
     }
 }
 

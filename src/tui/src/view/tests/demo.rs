@@ -95,3 +95,19 @@ fn a_report_has_the_lines_that_are_left() {
         assert!(!told(h).contains("out of GPU memory"), "{}", told(h));
     }
 }
+
+/// A replay that ends did what it was to do; that a request failed in its last pass is still so.
+#[test]
+fn a_last_pass_with_a_failed_request_has_no_tick() {
+    let mut model = alone();
+    let demo = model.demo.as_mut().unwrap();
+    (demo.name, demo.phase, demo.choices) = (REPLAY.into(), DemoPhase::Done { ok: true }, vec![]);
+    let title = |model: &Model| {
+        let screen = at_80x24(model);
+        let line = screen.lines().find(|line| line.contains("Ask for 500 MiB")).unwrap();
+        line.chars().find(|c| "✓✗".contains(*c))
+    };
+    assert_eq!(title(&model), Some('✗'));
+    model.demo.as_mut().unwrap().steps.last_mut().unwrap().oom = None;
+    assert_eq!(title(&model), Some('✓'));
+}

@@ -41,6 +41,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         state: ProcessState::Publishing,
         stopped: None,
         simulated: false,
+        ended: None,
     }
 }
 

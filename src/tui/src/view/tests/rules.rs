@@ -322,3 +322,73 @@ fn hostile_text_stays_in_its_place() {
         assert!(!text(&buffer).chars().any(|c| c.is_control() && c != '\n'));
     }
 }
+
+/// Nobody publishes: every other column is of dashes.
+#[test]
+fn rows_of_several_devices_say_which_where_nothing_else_is_known() {
+    let mut model = fixture::several();
+    model.live.processes.iter_mut().for_each(|p| p.figures = None);
+    let told = at_80x24(&model);
+    assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
+}
+
+/// What is frozen is not of now.
+#[test]
+fn a_frozen_picture_says_how_old_it_is() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Timeline;
+    assert!(at_80x24(&model).contains(" now "));
+    model.frozen = Some(Box::new(model.live.clone()));
+    model.now += 12 * SECOND;
+    let told = at_80x24(&model);
+    assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");
+    model.ui.view = View::Overview;
+    let told = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+    assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    assert!(!at_80x24(&model).contains("paused"));
+    model.frozen = Some(Box::new(model.live.clone()));
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("SIMULATED, paused") && told.contains("Space resume"),
+        "{told}"
+    );
+    assert!(!told.contains("Space next step"), "{told}");
+}
+
+/// Labels of a narrow axis that has more to say at its end.
+#[test]
+fn labels_of_time_keep_apart() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Timeline;
+    model.live.devices[0].state = DeviceState::Gone;
+    for width in 30..130 {
+        for span in TimelineUi::SPANS {
+            model.ui.timeline.span = span;
+            let told = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let axis = told
+                .lines()
+                .find(|line| line.contains(" last known"))
+                .unwrap_or_default();
+            assert!(!axis.contains("slast") && !axis.contains("nlast"), "{width}: {axis}");
+        }
+    }
+}
+
+/// All of them, also where there are few columns and tags take most lines.
+#[test]
+fn every_mark_that_is_seen_is_explained() {
+    for by_tag in [false, true] {
+        let (_, mut model) = fixture::screens()
+            .into_iter()
+            .find(|(name, _)| *name == "timeline-tags")
+            .unwrap();
+        (model.ui.timeline.by_tag, model.ui.timeline.span) = (by_tag, 150 * SECOND);
+        let told = at_80x24(&model);
+        let legend = told.lines().find(|line| line.contains("OOM")).unwrap_or_default();
+        for name in ["retry", "monitor", "released", "joined", "returned", "taken"] {
+            assert!(legend.contains(name), "{name}:\n{told}");
+        }
+    }
+}

@@ -92,13 +92,17 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     let lines = |model: &Model| -> Vec<String> { at_80x24(model).lines().map(str::to_owned).collect() };
     let full = |lines: &[String]| lines.iter().filter(|line| line.contains("word")).count();
     let crowded = lines(&model);
-    assert_eq!(crowded[21], format!(" ! {}…", &words(80)[..75]), "{crowded:#?}");
+    assert_eq!(
+        crowded[21],
+        format!(" ! {}…  +1 more", &words(80)[..66]),
+        "{crowded:#?}"
+    );
     assert_eq!((full(&crowded), &crowded[23][..]), (3, &format!("   {}", words(5))[..]));
     model.rows = vec![0];
     let alone = lines(&model);
-    assert_eq!(full(&alone), 5, "three, and two: {alone:#?}");
+    assert_eq!(full(&alone), 4, "two, and two: {alone:#?}");
     assert!(
-        alone[21].ends_with('…') && alone[22].starts_with(" i word"),
+        alone[20].ends_with("…  +1 more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
         "{alone:#?}"
     );
     let above = |lines: &[String]| lines[..17].join("\n");
@@ -212,4 +216,106 @@ fn the_legend_of_a_map_names_what_is_drawn() {
     let legend = told.lines().find(|l| l.contains("1 cell")).unwrap();
     assert!(legend.contains("lines 1-") && legend.contains("unmapped"), "{legend}");
     assert!(!legend.contains("pending"), "{legend}");
+}
+
+fn words(n: usize) -> String {
+    vec!["word"; n].join(" ")
+}
+
+fn finding(n: usize) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        process: None,
+        text: words(n),
+    }
+}
+
+/// Lines that the table leaves empty show more findings; where none is, that there are more is said.
+#[test]
+fn findings_that_do_not_fit_are_counted() {
+    let mut model = fixture::h100();
+    model.live.findings = vec![finding(1), finding(2), finding(3)];
+    let lines = |model: &Model| -> Vec<String> { at_80x24(model).lines().map(str::to_owned).collect() };
+    let told = |lines: &[String]| lines.iter().filter(|line| line.starts_with(" ! word")).count();
+    model.rows = vec![0];
+    assert_eq!(told(&lines(&model)), 3, "{:#?}", lines(&model));
+    for view in [View::Blocks, View::Timeline, View::Demo] {
+        model.ui.view = view;
+        let lines = lines(&model);
+        assert_eq!(told(&lines), 1, "{lines:#?}");
+        assert!(
+            lines[22].starts_with(" ! word ") && lines[22].ends_with("  +2 more"),
+            "{lines:#?}"
+        );
+    }
+    model.live.findings.truncate(1);
+    assert!(!at_80x24(&model).contains("more"), "all are shown");
+}
+
+/// A finding with a line more than it needs has words on both.
+#[test]
+fn no_line_below_a_finding_is_empty() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Timeline;
+    model.live.findings = vec![finding(15)];
+    let lines: Vec<String> = at_80x24(&model).lines().map(str::to_owned).collect();
+    assert!(
+        lines[21].starts_with(" ! word") && lines[22].trim() == "word word",
+        "{lines:#?}"
+    );
+}
+
+/// A message has a line of its own where the view leaves one empty.
+#[test]
+fn a_message_leaves_the_keys_where_there_is_room() {
+    let mut model = fixture::simulated();
+    model.ui.toast = Some(Toast {
+        text: words(3),
+        severity: Severity::Info,
+        until: 0,
+    });
+    let lines: Vec<String> = at_80x24(&model).lines().map(str::to_owned).collect();
+    assert!(
+        lines[22].starts_with(" i word") && lines[23].contains("q quit"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn why_nothing_is_simulated_is_told() {
+    let mut model = fixture::failing();
+    model.live.nvml.state = SourceState::Starting;
+    assert!(at_80x24(&model).contains("Asking the driver ..."));
+    model.setup.only = Some(Only::Simulated);
+    model.demo = Some(Demo::default());
+    assert!(at_80x24(&model).contains("Starting a simulated training run ..."));
+    model.demo.as_mut().unwrap().unpublished = Some("/tmp/x may be read by others".into());
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("does not publish") && told.contains("/tmp/x may be read by others. gpumem-tui doctor"),
+        "{told}"
+    );
+    model.demo.as_mut().unwrap().unpublished = None;
+    model.demo.as_mut().unwrap().phase = DemoPhase::Failed("no room".into());
+    assert!(at_80x24(&model).contains("no room"));
+}
+
+/// A black box is no process that a filter could have kept.
+#[test]
+fn a_filter_is_named_only_where_there_is_one() {
+    let mut model = fixture::simulated();
+    let told = |model: &Model| {
+        let text = crate::report::text(model, u16::MAX);
+        (
+            text.contains("passes the filter"),
+            text.contains("no process uses a GPU"),
+        )
+    };
+    model.rows.clear();
+    model.ui.filter.text = "nobody".into();
+    assert_eq!(told(&model), (true, false));
+    model.live.past.insert(model.live.processes[0].id);
+    assert_eq!(told(&model), (false, true));
+    model.ui.filter.text.clear();
+    assert_eq!(told(&model), (false, true));
 }

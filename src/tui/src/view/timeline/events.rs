@@ -61,15 +61,18 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, windo
     }
     kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).0));
     let dim = screen.pen.theme.ink(Ink::Dim);
+    // Every mark that is seen is explained, in fewer letters where there are many.
+    let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).4[words]) + 5).sum() };
+    let (words, gap) = if wide(0) <= area.width + 3 { (0, 3) } else { (1, 2) };
     let mut x = 0;
     for kind in kinds {
-        let name = mark_look(kind).4;
+        let name = mark_look(kind).4[words];
         if x + 2 + width(name) > area.width {
             break;
         }
         let (glyph, style) = glyph(screen, kind);
         screen.pen.cell(area, x, 0, glyph, style);
-        x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
+        x = screen.pen.text(area, x + 2, 0, name, dim) + gap;
     }
     for text in missing(device.history.marks_lost, device.history.marks_dropped) {
         if x + width(&text) <= area.width {
@@ -98,7 +101,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     }
     let dim = screen.pen.theme.ink(Ink::Dim);
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
-    let present = device.state == DeviceState::Present;
+    let present = device.state == DeviceState::Present && !screen.model.paused();
     let mut y = 1;
     for (_, mark) in shown(device, window).rev() {
         if y >= area.height {

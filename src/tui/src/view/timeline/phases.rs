@@ -41,7 +41,10 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     let names = names(device);
     if marks > usize::from(window.columns) / 3 {
         let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
-        let text = format!("phases shorter than a column ({}): + shows less time", names.join(", "));
+        let text = format!(
+            "+ shows less time: phases are shorter than a column ({})",
+            names.join(", ")
+        );
         screen.pen.clipped(area, 0, 0, &text, area.width, dim);
         return;
     }

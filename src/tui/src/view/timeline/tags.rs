@@ -38,11 +38,15 @@ pub(super) fn past<'a>(model: &'a Model, device: &Device) -> Option<&'a TagPast>
 }
 
 impl<'a> Stack<'a> {
-    pub(super) fn new(past: &'a TagPast, window: Window, patience: Nanos) -> Stack<'a> {
+    /// Of the past in a window. Where that ends with what is known, its figures are the newest: those of a black box are read
+    /// after the last sample of a device.
+    pub(super) fn new(past: &'a TagPast, window: Window, patience: Nanos, ends: bool) -> Stack<'a> {
         let points = past.points.iter().map(|p| (p.at, p));
         let columns = fill(points, window, patience, |p| p.total());
+        let newest = columns.iter().rev().flatten().next().copied();
+        let newest = if ends { past.points.back() } else { newest };
         Stack {
-            layers: layers(&columns),
+            layers: layers(past, newest),
             columns,
         }
     }
@@ -106,10 +110,10 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// The tags with most bytes at any moment of the window. What never shrinks lies at the foot, so that what comes and goes
-/// does not shake it.
-fn layers(columns: &[Option<&TagPoint>]) -> Vec<Layer> {
-    let points: Vec<&TagPoint> = columns.iter().flatten().copied().collect();
+/// The tags with most bytes at any moment that is known. What never shrinks lies at the foot, so that what comes and goes does
+/// not shake it. Each has the look that its name has among theirs: the same in every run of a program, whatever comes first.
+fn layers(past: &TagPast, newest: Option<&TagPoint>) -> Vec<Layer> {
+    let points = &past.points;
     let mut tags: Vec<(Arc<str>, u64)> = Vec::new();
     for (name, bytes) in points.iter().flat_map(|p| &p.tags) {
         match tags.iter_mut().find(|known| known.0 == *name) {
@@ -119,17 +123,19 @@ fn layers(columns: &[Option<&TagPoint>]) -> Vec<Layer> {
     }
     tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     tags.truncate(LAYERS);
+    tags.sort_by(|a, b| a.0.cmp(&b.0));
     let least = |tag: &str| points.iter().map(|p| p.bytes(tag)).min().unwrap_or(0);
-    tags.sort_by_cached_key(|(name, _)| (std::cmp::Reverse(least(name)), name.clone()));
-    let newest = points.last();
-    let mut layers: Vec<Layer> = (0u8..)
-        .zip(tags)
-        .map(|(i, (tag, _))| Layer {
+    let named = (0u8..).zip(tags).map(|(i, (tag, _))| {
+        let layer = Layer {
             newest: newest.map_or(0, |p| p.bytes(&tag)),
-            tag: Some(tag),
             ink: Ink::Tag(i),
-        })
-        .collect();
+            tag: Some(tag.clone()),
+        };
+        (std::cmp::Reverse(least(&tag)), layer)
+    });
+    let mut layers: Vec<_> = named.collect();
+    layers.sort_by_key(|(least, _)| *least);
+    let mut layers: Vec<Layer> = layers.into_iter().map(|(_, layer)| layer).collect();
     let others = |p: &TagPoint| {
         let named = layers.iter().filter_map(|l| l.tag.as_ref()).map(|tag| p.bytes(tag));
         p.total().saturating_sub(named.sum())

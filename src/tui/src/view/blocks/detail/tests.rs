@@ -21,6 +21,7 @@ fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
         left_out: 0,
         untracked: (0, 0),
         read_at: 0,
+        until: Some(0),
     }
 }
 
@@ -117,4 +118,22 @@ fn a_block_tells_whose_pool_it_is_of() {
     assert_eq!(told(0).as_deref(), Some("small"));
     assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
     assert_eq!(told(9).as_deref(), Some("small"), "a name that is not there");
+}
+
+/// A black box ages no more, and where nothing tells when it ended nothing is said.
+#[test]
+fn the_age_of_a_block_ends_with_its_program() {
+    let mut map = map_of(vec![], "");
+    let told = |map: &BlockMap| {
+        let block = Block {
+            time: 5_000_000_000,
+            ..Block::default()
+        };
+        let facts = facts(map, 0, &block).into_iter();
+        facts.filter(|(label, _)| *label == "for").map(|(_, text)| text).next()
+    };
+    (map.read_at, map.until) = (90_000_000_000, Some(12_000_000_000));
+    assert_eq!(told(&map).as_deref(), Some("7 s"));
+    map.until = None;
+    assert_eq!(told(&map), None);
 }

@@ -62,7 +62,7 @@ pub(super) fn has_sensors(device: &Device) -> bool {
 /// The sensors on one line, as many as fit.
 pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     if !has_sensors(device) {
-        pen.text(area, 0, 0, no_sensors(device), pen.theme.ink(Ink::Dim));
+        pen.clipped(area, 0, 0, no_sensors(device), area.width, pen.theme.ink(Ink::Dim));
         return;
     }
     let mut x = 0;
@@ -78,7 +78,7 @@ pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
 fn no_sensors(device: &Device) -> &'static str {
     match device.kind {
         DeviceKind::Simulated => "a simulated device has no sensors",
-        _ => "no sensors: there are no figures of NVML's for this device",
+        _ => "NVML does not list it: no sensors",
     }
 }
 

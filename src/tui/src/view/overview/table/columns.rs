@@ -111,8 +111,11 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let needed = |specs: &[&Spec]| specs.iter().map(|s| wide(s) + GAP).sum::<u16>();
     // Where a program uses several devices only this column tells its rows apart.
     let apart = several_devices && uses_several(model);
+    // Columns of dashes tell less than which device a row is of.
+    let untold = several_devices && model.listed().all(|p| p.figures.is_none());
     let leaves = |s: &Spec| match s.shown {
         Shown::Device if apart => 1,
+        Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if untold => 5,
         _ => s.leaves,
     };
     while let Some(leaver) = (0..specs.len())

@@ -5,7 +5,7 @@ use gpumem_probe::Reading;
 use super::super::super::pen::width;
 use super::super::super::theme::Ink;
 use super::columns::Shown;
-use crate::model::{Column, Figures, Process, ProcessState};
+use crate::model::{Column, Figures, Process, ProcessState, SECOND};
 use crate::units;
 
 /// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
@@ -69,19 +69,24 @@ fn state(process: &Process) -> (String, Ink) {
 /// The words of a state, from the fullest to the shortest.
 fn state_texts(process: &Process) -> Vec<String> {
     let text = process.state_text();
-    let short = text.split([',', '(']).next().unwrap_or_default().trim_end();
-    let full = match &process.state {
-        ProcessState::Inconsistent(why) => format!("{text}: {why}"),
-        _ => text.clone(),
-    };
-    let texts = [full.as_str(), &text, short];
-    match process.simulated {
-        false => texts.map(str::to_owned).to_vec(),
-        true => {
-            let long = texts.iter().map(|text| format!("SIMULATED, {text}"));
-            long.chain([format!("SIM {text}"), format!("SIM {short}")]).collect()
+    let short = text.split([',', '(']).next().unwrap_or_default().trim_end().to_owned();
+    let mut texts = match (&process.state, &process.ended) {
+        (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
+        (_, Some(ended)) => {
+            let when = format!("{short} {}", units::ago(ended.minutes * 60 * SECOND));
+            let ooms = process.figures.as_ref().map_or(0, |f| f.ooms);
+            let failed = (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
+            failed.into_iter().chain([when]).collect()
         }
+        _ => vec![text],
+    };
+    texts.push(short);
+    if process.simulated {
+        let long = texts.iter().map(|text| format!("SIMULATED, {text}"));
+        let brief = texts.iter().map(|text| format!("SIM {text}"));
+        texts = long.chain(brief).collect();
     }
+    texts
 }
 
 /// The fullest words of a state that fit into so many columns, else the shortest.
@@ -115,8 +120,10 @@ fn reading(reading: &Reading<u64>) -> (String, Ink) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::super::super::super::tests::fixture;
     use super::*;
+    use crate::model::Ended;
 
     #[test]
     fn a_state_is_said_in_the_words_that_fit() {
@@ -134,6 +141,12 @@ mod tests {
         process.simulated = false;
         assert_eq!(state_in(&process, 18), "exited (black box)");
         assert_eq!(state_in(&process, 17), "exited");
+        process.ended = Some(Ended { at: 0, minutes: 3 });
+        process.figures.as_mut().unwrap().ooms = 2173;
+        assert_eq!(state_in(&process, 30), "exited 3 min ago, 2,173 OOMs");
+        assert_eq!(state_in(&process, 18), "exited 3 min ago");
+        assert_eq!(state_in(&process, 14), "exited");
+        process.ended = None;
         process.stopped = Some(true);
         process.state = ProcessState::NotPublishing;
         assert_eq!(state_in(&process, 23), "not publishing, stopped");

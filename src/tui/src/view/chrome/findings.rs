@@ -1,0 +1,151 @@
+//! What is said below a view: findings, and for a while a message.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::pen::{width, wrap, wrap_to};
+use super::super::theme::Ink;
+use super::super::{Screen, overview};
+use super::severity;
+use crate::model::{Finding, Severity, Toast, View};
+
+/// Lines that a sentence takes at most.
+const SENTENCE: u16 = 3;
+/// A sentence that leaves fewer columns of its line has a further line already where that is taken from a view: one that grows by a
+/// digit moves nothing.
+const SLACK: u16 = 8;
+/// Findings that a view with empty lines shows at most.
+const MOST: usize = 5;
+
+/// What the lines below the view are for.
+pub(super) struct Foot {
+    /// Lines of each finding that is shown.
+    pub(super) lines: Vec<u16>,
+    /// Lines of the message besides that of the keys.
+    pub(super) message: u16,
+    /// How many of all those the view gives up.
+    pub(super) taken: u16,
+}
+
+/// Shares out the lines below the view. So many findings have a line each already; what is too long for its line takes more,
+/// of those that the view leaves empty: the message first, which goes soon, and leaves the keys their line where it can.
+pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Finding], certain: usize) -> Foot {
+    let model = screen.model;
+    let overview = model.ui.view == View::Overview;
+    let room = room_of(area).saturating_sub(if overview { 0 } else { SLACK });
+    let shown = match (overview, certain) {
+        (true, 1..) => findings.len().min(certain.max(MOST)),
+        _ => certain,
+    };
+    let beyond = |i: usize| u16::from(i >= certain);
+    let longer = |(i, finding): (usize, &&Finding)| {
+        // What says how many more there are takes a part of the last line.
+        let tail = match i + 1 == shown {
+            true => width(&tail(findings.len() - shown)),
+            false => 0,
+        };
+        lines(&finding.text, room, tail).clamp(1, SENTENCE) - 1
+    };
+    let wanted: Vec<u16> = findings[..shown].iter().enumerate().map(longer).collect();
+    let message = match area.height >= 5 && overview && !model.ui.filter.editing {
+        true => model
+            .ui
+            .toast
+            .as_ref()
+            .map_or(0, |toast| message_lines(&toast.text, area)),
+        false => 0,
+    };
+    let more: u16 = wanted.iter().enumerate().map(|(i, more)| beyond(i) + more).sum();
+    let given = match area.height {
+        _ if overview && message + more > 0 => overview::spare(screen, view, message + more),
+        // The other views leave none empty, and give some up where they are tall, but not to a message.
+        _ if overview => 0,
+        ..24 => 0,
+        24..30 => more.min(1),
+        _ => more.min(SENTENCE),
+    };
+    let message = message.min(given);
+    let mut left = given - message;
+    let mut lines = Vec::with_capacity(shown);
+    for (i, wanted) in wanted.into_iter().enumerate() {
+        if beyond(i) > left {
+            break;
+        }
+        let more = wanted.min(left - beyond(i));
+        left -= beyond(i) + more;
+        lines.push(1 + more);
+    }
+    Foot {
+        lines,
+        message,
+        taken: given - left,
+    }
+}
+
+/// A finding with its mark, and how many more there are that are not shown.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidden: usize) {
+    let style = match finding.severity {
+        Severity::Error => severity(screen, finding.severity).1,
+        _ => Style::new(),
+    };
+    let tail = tail(hidden);
+    let full = room_of(area);
+    let beside = full.saturating_sub(width(&tail));
+    // What has a further line before it needs it uses it.
+    let less = match screen.model.ui.view {
+        View::Overview => full,
+        View::Blocks | View::Timeline | View::Demo => full.saturating_sub(SLACK),
+    };
+    let fits = |room: u16| lines(&finding.text, room, width(&tail).saturating_sub(full - room)) <= area.height;
+    let several = area.height > 1;
+    let room = [less, full]
+        .into_iter()
+        .find(|&room| (several || room == full) && fits(room));
+    let room = room.unwrap_or(beside);
+    sentence(screen, area, finding.severity, &finding.text, (room, style));
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    let last = area.height.saturating_sub(1);
+    screen
+        .pen
+        .text_end(area, area.width.saturating_sub(1), last, tail.trim_start(), dim);
+}
+
+/// Lines of a sentence in so many columns, of which the last has room for a tail.
+fn lines(text: &str, room: u16, tail: u16) -> u16 {
+    let lines = wrap(text, room);
+    let last = lines.last().map_or(0, |line| width(line));
+    lines.len() as u16 + u16::from(last + tail > room)
+}
+
+/// What is said at the end of the last finding of those that are not shown.
+fn tail(hidden: usize) -> String {
+    match hidden {
+        0 => String::new(),
+        n => format!("  +{n} more"),
+    }
+}
+
+/// Columns of a sentence beside its mark.
+fn room_of(area: Rect) -> u16 {
+    area.width.saturating_sub(4)
+}
+
+/// Lines that a message takes.
+pub(super) fn message_lines(text: &str, area: Rect) -> u16 {
+    (wrap(text, room_of(area)).len() as u16).clamp(1, SENTENCE)
+}
+
+/// A message in its lines.
+pub(super) fn message(screen: &mut Screen<'_>, area: Rect, toast: &Toast) {
+    let look = (room_of(area), Style::new());
+    sentence(screen, area, toast.severity, &toast.text, look);
+}
+
+/// A sentence with its mark, in the lines of an area and so many columns. What does not fit into them is cut.
+fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, (room, style): (u16, Style)) {
+    let (mark, mark_style) = severity(screen, how);
+    screen.pen.text(area, 1, 0, mark, mark_style);
+    for (y, line) in (0..).zip(&wrap_to(text, room, area.height.into())) {
+        screen.pen.clipped(area, 3, y, line, room, style);
+    }
+}
