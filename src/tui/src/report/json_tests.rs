@@ -361,6 +361,27 @@ fn a_process_that_is_stopped_is_told_as_such_where_that_is_known() {
     assert_eq!(told(None), (Value::Null, json!("the process is not visible here")));
 }
 
+#[test]
+fn a_black_box_tells_when_its_program_ended() {
+    let mut model = publishing(1);
+    model.setup.realtime_offset = 7_000_000_000;
+    let mut told = |ended| {
+        model.live.processes[0].ended = ended;
+        let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+        let process = &document["processes"][0];
+        (
+            process["ended_unix_ms"].clone(),
+            process["unavailable"]["ended_unix_ms"].clone(),
+        )
+    };
+    assert_eq!(told(None), (Value::Null, json!("it has not ended")));
+    let ended = crate::model::Ended {
+        at: 5_000_000_000,
+        minutes: 0,
+    };
+    assert_eq!(told(Some(ended)), (json!(12_000), Value::Null));
+}
+
 /// Every field that is written is documented, and by this name.
 #[test]
 fn the_documentation_names_every_field() {

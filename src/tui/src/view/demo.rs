@@ -133,6 +133,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
                 // Two more states in the legend.
                 _ => 7,
             };
+            let least = least + u16::from(map.left_out > 0);
             let lines = (map.segments.len() as u16)
                 .saturating_mul(8)
                 .min(inside.height.saturating_sub(least))
@@ -213,8 +214,8 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
             _ => {}
         }
     }
-    // The two figures below are worth more than the rarest sign.
-    while rest.len() > usize::from(area.height.saturating_sub(5)) {
+    // The figures below are worth more than the rarest sign.
+    while rest.len() > usize::from(area.height.saturating_sub(5 + u16::from(left_out > 0))) {
         let rarest = (0..rest.len()).min_by_key(|&i| rest[i].0);
         rest.remove(rarest.unwrap_or(0));
     }
@@ -226,6 +227,7 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
         };
         (Some(look), label, text)
     }));
+    rows.extend((left_out > 0).then(|| (None, "unmapped, not drawn", units::bytes(left_out))));
     rows.extend([
         (None, "largest free block", units::bytes(f.largest_free)),
         (
@@ -234,9 +236,6 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
             f.fragmentation().map_or("-".into(), units::percent),
         ),
     ]);
-    if left_out > 0 {
-        rows.push((None, "unmapped, not drawn", units::bytes(left_out)));
-    }
     let lines = rows.len() as u16;
     for (y, (look, label, text)) in (1..).zip(rows) {
         if let Some(look) = look {

@@ -188,6 +188,27 @@ fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
     assert_eq!(pids(&model).last(), Some(&5));
 }
 
+/// Their devices ended with them: no other choice of a device can mean them.
+#[test]
+fn who_asks_for_simulated_devices_may_list_black_boxes_of_them() {
+    let rows = |only| {
+        let mut model = model();
+        model.setup.only = Some(only);
+        let real = channel_on(6, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
+        feed(
+            &mut model,
+            [channels(
+                SECOND,
+                vec![channel_on(5, &[], Published::Simulated, Life::Died), real],
+            )],
+        );
+        press(&mut model, &[Key::Char('b')]);
+        pids(&model)
+    };
+    assert_eq!(rows(Only::Simulated), [5]);
+    assert_eq!(rows(Only::Index(0)), [0; 0]);
+}
+
 #[test]
 fn black_boxes_that_are_not_listed_are_told_of_once() {
     let mut model = model();

@@ -111,3 +111,14 @@ fn a_last_pass_with_a_failed_request_has_no_tick() {
     model.demo.as_mut().unwrap().steps.last_mut().unwrap().oom = None;
     assert_eq!(title(&model), Some('✓'));
 }
+
+/// Where most of a segment has no memory any more its holes are cut out of the map, and the text speaks of them.
+#[test]
+fn holes_that_are_not_drawn_are_told_of() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    assert!(!at_80x24(&model).contains("not drawn"));
+    model.map.as_mut().unwrap().left_out = 3 << 29;
+    let told = words(&at_80x24(&model), 44);
+    assert!(told.contains("unmapped, not drawn 1.5 GiB"), "{told}");
+}

@@ -46,9 +46,21 @@ impl<'a> Stack<'a> {
         let newest = columns.iter().rev().flatten().next().copied();
         let newest = if ends { past.points.back() } else { newest };
         Stack {
-            layers: layers(past, newest),
+            layers: layers(past, &columns, newest),
             columns,
         }
+    }
+
+    /// Name, look and newest bytes of its layers, from the foot up.
+    #[cfg(test)]
+    pub(super) fn layers(&self) -> Vec<(String, Ink, u64)> {
+        let named = self
+            .layers
+            .iter()
+            .filter_map(|layer| Some((layer, layer.tag.as_ref()?)));
+        named
+            .map(|(layer, tag)| (tag.to_string(), layer.ink, layer.newest))
+            .collect()
     }
 
     /// Bytes of the highest column.
@@ -110,10 +122,11 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// The tags with most bytes at any moment that is known. What never shrinks lies at the foot, so that what comes and goes does
-/// not shake it. Each has the look that its name has among theirs: the same in every run of a program, whatever comes first.
-fn layers(past: &TagPast, newest: Option<&TagPoint>) -> Vec<Layer> {
+/// The tags with most bytes at any moment that is known. What never shrinks in the window lies at the foot, so that what comes and
+/// goes does not shake it. Each has the look that its name has among theirs: the same in every run of a program, whatever comes first.
+fn layers(past: &TagPast, columns: &[Option<&TagPoint>], newest: Option<&TagPoint>) -> Vec<Layer> {
     let points = &past.points;
+    let seen = || columns.iter().flatten();
     let mut tags: Vec<(Arc<str>, u64)> = Vec::new();
     for (name, bytes) in points.iter().flat_map(|p| &p.tags) {
         match tags.iter_mut().find(|known| known.0 == *name) {
@@ -124,7 +137,7 @@ fn layers(past: &TagPast, newest: Option<&TagPoint>) -> Vec<Layer> {
     tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     tags.truncate(LAYERS);
     tags.sort_by(|a, b| a.0.cmp(&b.0));
-    let least = |tag: &str| points.iter().map(|p| p.bytes(tag)).min().unwrap_or(0);
+    let least = |tag: &str| seen().map(|p| p.bytes(tag)).min().unwrap_or(0);
     let named = (0u8..).zip(tags).map(|(i, (tag, _))| {
         let layer = Layer {
             newest: newest.map_or(0, |p| p.bytes(&tag)),

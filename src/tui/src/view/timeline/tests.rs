@@ -133,3 +133,38 @@ fn what_was_not_kept_is_not_said_to_be_lost() {
     assert_eq!(missing(5, 0), ["5 events lost"]);
     assert_eq!(missing(1, 7), ["1 event lost, 7 not kept", "1 event lost"]);
 }
+
+/// A run of the same program is told by the same colours, whichever tag is large at the moment.
+#[test]
+fn tags_keep_their_looks_and_end_with_the_newest_figures() {
+    use crate::model::{ChannelKey, Owner, ProcessId, TagPast, TagPoint};
+    let mut past = TagPast::new(ProcessId {
+        device: DeviceKey::NvmlIndex(0),
+        owner: Owner::Channel(ChannelKey(1, 1)),
+    });
+    let mut add = |at, tags: [(&str, u64); 2]| {
+        past.points.push_back(TagPoint {
+            at,
+            tags: tags.map(|(name, bytes)| (name.into(), bytes)).into(),
+            rest: 0,
+        });
+    };
+    add(10, [("weights", 9), ("activations", 1)]);
+    add(20, [("activations", 12), ("weights", 9)]);
+    // Read after the device's last sample.
+    add(90, [("weights", 8), ("activations", 0)]);
+    let layers = |ends: bool| -> Vec<(String, Ink, u64)> {
+        let stack = tags::Stack::new(&past, Window::new(20, 29, 2), 10, ends);
+        stack.layers()
+    };
+    let layer = |name: &str, ink, bytes| (name.to_owned(), ink, bytes);
+    let [activations, weights] = [Ink::Tag(0), Ink::Tag(1)];
+    assert_eq!(
+        layers(true),
+        [layer("weights", weights, 8), layer("activations", activations, 0)]
+    );
+    assert_eq!(
+        layers(false),
+        [layer("weights", weights, 9), layer("activations", activations, 12)]
+    );
+}
