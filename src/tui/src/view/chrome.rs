@@ -270,11 +270,12 @@ fn view_keys(model: &Model) -> Vec<Key> {
         }
     }
     let over = model.ui.view == View::Demo && model.demo.as_ref().is_some_and(Demo::over);
-    keys.push(match (stepped || paced || over, paused) {
-        (true, false) => ("p", "pause"),
-        (false, false) => ("Space", "pause"),
-        (_, true) => ("Space", "resume"),
-    });
+    match (stepped || paced || over, paused) {
+        (true, false) => keys.push(("p", "pause")),
+        (false, false) => keys.push(("Space", "pause")),
+        // Whoever is stuck looks for this first.
+        (_, true) => keys.insert(0, ("Space", "resume")),
+    }
     keys
 }
 

@@ -342,6 +342,7 @@ fn a_frozen_picture_says_how_old_it_is() {
     model.now += 12 * SECOND;
     let told = at_80x24(&model);
     assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");
+    assert!(told.contains("\n Space resume  "), "{told}");
     model.ui.view = View::Overview;
     let told = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
     assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");

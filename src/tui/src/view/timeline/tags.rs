@@ -154,7 +154,7 @@ fn layers(past: &TagPast, columns: &[Option<&TagPoint>], newest: Option<&TagPoin
         p.total().saturating_sub(named.sum())
     };
     if points.iter().any(|p| others(p) > 0) {
-        let newest = newest.map_or(0, |p| others(p));
+        let newest = newest.map_or(0, others);
         layers.push(Layer {
             tag: None,
             ink: Ink::Other,

@@ -134,7 +134,7 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
     // What is left over goes to the words: first to what they cannot do without, then to all of them.
     for (shown, most) in [
-        (Shown::Of(Column::State), 18),
+        (Shown::Of(Column::State), 20),
         (Shown::Of(Column::Command), 24),
         (Shown::Job, 30),
         (Shown::Of(Column::State), 30),

@@ -80,13 +80,21 @@ fn state_texts(process: &Process) -> Vec<String> {
         }
         _ => vec![text],
     };
-    texts.push(short);
-    if process.simulated {
-        let long = texts.iter().map(|text| format!("SIMULATED, {text}"));
-        let brief = texts.iter().map(|text| format!("SIM {text}"));
-        texts = long.chain(brief).collect();
+    let short = vec![short];
+    if !process.simulated {
+        texts.extend(short);
+        return texts;
     }
-    texts
+    // When it ended is worth more than the longer word for what is simulated.
+    let (long, brief) = ("SIMULATED, ", "SIM ");
+    let order = match process.ended {
+        Some(_) => [(long, &texts), (brief, &texts), (long, &short), (brief, &short)],
+        None => [(long, &texts), (long, &short), (brief, &texts), (brief, &short)],
+    };
+    let lead = |(lead, texts): (&'static str, &Vec<String>)| -> Vec<String> {
+        texts.iter().map(|text| format!("{lead}{text}")).collect()
+    };
+    order.into_iter().flat_map(lead).collect()
 }
 
 /// The fullest words of a state that fit into so many columns, else the shortest.
@@ -138,6 +146,9 @@ mod tests {
         for (room, text) in cases {
             assert_eq!(state_in(&process, room), text);
         }
+        process.ended = Some(Ended { at: 0, minutes: 3 });
+        assert_eq!(state_in(&process, 20), "SIM exited 3 min ago");
+        process.ended = None;
         process.simulated = false;
         assert_eq!(state_in(&process, 18), "exited (black box)");
         assert_eq!(state_in(&process, 17), "exited");

@@ -1,0 +1,262 @@
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::DirBuilderExt;
+
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceStats, Event, Options, Publisher, Segment, SegmentKind, Touched,
+};
+
+use super::*;
+use crate::model::MarkKind;
+
+/// A publisher with one segment of one free block, in a directory of its own.
+fn publisher(name: &str) -> (PathBuf, Publisher) {
+    publisher_of(name, SegmentKind::Plain)
+}
+
+fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
+    let dir = PathBuf::from(format!("/dev/shm/gpumem-open-test-{name}-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+    let options = Options {
+        dir: Some(dir.clone()),
+        blocks: 1024,
+        segments: 64,
+        events: 64,
+        ..Options::default()
+    };
+    let mut publisher = Publisher::create(&options).unwrap();
+    publisher.set_device(
+        0,
+        &Device {
+            total: 1 << 30,
+            ..Device::default()
+        },
+    );
+    let segment = Segment {
+        addr: 1 << 21,
+        size: 1 << 21,
+        mapped: 1 << 21,
+        kind,
+        ..Segment::default()
+    };
+    let block = Block {
+        addr: 1 << 21,
+        size: 1 << 21,
+        state: BlockState::Free,
+        ..Block::default()
+    };
+    publisher.segment_begin(0);
+    publisher.block(0, &block, None);
+    publisher.segment_end(0, Some((&segment, Some(0))));
+    let mut stats = DeviceStats::default();
+    stats.large.segment.add(1);
+    stats.large.reserved_bytes.add(1 << 21);
+    publisher.stats(0, &stats, Touched::LARGE);
+    (dir, publisher)
+}
+
+fn pass(open: &mut Open, selected: bool) -> Channel {
+    let mut sample = ChannelSample::default();
+    open.pass(ChannelKey(1, 2), selected, &mut sample);
+    assert_eq!(sample.problems, []);
+    sample.channels.remove(0)
+}
+
+#[test]
+fn a_request_that_fails_is_followed_until_as_much_is_served() {
+    let (dir, mut publisher) = publisher("oom");
+    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    pass(&mut open, false);
+    let mut tell = |kind, requested| {
+        publisher.event(&Event {
+            kind,
+            requested,
+            ..Event::default()
+        });
+        pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap()
+    };
+    let failed = tell(EventKind::OutOfMemory, 3 << 21);
+    assert_eq!(
+        (failed.requested, failed.largest_free, failed.served),
+        (3 << 21, Some(1 << 21), false)
+    );
+    assert!(!tell(EventKind::Alloc, 1 << 21).served);
+    assert!(tell(EventKind::Alloc, 3 << 21).served);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
+    use EventKind::{Alloc, Free, Mark, OutOfMemory};
+    let told = |name: &str, segments, kinds: &[EventKind]| {
+        let (dir, mut publisher) = publisher_of(name, segments);
+        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        pass(&mut open, false);
+        for &kind in kinds {
+            publisher.event(&Event {
+                kind,
+                requested: if kind == OutOfMemory { 3 << 20 } else { 1 << 20 },
+                ..Event::default()
+            });
+        }
+        let ran_out = pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+        ran_out.largest_free
+    };
+    let plain = SegmentKind::Plain;
+    assert_eq!(told("lacked", plain, &[Free, OutOfMemory, Mark]), Some(2 << 20));
+    assert_eq!(
+        told("freed", plain, &[OutOfMemory, Free]),
+        None,
+        "it may be of after the free"
+    );
+    assert_eq!(told("taken", plain, &[OutOfMemory, Alloc]), None);
+    assert_eq!(told("again", plain, &[OutOfMemory, Free, OutOfMemory]), Some(2 << 20));
+    assert_eq!(
+        told("stitched", SegmentKind::Stitched, &[OutOfMemory]),
+        None,
+        "several serve one request"
+    );
+}
+
+/// They would be phases of the program otherwise.
+#[test]
+fn marks_of_a_monitor_are_its_own() {
+    let (dir, mut publisher) = publisher("monitor");
+    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    pass(&mut open, false);
+    for name in ["forward", "monitor: fragmented", "a monitor: mine"] {
+        let tag = publisher.intern_mark(name);
+        publisher.event(&Event {
+            kind: EventKind::Mark,
+            tag,
+            ..Event::default()
+        });
+    }
+    let mut sample = ChannelSample::default();
+    open.pass(ChannelKey(1, 2), false, &mut sample);
+    let told: Vec<_> = sample.marks.iter().map(|mark| (mark.kind, &*mark.text)).collect();
+    assert_eq!(
+        told,
+        [
+            (MarkKind::Phase, "forward"),
+            (MarkKind::Monitor, "fragmented"),
+            (MarkKind::Phase, "a monitor: mine")
+        ]
+    );
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
+    use EventKind::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+    let (dir, mut publisher) = publisher("marks");
+    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    pass(&mut open, false);
+    for (kind, size) in [(SegmentAlloc, 1), (SegmentMap, 2), (SegmentFree, 4), (SegmentUnmap, 8)] {
+        publisher.event(&Event {
+            kind,
+            size,
+            ..Event::default()
+        });
+    }
+    let mut sample = ChannelSample::default();
+    open.pass(ChannelKey(1, 2), false, &mut sample);
+    let sum = |kind: MarkKind| -> u64 { sample.marks.iter().filter(|m| m.kind == kind).map(|m| m.bytes).sum() };
+    assert_eq!((sum(MarkKind::SegmentTaken), sum(MarkKind::SegmentFreed)), (3, 12));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_glance_sums_up_the_living() {
+    let (dir, publisher) = publisher("glance");
+    let path = publisher.path().to_owned();
+    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut held = Vec::new();
+    open.glance(ChannelKey(1, 2), &mut held);
+    open.glance(ChannelKey(1, 2), &mut held);
+    assert_eq!(held.len(), 1, "one device");
+    assert_eq!(
+        (held[0].allocated, held[0].reserved),
+        (0, 2 << 21),
+        "looked at twice, so counted twice"
+    );
+    drop(publisher);
+    held.clear();
+    open.glance(ChannelKey(1, 2), &mut held);
+    assert_eq!(held, [], "the dead hold nothing");
+    assert_eq!(
+        pass(&mut open, false).snapshot.life,
+        Life::Closed,
+        "and the next pass tells of the death"
+    );
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A channel that is attached to late has overwritten most of what ever happened in it.
+#[test]
+fn what_was_overwritten_before_anybody_looked_is_not_lost() {
+    let (dir, mut publisher) = publisher("late");
+    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    let mut lost = || {
+        (0..200).for_each(|_| publisher.event(&Event::default()));
+        let mut sample = ChannelSample::default();
+        open.pass(ChannelKey(1, 2), false, &mut sample);
+        sample.lost.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    assert_eq!(lost(), 0);
+    assert!(lost() >= 100);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_black_box_tells_when_its_program_was_last_known_to_live() {
+    let (dir, silent) = publisher("sign");
+    let path = silent.path().to_owned();
+    let mut early = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let living = pass(&mut early, false);
+    assert_eq!(living.last_sign, None, "it lives");
+    drop(silent);
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    assert_eq!(pass(&mut late, false).last_sign, None, "it never said anything");
+    assert_eq!(pass(&mut early, false).last_sign, Some(living.read_at), "it was seen");
+    std::fs::remove_dir_all(dir).unwrap();
+    let (dir, mut busy) = publisher("signs");
+    let path = busy.path().to_owned();
+    busy.event(&Event::default());
+    drop(busy);
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let event = pass(&mut late, false);
+    assert!(event.last_sign.unwrap() < event.read_at);
+    assert_eq!(pass(&mut late, true).last_sign, event.last_sign, "it keeps it");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
+    let (dir, publisher) = publisher("box");
+    let path = publisher.path().to_owned();
+    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let largest = |c: &Channel| c.figures[0].as_ref().unwrap().largest_free;
+    let segments = |c: &Channel| c.snapshot.devices[0].segments.len();
+    let living = pass(&mut open, false);
+    assert_eq!(
+        (living.snapshot.life, segments(&living), largest(&living)),
+        (Life::Alive, 1, 1 << 21)
+    );
+    drop(publisher);
+    for (selected, kept) in [(false, 0), (true, 1), (true, 1), (false, 0)] {
+        let dead = pass(&mut open, selected);
+        assert_eq!(
+            (dead.snapshot.life, segments(&dead), largest(&dead)),
+            (Life::Closed, kept, 1 << 21)
+        );
+        assert!(open.reader.is_none(), "nothing stays mapped");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+    assert_eq!(
+        segments(&pass(&mut open, true)),
+        0,
+        "swept away: known by its figures alone"
+    );
+}
