@@ -73,10 +73,15 @@ fn state_texts(process: &Process) -> Vec<String> {
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (_, Some(ended)) => {
-            let when = format!("{short} {}", units::ago(ended.minutes * 60 * SECOND));
+            let ago = match ended.minutes {
+                0 => "just now".to_owned(),
+                minutes @ 1..60 => format!("{minutes}m ago"),
+                minutes => format!("{}h ago", minutes / 60),
+            };
+            let when = [units::ago(ended.minutes * 60 * SECOND), ago].map(|ago| format!("{short} {ago}"));
             let ooms = process.figures.as_ref().map_or(0, |f| f.ooms);
-            let failed = (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
-            failed.into_iter().chain([when]).collect()
+            let failed = |when: &String| (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
+            when.iter().filter_map(failed).chain(when.clone()).collect()
         }
         _ => vec![text],
     };
@@ -148,6 +153,7 @@ mod tests {
         }
         process.ended = Some(Ended { at: 0, minutes: 3 });
         assert_eq!(state_in(&process, 20), "SIM exited 3 min ago");
+        assert_eq!(state_in(&process, 19), "SIM exited 3m ago");
         process.ended = None;
         process.simulated = false;
         assert_eq!(state_in(&process, 18), "exited (black box)");
@@ -155,8 +161,10 @@ mod tests {
         process.ended = Some(Ended { at: 0, minutes: 3 });
         process.figures.as_mut().unwrap().ooms = 2173;
         assert_eq!(state_in(&process, 30), "exited 3 min ago, 2,173 OOMs");
+        assert_eq!(state_in(&process, 25), "exited 3m ago, 2,173 OOMs");
         assert_eq!(state_in(&process, 18), "exited 3 min ago");
-        assert_eq!(state_in(&process, 14), "exited");
+        assert_eq!(state_in(&process, 14), "exited 3m ago");
+        assert_eq!(state_in(&process, 12), "exited");
         process.ended = None;
         process.stopped = Some(true);
         process.state = ProcessState::NotPublishing;
