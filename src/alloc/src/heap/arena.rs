@@ -20,7 +20,7 @@ use crate::pool::{MempoolId, Overflow, PoolConfig, PoolFigures};
 /// The common arena.
 pub(crate) const COMMON: u16 = 0;
 /// Pools at the same time.
-const MAX_POOLS: usize = 1024;
+pub(super) const MAX_POOLS: usize = 1024;
 
 /// A pool that is to have an arena.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +213,7 @@ impl Heap {
         if vacant.is_none() {
             self.arenas.0.push(None);
         }
-        self.streams.open(number)?;
+        self.streams.open(number);
         self.arenas.0[at] = Some(Arena {
             label: self.outlet.intern(&name).unwrap_or_default(),
             name,

@@ -129,7 +129,8 @@ fn is_over(event: &Event) -> Option<bool> {
 pub(crate) fn poll(on: &mut impl Access) -> Result<(), Error> {
     let lines = |heap: &mut Heap| match heap.streams.pending {
         0 => Vec::new(),
-        _ => heap.streams.indices().collect(),
+        // Streams that have ended are asked how far they are, too.
+        _ => [&heap.streams.awaited(), heap.streams.all_retired()].concat(),
     };
     ask_all(on, lines, Heap::ask_whether_done)
 }

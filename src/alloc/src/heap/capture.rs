@@ -65,7 +65,7 @@ impl Heap {
         if self.streams.pending == 0 {
             return;
         }
-        for at in self.streams.real().collect::<Vec<_>>() {
+        for at in self.streams.awaited() {
             let line = self.streams.line(at);
             if line.is_retired() || !matches!(line.waiting.back(), Some((None, _))) {
                 continue;

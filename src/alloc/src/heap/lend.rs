@@ -84,7 +84,7 @@ impl Heap {
         let lane = named
             .then(|| front.open(name, clock, || outlet.lane(DEVICE, name)))
             .flatten();
-        self.streams.line_mut(stream).lane = lane.map_or(LaneOf::None, LaneOf::Some);
+        self.streams.set_lane(stream, lane.map_or(LaneOf::None, LaneOf::Some));
         lane
     }
 
@@ -261,7 +261,7 @@ impl Heap {
         self.front.each(|lane| lane.set_open(lends));
         if !lends {
             self.drain_all();
-            for stream in self.streams.indices() {
+            for stream in self.streams.draining().to_vec() {
                 let LaneOf::Some(lane) = self.streams.line(stream).lane else {
                     continue;
                 };

@@ -53,7 +53,7 @@ impl Heap {
                 true => None,
                 false => Some(self.leave_event(*stream)),
             };
-            self.streams.line_mut(*stream).waiting.push_back((event, b));
+            self.streams.wait_at(*stream, event, b);
         }
         let block = &mut self.blocks[b];
         block.used = false;
@@ -104,7 +104,7 @@ impl Heap {
     /// What is given back from now on is not known to be done after a wait for the device that begins now.
     pub(super) fn mark_wait(&mut self) {
         self.drain_all();
-        for stream in self.streams.indices() {
+        for stream in self.streams.draining().to_vec() {
             self.tick(stream);
         }
     }

@@ -58,7 +58,7 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
         for at in lines {
             heap.disown(at);
         }
-        heap.streams.retired > heap.streams.most_retired
+        heap.streams.all_retired().len() > heap.streams.most_retired
     })?;
     if many {
         forget_streams(on)?;
@@ -140,7 +140,8 @@ impl Heap {
             }
             self.front.leave(lane);
             let line = self.streams.line_mut(at);
-            (line.lane, line.classes) = (LaneOf::Left(lane), Default::default());
+            line.classes = Default::default();
+            self.streams.set_lane(at, LaneOf::Left(lane));
             for other in self.streams.of(COMMON).collect::<Vec<_>>() {
                 self.streams.line_mut(other).ask_again();
             }
@@ -201,7 +202,7 @@ impl Heap {
     fn forgettable(&self) -> Vec<u16> {
         match self.suspended > 0 || self.capturing() {
             true => Vec::new(),
-            false => self.streams.all_retired().collect(),
+            false => self.streams.all_retired().to_vec(),
         }
     }
 
@@ -222,7 +223,8 @@ impl Heap {
                 self.forget_line(at);
             }
         }
-        self.streams.most_retired = self.streams.retired + self.streams.retired / 4 + SPARE;
+        let left = self.streams.all_retired().len();
+        self.streams.most_retired = left + left / 4 + SPARE;
     }
 
     /// Blocks do not wait for streams that have ended and whose work is done.

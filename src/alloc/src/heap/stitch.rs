@@ -163,7 +163,7 @@ impl Heap {
         }
         self.tell_blocks(home, parts.iter().copied());
         self.views.set_parts(stitched, parts);
-        self.streams.line_mut(stream).aside.push((size, b));
+        self.streams.set_aside(stream, size, b);
         self.tell_rest(due);
     }
 

@@ -3,11 +3,13 @@
 //! A stream that has ended leaves its line behind until nothing of it is left (`retire`). The line keeps the name, but is not found by it
 //! any more: who says that name means another stream.
 
+mod register;
+
 use std::collections::VecDeque;
 
 use gpumem_channel::NO_STREAM;
 
-use super::arena::COMMON;
+use super::arena::{COMMON, MAX_POOLS};
 use super::ask::event::Event;
 use super::corner::Backoff;
 use super::lend::again::Again;
@@ -17,10 +19,16 @@ use crate::error::Error;
 use crate::free::FreeIndex;
 use crate::size::CLASSES;
 use crate::stream::Stream;
+use register::Register;
 
-/// Streams kept apart by one heap outside of pools, and as many in all pools together: a tenant with many streams leaves everybody else
-/// theirs.
-const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
+/// Streams kept apart in one pool, and outside of pools: a tenant with many streams leaves everybody else theirs.
+pub(crate) const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
+/// Streams in all pools together, each as often as there are pools that it is used with: lines have numbers of 16 bits.
+const MAX_IN_POOLS: usize = MAX_STREAMS;
+// Each arena has one more line, of what is nobody's.
+const _: () = assert!(1 + MAX_STREAMS + MAX_POOLS + MAX_IN_POOLS <= u16::MAX as usize);
+/// So many of the first streams outside of pools are found at once.
+const FEW: usize = 8;
 
 /// One stream in one arena.
 #[derive(Debug)]
@@ -80,9 +88,12 @@ pub(crate) struct Streams {
     handles: bool,
     /// Blocks freed by the program that wait for events.
     pub(crate) pending: usize,
-    /// Lines of streams that have ended, and at how many of these it is looked which can go.
-    pub(super) retired: usize,
+    /// At how many lines of streams that have ended it is looked which can go.
     pub(super) most_retired: usize,
+    register: Register,
+    /// How often a line was looked at.
+    #[cfg(test)]
+    pub(super) looks: std::cell::Cell<usize>,
 }
 
 /// Lines of streams that have ended which are kept until it is worth a look at all blocks.
@@ -151,6 +162,11 @@ impl Line {
         free && self.waiting.is_empty() && self.aside.is_empty() && self.marker.is_none()
     }
 
+    /// Whether it may have something set aside: it has a lane, or room for stitched blocks.
+    pub(super) fn may_have_aside(&self) -> bool {
+        matches!(self.lane, LaneOf::Some(_)) || self.aside.capacity() > 0
+    }
+
     /// Takes the stitched block of a size that was set aside last.
     pub(super) fn take_aside_of(&mut self, size: u64) -> Option<u32> {
         let at = self.aside.iter().rposition(|(its, _)| *its == size)?;
@@ -166,14 +182,18 @@ impl Line {
 
 impl Streams {
     pub(crate) fn new(handles: bool) -> Streams {
+        let mut register = Register::default();
+        register.open(COMMON, ANY);
         Streams {
             handles,
             names: vec![Stream(NO_STREAM)],
             lines: vec![Line::new(COMMON, ANY)],
             last: usize::MAX,
             pending: 0,
-            retired: 0,
             most_retired: SPARE,
+            register,
+            #[cfg(test)]
+            looks: Default::default(),
         }
     }
 
@@ -197,14 +217,16 @@ impl Streams {
 
     #[inline(never)]
     fn find_known(&mut self, stream: Stream) -> Option<u16> {
-        let at = self.known_in(COMMON, stream)?;
+        let mut few = self.register.of(COMMON).iter().take(FEW).copied();
+        let first = few.find(|at| self.name(*at) == stream && !self.line(*at).is_retired());
+        let at = first.or_else(|| self.known_in(COMMON, stream))?;
         self.last = usize::from(at);
         Some(at)
     }
 
     /// The index of a stream in an arena, if it is known.
     pub(super) fn known_in(&self, arena: u16, stream: Stream) -> Option<u16> {
-        self.named(stream).find(|at| self.line(*at).arena == arena)
+        self.register.find(arena, stream)
     }
 
     fn find(&mut self, stream: Stream) -> Result<u16, Error> {
@@ -215,12 +237,10 @@ impl Streams {
 
     /// The index of a stream in an arena, new if need be.
     pub(crate) fn index_in(&mut self, arena: u16, stream: Stream) -> Result<u16, Error> {
-        if let Some(at) = self.known_in(arena, stream) {
-            return Ok(at);
+        match self.known_in(arena, stream) {
+            Some(at) => Ok(at),
+            None => self.add(stream, arena),
         }
-        let any = self.indices().find(|at| self.line(*at).arena == arena);
-        let any = any.map_or(ANY, |at| self.line(at).any);
-        self.add(stream, arena, any)
     }
 
     /// The default stream never ends, by whatever handle it is named, and nor does what is refused as a stream.
@@ -233,56 +253,54 @@ impl Streams {
         }
     }
 
-    fn add(&mut self, stream: Stream, arena: u16, any: u16) -> Result<u16, Error> {
+    fn add(&mut self, stream: Stream, arena: u16) -> Result<u16, Error> {
         // Its handle would be one stream here, and what a thread gave back another thread's work would find in use.
         if self.handles && stream == Stream::PER_THREAD {
             return Err(Error::PerThreadStream);
         }
-        let arenas = self.lines.iter().map(|line| line.arena).filter(|at| *at != VACANT);
-        let like = arenas.filter(|at| (*at == COMMON) == (arena == COMMON)).count();
-        // The common arena's line of nobody's memory is no stream's.
-        if like >= MAX_STREAMS + usize::from(arena == COMMON) {
-            return Err(Error::TooManyStreams { limit: MAX_STREAMS });
+        let full = |limit| Err(Error::TooManyStreams { limit });
+        if self.register.of(arena).len() >= MAX_STREAMS {
+            return full(MAX_STREAMS);
         }
-        let vacant = self.indices().find(|at| self.line(*at).arena == VACANT);
-        let at = vacant.unwrap_or(self.lines.len() as u16);
-        match self.lines.get_mut(usize::from(at)) {
-            None => {
-                self.names.push(stream);
-                self.lines.push(Line::new(arena, any));
-            }
-            Some(line) => {
-                self.names[usize::from(at)] = stream;
-                line.begin(arena, any);
-            }
+        if arena != COMMON && self.register.in_pools() >= MAX_IN_POOLS {
+            return full(MAX_IN_POOLS);
         }
+        let at = self.new_line(stream, arena, self.register.any_of(arena));
+        self.register.add(at, arena, stream);
         Ok(at)
+    }
+
+    fn new_line(&mut self, stream: Stream, arena: u16, any: u16) -> u16 {
+        if let Some(at) = self.register.take_vacant() {
+            self.names[usize::from(at)] = stream;
+            self.line_mut(at).begin(arena, any);
+            return at;
+        }
+        self.names.push(stream);
+        self.lines.push(Line::new(arena, any));
+        self.lines.len() as u16 - 1
     }
 
     /// The lines of a stream, one in each arena that it was used in.
     pub(super) fn named(&self, stream: Stream) -> impl Iterator<Item = u16> {
-        let named = (0..).zip(&self.names).filter(move |(_, name)| **name == stream);
-        let lines = named.map(|(at, _)| (at, self.line(at)));
-        lines
-            .filter(|(at, line)| !line.is_retired() && line.arena != VACANT && line.any != *at)
-            .map(|(at, _)| at)
+        self.register.named(stream)
     }
 
     /// The stream of a line has ended: nobody finds it by its name any more.
     pub(super) fn retire(&mut self, at: u16, frees: u64) {
         self.line_mut(at).retired = Some(frees);
-        self.retired += 1;
+        self.register.end(at, self.line(at).arena, self.name(at));
         self.last = usize::MAX;
     }
 
     /// Lines of streams that have ended.
-    pub(super) fn all_retired(&self) -> impl Iterator<Item = u16> {
-        self.real().filter(|at| self.line(*at).is_retired())
+    pub(super) fn all_retired(&self) -> &[u16] {
+        self.register.ended()
     }
 
     /// Forgets a line that nothing belongs to. Nothing that was freed until the free counter was `frees` is used by whoever has it next.
     pub(super) fn vacate(&mut self, at: u16, frees: u64) {
-        self.retired -= usize::from(self.line(at).is_retired());
+        self.register.vacate(at, self.line(at).arena, self.name(at));
         self.names[usize::from(at)] = Stream(NO_STREAM);
         let line = self.line_mut(at);
         (line.arena, line.retired, line.lane, line.safe) = (VACANT, None, LaneOf::None, frees);
@@ -290,22 +308,79 @@ impl Streams {
     }
 
     /// Makes room for an arena.
-    pub(crate) fn open(&mut self, arena: u16) -> Result<(), Error> {
-        let any = self.add(Stream(NO_STREAM), arena, ANY)?;
+    pub(crate) fn open(&mut self, arena: u16) {
+        let any = self.new_line(Stream(NO_STREAM), arena, ANY);
         self.line_mut(any).any = any;
-        Ok(())
+        self.register.open(arena, any);
     }
 
     /// Forgets the lines of an arena that has no blocks any more, as [`vacate`](Streams::vacate) does.
     pub(crate) fn close(&mut self, arena: u16, frees: u64) {
-        for at in self
-            .indices()
-            .filter(|at| self.line(*at).arena == arena)
-            .collect::<Vec<_>>()
-        {
+        let mut lines = self.register.of(arena).to_vec();
+        lines.push(self.register.any_of(arena));
+        for at in lines {
             self.line_mut(at).marker = None;
             self.vacate(at, frees);
         }
+    }
+
+    /// A stream has this lane.
+    pub(super) fn set_lane(&mut self, at: u16, lane: LaneOf) {
+        self.line_mut(at).lane = lane;
+        self.look_whether_draining(at);
+    }
+
+    /// A stitched block is set aside on a stream.
+    #[inline(always)]
+    pub(super) fn set_aside(&mut self, at: u16, size: u64, b: u32) {
+        if self.line(at).aside.capacity() == 0 {
+            self.make_room_aside(at);
+        }
+        self.line_mut(at).aside.push((size, b));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room_aside(&mut self, at: u16) {
+        self.line_mut(at).aside.reserve(1);
+        self.look_whether_draining(at);
+    }
+
+    /// A stream without a lane has nothing set aside any more.
+    pub(super) fn end_aside(&mut self, at: u16) {
+        self.line_mut(at).aside = Vec::new();
+        self.look_whether_draining(at);
+    }
+
+    fn look_whether_draining(&mut self, at: u16) {
+        let may = self.line(at).may_have_aside();
+        self.register.set_draining(at, may);
+    }
+
+    /// The lines that may have something set aside, lowest first.
+    pub(super) fn draining(&self) -> &[u16] {
+        self.register.draining()
+    }
+
+    /// A block waits for an event on a stream.
+    pub(super) fn wait_at(&mut self, at: u16, event: Option<Event>, b: u32) {
+        if self.line(at).waiting.is_empty() {
+            self.register.await_at(at);
+        }
+        self.line_mut(at).waiting.push_back((event, b));
+    }
+
+    /// Whether it would be found that blocks wait at a line.
+    #[cfg(test)]
+    pub(super) fn has_awaited(&self, at: u16) -> bool {
+        self.register.has_awaited(at)
+    }
+
+    /// The lines at which blocks wait, lowest first.
+    pub(super) fn awaited(&mut self) -> Vec<u16> {
+        let lines = &self.lines;
+        let waits = |at: u16| !lines[usize::from(at)].waiting.is_empty();
+        self.register.awaited(waits).to_vec()
     }
 
     #[inline]
@@ -315,6 +390,8 @@ impl Streams {
 
     #[inline]
     pub(crate) fn line(&self, index: u16) -> &Line {
+        #[cfg(test)]
+        self.looks.update(|looks| looks + 1);
         &self.lines[index as usize]
     }
 
@@ -346,11 +423,11 @@ impl Streams {
 
     /// Whether this is the only stream of the common arena.
     pub(super) fn is_only(&self, at: u16) -> bool {
-        self.real().all(|other| other == at || self.line(other).arena != COMMON)
+        self.register.of(COMMON) == [at]
     }
 
     /// Every real stream of an arena.
     pub(crate) fn of(&self, arena: u16) -> impl Iterator<Item = u16> {
-        self.real().filter(move |at| self.line(*at).arena == arena)
+        self.register.of(arena).iter().copied()
     }
 }

@@ -4,6 +4,7 @@ pub(super) mod check;
 pub(super) mod direct;
 pub(super) mod faults;
 pub(super) mod judge;
+pub(super) mod lines;
 pub(super) mod meanwhile;
 pub(super) mod model;
 pub(super) mod naive;

@@ -39,11 +39,6 @@ pub(crate) fn shrink_closing(on: &mut impl Access, arenas: &[u16]) -> Result<u64
 /// Pools that are gone at which one request looks before it takes memory: each may cost it a question to the driver.
 const AT_A_TIME: usize = 16;
 
-/// One for each arena that there may be, and the common one.
-fn marks() -> Vec<bool> {
-    vec![false; MAX_POOLS + 1]
-}
-
 impl Heap {
     /// The pool of an arena is gone: what is free [is to go back](shrink_closing), now as far as no queued work uses it, and else when it is
     /// looked at again: when [memory is taken](Heap::give_back_gone), when somebody asks what is done, when pools are too many, when
@@ -104,10 +99,12 @@ impl Heap {
 
     /// Lines of which something is free.
     fn lines_with_free(&self, arenas: &[u16]) -> Vec<u16> {
-        let mut wanted = marks();
-        arenas.iter().for_each(|arena| wanted[usize::from(*arena)] = true);
-        let its = |line: &u16| wanted[usize::from(self.streams.line(*line).arena)] && self.owns_free(*line);
-        self.streams.real().filter(its).collect()
+        let lines = arenas.iter().flat_map(|arena| self.streams.of(*arena));
+        let mut lines: Vec<u16> = lines.filter(|line| self.owns_free(*line)).collect();
+        // Arenas may be named twice.
+        lines.sort_unstable();
+        lines.dedup();
+        lines
     }
 
     /// Whether one of the arenas has nothing any more that a stream may still use.
@@ -118,11 +115,8 @@ impl Heap {
         for line in self.lines_with_free(arenas) {
             self.disown(line);
         }
-        let mut used = marks();
-        for line in self.lines_with_free(arenas) {
-            used[usize::from(self.streams.line(line).arena)] = true;
-        }
-        !arenas.iter().all(|arena| used[usize::from(*arena)])
+        let used = |arena: u16| self.streams.of(arena).any(|line| self.owns_free(line));
+        arenas.iter().any(|arena| !used(*arena))
     }
 
     fn spare_of_closing(&mut self) -> Vec<Going> {

@@ -76,19 +76,24 @@ impl Heap {
         let spread = request.class != Class::Fine || !self.is_full(request);
         // What serves small requests of any size goes on doing so, unless nothing else helps.
         let keeps = self.release_on_oom && !self.capturing() && !self.is_settled() && spread;
-        for stream in self.streams.indices() {
-            if !(keeps && self.streams.line(stream).classes.is_on()) {
-                self.drain(stream, 0);
-            }
-            self.drain(stream, 1);
-        }
+        self.drain_those(|heap, stream| !(keeps && heap.streams.line(stream).classes.is_on()));
     }
 
     /// The same for all lanes.
     pub(in crate::heap) fn drain_all(&mut self) {
-        for stream in self.streams.indices() {
-            self.drain(stream, 0);
+        self.drain_those(|_, _| true);
+    }
+
+    /// The same for all lanes; of small blocks for some.
+    fn drain_those(&mut self, small: impl Fn(&Heap, u16) -> bool) {
+        for stream in self.streams.draining().to_vec() {
+            if small(self, stream) {
+                self.drain(stream, 0);
+            }
             self.drain(stream, 1);
+            if !matches!(self.streams.line(stream).lane, LaneOf::Some(_)) {
+                self.streams.end_aside(stream);
+            }
         }
     }
 }

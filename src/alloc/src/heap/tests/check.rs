@@ -44,6 +44,7 @@ impl Heap {
 
     /// Panics unless every invariant holds.
     pub(crate) fn check(&self) {
+        self.check_lines();
         let mut small = PoolStats::default();
         let mut large = PoolStats::default();
         let (mut blocks, mut pending, mut apart) = (0, 0, 0);

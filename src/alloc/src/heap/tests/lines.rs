@@ -1,0 +1,112 @@
+//! Lines of streams are found where they are; and how many of them an operation looks at.
+#![allow(clippy::unwrap_used)]
+
+use crate::config::Config;
+use crate::device::{Sim, SimConfig};
+use crate::heap::*;
+use crate::pool::PoolConfig;
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+impl Heap {
+    /// Panics unless every line is found, and nothing else is.
+    pub(super) fn check_lines(&self) {
+        let streams = &self.streams;
+        for at in streams.indices() {
+            let line = streams.line(at);
+            let real = streams.is_real(at);
+            assert_eq!(streams.of(line.arena).any(|other| other == at), real);
+            assert_eq!(streams.all_retired().contains(&at), line.is_retired());
+            if real {
+                let known = streams.known_in(line.arena, streams.name(at));
+                assert_eq!(known == Some(at), !line.is_retired());
+            }
+            assert_eq!(streams.draining().contains(&at), line.may_have_aside());
+            assert!(line.waiting.is_empty() || streams.has_awaited(at));
+        }
+        assert!(streams.draining().is_sorted() && streams.all_retired().is_sorted());
+    }
+}
+
+/// A heap with so many pools that were used on two streams, and that nobody uses now.
+fn with_idle_pools(count: usize) -> Heap {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let driver = Sim::new(SimConfig::default()).device().driver;
+    let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+    for n in 0..count {
+        let pool = NewPool::Named(&format!("tenant {n}"));
+        let arena = heap.add_arena(pool, PoolConfig::default()).unwrap();
+        for stream in 1..=2 {
+            let grant = heap.allocate_in(arena, 4096, Stream(stream), Tag(0)).unwrap();
+            heap.free(grant.block);
+        }
+    }
+    heap
+}
+
+/// How many lines are looked at while something is done in a heap.
+fn looks(heap: &mut Heap, work: impl FnOnce(&mut Heap)) -> usize {
+    heap.streams.looks.set(0);
+    work(heap);
+    let looks = heap.streams.looks.get();
+    heap.check();
+    looks
+}
+
+/// The same beside one idle pool and beside a hundred, but for what their memory makes of requests: it counts as reserved.
+fn costs_the_same(work: impl Fn(&mut Heap)) {
+    let [few, many] = [1, 100].map(|pools| {
+        let mut heap = with_idle_pools(pools);
+        work(&mut heap);
+        looks(&mut heap, &work)
+    });
+    assert!(few > 0 && many <= few + few / 8, "{few} and {many} lines");
+}
+
+fn pair(heap: &mut Heap, bytes: u64, stream: u64) {
+    let grant = heap.allocate(bytes, Stream(stream), Tag(0)).unwrap();
+    heap.free(grant.block);
+}
+
+#[test]
+fn requests_of_other_sizes_on_streams_in_turn_look_at_no_idle_pool() {
+    costs_the_same(|heap| {
+        for n in 1..=100 {
+            pair(heap, n * 300_000, 1 + n % 2);
+        }
+    });
+}
+
+#[test]
+fn a_block_that_waits_for_another_stream_looks_at_no_idle_pool() {
+    costs_the_same(|heap| {
+        let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
+        heap.record_use(grant.block, Stream(2)).unwrap();
+        heap.free(grant.block);
+        assert_eq!(heap.streams.pending, 0);
+    });
+}
+
+#[test]
+fn a_request_of_a_pool_looks_at_none_of_another_pool() {
+    costs_the_same(|heap| {
+        for n in 1..=10 {
+            let grant = heap.allocate_in(1, n * (3 << 20), Stream(1 + n % 2), Tag(0)).unwrap();
+            heap.free(grant.block);
+        }
+    });
+}
+
+#[test]
+fn what_comes_back_from_lanes_comes_from_those_that_have_some() {
+    let mut heap = with_idle_pools(1);
+    for stream in 1..=200 {
+        pair(&mut heap, 30 << 20, stream);
+    }
+    let looks = looks(&mut heap, Heap::drain_all);
+    assert!(looks <= 8 * crate::lane::LANES, "{looks} lines");
+}
