@@ -77,6 +77,9 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     slots: Vec<Option<Segment>>,
+    /// How often all were looked at.
+    #[cfg(test)]
+    pub(crate) looks: std::cell::Cell<usize>,
 }
 
 impl Segments {
@@ -108,6 +111,8 @@ impl Segments {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        #[cfg(test)]
+        self.looks.update(|looks| looks + 1);
         self.slots
             .iter()
             .enumerate()

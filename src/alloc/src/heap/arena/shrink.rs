@@ -1,11 +1,13 @@
 //! Memory of pools goes back to the driver: when a pool is gone, when its program says so, when a request that matters more needs it.
 
+use gpumem_channel::SegmentKind;
+
 use super::super::Heap;
 use super::super::allocate::Request;
 use super::super::ask::probe;
 use super::super::release::going::Going;
 use super::super::turn::access::{Access, give_back, settle};
-use super::{Arena, MAX_POOLS};
+use super::{Arena, COMMON, MAX_POOLS};
 use crate::error::{DeviceError, Error};
 
 /// Waits for the device and gives a pool's free segments back. Nothing of a private one.
@@ -144,15 +146,32 @@ impl Heap {
         true
     }
 
+    /// Of which arenas something may go back to the driver, by number: one look at all segments, where there may be a thousand pools.
+    fn arenas_with_spare(&self) -> Vec<bool> {
+        let mut spares = vec![false; MAX_POOLS + 1];
+        // Views and chunks that are mapped nowhere are of no segment.
+        spares[usize::from(COMMON)] = true;
+        for (_, segment) in self.segments.iter() {
+            let plain = segment.kind == SegmentKind::Plain;
+            spares[usize::from(segment.arena)] |= !plain || self.is_free(segment) && self.is_unused(segment.first);
+        }
+        spares
+    }
+
     /// Gives something back that is less important than the pool which a request was sent to, though it may overflow: what others cached, the
     /// least important first; then what is cached where it looks for memory and is too large to be split; at last all of that, and what the
     /// pool cached that it overflows from. Whether the device got memory. To be called after the device was waited for.
     pub(in crate::heap) fn free_up(&mut self, request: &Request, sent_to: u16) -> Result<bool, DeviceError> {
         let (_, least) = self.sizes.growth(request.class, request.size);
-        for victim in self.arenas.victims(sent_to) {
-            // Else that is not what is missing.
-            if self.pool_left(request.arena) >= least && self.give_back_for(request, self.spare_of(victim))? {
-                return Ok(true);
+        // Else that is not what is missing.
+        if self.pool_left(request.arena) >= least {
+            let spares = self.arenas_with_spare();
+            let mut victims = self.arenas.victims(sent_to);
+            victims.retain(|victim| spares[usize::from(*victim)]);
+            for victim in victims {
+                if self.give_back_for(request, self.spare_of(victim))? {
+                    return Ok(true);
+                }
             }
         }
         if self.give_back_for(request, self.spare_oversize(request))? || self.give_up_own(request, request.arena)? {

@@ -1,8 +1,9 @@
-//! Lines of streams are found where they are; and how many of them an operation looks at.
+//! Lines of streams are found where they are; and how many of them, and of segments, an operation looks at.
 #![allow(clippy::unwrap_used)]
 
 use crate::config::Config;
 use crate::device::{Sim, SimConfig};
+use crate::error::Error;
 use crate::heap::*;
 use crate::pool::PoolConfig;
 use crate::publish::Publish;
@@ -109,4 +110,34 @@ fn what_comes_back_from_lanes_comes_from_those_that_have_some() {
     }
     let looks = looks(&mut heap, Heap::drain_all);
     assert!(looks <= 8 * crate::lane::LANES, "{looks} lines");
+}
+
+/// How often all segments are looked at for a request that is refused although it matters more than so many pools, which hold all they have.
+fn looks_at_segments(pools: u64) -> usize {
+    const MIB: u64 = 1 << 20;
+    let mut heap = with_idle_pools(0);
+    let of_priority = |priority| PoolConfig {
+        priority,
+        ..PoolConfig::default()
+    };
+    heap.set_budget(Some((pools * 20 + 30) * MIB)).unwrap();
+    for n in 0..pools {
+        let pool = NewPool::Named(&format!("tenant {n}"));
+        let arena = heap.add_arena(pool, of_priority(-1)).unwrap();
+        heap.allocate_in(arena, 20 * MIB, Stream(1), Tag(0)).unwrap();
+    }
+    let first = heap.add_arena(NewPool::Named("first"), of_priority(5)).unwrap();
+    heap.segments.looks.set(0);
+    let refused = heap.allocate_in(first, 40 * MIB, Stream(1), Tag(0));
+    let looks = heap.segments.looks.get();
+    assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
+    heap.check();
+    looks
+}
+
+#[test]
+fn a_refused_request_does_not_look_at_all_segments_for_each_pool() {
+    let looks = looks_at_segments(2);
+    assert!(looks > 0);
+    assert_eq!(looks_at_segments(100), looks);
 }
