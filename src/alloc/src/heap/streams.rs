@@ -346,7 +346,7 @@ impl Streams {
         self.look_whether_draining(at);
     }
 
-    /// A stream without a lane has nothing set aside any more.
+    /// A stream has no stitched block set aside, and needs no room for one soon.
     pub(super) fn end_aside(&mut self, at: u16) {
         self.line_mut(at).aside = Vec::new();
         self.look_whether_draining(at);
@@ -360,6 +360,11 @@ impl Streams {
     /// The lines that may have something set aside, lowest first.
     pub(super) fn draining(&self) -> &[u16] {
         self.register.draining()
+    }
+
+    /// The first of them from a line on.
+    pub(super) fn next_draining(&self, from: u16) -> Option<u16> {
+        self.draining().iter().copied().find(|at| *at >= from)
     }
 
     /// A block waits for an event on a stream.

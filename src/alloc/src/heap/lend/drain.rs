@@ -8,6 +8,9 @@ use crate::heap::block::NIL;
 use crate::heap::streams::LaneOf;
 use crate::size::Class;
 
+/// So many streams may have room for what is set aside of stitched memory, and are looked at each time.
+const FEW: usize = 16;
+
 impl Heap {
     /// Has what is set aside on a stream join its free neighbours: the small blocks or the large ones. Whether there was any.
     #[inline]
@@ -86,12 +89,14 @@ impl Heap {
 
     /// The same for all lanes; of small blocks for some.
     fn drain_those(&mut self, small: impl Fn(&Heap, u16) -> bool) {
-        for stream in self.streams.draining().to_vec() {
+        let mut from = 0;
+        while let Some(stream) = self.streams.next_draining(from) {
+            from = stream + 1;
             if small(self, stream) {
                 self.drain(stream, 0);
             }
             self.drain(stream, 1);
-            if !matches!(self.streams.line(stream).lane, LaneOf::Some(_)) {
+            if self.streams.draining().len() > FEW {
                 self.streams.end_aside(stream);
             }
         }
