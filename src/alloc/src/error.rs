@@ -1,6 +1,7 @@
 //! What can go wrong, with what we were doing and what the caller can do about it.
 
 use crate::conf::ConfError;
+use crate::heap::MAX_IN_POOLS;
 use crate::report::OomReport;
 use crate::size::{MAX_REQUEST, human};
 
@@ -114,13 +115,15 @@ pub enum Error {
         /// Bytes that could be made contiguous.
         available: u64,
     },
-    /// More streams than the allocator keeps apart.
+    /// More streams than the allocator keeps apart: 4,096 in each pool, as many outside of pools, and 60,000 in all pools together, where a
+    /// stream counts once for each pool that it was used with.
     #[error(
-        "more than {limit} streams were used with one allocator: streams that end are to be retired before (Allocator::retire_stream, \
-        gpumem_retire_stream), and count for as long as something is held that was allocated for them"
+        "more than {limit} streams were used {}: streams that end are to be retired before (Allocator::retire_stream, \
+        gpumem_retire_stream), and count for as long as something is held that was allocated for them",
+        where_used(*limit)
     )]
     TooManyStreams {
-        /// The limit.
+        /// The limit that was met.
         limit: usize,
     },
     /// CUDA's per-thread default stream was named: behind its one handle is another stream in each thread.
@@ -156,6 +159,14 @@ pub enum Error {
     /// The driver failed for another reason than memory.
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// Where as many streams were used as one limit says.
+fn where_used(limit: usize) -> &'static str {
+    match limit {
+        MAX_IN_POOLS => "with all pools of one allocator together, each counted once for each pool",
+        _ => "with one pool, or with one allocator outside of pools",
+    }
 }
 
 /// A size beyond the limit: in bytes where it would be written as the limit is.

@@ -23,8 +23,8 @@ use register::Register;
 
 /// Streams kept apart in one pool, and outside of pools: a tenant with many streams leaves everybody else theirs.
 pub(crate) const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
-/// Streams in all pools together, each as often as there are pools that it is used with: lines have numbers of 16 bits.
-const MAX_IN_POOLS: usize = MAX_STREAMS;
+/// The same of all pools together, a stream of two pools twice: lines have numbers of 16 bits.
+pub(crate) const MAX_IN_POOLS: usize = if cfg!(test) { 1024 } else { 60_000 };
 // Each arena has one more line, of what is nobody's.
 const _: () = assert!(1 + MAX_STREAMS + MAX_POOLS + MAX_IN_POOLS <= u16::MAX as usize);
 /// So many of the first streams outside of pools are found at once.

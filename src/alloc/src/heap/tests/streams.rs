@@ -4,11 +4,11 @@
 use crate::allocator::Allocator;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
-use crate::heap::streams::LaneOf;
+use crate::heap::streams::{LaneOf, MAX_IN_POOLS, MAX_STREAMS};
 use crate::heap::tests::pools::{Pools, unless_capturing};
 use crate::heap::turn::Suspended;
 use crate::heap::*;
-use crate::pool::{Overflow, PoolConfig};
+use crate::pool::{Overflow, Pool, PoolConfig};
 use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -245,14 +245,45 @@ fn a_pool_is_made_where_ended_streams_take_all_places() {
     drop(pool.alloc::<u8>(512, Stream(1)).unwrap());
 }
 
+/// What a pool is told once no stream more may be used with it, and with how many.
+fn fill(pool: &Pool) -> (u64, Error) {
+    let used = |n| Some((n - 1, pool.alloc::<u8>(512, Stream(n)).err()?));
+    (1..).find_map(used).unwrap()
+}
+
 #[test]
-fn pools_with_many_streams_leave_everybody_else_theirs() {
+fn a_pool_with_many_streams_leaves_everybody_else_theirs() {
     let sim = Sim::new(SimConfig::default());
     let alloc = Allocator::new(sim.device(), unpublished()).unwrap();
-    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
-    let full = (1..).map(|n| pool.alloc::<u8>(512, Stream(n))).find(Result::is_err);
-    assert!(matches!(full, Some(Err(Error::TooManyStreams { .. }))));
+    let [noisy, other] = ["noisy", "other"].map(|name| alloc.pool(name, PoolConfig::default()).unwrap());
+    let (streams, error) = fill(&noisy);
+    assert_eq!(streams, MAX_STREAMS as u64);
+    let told = "more than 256 streams were used with one pool, or with one allocator outside of pools: ";
+    assert!(error.to_string().starts_with(told), "{error}");
     drop(alloc.alloc::<u8>(512, Stream(1 << 20)).unwrap());
+    assert_eq!(fill(&other).0, MAX_STREAMS as u64);
+    drop(alloc.private_pool().unwrap().alloc::<u8>(512, Stream(1)).unwrap());
+}
+
+/// Each has as many as it may, and there is a place for what is nobody's of every pool, if not for its streams.
+#[test]
+fn pools_that_take_all_places_leave_those_outside_and_say_which_limit_that_is() {
+    let sim = Sim::new(SimConfig::default());
+    let alloc = Allocator::new(sim.device(), unpublished()).unwrap();
+    let make = |n| alloc.pool(&format!("tenant {n}"), PoolConfig::default()).unwrap();
+    let pools: Vec<Pool> = (0..MAX_IN_POOLS / MAX_STREAMS).map(make).collect();
+    for pool in &pools {
+        assert_eq!(fill(pool).0, MAX_STREAMS as u64);
+    }
+    let (streams, error) = fill(&make(99));
+    assert_eq!(streams, 0);
+    assert!(
+        error.to_string().contains("1024 streams were used with all pools"),
+        "{error}"
+    );
+    drop(alloc.alloc::<u8>(512, Stream(1)).unwrap());
+    drop(pools);
+    assert_eq!(fill(&make(100)).0, MAX_STREAMS as u64);
 }
 
 /// What a pool's block was freed on is not a stream of everybody's, who have room for so many.
