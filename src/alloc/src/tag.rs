@@ -12,7 +12,7 @@ use crate::lock::Shared;
 
 /// Distinct names a process may use, as [`scope`] says; further ones share [`OTHER`].
 const MAX_NAMES: usize = 4095;
-const OTHER: &str = "(other tags)";
+pub(crate) const OTHER: &str = "(other tags)";
 
 /// A name's number; 0 is no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,8 @@ fn number(name: &str) -> Tag {
 /// tasks of the thread allocate meanwhile, where the guard can be held at all: a future that has one is not `Send`.
 ///
 /// Names are meant to be few ("optimizer", not "step 17"): after 4,095 different ones in a process, for all its allocators and until its
-/// end, each further one counts as "(other tags)".
+/// end, each further one counts as "(other tags)". A channel has room for 1,024 strings ([`Options::strings`](crate::Options)), with the names
+/// of pools and marks: further tags are "(other tags)" to who looks from outside, and in snapshots, unless a history is recorded.
 ///
 /// ```
 /// let _scope = gpumem_alloc::scope("optimizer");

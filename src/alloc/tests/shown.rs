@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, History, Options, Publish, SegmentMode, Stacks, Stream};
+use gpumem_alloc::{Allocator, Config, History, Options, PoolConfig, Publish, SegmentMode, Stacks, Stream};
 use gpumem_channel::{EventKind, Reader};
 
 const MIB: usize = 1 << 20;
@@ -101,6 +101,62 @@ fn names_that_the_channel_has_no_room_for_are_told_apart_by_the_history_and_snap
             .blocks()
             .all(|block| shown.string(block.tag).is_empty())
     );
+}
+
+#[test]
+fn tags_that_the_channel_has_no_room_for_are_the_other_ones() {
+    let options = Options {
+        strings: 16,
+        ..Options::default()
+    };
+    let (_, alloc, mut reader) = publishing(options, Config::default());
+    let held = |n: u64| {
+        let _scope = alloc.scope(&format!("tag {n}"));
+        alloc.alloc::<u8>(n as usize * MIB, Stream::DEFAULT).unwrap()
+    };
+    let _held: Vec<_> = (1..=20).map(held).collect();
+    let mut tag_of = |mib: u64| {
+        let shown = reader.refresh().unwrap();
+        let held = shown.devices[0].blocks().find(|block| block.requested == mib << 20);
+        shown.string(held.unwrap().tag).to_owned()
+    };
+    let tags = [1, 14, 15, 20].map(&mut tag_of);
+    assert_eq!(tags, ["tag 1", "tag 14", "(other tags)", "(other tags)"]);
+    // A history tells new ones apart.
+    alloc.record_history(History::ON).unwrap();
+    let _more = held(20);
+    let mut leaks: Vec<String> = alloc.leaks(0).unwrap().leaks.into_iter().map(|leak| leak.tag).collect();
+    leaks.sort();
+    leaks.dedup();
+    assert!(leaks.contains(&"(other tags)".to_owned()) && leaks.contains(&"tag 20".to_owned()));
+    assert!(!leaks.contains(&"tag 15".to_owned()), "held before");
+}
+
+#[test]
+fn names_of_pools_that_come_and_go_leave_room_for_tags() {
+    let options = Options {
+        strings: 32,
+        ..Options::default()
+    };
+    let (_, alloc, mut reader) = publishing(options, Config::default());
+    let make = |n: u64| alloc.pool(&format!("session {n}"), PoolConfig::default()).unwrap();
+    (0..100).for_each(|n| drop(make(n)));
+    let pools = [make(100), make(3)];
+    let _held = [7, 9].map(|mib| {
+        let _scope = alloc.scope(&format!("weights {mib}"));
+        alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT).unwrap()
+    });
+    let _theirs = pools
+        .each_ref()
+        .map(|pool| pool.alloc::<u8>(MIB, Stream::DEFAULT).unwrap());
+    let shown = reader.refresh().unwrap();
+    let tags = shown.devices[0].blocks().map(|block| shown.string(block.tag));
+    assert_eq!(tags.filter(|tag| tag.starts_with("weights")).count(), 2);
+    let segments = &shown.devices[0].segments;
+    let names = segments.iter().map(|map| shown.string(map.segment.pool_name));
+    let mut names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["(other pools)", "session 3"]);
 }
 
 #[test]

@@ -215,7 +215,7 @@ impl Heap {
         }
         self.streams.open(number);
         self.arenas.0[at] = Some(Arena {
-            label: self.outlet.intern(&name).unwrap_or_default(),
+            label: self.labels.pool(&mut self.outlet, &name),
             name,
             id,
             config,

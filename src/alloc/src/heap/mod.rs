@@ -87,6 +87,7 @@ use block::Blocks;
 use grow::fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
+use narrate::labels::Labels;
 use segment::{Chunk, Segments};
 use stitch::views::Views;
 use streams::Streams;
@@ -211,6 +212,7 @@ pub(crate) struct Heap {
     /// Room for what is left of blocks that pieces are cut out of.
     left: Vec<u32>,
     outlet: Outlet,
+    labels: Labels,
     /// The channel's string of each tag; `None` until first used.
     tags: Vec<Option<StringId>>,
 }
@@ -275,6 +277,7 @@ impl Heap {
             disowned: Vec::new(),
             left: Vec::new(),
             outlet,
+            labels: Labels::new(&config.publish),
             tags: vec![Some(StringId(0))],
             driver,
         })

@@ -7,6 +7,7 @@
 use gpumem_channel as channel;
 use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, Split, StringId};
 
+pub(super) mod labels;
 mod seen;
 mod structure;
 
@@ -67,8 +68,12 @@ impl Heap {
 
     #[cold]
     fn intern(&mut self, tag: Tag) -> StringId {
-        // A full channel has the number of no name for it.
-        let id = self.outlet.intern(&tag::name(tag)).filter(|id| *id != StringId(0));
+        let its = self.labels.tag(&mut self.outlet, &tag::name(tag));
+        // A history tells names apart that a full channel does not.
+        let id = match self.outlet.records() {
+            true => its,
+            false => its.or_else(|| self.labels.other_tag(&mut self.outlet)),
+        };
         // Then, and without a channel, a tag has a number that no channel gives: its name is not taken for another's here.
         let id = id.unwrap_or(StringId(UNPUBLISHED | tag.0));
         let at = tag.0 as usize;
@@ -79,12 +84,20 @@ impl Heap {
         id
     }
 
+    /// A history begins: tags that were told as others are to have numbers of their own.
+    pub(super) fn tell_tags_apart(&mut self) {
+        if let Some(other) = self.labels.other_tags() {
+            let others = self.tags.iter_mut().filter(|id| **id == Some(other));
+            others.for_each(|id| *id = None);
+        }
+    }
+
     /// Publishes a mark of the program's.
     pub(crate) fn mark(&mut self, name: &str) {
         if let Some(recorder) = self.outlet.recorder_mut() {
             recorder.mark(name);
         }
-        if let Some(tag) = self.outlet.intern_mark(name) {
+        if let Some(tag) = self.labels.mark(&mut self.outlet, name) {
             self.outlet.publish(&Event {
                 kind: EventKind::Mark,
                 device: DEVICE,

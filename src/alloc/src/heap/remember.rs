@@ -43,6 +43,7 @@ impl Heap {
             }
         }
         self.outlet.record(Some(recorder));
+        self.tell_tags_apart();
         Ok(())
     }
 
@@ -131,7 +132,11 @@ impl Heap {
             .iter()
             .enumerate()
             .filter_map(|(n, id)| Some((n as u32, (*id)?)));
-        known.map(|(n, id)| (id, tag::name(Tag(n)))).collect()
+        let mut names: Names = known.map(|(n, id)| (id, tag::name(Tag(n)))).collect();
+        if let Some(other) = self.labels.other_tags() {
+            names.insert(other, tag::OTHER.to_owned());
+        }
+        names
     }
 
     pub(crate) fn peak_report(&self) -> Option<PeakReport> {
