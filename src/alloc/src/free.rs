@@ -89,7 +89,8 @@ pub struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// External fragmentation, from 0 to 1: 1 - largest / total. `None` when nothing is free.
+    /// External fragmentation, from 0 to 1: 1 - largest / total. `None` when nothing is free. Where there are pools, one request cannot have
+    /// all of that, and a [monitor](crate::Measure::External) looks at each pool apart.
     pub fn fragmentation(&self) -> Option<f64> {
         (self.total > 0).then(|| 1.0 - self.largest as f64 / self.total as f64)
     }

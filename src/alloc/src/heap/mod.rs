@@ -308,9 +308,8 @@ impl Heap {
 
     /// The same with what is set aside counted in the total only.
     pub(crate) fn count_free(&self) -> FreeBlocks {
-        let ledger = &self.ledger;
         let mut free = FreeBlocks {
-            total: ledger.reserved() - ledger.loose() - self.allocated_bytes() - ledger.pending(),
+            total: self.free_bytes(),
             ..FreeBlocks::default()
         };
         for index in self
@@ -323,6 +322,12 @@ impl Heap {
             free.count += count;
         }
         free
+    }
+
+    /// Bytes that are free, and those set aside.
+    fn free_bytes(&self) -> u64 {
+        let ledger = &self.ledger;
+        ledger.reserved() - ledger.loose() - self.allocated_bytes() - ledger.pending()
     }
 
     pub(crate) fn outlet(&self) -> &Outlet {

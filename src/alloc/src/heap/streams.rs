@@ -431,6 +431,11 @@ impl Streams {
         self.register.of(COMMON) == [at]
     }
 
+    /// Every line of an arena.
+    pub(super) fn all_of(&self, arena: u16) -> impl Iterator<Item = u16> {
+        std::iter::once(self.register.any_of(arena)).chain(self.of(arena))
+    }
+
     /// Every real stream of an arena.
     pub(crate) fn of(&self, arena: u16) -> impl Iterator<Item = u16> {
         self.register.of(arena).iter().copied()

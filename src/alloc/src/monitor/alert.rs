@@ -10,7 +10,9 @@ use crate::size::human;
 /// A ratio from 0 to 1 that a monitor looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// External fragmentation: 1 - largest free block / all free.
+    /// External fragmentation: 1 - largest free block / all free. Where there are pools, no request is served from two of them: 1 - the
+    /// largest free block of each pool and of what is no pool's, together / all free. Free memory of private pools does not count, as nothing
+    /// can be done about it while they live.
     #[default]
     External,
     /// The part of what is reserved that is free: 1 - active / reserved.
@@ -57,8 +59,10 @@ pub struct Alert {
     pub reserved: u64,
     /// Held by the program.
     pub allocated: u64,
-    /// The free blocks.
+    /// The free blocks; those of private pools are not among them where their fragmentation was measured.
     pub free: FreeBlocks,
+    /// The largest of them, or where fragmentation was measured that of each pool and of what is no pool's, together.
+    pub largest_of_each: u64,
     /// What was done about it.
     pub done: Done,
 }
@@ -73,15 +77,18 @@ impl fmt::Display for Alert {
         let decimals = usize::from(seconds < 1.0);
         write!(
             f,
-            "device {}: {what} {:.0} % for {seconds:.decimals$} s: {} free in {} blocks, the largest {}; reserved {}, allocated {}; ",
+            "device {}: {what} {:.0} % for {seconds:.decimals$} s: {} free in {} blocks, the largest {}",
             self.device,
             self.ratio * 100.0,
             human(self.free.total),
             self.free.count,
             human(self.free.largest),
-            human(self.reserved),
-            human(self.allocated)
         )?;
+        if self.largest_of_each > self.free.largest {
+            write!(f, ", those of all pools {} together", human(self.largest_of_each))?;
+        }
+        let [reserved, allocated] = [self.reserved, self.allocated].map(human);
+        write!(f, "; reserved {reserved}, allocated {allocated}; ")?;
         match &self.done {
             Done::Warned => f.write_str("releasing the cache or making it compact may help"),
             Done::Released(bytes) => write!(f, "released {}", human(*bytes)),
@@ -103,17 +110,31 @@ pub(super) struct Reading {
     pub(super) reserved: u64,
     pub(super) allocated: u64,
     pub(super) free: FreeBlocks,
+    pub(super) largest_of_each: u64,
 }
 
 impl Reading {
     /// What is there; `exact`: after the blocks that are set aside joined their neighbours. Without it there may be larger ones.
-    pub(super) fn of(heap: &mut Heap, exact: bool) -> Reading {
-        let free = if exact { heap.free_blocks() } else { heap.count_free() };
+    pub(super) fn of(heap: &mut Heap, measure: Measure, exact: bool) -> Reading {
+        if exact {
+            heap.drain_all();
+        }
+        let (free, largest_of_each) = match measure {
+            Measure::External => {
+                let fragments = heap.fragments();
+                (fragments.free, fragments.largest)
+            }
+            Measure::Cached => {
+                let free = heap.count_free();
+                (free, free.largest)
+            }
+        };
         let all = heap.stats().all();
         Reading {
             reserved: all.reserved_bytes.current,
             allocated: all.allocated_bytes.current,
             free,
+            largest_of_each,
         }
     }
 }

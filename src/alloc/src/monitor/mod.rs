@@ -40,7 +40,7 @@ pub enum Action {
 }
 
 /// What a monitor looks for. `MonitorConfig::default()` warns when more than half of 256 MiB or more of free memory is in other pieces
-/// than the largest for 10 s.
+/// than the largest of each pool, and of what is no pool's, for 10 s.
 #[derive(Clone, Debug)]
 pub struct MonitorConfig {
     /// The ratio it looks at.
@@ -57,7 +57,7 @@ pub struct MonitorConfig {
     /// the one before, at least 1 s and at most 5 minutes. Once the ratio has stayed below this for as long as the last pause, the next is
     /// a first one again. After a warning there is none.
     pub below: Option<f64>,
-    /// Less free memory than this many bytes is never too much.
+    /// Less free memory than this many bytes is never too much. What is free in private pools counts only for [`Measure::Cached`].
     pub least: u64,
     /// How often it looks; at least 1 ms.
     pub every: Duration,
@@ -231,9 +231,9 @@ impl Eye {
     fn look(&mut self, now: Duration) -> bool {
         let Eye { config, watch, .. } = self;
         let found = self.home.visit(self.tenant, |heap| {
-            let mut reading = Reading::of(heap, false);
+            let mut reading = Reading::of(heap, config.measure, false);
             if config.ratio(&reading).is_some_and(|ratio| ratio > config.above) {
-                reading = Reading::of(heap, true);
+                reading = Reading::of(heap, config.measure, true);
             }
             let ratio = config.ratio(&reading);
             let told = watch.look(now, ratio)?;
@@ -250,7 +250,7 @@ impl Eye {
         let done = self.config.action.take(&mut turn);
         // Much may have been given back that was not what the ratio is high for.
         let helped = done.changed_something() && {
-            let after = turn.heap(|heap| self.config.ratio(&Reading::of(heap, true)));
+            let after = turn.heap(|heap| self.config.ratio(&Reading::of(heap, self.config.measure, true)));
             after.is_ok_and(|ratio| self.watch.is_over(ratio))
         };
         drop(turn);
@@ -271,6 +271,7 @@ impl Eye {
             reserved: reading.reserved,
             allocated: reading.allocated,
             free: reading.free,
+            largest_of_each: reading.largest_of_each,
             done,
         });
         true
@@ -295,9 +296,10 @@ impl MonitorConfig {
         if reading.free.total < self.least {
             return None;
         }
+        let part = |bytes: u64, of: u64| (of > 0).then(|| bytes as f64 / of as f64);
         match self.measure {
-            Measure::External => reading.free.fragmentation(),
-            Measure::Cached => (reading.reserved > 0).then(|| reading.free.total as f64 / reading.reserved as f64),
+            Measure::External => part(reading.largest_of_each, reading.free.total).map(|served| 1.0 - served),
+            Measure::Cached => part(reading.free.total, reading.reserved),
         }
     }
 }
@@ -319,6 +321,9 @@ impl Action {
     }
 }
 
+#[cfg(test)]
+#[path = "pools_tests.rs"]
+mod pools_tests;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;

@@ -9,7 +9,7 @@ use super::*;
 use crate::device::{Call, Live, Sim, SimConfig, Timeline};
 use crate::{Allocator, Buffer, Config, Publish, Route, SegmentMode, Stream};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 pub(super) type Alerts = Arc<Mutex<Vec<Alert>>>;
 
@@ -53,12 +53,12 @@ pub(super) fn looking_for(action: Action) -> (MonitorConfig, Alerts) {
     (config, told)
 }
 
-fn eye(allocator: &Allocator, config: MonitorConfig) -> Eye {
+pub(super) fn eye(allocator: &Allocator, config: MonitorConfig) -> Eye {
     Eye::new(allocator.0.home, config).unwrap()
 }
 
 /// Looks at these seconds.
-fn look(eye: &mut Eye, seconds: std::ops::Range<u64>) {
+pub(super) fn look(eye: &mut Eye, seconds: std::ops::Range<u64>) {
     for second in seconds {
         assert!(eye.look(Duration::from_secs(second)));
     }

@@ -83,7 +83,7 @@ impl Heap {
     }
 
     /// The same for all lanes.
-    pub(in crate::heap) fn drain_all(&mut self) {
+    pub(crate) fn drain_all(&mut self) {
         self.drain_those(|_, _| true);
     }
 
