@@ -58,16 +58,17 @@ impl Home {
         }
     }
 
-    /// The same for a thread that may not enter the lane.
+    /// The same for a thread that may not enter the lane, unless it may then.
     #[inline(never)]
     fn lend_as_others(&self, apart: &Apart, request: (u64, u64), stream: Stream, buffer: bool) -> Option<Lent> {
         let by = (tag::current(), buffer);
         match self
             .front
-            .allocate_by(apart, request, stream, by, |lane| Some(lane.lock_as_others()))
+            .allocate_by(apart, request, stream, by, Biased::lock_as_others)
         {
             Ok(lent) => Some(lent),
-            Err(0 | NOT_ENTERED) => None,
+            Err(0) => None,
+            Err(NOT_ENTERED) => self.lend_entered(apart, request, stream, buffer),
             Err(size) => self.lend_wished((request.0, size), stream, buffer),
         }
     }
@@ -251,11 +252,13 @@ impl Home {
         }
     }
 
-    /// The same by one that may not.
+    /// The same by one that may not, unless it may then.
     #[inline(never)]
     fn take_back_as_others(&'static self, held: Held) {
-        if self.front.free_by(held, |lane| Some(lane.lock_as_others())) != Some(true) {
-            self.take_back_slow(held);
+        match self.front.free_by(held, Biased::lock_as_others) {
+            Some(true) => {}
+            Some(false) => self.take_back_slow(held),
+            None => self.take_back_entered(held),
         }
     }
 

@@ -39,7 +39,10 @@ impl Apart {
 
     #[inline(never)]
     fn free_as_others(&self, at: u32, buffer: bool, stream: impl FnOnce(Stream) -> bool) -> bool {
-        self.free_in(&mut self.lane.lock_as_others(), at, buffer, stream)
+        match self.lane.lock_as_others() {
+            Some(mut lane) => self.free_in(&mut lane, at, buffer, stream),
+            None => self.free_in(&mut self.lane.lock(), at, buffer, stream),
+        }
     }
 
     /// Takes a block back, if the lane is of the right stream.

@@ -3,7 +3,8 @@
 //! Two of those are a quarter of what a cached block costs. So a thread that took a lock often enough, with nobody in between, may
 //! *enter*: it says that it is inside, sees that it still may, and says when it is out, by plain stores. Whoever else wants the
 //! lock takes that right away first, has the kernel see to the order between the two ([`asymmetric`]), and waits until the thread is
-//! out. That costs microseconds, so the right is given again only after twice as many turns.
+//! out. That costs microseconds, so the right is given again only after twice as many turns. Who is given it lets go of the lock first and
+//! then enters as it will from then on: by the lock it would have the value and could enter as well.
 //!
 //! Each thread says at a place of its own where it is ([`Seat`]), once for each floor: who is inside of a heap takes a lane's lock, too. So
 //! a thread that was about to enter, and stopped before it said so, when the right was taken away, says that whenever it goes on without
@@ -61,9 +62,9 @@ impl Default for Turns {
     }
 }
 
-// SAFETY: the value is reached through a guard, and there is one at a time: of a thread that has the lock while nobody may enter or
-// while only that thread may, or of the one thread that may enter, which is inside. Each has taken what the one before gave: by the lock
-// or, from who entered, by its seat or by being the same thread.
+// SAFETY: the value is reached through a guard, and there is one at a time: of a thread that has the lock while nobody may enter, or of the
+// one thread that may, which says at its seat that it is inside and enters no second time. Each has taken what the one before gave: by the
+// lock or, from who entered, by its seat or by being the same thread.
 unsafe impl<T: Send, const FLOOR: usize> Sync for Biased<T, FLOOR> {}
 
 /// The value, for who has it.
@@ -104,7 +105,11 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
     /// [`lock_as_others`](Biased::lock_as_others), once for all callers that are not in a hurry.
     #[inline(never)]
     fn lock_unhurried(&self) -> Inside<'_, T, FLOOR> {
-        self.lock_as_others()
+        loop {
+            if let Some(inside) = self.lock_as_others().or_else(|| self.enter()) {
+                return inside;
+            }
+        }
     }
 
     /// Whether the calling thread may enter. One that is inside already (in a signal's handler) may not: it waits for ever, as at any
@@ -150,9 +155,9 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
         self.who.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// The value, for who did not [enter](Biased::enter).
+    /// The value, for who did not [enter](Biased::enter); `None` for a thread that may from now on, and has to.
     #[inline(always)]
-    pub(crate) fn lock_as_others(&self) -> Inside<'_, T, FLOOR> {
+    pub(crate) fn lock_as_others(&self) -> Option<Inside<'_, T, FLOOR>> {
         let mine = seats::take();
         let mut turns = self.lock.lock();
         if turns.seat.is_some() {
@@ -164,14 +169,14 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
         } else {
             (turns.last, turns.row) = (me, 0);
         }
-        if turns.row >= turns.enough {
-            self.give_right(&mut turns, mine);
+        if turns.row >= turns.enough && self.give_right(&mut turns, mine) {
+            return None;
         }
-        Inside {
+        Some(Inside {
             of: self,
             has: Has::Locked { _turns: turns },
             lends: PhantomData,
-        }
+        })
     }
 
     #[cold]
@@ -187,15 +192,18 @@ impl<T, const FLOOR: usize> Biased<T, FLOOR> {
         turns.row = 0;
     }
 
-    /// Gives a thread that took it often enough the right to enter, where that is to be had. Its turns are counted anew.
+    /// Gives a thread that took it often enough the right to enter, where that is to be had. Whether it did. Its turns are counted anew.
     #[cold]
     #[inline(never)]
-    fn give_right(&self, turns: &mut Turns, mine: Option<&'static Seat>) {
+    fn give_right(&self, turns: &mut Turns, mine: Option<&'static Seat>) -> bool {
         turns.row = 0;
-        if asymmetric::is_there() {
+        // One that is inside of another lock of the floor could not enter now.
+        let mine = mine.filter(|seat| asymmetric::is_there() && seat.is_outside(FLOOR));
+        if let Some(seat) = mine {
             turns.seat = mine;
-            self.who.store(mine.map_or(NOBODY, Seat::number), Ordering::Relaxed);
+            self.who.store(seat.number(), Ordering::Relaxed);
         }
+        mine.is_some()
     }
 }
 

@@ -46,6 +46,49 @@ fn who_always_takes_it_may_enter_until_another_comes_and_then_after_twice_as_man
 }
 
 #[test]
+fn who_is_given_the_right_has_entered_and_enters_no_second_time() {
+    let lock = Biased::new(0);
+    take(&lock, TURNS);
+    let first = lock.lock();
+    assert!(lock.may_be_entered());
+    assert!(!lock.is_mine() && lock.enter().is_none(), "two have it");
+    drop(first);
+    assert!(lock.enter().is_some());
+}
+
+/// It may leave that one first, and would be outside of every lock then.
+#[test]
+fn who_is_inside_of_another_one_is_not_given_the_right() {
+    let locks = [Biased::new(0), Biased::new(0)];
+    locks
+        .iter()
+        .zip([1, 0])
+        .for_each(|(lock, more)| take(lock, TURNS + more));
+    let entered = locks[0].enter().unwrap();
+    let locked = locks[1].lock();
+    drop(entered);
+    assert!(locks[1].enter().is_none(), "two have it");
+    drop(locked);
+    take(&locks[1], TURNS);
+    assert!(locks[1].may_be_entered());
+}
+
+#[test]
+fn who_takes_the_right_away_waits_for_who_was_just_given_it() {
+    let lock = Biased::new(0);
+    take(&lock, TURNS);
+    let first = lock.lock();
+    assert!(lock.may_be_entered());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| take(&lock, 1));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!other.is_finished(), "two have it");
+        drop(first);
+    });
+    assert_eq!(*lock.lock(), u64::from(TURNS) + 1);
+}
+
+#[test]
 fn the_right_goes_from_one_thread_to_another_also_where_the_first_has_ended() {
     let lock = Biased::new(0);
     take_elsewhere(&lock, TURNS + 1);

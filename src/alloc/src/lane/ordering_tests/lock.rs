@@ -63,8 +63,8 @@ impl<T: Default> Biased<T> {
         None
     }
 
-    pub(crate) fn lock_as_others(&self) -> Inside<'_, T> {
-        self.lock()
+    pub(crate) fn lock_as_others(&self) -> Option<Inside<'_, T>> {
+        Some(self.lock())
     }
 }
 

@@ -146,10 +146,15 @@ fn count<const FLOOR: usize>(lock: &Biased<AtomicU32, FLOOR>) {
 
 /// Whether nothing is lost of what a thread counts that may enter, and others, beside one or two of these.
 fn holds(without: Without, others: usize) -> bool {
+    holds_from(TURNS + 1, without, others)
+}
+
+/// The same where the others come after so many turns of it.
+fn holds_from(turns: u32, without: Without, others: usize) -> bool {
     leave_out(without);
     let model = move || {
         let lock = Arc::new(Biased::<_, INNER>::new(AtomicU32::new(0)));
-        for _ in 0..=TURNS {
+        for _ in 0..turns {
             count(&lock);
         }
         let others: Vec<_> = (0..others)
@@ -160,7 +165,7 @@ fn holds(without: Without, others: usize) -> bool {
             .collect();
         count(&lock);
         count(&lock);
-        let counted = TURNS + 3 + others.len() as u32;
+        let counted = turns + 2 + others.len() as u32;
         others.into_iter().for_each(|other| other.join().unwrap());
         let found = lock.lock().load(Ordering::Relaxed);
         assert_eq!(found, counted, "lost");
@@ -174,6 +179,17 @@ fn holds(without: Without, others: usize) -> bool {
 fn one_thread_at_a_time_has_it_whoever_may_enter() {
     assert!(holds(Without::Nothing, 1));
     assert!(holds(Without::Nothing, 2));
+}
+
+/// The next turn is the one that it is given the right at.
+#[test]
+fn one_thread_at_a_time_has_it_while_the_right_is_given() {
+    assert!(holds_from(TURNS, Without::Nothing, 1));
+    assert!(holds_from(TURNS, Without::Nothing, 2));
+    assert!(
+        !holds_from(TURNS, Without::Leave, 1),
+        "nobody misses the order of who leaves"
+    );
 }
 
 #[test]
