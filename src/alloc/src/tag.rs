@@ -136,6 +136,13 @@ impl Drop for Scope {
     }
 }
 
+/// Does something while nobody can look up a name.
+#[cfg(test)]
+pub(crate) fn while_locked<R>(work: impl FnOnce() -> R) -> R {
+    let _names = NAMES.lock();
+    work()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,16 +29,19 @@ impl Heap {
         // Most often the heap itself may count what the lane may not, and the lane is locked once.
         let served = front.with(number, |lane| {
             let wish = lane.wish()?;
-            let string = self.string_of(wish.tag);
-            if !self.make_room_in(lane, &wish) {
-                return Some(Err((wish, string)));
+            match self.known_string(wish.tag) {
+                Some(string) if self.make_room_in(lane, &wish) => {
+                    lane.serve(wish, string);
+                    Some(Ok(own.and_then(|own| lane.take_wished(own, buffer))))
+                }
+                _ => Some(Err(wish)),
             }
-            lane.serve(wish, string);
-            Some(Ok(own.and_then(|own| lane.take_wished(own, buffer))))
         });
         let taken = match served.flatten()? {
             Ok(taken) => taken,
-            Err((wish, string)) => {
+            Err(wish) => {
+                // Other lanes' locks, or that of names.
+                let string = self.string_of(wish.tag);
                 self.make_room(number, half(wish.size), wish.requested, wish.size);
                 let serve = |lane: &mut Lane| {
                     lane.serve(lane.wish()?, string);
@@ -76,5 +79,62 @@ impl Heap {
             }
         };
         self.front.all_of(lent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::stream::Stream;
+    use crate::tag::{self, Tag};
+
+    /// Who looks up a name waits for all threads that begin a scope, and the lane's for nobody.
+    #[test]
+    fn a_lane_is_open_while_a_name_is_looked_up() {
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let driver = Sim::new(SimConfig::default()).device().driver;
+        let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+        let (front, stream, size) = (heap.front, Stream(1), 4096);
+        for _ in 0..4 {
+            let grant = heap.allocate(size, stream, Tag(0)).unwrap();
+            heap.free(grant.block);
+        }
+        let _scope = tag::scope("not yet known to a heap");
+        let tag = tag::current();
+        // The lane does not know the name, either.
+        assert_eq!(front.allocate((size, size), stream, tag, false).err(), Some(size));
+        let wish = Wish {
+            requested: size,
+            size,
+            stream,
+            tag,
+        };
+        let lent = std::thread::scope(|scope| {
+            let (served, is_open) = tag::while_locked(|| {
+                let served = scope.spawn(|| heap.lend_wished(&wish, false));
+                std::thread::sleep(Duration::from_millis(50));
+                let looks = scope.spawn(|| front.with(0, |_| ()));
+                let began = Instant::now();
+                while !looks.is_finished() && began.elapsed() < Duration::from_secs(10) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(!served.is_finished(), "it knew the name");
+                (served, looks.is_finished())
+            });
+            assert!(is_open, "a lane waits for a name");
+            served.join().unwrap()
+        });
+        assert!(lent.is_some());
     }
 }
