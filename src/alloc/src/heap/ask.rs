@@ -56,26 +56,29 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Batch {
     driver: Arc<dyn Driver>,
-    questions: Vec<Question>,
-    asking: Asking,
+    questions: Vec<(Question, Asking)>,
 }
 
 impl Batch {
     /// Asks. To be done by who does not hold the heap's lock.
     fn ask(self) -> Vec<Answer> {
-        let Batch {
-            driver,
-            questions,
-            asking,
-        } = self;
-        let answers = questions.into_iter().flat_map(|question| question.ask(&driver));
-        let answers = answers.flatten().collect();
-        drop(asking);
-        answers
+        let Batch { driver, questions } = self;
+        let answers = questions
+            .into_iter()
+            .flat_map(|(question, _asking)| question.ask(&driver));
+        answers.flatten().collect()
     }
 }
 
 impl Question {
+    /// The stream that it names, if it does.
+    fn named(&self) -> Option<Stream> {
+        match self {
+            Question::Idle { stream, .. } => Some(*stream),
+            Question::Done { .. } => None,
+        }
+    }
+
     pub(super) fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
         match self {
             Question::Idle { line, frees, stream } => {
@@ -170,17 +173,14 @@ impl Heap {
         if self.capturing() {
             return None;
         }
-        let questions: Vec<Question> = lines.into_iter().filter_map(|line| question(self, line)).collect();
-        if questions.is_empty() {
-            return None;
-        }
-        let named = questions.iter().filter_map(|question| match question {
-            Question::Idle { stream, .. } => Some(*stream),
-            Question::Done { .. } => None,
+        let questions = lines.into_iter().filter_map(|line| {
+            let question = question(self, line)?;
+            let asking = self.asked.begin(question.named());
+            Some((question, asking))
         });
-        Some(Batch {
+        let questions: Vec<(Question, Asking)> = questions.collect();
+        (!questions.is_empty()).then(|| Batch {
             driver: Arc::clone(&self.driver),
-            asking: self.asked.begin(named.collect()),
             questions,
         })
     }

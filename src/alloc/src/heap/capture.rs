@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::Heap;
-use super::ask::wonder::wait_for_answers;
 use super::turn::access::Access;
 use crate::error::Error;
 
@@ -17,7 +16,6 @@ pub(crate) fn begin_capture(on: &mut impl Access) -> Result<(), Error> {
         Arc::clone(&heap.asked)
     })?;
     asked.wait_for_all();
-    wait_for_answers(on, None)?;
     on.heap(|heap| heap.tell_capturing())
 }
 

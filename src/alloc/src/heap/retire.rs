@@ -15,7 +15,6 @@ use super::arena::COMMON;
 use super::ask::asking::{Asked, Asking};
 use super::ask::event::Event;
 use super::ask::probe_ended;
-use super::ask::wonder::wait_for_answers;
 use super::streams::{LaneOf, SPARE};
 use super::turn::access::Access;
 use crate::device::Driver;
@@ -52,7 +51,6 @@ struct Ending {
 pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
     on.heap(|heap| heap.streams.may_end(stream))??;
     let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
-    wait_for_answers(on, Some(stream))?;
     probe_ended(on, |_| lines.clone())?;
     let many = on.heap(|heap| {
         for at in lines {
@@ -108,7 +106,7 @@ impl Heap {
             lines,
             events,
             asked: Arc::clone(&self.asked),
-            asking: self.asked.begin(Vec::new()),
+            asking: self.asked.begin(None),
         })
     }
 

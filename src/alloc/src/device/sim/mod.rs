@@ -178,6 +178,12 @@ impl Sim {
         self.0.gate.close(call, 1)
     }
 
+    /// Makes the next call of a kind panic.
+    #[cfg(test)]
+    pub(crate) fn panic_at(&self, call: Call) {
+        self.0.gate.panic_at(call);
+    }
+
     /// How often a call was made.
     pub fn calls(&self, call: Call) -> u64 {
         self.state().calls[call as usize]

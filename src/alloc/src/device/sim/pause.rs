@@ -17,6 +17,9 @@ struct Closed {
     /// How many may wait at most.
     most: usize,
     waiting: usize,
+    /// Which call panics next.
+    #[cfg(test)]
+    panics: Option<Call>,
 }
 
 /// While this lives calls of one kind wait, or the first one does.
@@ -36,9 +39,19 @@ impl Gate {
         Pause(self)
     }
 
+    #[cfg(test)]
+    pub(super) fn panic_at(&self, call: Call) {
+        self.closed().panics = Some(call);
+    }
+
     /// Waits as long as calls of this kind do.
     pub(super) fn pass(&self, call: Call) {
         let mut closed = self.closed();
+        #[cfg(test)]
+        if closed.panics.take_if(|its| *its == call).is_some() {
+            drop(closed);
+            std::panic::resume_unwind(Box::new("a driver that panics"));
+        }
         if closed.call != Some(call) || closed.waiting >= closed.most {
             return;
         }

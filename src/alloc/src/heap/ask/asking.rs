@@ -20,19 +20,20 @@ struct Now {
     waiting: usize,
 }
 
-/// Somebody asks until this is dropped.
+/// Somebody asks one thing until this is dropped.
 #[derive(Debug)]
 pub(in crate::heap) struct Asking {
     asked: Arc<Asked>,
-    named: Vec<Stream>,
+    /// The stream that the call names, if it does.
+    named: Option<Stream>,
 }
 
 impl Asked {
     /// To be called under the heap's lock: who waits has said there that nobody is to begin.
-    pub(in crate::heap) fn begin(self: &Arc<Asked>, named: Vec<Stream>) -> Asking {
+    pub(in crate::heap) fn begin(self: &Arc<Asked>, named: Option<Stream>) -> Asking {
         let mut now = self.now();
         now.asking += 1;
-        now.named.extend(&named);
+        now.named.extend(named);
         Asking {
             asked: Arc::clone(self),
             named,
@@ -73,10 +74,10 @@ impl Drop for Asking {
     fn drop(&mut self) {
         let mut now = self.asked.now();
         now.asking -= 1;
-        for stream in &self.named {
-            if let Some(at) = now.named.iter().position(|named| named == stream) {
-                now.named.swap_remove(at);
-            }
+        if let Some(stream) = self.named
+            && let Some(at) = now.named.iter().position(|named| *named == stream)
+        {
+            now.named.swap_remove(at);
         }
         // Each costs a system call.
         if now.waiting > 0 {

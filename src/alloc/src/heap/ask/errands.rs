@@ -53,7 +53,7 @@ impl Heap {
     pub(in crate::heap) fn leave_event(&mut self, line: u16) -> Event {
         let stream = self.streams.name(line);
         let event = Event::new(&self.driver, stream);
-        let asking = self.asked.begin(vec![stream]);
+        let asking = self.asked.begin(Some(stream));
         self.errands.events.push((event.clone(), asking));
         self.due = true;
         event

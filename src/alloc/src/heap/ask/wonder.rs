@@ -4,32 +4,24 @@
 //! take over each other's memory in every round does so all the time: this is for one question what `turn` is for any call.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::device::Driver;
-use crate::error::Error;
 use crate::heap::Heap;
+use crate::heap::ask::asking::Asking;
 use crate::heap::ask::{Answer, Question};
-use crate::heap::turn::access::Access;
-use crate::process::sleep;
-use crate::stream::Stream;
-
-/// A question takes some microseconds; who has to wait for the answer looks again after so long.
-const LOOK: Duration = Duration::from_micros(20);
 
 /// A question.
 #[derive(Debug)]
 pub(crate) struct Wonder {
     question: Question,
     about: About,
+    asking: Asking,
 }
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug)]
 struct About {
     line: u16,
-    /// The stream that the question names, if it does.
-    named: Option<Stream>,
     /// What was heard after so many answers is known to the request.
     since: u64,
 }
@@ -39,6 +31,8 @@ struct About {
 pub(crate) struct Heard {
     answers: [Option<Answer>; 2],
     about: About,
+    /// Until it was heard: who ends the stream meanwhile waits.
+    _asking: Asking,
 }
 
 /// What is wondered about in a heap.
@@ -50,8 +44,6 @@ pub(in crate::heap) struct Wondering {
     since: Option<u64>,
     /// Answers that were heard.
     heard: u64,
-    /// The streams that are named by questions to which no answer was heard yet.
-    open: Vec<Option<Stream>>,
 }
 
 impl Wonder {
@@ -60,16 +52,9 @@ impl Wonder {
         Heard {
             answers: self.question.ask(driver),
             about: self.about,
+            _asking: self.asking,
         }
     }
-}
-
-/// Waits until nobody asks anything that names a stream, or anything at all. Whoever calls this has seen to it that nobody begins to.
-pub(in crate::heap) fn wait_for_answers(on: &mut impl Access, named: Option<Stream>) -> Result<(), Error> {
-    while on.heap(|heap| heap.waits_for_answer(named))? {
-        sleep(LOOK);
-    }
-    Ok(())
 }
 
 impl Heap {
@@ -85,12 +70,6 @@ impl Heap {
         self.wondering.next.take()
     }
 
-    /// Whether there is a question to which no answer was heard yet: one that names a stream, or any.
-    pub(in crate::heap) fn waits_for_answer(&self, named: Option<Stream>) -> bool {
-        let open = &self.wondering.open;
-        named.map_or(!open.is_empty(), |_| open.contains(&named))
-    }
-
     /// Whether there is something to be asked about how far a stream is.
     pub(in crate::heap) fn wonder_how_far(&mut self, line: u16) -> bool {
         let since = self.wondering.since.unwrap_or(self.wondering.heard);
@@ -104,22 +83,20 @@ impl Heap {
         let Some(question) = self.ask_how_far(line) else {
             return;
         };
-        let named = match &question {
-            Question::Idle { stream, .. } => Some(*stream),
-            Question::Done { .. } => None,
-        };
-        self.wondering.open.push(named);
-        let about = About { line, named, since };
-        self.wondering.next = Some(Wonder { question, about });
+        self.wondering.next = Some(Wonder {
+            asking: self.asked.begin(question.named()),
+            question,
+            about: About { line, since },
+        });
     }
 
     /// Hears what came of a question. What it comes to beside that, if nothing more is to be asked: what the request does knowing that.
     pub(crate) fn heard<R>(&mut self, heard: Heard, serve: impl FnOnce(&mut Heap) -> Option<R>) -> Option<R> {
-        let Heard { answers, about } = heard;
-        let open = &mut self.wondering.open;
-        if let Some(at) = open.iter().position(|named| *named == about.named) {
-            open.swap_remove(at);
-        }
+        let Heard {
+            answers,
+            about,
+            _asking,
+        } = heard;
         let answers = answers.into_iter().flatten();
         let more = answers.fold(false, |more, answer| self.hear(answer).is_some() | more);
         if more && !self.capturing() {
@@ -134,5 +111,63 @@ impl Heap {
         let served = serve(self);
         self.wondering.since = None;
         served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::{Duration, Instant};
+
+    use crate::allocator::Allocator;
+    use crate::buffer::Buffer;
+    use crate::config::{Config, SegmentMode};
+    use crate::device::{Call, Sim, SimConfig};
+    use crate::publish::Publish;
+    use crate::route::Route;
+    use crate::stream::Stream;
+
+    const MIB: usize = 1 << 20;
+    const LOOPS: Stream = Stream(1);
+    const OTHER: Stream = Stream(2);
+
+    /// Requests of a loop, which go where they went in the round before.
+    fn round(alloc: &Allocator, stream: Stream) {
+        let sizes = (0..100).map(|n| 11 * MIB / 10 + n * 37 % 100 * MIB / 128);
+        let held: Vec<Buffer<u8>> = sizes.map(|bytes| alloc.alloc(bytes, stream).unwrap()).collect();
+        drop(held);
+    }
+
+    /// Whoever is in the middle of a question when its driver panics asks no more.
+    #[test]
+    fn nobody_waits_for_an_answer_that_never_comes() {
+        let config = Config {
+            publish: Publish::Off,
+            segments: SegmentMode::Stitched,
+            ..Config::default()
+        };
+        let sim = Sim::new(SimConfig::default());
+        let alloc = Allocator::new(sim.device(), config).unwrap();
+        for _ in 0..4 {
+            round(&alloc, LOOPS);
+            round(&alloc, OTHER);
+        }
+        // A graph's.
+        let pool = alloc.private_pool().unwrap();
+        sim.panic_at(Call::QueryStream);
+        catch_unwind(AssertUnwindSafe(|| round(&alloc, LOOPS))).unwrap_err();
+        let others = std::thread::spawn(move || {
+            alloc.begin_allocate_to_pool(&pool, Route::Stream(LOOPS)).unwrap();
+            alloc.end_allocate_to_pool(&pool).unwrap();
+            alloc.retire_stream(OTHER).unwrap();
+        });
+        let began = Instant::now();
+        while !others.is_finished() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(others.is_finished(), "they wait for an answer");
+        others.join().unwrap();
     }
 }

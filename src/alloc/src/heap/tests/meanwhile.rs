@@ -152,7 +152,7 @@ impl World {
             let place = held.stream.place as u64;
             // Who retires a stream that somebody asks about waits for that: nobody here would go on.
             let stream = self.lives.stream(place);
-            let asked = self.heap.asked.names(stream) || self.heap.waits_for_answer(Some(stream));
+            let asked = self.heap.asked.names(stream);
             if place != but && !asked && held.stamp.is_multiple_of(3) {
                 let again = held.stamp.is_multiple_of(2);
                 let retired = self.heap.retire_stream(self.lives.stream(place));
