@@ -250,9 +250,8 @@ impl Allocator {
     }
 
     /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
-    /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it, or where the last of
-    /// a pool that is gone comes free by this, that give memory back. An event is recorded on it, for each pool that used it one more, and none after
-    /// that.
+    /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it. An event is recorded
+    /// on it, for each pool that used it one more, and none after that.
     ///
     /// Buffers of the stream live on, and as long as one does the stream counts among those that are kept apart
     /// ([`Error::TooManyStreams`]). What is free on it is anybody's once its work is done, and so is each buffer when it is dropped;

@@ -169,7 +169,7 @@ impl<T: Element> Buffer<T> {
     /// did.
     fn queue(&self) -> Result<Stream, Error> {
         let block = self.home.block_of(self.held)?;
-        match heap::has_ended(&mut self.home.way(), block)? {
+        match self.home.has_ended(block)? {
             None => return Ok(self.stream),
             Some(true) => {}
             Some(false) => heap::wait_for_device(&mut self.home.turn()?)?,

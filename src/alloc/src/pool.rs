@@ -143,7 +143,7 @@ impl Allocator {
     }
 
     fn make_pool(&self, new: NewPool<'_>, config: PoolConfig) -> Result<Pool, Error> {
-        self.0.home.give(|heap| heap.make_room_for_pool())?;
+        self.0.home.give_all(|heap| heap.make_room_for_pool())?;
         let (arena, name, id) = self.0.home.naming(|| {
             self.heap(|heap| {
                 let arena = heap.add_arena(new, config)?;

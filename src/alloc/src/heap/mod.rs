@@ -191,6 +191,8 @@ pub(crate) struct Heap {
     /// What is to be done once the heap's lock is let go of, and whether there is anything.
     errands: Errands,
     due: bool,
+    /// Arenas that are to be [given back](Heap::leave_closing).
+    closing: Vec<u16>,
     /// Streams that the driver is yet to [meet](crate::device::Driver::meet).
     unmet: Vec<crate::stream::Stream>,
     asked: Arc<Asked>,
@@ -264,6 +266,7 @@ impl Heap {
             apart: 0,
             errands: Errands::default(),
             due: false,
+            closing: Vec::new(),
             unmet: Vec::new(),
             asked: Arc::default(),
             gone: Vec::new(),

@@ -195,7 +195,7 @@ impl Home {
     fn clear(&'static self) {
         let _undisturbed = Uncancelled::begin();
         // Not while somebody who keeps nobody has memory of it set apart.
-        let _turn = self.wait_for_turn();
+        let _turn = self.turn_by(self.wait_for_turn());
         let mut place = self.tenant.lock();
         let unused = |tenant: &Tenant| tenant.has_no_buffers(&self.front) && tenant.handle.strong_count() == 0;
         if place.as_deref().is_some_and(unused) {

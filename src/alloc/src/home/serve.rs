@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::enter::{ALL_STACKS, NEVER};
-use super::queue::Called;
+use super::turn::Turn;
 use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
@@ -123,7 +123,7 @@ impl Home {
     ) -> Option<Lent> {
         let _undisturbed = Uncancelled::begin();
         let mut wonder = Some(wonder);
-        let mut lent = None;
+        let (mut lent, mut due) = (None, false);
         while let Some(next) = wonder {
             let heard = next.ask(driver);
             let mut place = self.tenant.lock();
@@ -133,6 +133,10 @@ impl Home {
             });
             tenant.buffers += i64::from(lent.is_some() & buffer);
             wonder = tenant.heap.take_wonder();
+            due = tenant.heap.has_errands();
+        }
+        if due {
+            self.run_what_is_due();
         }
         lent
     }
@@ -172,19 +176,25 @@ impl Home {
         (arena, bytes, stream, buffer): (u16, u64, Stream, bool),
         unmet: &mut Option<Unmet>,
     ) -> Result<Grant, Error> {
-        let mut turn = None;
+        let (mut turn, mut due) = (None, false);
         let mut attempt = self.enter(|tenant| {
             let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
             *unmet = tenant.heap.take_unmet();
-            self.proceed(tenant, attempt, &mut turn, buffer)
+            self.proceed(tenant, attempt, (&mut turn, &mut due), buffer)
         })?;
         loop {
             let suspended = match attempt {
-                Attempt::Done(result) => return result,
+                Attempt::Done(result) => {
+                    drop(turn);
+                    if due {
+                        self.run_what_is_due();
+                    }
+                    return result;
+                }
                 Attempt::Suspended(suspended) => *suspended,
             };
             let made = if suspended.needs_turn() && turn.is_none() {
-                turn = Some(self.wait_for_turn());
+                turn = Some(self.turn_by(self.wait_for_turn()));
                 Err(suspended)
             } else {
                 Ok(suspended.run(&mut self.way())?)
@@ -194,7 +204,7 @@ impl Home {
                     Ok(made) => tenant.heap.resume(made),
                     Err(suspended) => tenant.heap.resume_anew(suspended),
                 };
-                self.proceed(tenant, attempt, &mut turn, buffer)
+                self.proceed(tenant, attempt, (&mut turn, &mut due), buffer)
             })?;
         }
     }
@@ -205,19 +215,21 @@ impl Home {
         &'a self,
         tenant: &mut Tenant,
         mut attempt: Attempt,
-        turn: &mut Option<Called<'a>>,
+        (turn, due): (&mut Option<Turn<'a>>, &mut bool),
         buffer: bool,
     ) -> Attempt {
         tenant.count(&attempt, buffer);
-        if let Attempt::Suspended(suspended) = &mut attempt
-            && suspended.needs_turn()
-        {
-            if turn.is_none() {
-                *turn = self.turn.try_now();
+        match &mut attempt {
+            Attempt::Done(_) => *due = tenant.heap.has_errands(),
+            Attempt::Suspended(suspended) if suspended.needs_turn() => {
+                if turn.is_none() {
+                    *turn = self.turn.try_now().map(|called| self.turn_by(called));
+                }
+                if turn.is_some() {
+                    tenant.heap.begin_call(suspended);
+                }
             }
-            if turn.is_some() {
-                tenant.heap.begin_call(suspended);
-            }
+            Attempt::Suspended(_) => {}
         }
         attempt
     }

@@ -18,16 +18,27 @@ impl Access for Way<'_> {
     }
 }
 
-/// Who has the turn, and may call the driver for long. It holds the heap's lock only in between.
+/// Who has the turn, and may call the driver for long. It holds the heap's lock only in between. What others left meanwhile that takes the
+/// turn is done at its end.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     home: &'a Home,
-    _turn: Called<'a>,
+    called: Option<Called<'a>>,
 }
 
 impl Access for Turn<'_> {
     fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         self.home.with(work)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // First: who leaves something and does not get the turn any more has left it before this looks.
+        self.called = None;
+        if !std::thread::panicking() {
+            self.home.give_back_closing();
+        }
     }
 }
 
@@ -37,10 +48,14 @@ impl Home {
         if !self.process.is_current() {
             return Err(Error::Forked);
         }
-        Ok(Turn {
+        Ok(self.turn_by(self.wait_for_turn()))
+    }
+
+    pub(super) fn turn_by<'a>(&'a self, called: Called<'a>) -> Turn<'a> {
+        Turn {
             home: self,
-            _turn: self.wait_for_turn(),
-        })
+            called: Some(called),
+        }
     }
 
     /// The same if the heap is still that of the tenant: then it is until the turn is over.
@@ -65,6 +80,7 @@ impl Home {
             Err(Error::TooManyStreams { .. }) => {
                 let _undisturbed = Uncancelled::begin();
                 heap::forget_streams(&mut self.way())?;
+                self.give(|_| ())?;
                 work()
             }
             result => result,
@@ -83,7 +99,25 @@ impl Home {
     /// Completes blocks that wait for other streams, and gives back what is left of pools that are gone.
     pub(crate) fn poll(&self) -> Result<(), Error> {
         heap::poll(&mut self.way())?;
-        self.give(|heap| heap.look_at_all_closing())
+        self.give_all(|heap| heap.look_at_all_closing())
+    }
+
+    /// [`give`](Home::give), which comes back only when what is left of pools that are gone was given back, if by another thread.
+    pub(crate) fn give_all<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
+        let result = self.give(work)?;
+        if self.see(|heap| heap.has_closing())? {
+            drop(self.turn()?);
+        }
+        Ok(result)
+    }
+
+    /// Whether the stream of a block has ended, and if so whether its work is known to be done.
+    pub(crate) fn has_ended(&self, block: u32) -> Result<Option<bool>, Error> {
+        let ended = heap::has_ended(&mut self.way(), block)?;
+        if ended.is_some() {
+            self.give(|_| ())?;
+        }
+        Ok(ended)
     }
 
     /// A stream is about to be destroyed.
@@ -92,19 +126,35 @@ impl Home {
         self.give(|_| ())
     }
 
+    /// Does what a request left to be done: who gives back something else would do it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn run_what_is_due(&self) {
+        // A forked child has nothing.
+        let _ = self.give(|_| ());
+    }
+
     /// Does what was left to be done when the heap's lock was let go of.
     #[cold]
     #[inline(never)]
     pub(super) fn run_errands(&self, errands: Box<Errands>) {
         let _undisturbed = Uncancelled::begin();
-        let closing = heap::run_errands(&mut self.way(), errands);
         // A forked child has nothing.
-        let Ok(closing) = closing else { return };
-        if !closing.is_empty() {
+        if let Ok(true) = heap::run_errands(&mut self.way(), errands) {
+            self.give_back_closing();
+        }
+    }
+
+    /// Gives back what is left of pools that are gone, unless another thread has the turn, which does it then: who gives a buffer back waits
+    /// for no other one's call.
+    fn give_back_closing(&self) {
+        while let Ok(true) = self.see(|heap| heap.has_closing())
+            && let Some(_turn) = self.turn.try_now()
+        {
+            let _undisturbed = Uncancelled::begin();
+            let closing = self.see(Heap::take_closing);
             // What the driver does not take stays for the next release.
-            let _ = self
-                .turn()
-                .and_then(|mut turn| heap::shrink_closing(&mut turn, &closing));
+            let _ = closing.and_then(|closing| heap::shrink_closing(&mut self.way(), &closing));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Operations that give memory back or move it.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpumem_alloc::device::{Call, Timeline};
 use gpumem_alloc::{Action, Allocator, Done, Listener, MonitorConfig, SegmentMode};
@@ -128,6 +128,61 @@ fn pools_that_give_back_and_that_go() {
         "the last block of a pool that is gone"
     );
     bench.end();
+}
+
+/// A request finds that the last block of a pool that is gone is done. It gives the pool's memory back itself: who gives back something
+/// else afterwards would wait for whoever calls the driver then.
+#[test]
+fn what_a_request_finds_of_a_pool_that_is_gone_is_left_to_nobody() {
+    let bench = Bench::new(of(SegmentMode::Stitched), Timeline::Manual).with_room();
+    let tenant = pool(&bench, 0);
+    let last = tenant.alloc::<u8>(20 * MIB, OTHER).unwrap();
+    last.record_stream(MINE).unwrap();
+    bench.sim.enqueue(MINE, last.device_ptr(), last.bytes());
+    drop((last, tenant));
+    bench.sim.finish(MINE);
+    let before = bench.reserved();
+    let held = bench.get(20, OTHER);
+    assert_eq!(before - bench.reserved(), 20 * MIB);
+    bench.others_go_on(Call::Synchronize, || bench.alloc.release_cached().unwrap());
+    drop(held);
+    bench.end();
+}
+
+/// Who gives back the last of a pool that is gone does not wait for another thread's call: that one gives back the rest.
+#[test]
+fn pools_that_go_while_another_thread_calls_the_driver() {
+    for by_buffer in [false, true] {
+        let bench = Bench::of(SegmentMode::Stitched);
+        let tenant = pool(&bench, 0);
+        let held = tenant.alloc::<u8>(20 * MIB, OTHER).unwrap();
+        let (first, last): (Box<dyn Send>, Box<dyn Send>) = match by_buffer {
+            true => (Box::new(tenant), Box::new(held)),
+            false => (Box::new(held), Box::new(tenant)),
+        };
+        drop(first);
+        let reserved = bench.reserved();
+        let pause = bench.sim.pause(Call::Create);
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| bench.get(100, OTHER));
+            pause.wait();
+            let goes = scope.spawn(move || drop(last));
+            let began = Instant::now();
+            while !goes.is_finished() && began.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let (waits, meanwhile) = (!goes.is_finished(), bench.reserved());
+            drop(pause);
+            assert!(!waits, "it waits for another thread's call");
+            assert_eq!(meanwhile, reserved);
+            drop(slow.join().unwrap());
+        });
+        assert!(
+            bench.reserved() - (reserved - 20 * MIB) <= 102 * MIB,
+            "the pool's memory"
+        );
+        bench.end();
+    }
 }
 
 /// Blocks that others give back while the device is waited for stay if work is queued on them: to free them is to wait for that.

@@ -14,15 +14,15 @@ pub(crate) struct Errands {
     events: Vec<(Event, Asking)>,
     /// Whether it is to be looked which of those that were recorded before are done.
     polls: bool,
-    /// Arenas whose pools are gone and of which nothing is held, to be given back.
-    closing: Vec<u16>,
+    /// Whether there is something [to be given back](Heap::take_closing).
+    closes: bool,
 }
 
-/// Records events, and looks what is done. Arenas to be given back by who has the turn.
-pub(crate) fn run_errands(on: &mut impl Access, errands: Box<Errands>) -> Result<Vec<u16>, Error> {
-    let (mut left, mut closing) = (Some(errands), Vec::new());
+/// Records events, and looks what is done. Whether there is something to be given back by who has the turn.
+pub(crate) fn run_errands(on: &mut impl Access, errands: Box<Errands>) -> Result<bool, Error> {
+    let (mut left, mut closes) = (Some(errands), false);
     while let Some(errands) = left.take() {
-        closing.extend(errands.closing);
+        closes |= errands.closes;
         for (event, asking) in errands.events {
             event.record();
             drop(asking);
@@ -32,10 +32,16 @@ pub(crate) fn run_errands(on: &mut impl Access, errands: Box<Errands>) -> Result
             left = on.heap(Heap::take_errands)?;
         }
     }
-    Ok(closing)
+    Ok(closes)
 }
 
 impl Heap {
+    /// Whether there are errands.
+    #[inline(always)]
+    pub(crate) fn has_errands(&self) -> bool {
+        self.due
+    }
+
     /// The errands, of whoever runs them.
     #[inline(always)]
     pub(crate) fn take_errands(&mut self) -> Option<Box<Errands>> {
@@ -64,8 +70,27 @@ impl Heap {
         self.due = true;
     }
 
+    /// An arena whose pool is gone and of which nothing is held is to be given back. Who leaves that looks whether it is its turn; else who
+    /// has that does it at its end.
     pub(in crate::heap) fn leave_closing(&mut self, arena: u16) {
-        self.errands.closing.push(arena);
+        if !self.closing.contains(&arena) {
+            self.closing.push(arena);
+        }
+        self.errands.closes = true;
         self.due = true;
+    }
+
+    /// Whether there are such.
+    pub(crate) fn has_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// All of them, for who has the turn.
+    pub(crate) fn take_closing(&mut self) -> Vec<u16> {
+        let Errands { events, polls, closes } = &mut self.errands;
+        *closes = false;
+        // Nobody else is to come for it.
+        self.due = *polls || !events.is_empty();
+        std::mem::take(&mut self.closing)
     }
 }

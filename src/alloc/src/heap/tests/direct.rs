@@ -6,32 +6,26 @@ use crate::heap::{CompactReport, Heap, JoinReport};
 use crate::stream::Stream;
 
 impl Heap {
-    /// Gives a block back. What is left of pools that are gone stays [due](Heap::is_due).
+    /// Gives a block back. What is left of pools that are gone [stays](Heap::has_closing).
     pub(crate) fn free(&mut self, b: u32) {
         self.take_back(b);
         self.run_errands();
     }
 
-    /// Whether errands are left.
-    pub(in crate::heap) fn is_due(&self) -> bool {
-        self.due
-    }
-
     pub(in crate::heap) fn run_errands(&mut self) {
         if let Some(errands) = self.take_errands() {
-            for arena in crate::heap::run_errands(self, errands).unwrap() {
-                self.leave_closing(arena);
-            }
+            crate::heap::run_errands(self, errands).unwrap();
         }
     }
 
     pub(in crate::heap) fn shrink_closing(&mut self) -> Result<u64, Error> {
-        match self.take_errands() {
-            Some(errands) => {
-                let arenas = crate::heap::run_errands(self, errands).unwrap();
+        self.run_errands();
+        match self.has_closing() {
+            true => {
+                let arenas = self.take_closing();
                 crate::heap::shrink_closing(self, &arenas)
             }
-            None => Ok(0),
+            false => Ok(0),
         }
     }
 

@@ -34,8 +34,7 @@ impl World {
         self.heap.take_back(b);
         self.heap.check();
         if let Some(errands) = self.heap.take_errands() {
-            let closing = run_errands(&mut Among(self, 0), errands).unwrap();
-            closing.into_iter().for_each(|arena| self.heap.leave_closing(arena));
+            run_errands(&mut Among(self, 0), errands).unwrap();
         }
     }
 
