@@ -3,23 +3,18 @@
 //! A stream that has ended leaves its line behind until nothing of it is left (`retire`). The line keeps the name, but is not found by it
 //! any more: who says that name means another stream.
 
+mod line;
 mod register;
-
-use std::collections::VecDeque;
 
 use gpumem_channel::NO_STREAM;
 
 use super::arena::{COMMON, MAX_POOLS};
 use super::ask::event::Event;
-use super::corner::Backoff;
-use super::lend::again::Again;
-use super::lend::classes::Classes;
-use super::lend::trial::Trial;
 use crate::error::Error;
-use crate::free::FreeIndex;
-use crate::size::CLASSES;
 use crate::stream::Stream;
 use register::Register;
+
+pub(in crate::heap) use line::{LaneOf, Line};
 
 /// Streams kept apart in one pool, and outside of pools: a tenant with many streams leaves everybody else theirs.
 pub(crate) const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
@@ -30,53 +25,11 @@ const _: () = assert!(1 + MAX_STREAMS + MAX_POOLS + MAX_IN_POOLS <= u16::MAX as 
 /// So many of the first streams outside of pools are found at once.
 const FEW: usize = 8;
 
-/// One stream in one arena.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) arena: u16,
-    /// The line of its arena's memory that is nobody's: itself, if it is that.
-    pub(crate) any: u16,
-    /// Its free blocks by class, but for those set aside.
-    pub(crate) free: [FreeIndex; CLASSES],
-    /// Its lane.
-    pub(super) lane: LaneOf,
-    /// Stitched blocks set aside for the next request of their size, by the block of their first piece: views are worth keeping together.
-    pub(super) aside: Vec<(u64, u32)>,
-    /// The sizes that are worth it.
-    pub(super) again: [Again; 2],
-    pub(super) trials: [Trial; 2],
-    pub(super) classes: Classes,
-    /// Whether it helps small requests that what is set aside comes back.
-    pub(super) drains: Backoff,
-    /// Blocks that wait for an event on this stream, oldest first. Without one, and while it is not recorded, they wait for the device.
-    pub(super) waiting: VecDeque<(Option<Event>, u32)>,
-    /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
-    pub(crate) safe: u64,
-    /// The last answer that was [heard](super::ask::wonder) about it.
-    pub(super) heard: u64,
-    /// An event and the count that becomes safe when it is done.
-    pub(super) marker: Option<(Event, u64)>,
-    /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
-    pub(super) retired: Option<u64>,
-}
-
 /// No stream's: memory that no queued work uses, which any stream may take at once. Each arena has such a line; this is that of the common
 /// one.
 pub(crate) const ANY: u16 = 0;
 /// The arena of a line that waits for the next stream or arena.
 const VACANT: u16 = u16::MAX;
-
-/// The lane of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LaneOf {
-    /// It was not asked for one yet.
-    Unasked,
-    /// There is none for it.
-    None,
-    Some(u8),
-    /// It was that of a stream that has ended: recalled blocks are known by their numbers there.
-    Left(u8),
-}
 
 /// All streams of a heap, by index. The first is [`ANY`].
 #[derive(Debug)]
@@ -98,87 +51,6 @@ pub(crate) struct Streams {
 
 /// Lines of streams that have ended which are kept until it is worth a look at all blocks.
 pub(super) const SPARE: usize = if cfg!(test) { 2 } else { 16 };
-
-impl Line {
-    fn new(arena: u16, any: u16) -> Line {
-        let mut line = Line {
-            arena: VACANT,
-            any,
-            free: std::array::from_fn(|_| FreeIndex::new()),
-            lane: LaneOf::None,
-            aside: Vec::new(),
-            again: Default::default(),
-            trials: Default::default(),
-            classes: Classes::default(),
-            drains: Backoff::default(),
-            waiting: VecDeque::new(),
-            safe: 0,
-            heard: 0,
-            marker: None,
-            retired: None,
-        };
-        line.begin(arena, any);
-        line
-    }
-
-    /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
-    fn begin(&mut self, arena: u16, any: u16) {
-        (self.arena, self.any, self.drains) = (arena, any, Backoff::default());
-        if arena == COMMON {
-            self.lane = LaneOf::Unasked;
-            (self.again, self.trials) = (Again::both(), Default::default());
-            self.classes = Classes::default();
-        } else {
-            self.lane = LaneOf::None;
-        }
-    }
-
-    /// There may be a lane to be had by now.
-    pub(super) fn ask_again(&mut self) {
-        if self.lane == LaneOf::None {
-            self.lane = LaneOf::Unasked;
-        }
-    }
-
-    #[inline]
-    pub(super) fn is_retired(&self) -> bool {
-        self.retired.is_some()
-    }
-
-    /// Whether it has ended and all its work is known to be done.
-    pub(super) fn is_done(&self) -> bool {
-        self.safe == u64::MAX
-    }
-
-    /// The event that tells how far it is, if it can be asked.
-    pub(super) fn recorded_marker(&self) -> Option<&Event> {
-        let marker = self.marker.as_ref().map(|(event, _)| event);
-        marker.filter(|event| event.is_recorded())
-    }
-
-    /// Whether nothing but blocks that are held, or are to be freed elsewhere, can belong to it.
-    pub(super) fn is_bare(&self) -> bool {
-        let free = self.free.iter().all(FreeIndex::is_empty);
-        free && self.waiting.is_empty() && self.aside.is_empty() && self.marker.is_none()
-    }
-
-    /// Whether it may have something set aside: it has a lane, or room for stitched blocks.
-    pub(super) fn may_have_aside(&self) -> bool {
-        matches!(self.lane, LaneOf::Some(_)) || self.aside.capacity() > 0
-    }
-
-    /// Takes the stitched block of a size that was set aside last.
-    pub(super) fn take_aside_of(&mut self, size: u64) -> Option<u32> {
-        let at = self.aside.iter().rposition(|(its, _)| *its == size)?;
-        Some(self.aside.remove(at).1)
-    }
-
-    /// Takes a certain stitched block. Whether it was set aside.
-    pub(super) fn take_aside(&mut self, b: u32) -> bool {
-        let at = self.aside.iter().position(|(_, other)| *other == b);
-        at.map(|at| self.aside.remove(at)).is_some()
-    }
-}
 
 impl Streams {
     pub(crate) fn new(handles: bool) -> Streams {

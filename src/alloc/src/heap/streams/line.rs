@@ -1,0 +1,136 @@
+//! What is known of one stream in one arena.
+
+use std::collections::VecDeque;
+
+use super::VACANT;
+use crate::free::FreeIndex;
+use crate::heap::arena::COMMON;
+use crate::heap::ask::event::Event;
+use crate::heap::corner::Backoff;
+use crate::heap::lend::again::Again;
+use crate::heap::lend::classes::Classes;
+use crate::heap::lend::trial::Trial;
+use crate::size::CLASSES;
+
+/// One stream in one arena.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) arena: u16,
+    /// The line of its arena's memory that is nobody's: itself, if it is that.
+    pub(crate) any: u16,
+    /// Its free blocks by class, but for those set aside.
+    pub(crate) free: [FreeIndex; CLASSES],
+    /// Its lane.
+    pub(in crate::heap) lane: LaneOf,
+    /// Stitched blocks set aside for the next request of their size, by the block of their first piece: views are worth keeping together.
+    pub(in crate::heap) aside: Vec<(u64, u32)>,
+    /// The sizes that are worth it.
+    pub(in crate::heap) again: [Again; 2],
+    pub(in crate::heap) trials: [Trial; 2],
+    pub(in crate::heap) classes: Classes,
+    /// Whether it helps small requests that what is set aside comes back.
+    pub(in crate::heap) drains: Backoff,
+    /// Blocks that wait for an event on this stream, oldest first. Without one, and while it is not recorded, they wait for the device.
+    pub(in crate::heap) waiting: VecDeque<(Option<Event>, u32)>,
+    /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
+    pub(crate) safe: u64,
+    /// The last answer that was [heard](crate::heap::ask::wonder) about it.
+    pub(in crate::heap) heard: u64,
+    /// An event and the count that becomes safe when it is done.
+    pub(in crate::heap) marker: Option<(Event, u64)>,
+    /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
+    pub(in crate::heap) retired: Option<u64>,
+}
+
+/// The lane of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) enum LaneOf {
+    /// It was not asked for one yet.
+    Unasked,
+    /// There is none for it.
+    None,
+    Some(u8),
+    /// It was that of a stream that has ended: recalled blocks are known by their numbers there.
+    Left(u8),
+}
+
+impl Line {
+    pub(super) fn new(arena: u16, any: u16) -> Line {
+        let mut line = Line {
+            arena: VACANT,
+            any,
+            free: std::array::from_fn(|_| FreeIndex::new()),
+            lane: LaneOf::None,
+            aside: Vec::new(),
+            again: Default::default(),
+            trials: Default::default(),
+            classes: Classes::default(),
+            drains: Backoff::default(),
+            waiting: VecDeque::new(),
+            safe: 0,
+            heard: 0,
+            marker: None,
+            retired: None,
+        };
+        line.begin(arena, any);
+        line
+    }
+
+    /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
+    pub(super) fn begin(&mut self, arena: u16, any: u16) {
+        (self.arena, self.any, self.drains) = (arena, any, Backoff::default());
+        if arena == COMMON {
+            self.lane = LaneOf::Unasked;
+            (self.again, self.trials) = (Again::both(), Default::default());
+            self.classes = Classes::default();
+        } else {
+            self.lane = LaneOf::None;
+        }
+    }
+
+    /// There may be a lane to be had by now.
+    pub(in crate::heap) fn ask_again(&mut self) {
+        if self.lane == LaneOf::None {
+            self.lane = LaneOf::Unasked;
+        }
+    }
+
+    #[inline]
+    pub(in crate::heap) fn is_retired(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    /// Whether it has ended and all its work is known to be done.
+    pub(in crate::heap) fn is_done(&self) -> bool {
+        self.safe == u64::MAX
+    }
+
+    /// The event that tells how far it is, if it can be asked.
+    pub(in crate::heap) fn recorded_marker(&self) -> Option<&Event> {
+        let marker = self.marker.as_ref().map(|(event, _)| event);
+        marker.filter(|event| event.is_recorded())
+    }
+
+    /// Whether nothing but blocks that are held, or are to be freed elsewhere, can belong to it.
+    pub(in crate::heap) fn is_bare(&self) -> bool {
+        let free = self.free.iter().all(FreeIndex::is_empty);
+        free && self.waiting.is_empty() && self.aside.is_empty() && self.marker.is_none()
+    }
+
+    /// Whether it may have something set aside: it has a lane, or room for stitched blocks.
+    pub(in crate::heap) fn may_have_aside(&self) -> bool {
+        matches!(self.lane, LaneOf::Some(_)) || self.aside.capacity() > 0
+    }
+
+    /// Takes the stitched block of a size that was set aside last.
+    pub(in crate::heap) fn take_aside_of(&mut self, size: u64) -> Option<u32> {
+        let at = self.aside.iter().rposition(|(its, _)| *its == size)?;
+        Some(self.aside.remove(at).1)
+    }
+
+    /// Takes a certain stitched block. Whether it was set aside.
+    pub(in crate::heap) fn take_aside(&mut self, b: u32) -> bool {
+        let at = self.aside.iter().position(|(_, other)| *other == b);
+        at.map(|at| self.aside.remove(at)).is_some()
+    }
+}
