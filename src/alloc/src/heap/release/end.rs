@@ -20,7 +20,7 @@ use crate::size::human;
 const TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
-/// Of heaps that have ended.
+/// Of heaps that have ended, but for what somebody just [tries](give_back_remains). Locked for moments.
 static REMAINS: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
 
 /// What an ended heap has yet to give back.
@@ -151,21 +151,35 @@ impl Remains {
     }
 }
 
-/// All of them. `None` where somebody else has them in hand, if that is not to be waited for.
-fn all_remains(wait: bool) -> Option<MutexGuard<'static, Vec<Remains>>> {
+/// All of them. `None` in a forked child that finds them locked: perhaps for ever, by a thread that does not exist there.
+fn all_remains() -> Option<MutexGuard<'static, Vec<Remains>>> {
     match REMAINS.try_lock() {
         Ok(all) => Some(all),
         Err(TryLockError::Poisoned(all)) => Some(all.into_inner()),
-        Err(TryLockError::WouldBlock) if wait => Some(REMAINS.lock().unwrap_or_else(PoisonError::into_inner)),
-        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::WouldBlock) if Process::current().is_forked() => None,
+        Err(TryLockError::WouldBlock) => Some(REMAINS.lock().unwrap_or_else(PoisonError::into_inner)),
     }
 }
 
-/// Tries again what was left of heaps that have ended. Who comes while somebody else does leaves it to them.
-pub(crate) fn give_back_remains() {
-    if let Some(mut all) = all_remains(false) {
-        all.retain_mut(|remains| !remains.process.is_current() || !remains.go());
+/// What somebody tries to give back. The rest joins the others again, also where a driver panics.
+struct Tried(Vec<Remains>);
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        if !self.0.is_empty()
+            && let Some(mut all) = all_remains()
+        {
+            all.append(&mut self.0);
+        }
     }
+}
+
+/// Tries again what was left of heaps that have ended. Who comes while somebody else does leaves it to them, and who has more to leave waits
+/// for no driver: it may be another device's.
+pub(crate) fn give_back_remains() {
+    let own = |remains: &mut Remains| remains.process.is_current();
+    let taken = all_remains().map(|mut all| all.extract_if(.., own).collect());
+    Tried(taken.unwrap_or_default()).0.retain_mut(|remains| !remains.go());
 }
 
 /// Nothing is left on the device, if it takes everything: blocks that are still allocated have no owner any more.
@@ -184,8 +198,7 @@ impl Drop for Heap {
             return;
         }
         remains.tell();
-        // In a forked child a thread may have them in hand that does not exist there.
-        if let Some(mut all) = all_remains(!remains.process.is_forked()) {
+        if let Some(mut all) = all_remains() {
             all.push(remains);
         }
     }

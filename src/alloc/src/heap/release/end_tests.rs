@@ -140,6 +140,36 @@ fn a_request_that_finds_no_memory_has_it_tried_again() {
     }
 }
 
+/// It leaves something, too, while another thread tries to give back what one before it left.
+#[test]
+fn a_heap_that_ends_waits_for_no_other_devices_driver() {
+    let [slow, other] = [(); 2].map(|()| device());
+    let [first, second] = [&slow, &other].map(|sim| used(sim, SegmentMode::Plain));
+    slow.fail_next(Call::Synchronize, u64::MAX);
+    other.fail_next(Call::Synchronize, u64::MAX);
+    drop(first);
+    let pause = slow.pause(Call::Synchronize);
+    slow.fail_next(Call::Synchronize, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(give_back_remains);
+        // Or another test's thread.
+        pause.wait();
+        let ends = scope.spawn(|| drop(second));
+        let began = Instant::now();
+        while !ends.is_finished() && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let ended = ends.is_finished();
+        drop(pause);
+        assert!(ended, "it waits for another device's driver");
+    });
+    other.fail_next(Call::Synchronize, 0);
+    for sim in [&slow, &other] {
+        until_all_is_given_back(sim, give_back_remains);
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
 /// Unmapping does not wait for it, and a GPU that runs into addresses without memory is lost to the whole process.
 #[test]
 fn nothing_goes_that_queued_work_may_use() {
