@@ -291,6 +291,12 @@ pub(crate) fn bytes_of<T>(len: usize) -> Result<u64, Error> {
     Ok(bytes as u64)
 }
 
+/// Which of two of anything, one for small blocks and one for large ones, is that of a size.
+#[inline(always)]
+pub(crate) fn half(size: u64) -> usize {
+    usize::from(size > SMALL_MAX)
+}
+
 /// What sizes are told in, the largest first.
 const UNITS: [(&str, u64); 5] = [
     ("PiB", 1 << 50),
@@ -302,7 +308,9 @@ const UNITS: [(&str, u64); 5] = [
 
 /// A size as people read it: binary units, one decimal.
 pub(crate) fn human(bytes: u64) -> String {
-    match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
+    // What would be 1024.0 of the next smaller unit is one of this.
+    let is_one = |unit: u64| u128::from(bytes) * 20 >= 20_479 * u128::from(unit / 1024);
+    match UNITS.into_iter().find(|(_, unit)| is_one(*unit)) {
         Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
         None => format!("{bytes} B"),
     }

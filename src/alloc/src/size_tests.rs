@@ -179,9 +179,20 @@ fn sizes_that_overflow_are_errors() {
 
 #[test]
 fn sizes_read_well() {
-    assert_eq!(human(511), "511 B");
-    assert_eq!(human(1536), "1.5 KiB");
-    assert_eq!(human(3 << 30), "3.0 GiB");
+    let told = [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1_048_524, "1023.9 KiB"),
+        (1_048_525, "1.0 MiB"),
+        ((1 << 30) - 1, "1.0 GiB"),
+        (3 << 30, "3.0 GiB"),
+        (u64::MAX, "16384.0 PiB"),
+    ];
+    for (bytes, text) in told {
+        assert_eq!(human(bytes), text);
+    }
 }
 
 #[test]

@@ -4,12 +4,11 @@ use gpumem_channel::{BlockState, PoolId, Split, StringId};
 
 use super::arena::COMMON;
 use super::block::{Block, NIL};
-use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
 use crate::error::Error;
 use crate::free::{Found, Key};
-use crate::size::{Class, pool_of};
+use crate::size::{Class, half, pool_of};
 use crate::stream::Stream;
 use crate::tag::Tag;
 

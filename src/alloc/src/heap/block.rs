@@ -10,6 +10,12 @@ use crate::size::Class;
 /// No block, no segment.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// The slot, if it is one.
+#[inline(always)]
+pub(crate) fn some(slot: u32) -> Option<u32> {
+    (slot != NIL).then_some(slot)
+}
+
 /// A part of a segment. One line of the cache: blocks of a program that does not repeat itself are met in any order.
 #[derive(Debug)]
 #[repr(align(64))]

@@ -3,8 +3,8 @@
 use gpumem_channel::{BlockState, EventKind};
 
 use super::arena::COMMON;
-use super::lend::half;
 use super::{Heap, NIL};
+use crate::size::half;
 
 impl Heap {
     /// The program gives an allocated block back. Its own stream may reuse it at once; if other streams used it, it

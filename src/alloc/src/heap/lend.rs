@@ -16,13 +16,7 @@ use super::block::NIL;
 use super::streams::{LaneOf, Line};
 use super::{DEVICE, Grant, Heap};
 use crate::lane::{Record, State};
-use crate::size::{SMALL_MAX, pool_of};
-
-/// Whether a size is among the small ones, or among the large ones, of those that come again.
-#[inline(always)]
-pub(super) fn half(size: u64) -> usize {
-    usize::from(size > SMALL_MAX)
-}
+use crate::size::{half, pool_of};
 
 impl Line {
     /// Whether blocks of a size are worth lending to the stream's lane.

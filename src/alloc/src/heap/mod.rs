@@ -97,7 +97,7 @@ pub(crate) use arena::{COMMON, NewPool, release_pool, set_pool_budget, shrink_cl
 pub(crate) use ask::errands::{Errands, run_errands};
 pub(crate) use ask::poll;
 pub(crate) use ask::wonder::Wonder;
-pub(crate) use block::NIL;
+pub(crate) use block::{NIL, some};
 pub(crate) use budget::set_budget;
 pub(crate) use capture::begin_capture;
 pub(crate) use narrate::{DEVICE, now};

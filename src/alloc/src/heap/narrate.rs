@@ -13,7 +13,7 @@ mod structure;
 
 use super::Heap;
 use super::allocate::Request;
-use super::block::NIL;
+use super::block::{NIL, some};
 use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
@@ -31,10 +31,6 @@ pub(crate) const DEVICE: u8 = 0;
 pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn some(slot: u32) -> Option<u32> {
-    (slot != NIL).then_some(slot)
 }
 
 /// The device as the channel describes it.

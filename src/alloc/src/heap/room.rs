@@ -8,10 +8,10 @@ use gpumem_channel::PoolId;
 
 use super::Heap;
 use super::allocate::Request;
-use super::lend::half;
 use super::streams::LaneOf;
 use crate::counts::{BOTH, SPLITS, pool_number};
 use crate::lane::{Lane, Wish};
+use crate::size::half;
 
 /// Who counts.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,9 @@
 use gpumem_channel::StringId;
 
 use super::allocate::Request;
-use super::lend::half;
 use super::streams::LaneOf;
 use super::{Grant, Heap};
-use crate::size::Class;
+use crate::size::{Class, half};
 use crate::stream::Stream;
 use crate::tag::Tag;
 

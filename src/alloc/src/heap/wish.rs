@@ -1,8 +1,8 @@
 //! Requests that wait for leave to count a block of their lane are served together.
 
 use super::Heap;
-use super::lend::half;
 use crate::lane::{Lane, Lent, Wish};
+use crate::size::half;
 
 impl Heap {
     /// A block that a lane has and did not hand out by itself, for a request that [wished](crate::lane::Wish) for it; and one for all others

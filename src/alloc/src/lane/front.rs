@@ -7,10 +7,10 @@ use super::atomic::{AtomicU8, AtomicU64, Ordering};
 use super::lock::{Biased, Inside};
 use super::quick::Lists;
 use super::wish::Wishing;
-use super::{Held, Lane, Lent, half};
+use super::{Held, Lane, Lent};
 #[cfg(test)]
 use crate::heap::Grant;
-use crate::size::{MIN_BLOCK, Sizes};
+use crate::size::{MIN_BLOCK, Sizes, half};
 use crate::stream::Stream;
 use crate::tag::Tag;
 

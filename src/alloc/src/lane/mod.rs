@@ -43,7 +43,6 @@ use crate::lock;
 pub(crate) use front::{Apart, Front, LANES, NOT_ENTERED};
 pub(crate) use held::{Held, Lent};
 pub(crate) use one::Lane;
-use one::half;
 pub(crate) use quick::{SORTS, list_of, sort_of, sorts_between};
 pub(crate) use record::{Record, State};
 pub(crate) use wish::Wish;

@@ -5,12 +5,12 @@ use gpumem_channel::{BlockState, EventKind, LaneFigures, Split, StringId, Unheld
 
 use super::quick::{Lists, Noted};
 use super::seen::Seen;
-use super::told::{operation, publish, some};
+use super::told::{operation, publish};
 use super::wish::Kept;
 use super::{Held, Lent, Record, State};
 use crate::counts::Counts;
-use crate::heap::Grant;
-use crate::size::SMALL_MAX;
+use crate::heap::{Grant, some};
+use crate::size::half;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -40,11 +40,6 @@ pub(crate) struct Lane {
     /// Blocks that were given back, as far as the heap knows.
     frees: u64,
     pub(crate) outlet: Option<channel::Lane>,
-}
-
-#[inline(always)]
-pub(super) fn half(size: u64) -> usize {
-    usize::from(size > SMALL_MAX)
 }
 
 impl Lane {

@@ -27,7 +27,7 @@ use crate::tag::Tag;
 use atomic::{Without, begin_execution, leave_out, prepare};
 use front::{Front, place_of};
 use lock::Lock;
-use one::{Lane, half};
+use one::Lane;
 use wish::Wish;
 
 mod atomic;

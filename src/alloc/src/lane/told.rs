@@ -4,7 +4,7 @@ use gpumem_channel::{self as channel, BlockState, EventKind, Operation, Split};
 
 use super::Record;
 use super::seen::Seen;
-use crate::heap::NIL;
+use crate::heap::some;
 use crate::stream::Stream;
 
 /// Publishes that a block was handed out, or set aside. Whether the figures are due.
@@ -42,8 +42,4 @@ pub(super) fn operation<'a>(
         next: some(record.next),
         split,
     }
-}
-
-pub(super) fn some(slot: u32) -> Option<u32> {
-    (slot != NIL).then_some(slot)
 }

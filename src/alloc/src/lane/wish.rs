@@ -11,7 +11,8 @@ use gpumem_channel::StringId;
 
 use super::atomic::{AtomicBool, Ordering};
 use super::front::{Front, LANES};
-use super::{Lane, Lent, half};
+use super::{Lane, Lent};
+use crate::size::half;
 use crate::stream::Stream;
 use crate::tag::Tag;
 

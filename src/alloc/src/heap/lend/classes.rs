@@ -9,8 +9,7 @@
 
 use crate::heap::Heap;
 use crate::heap::allocate::Request;
-use crate::heap::lend::half;
-use crate::size::{Class, class_size};
+use crate::size::{Class, class_size, half};
 
 /// Small requests of a stream that its lane did not serve before it is judged again.
 const WINDOW: u32 = if cfg!(test) { 256 } else { 1024 };

@@ -283,7 +283,7 @@ impl Heap {
             let (mut held, mut aside) = (0, [0; 2]);
             for b in lent {
                 match self.record_of(b) {
-                    Some(record) if record.state == State::Aside => aside[crate::heap::lend::half(record.size)] += 1,
+                    Some(record) if record.state == State::Aside => aside[crate::size::half(record.size)] += 1,
                     Some(_) => held += 1,
                     None => {}
                 }
