@@ -17,6 +17,9 @@ use crate::history::{Deed, Recorder};
 use crate::process::say;
 use crate::stream::Stream;
 
+/// The one device of a channel: an allocator is one, and a process with several has several channels.
+pub(crate) const DEVICE: u8 = 0;
+
 /// Whether an allocator publishes.
 #[derive(Clone, Debug)]
 pub enum Publish {
@@ -81,13 +84,13 @@ pub(crate) fn say_unpublished(why: &str) {
 
 impl Outlet {
     /// Makes the channel, if the program wants one.
-    pub(crate) fn open(publish: &Publish, index: u8, device: &Device) -> Outlet {
+    pub(crate) fn open(publish: &Publish, device: &Device) -> Outlet {
         let channel = match publish {
             Publish::Off => Err(WhyNot::Off),
             Publish::On(options) => Publisher::create(options)
                 .map(|mut publisher| {
-                    publisher.set_device(index, device);
-                    publisher.stats(index, &DeviceStats::default(), Touched::ALL);
+                    publisher.set_device(DEVICE, device);
+                    publisher.stats(DEVICE, &DeviceStats::default(), Touched::ALL);
                     Box::new(publisher)
                 })
                 .map_err(|error| WhyNot::Failed(error.to_string())),
@@ -106,9 +109,9 @@ impl Outlet {
     }
 
     /// Publishes the device anew.
-    pub(crate) fn device(&mut self, index: u8, device: &Device) {
+    pub(crate) fn device(&mut self, device: &Device) {
         if let Some(publisher) = self.publisher() {
-            publisher.set_device(index, device);
+            publisher.set_device(DEVICE, device);
         }
     }
 
@@ -167,9 +170,9 @@ impl Outlet {
     }
 
     /// What a lane publishes through, if there is a channel; `None` if that has no more room for lanes.
-    pub(crate) fn lane(&mut self, device: u8, stream: Stream) -> Option<Option<Lane>> {
+    pub(crate) fn lane(&mut self, stream: Stream) -> Option<Option<Lane>> {
         match self.publisher() {
-            Some(publisher) => publisher.lane(device, stream.0).map(Some),
+            Some(publisher) => publisher.lane(DEVICE, stream.0).map(Some),
             None => Some(None),
         }
     }
@@ -310,9 +313,9 @@ impl Outlet {
     }
 
     #[inline]
-    pub(crate) fn stats(&mut self, device: u8, stats: &DeviceStats, touched: Touched) {
+    pub(crate) fn stats(&mut self, stats: &DeviceStats, touched: Touched) {
         if let Some(publisher) = self.publisher() {
-            publisher.stats(device, stats, touched);
+            publisher.stats(DEVICE, stats, touched);
         }
     }
 }

@@ -16,7 +16,7 @@ impl Heap {
         self.budget = budget;
         self.collect_above = collect::threshold(self.collect_at, budget);
         let device = narrate::describe(self.driver.info(), budget);
-        self.outlet.device(narrate::DEVICE, &device);
+        self.outlet.device(&device);
         !self.capturing() && budget.is_some_and(|budget| self.ledger.reserved() > budget)
     }
 }

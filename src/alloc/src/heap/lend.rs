@@ -14,7 +14,7 @@ use super::allocate::Request;
 use super::arena::COMMON;
 use super::block::NIL;
 use super::streams::{LaneOf, Line};
-use super::{DEVICE, Grant, Heap};
+use super::{Grant, Heap};
 use crate::lane::{Record, State};
 use crate::size::{half, pool_of};
 
@@ -75,9 +75,7 @@ impl Heap {
         let (front, outlet, clock) = (self.front, &mut self.outlet, self.frees + 1);
         // A handle that means no stream to a lane has none.
         let named = name.0 != NO_STREAM;
-        let lane = named
-            .then(|| front.open(name, clock, || outlet.lane(DEVICE, name)))
-            .flatten();
+        let lane = named.then(|| front.open(name, clock, || outlet.lane(name))).flatten();
         self.streams.set_lane(stream, lane.map_or(LaneOf::None, LaneOf::Some));
         lane
     }

@@ -100,7 +100,7 @@ pub(crate) use ask::wonder::Wonder;
 pub(crate) use block::{NIL, some};
 pub(crate) use budget::set_budget;
 pub(crate) use capture::begin_capture;
-pub(crate) use narrate::{DEVICE, now};
+pub(crate) use narrate::now;
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub use release::compact::CompactReport;
 pub(crate) use release::compact::compact;
@@ -235,7 +235,7 @@ impl Heap {
                 reason: format!("that part of {} bytes is no memory", info.total),
             });
         }
-        let outlet = Outlet::open(&config.publish, narrate::DEVICE, &narrate::describe(info, budget));
+        let outlet = Outlet::open(&config.publish, &narrate::describe(info, budget));
         let sizes = Sizes::new(config, granularity);
         front.round_as(&sizes);
         Ok(Heap {

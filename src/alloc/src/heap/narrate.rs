@@ -17,15 +17,13 @@ use super::block::{NIL, some};
 use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
+use crate::publish::DEVICE;
 use crate::size::Class;
 use crate::tag::{self, Tag};
 use seen::Seen;
 
 /// Tags of programs that do not publish.
 const UNPUBLISHED: u32 = 1 << 31;
-
-/// One allocator is one device; a process with several has several channels.
-pub(crate) const DEVICE: u8 = 0;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the channel's clock.
 pub(crate) fn now() -> u64 {
@@ -308,7 +306,7 @@ impl Heap {
     pub(super) fn tell_figures(&mut self) {
         if self.outlet.is_on() {
             let (stats, touched) = self.ledger.changed();
-            self.outlet.stats(DEVICE, stats, touched);
+            self.outlet.stats(stats, touched);
         }
     }
 }

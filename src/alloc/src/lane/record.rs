@@ -2,7 +2,8 @@
 
 use gpumem_channel::{Place, Split, StringId};
 
-use crate::heap::{DEVICE, NIL};
+use crate::heap::NIL;
+use crate::publish::DEVICE;
 use crate::size::pool_of;
 
 /// What became of a lent block.

@@ -3,7 +3,7 @@
 use gpumem_channel::{Facts, Place, PoolId, StringId};
 
 use super::Record;
-use crate::heap::DEVICE;
+use crate::publish::DEVICE;
 use crate::size::pool_of;
 use crate::stream::Stream;
 

@@ -2,9 +2,9 @@
 
 use gpumem_channel::{Facts, PoolId, StringId};
 
-use super::DEVICE;
 use crate::heap::block::Block;
 use crate::heap::streams::Streams;
+use crate::publish::DEVICE;
 use crate::stream::Stream;
 
 pub(super) struct Seen<'a> {
