@@ -59,7 +59,7 @@ pub(crate) struct Recorder {
     pub(crate) caller: Stack,
     /// The pieces of blocks that are live or wait, and of those that events in the ring are about.
     lists: Lists,
-    marks: Numbers<str>,
+    marks: Numbers,
     /// When it began: by the clock of the events, and by the calendar (nanoseconds since 1970).
     began: (u64, u64),
 }
@@ -81,7 +81,7 @@ impl Recorder {
             steps: 0,
             caller: Stack::NONE,
             lists: Lists::new(),
-            marks: Numbers::new("(other marks)".into()),
+            marks: Numbers::new("(other marks)"),
             began: (now(), u64::try_from(since_1970.as_nanos()).unwrap_or(0)),
         }
     }

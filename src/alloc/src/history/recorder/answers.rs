@@ -16,7 +16,7 @@ impl Recorder {
         Past {
             entries: self.ring.iter().copied().collect(),
             pieces: self.lists.all(),
-            marks: self.marks.things().to_vec(),
+            marks: self.marks.texts().to_vec(),
             dropped: self.dropped,
             calendar: calendar.saturating_sub(began),
         }
