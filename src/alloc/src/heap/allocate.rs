@@ -1,4 +1,4 @@
-//! Best fit, split, and what is tried when nothing fits.
+//! Best fit and split.
 
 use gpumem_channel::{BlockState, PoolId, Split, StringId};
 

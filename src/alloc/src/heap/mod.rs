@@ -23,7 +23,7 @@
 //! | `release` | memory to the driver, remapping, the end |
 //! | `stitch` | one block from pieces that lie apart |
 //! | `layout` | where requests went before, and placing them there again |
-//! | `raw` | blocks by address |
+//! | `raw` | what the driver gave that a block lies in |
 //! | `explain` | the out-of-memory report |
 //! | `narrate` | what the channel is told |
 //! | `picture` | a copy of the state, for snapshots |

@@ -27,7 +27,8 @@ pub(crate) struct Segment {
     pub(crate) class: Class,
     pub(crate) kind: SegmentKind,
     pub(crate) arena: u16,
-    /// Index of the stream it was taken for; free blocks come home to it.
+    /// Index of the stream it was taken for, to be told: whose its free blocks are they know themselves. Nobody's once that has ended and was
+    /// forgotten.
     pub(crate) stream: u16,
     pub(crate) tag: StringId,
     /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
