@@ -19,13 +19,11 @@
 //! | `FAKE_CUDA_RDMA` | 1 | 0: no chunk can be made that network cards reach |
 //! | `FAKE_CUDA_EVENT_QUERIES` | 0 | how often `cuEventQuery` says "not ready" before an event is done; if ever, `cuStreamQuery` always does |
 //! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that |
-//! | `FAKE_CUDA_PAUSE` | | `cuEventQuery:/a/file`: while that file is there, one call of that name at a time waits, and writes so into it; others do not |
 
 #![allow(non_snake_case, reason = "the driver's names")]
 
 mod device;
 mod memory;
-mod pause;
 mod pool;
 mod settings;
 mod state;

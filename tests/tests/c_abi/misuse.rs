@@ -131,11 +131,6 @@ fn inner_misuse_changes_nothing() {
             &|abi| abi.begin_allocate_to_pool(0, PoolId(0, 0), none),
             "the id (0, 0) is that of memory which is no pool's",
         ),
-        // Nobody waits for one that could not be made.
-        (
-            &|abi| abi.begin_allocate_to_pool(0, PoolId(0, 0), none),
-            "the id (0, 0) is that of memory which is no pool's",
-        ),
         (&|abi| assert_eq!(abi.compact(128), -1), "no device 128"),
         (&|abi| assert_eq!(abi.compact(-2), -1), "no device -2"),
         (

@@ -1,12 +1,8 @@
 //! Private pools as PyTorch uses them: a filter is a `std::function` of libstdc++, made here by hand.
 
 use std::ffi::{c_int, c_void};
-use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
-
-use gpumem_tests::until;
 
 use crate::abi::{PoolId, stream};
 use crate::{library, passes};
@@ -85,87 +81,6 @@ fn inner_threads_have_pools() {
     assert!(abi.empty_cache(0) >= 0);
     assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 0);
     assert_eq!(abi.error_count(), 0);
-}
-
-/// A pool may be made only once the driver has been asked which streams can be forgotten.
-#[test]
-fn pools_do_not_wait_for_one_that_is_being_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let pause = format!("cuEventQuery:{}", folder.path().join("pause").display());
-    let late = ("FAKE_CUDA_EVENT_QUERIES", "100000");
-    passes("pools::inner_one_is_being_made", &[("FAKE_CUDA_PAUSE", &pause), late]);
-}
-
-#[test]
-fn inner_one_is_being_made() {
-    let Some(abi) = &library() else { return };
-    let pause = std::env::var("FAKE_CUDA_PAUSE").unwrap();
-    let pause = Path::new(pause.split_once(':').unwrap().1);
-    let (new, full, known) = (PoolId(1, 1), PoolId(2, 1), PoolId(3, 1));
-    let begin_and_end = |pool| {
-        abi.begin_allocate_to_pool(0, pool, null_mut());
-        abi.end_allocate_to_pool(0, pool);
-        assert_eq!(abi.error(), None);
-    };
-    begin_and_end(known);
-    // As many streams as pools may have, all of which have ended.
-    abi.begin_allocate_to_pool(0, full, null_mut());
-    let streams = std::iter::repeat_with(crate::driver_stream);
-    let use_once = |stream| (abi.alloc(512, 0, stream), stream);
-    let used: Vec<_> = streams.map(use_once).take_while(|(ptr, _)| !ptr.is_null()).collect();
-    abi.refused("streams");
-    abi.end_allocate_to_pool(0, full);
-    for (_, stream) in &used {
-        assert_eq!(abi.retire_stream(*stream), 0);
-    }
-    used.iter().for_each(|(ptr, stream)| abi.free(*ptr, 512, 0, *stream));
-    let done = |wait: unsafe extern "C" fn(*mut c_void) -> c_int| {
-        // SAFETY: the default stream, which is always there.
-        unsafe { wait(null_mut()) }
-    };
-    assert_eq!(crate::driver(c"cuStreamSynchronize", done), 0);
-
-    std::thread::scope(|scope| {
-        let paused = Paused::begin(pause);
-        let makers = [(); 2].map(|()| scope.spawn(|| begin_and_end(new)));
-        paused.until_somebody_waits();
-        let other = scope.spawn(|| {
-            abi.release_pool(0, known);
-            assert_eq!(abi.error(), None);
-        });
-        until("another one is released", || other.is_finished());
-        assert!(!makers.iter().any(ScopedJoinHandle::is_finished));
-        drop(paused);
-    });
-    // Both have begun it, and it is one.
-    for _ in 0..2 {
-        abi.release_pool(0, new);
-        assert_eq!(abi.error(), None);
-    }
-    abi.release_pool(0, new);
-    abi.refused("no pool (1, 1) was begun on this device");
-}
-
-/// A driver call takes until this is dropped.
-struct Paused<'a>(&'a Path);
-
-impl Paused<'_> {
-    fn begin(file: &Path) -> Paused<'_> {
-        std::fs::write(file, "").unwrap();
-        Paused(file)
-    }
-
-    fn until_somebody_waits(&self) {
-        until("somebody waits", || {
-            std::fs::read(self.0).is_ok_and(|text| !text.is_empty())
-        });
-    }
-}
-
-impl Drop for Paused<'_> {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.0);
-    }
 }
 
 #[test]
