@@ -34,8 +34,8 @@
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
  * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
- * for the device and given the cache back to the driver before it failed, unless it is larger than the device or the budget;
- * gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
+ * for the device and given the cache back to the driver before it failed, unless it is larger than what the device or the budget has
+ * beside what is held; gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
  * with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that gpumem_memory_fraction was told holds
  * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
