@@ -31,7 +31,7 @@ pub(super) struct Register {
     ended: Vec<u16>,
     /// That have a lane, or room for what is set aside of stitched memory; lowest first.
     draining: Vec<u16>,
-    /// At which blocks wait, and some at which none does any more.
+    /// At which blocks wait, and some at which none does any more; lowest first.
     awaited: Vec<u16>,
 }
 
@@ -138,7 +138,7 @@ impl Register {
 
     /// Blocks begin to wait at a line.
     pub(super) fn await_at(&mut self, at: u16) {
-        self.awaited.push(at);
+        put(&mut self.awaited, at);
     }
 
     /// Whether a line is among those at which blocks may wait.
@@ -149,9 +149,22 @@ impl Register {
 
     /// The lines at which blocks wait, lowest first.
     pub(super) fn awaited(&mut self, waits: impl Fn(u16) -> bool) -> &[u16] {
-        self.awaited.sort_unstable();
-        self.awaited.dedup();
         self.awaited.retain(|at| waits(*at));
         &self.awaited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Register;
+
+    /// Most programs are never asked at which lines blocks wait.
+    #[test]
+    fn a_line_at_which_blocks_wait_again_and_again_is_kept_once() {
+        let mut register = Register::default();
+        for at in [7, 2, 7, 2] {
+            register.await_at(at);
+        }
+        assert_eq!(register.awaited, [2, 7]);
     }
 }
