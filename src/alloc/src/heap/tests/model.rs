@@ -72,6 +72,7 @@ impl World {
     /// as the model says.
     pub(in crate::heap) fn step(&mut self, op: &Op) -> Result<(), Error> {
         let result = self.do_step(op);
+        self.heap.run_errands();
         if self.heap.has_closing() {
             let shrunk = self.heap.shrink_closing();
             assert!(self.faulty || shrunk.is_ok());
