@@ -183,7 +183,7 @@ impl Heap {
         self.take_chunks(request, place, sizes)
     }
 
-    /// Keeps chunks that are mapped nowhere for later: the driver did not take them.
+    /// Keeps chunks of no segment for later: the driver did not take them.
     pub(super) fn keep_loose(&mut self, chunks: Vec<Chunk>) {
         for chunk in &chunks {
             self.ledger.loose_added(chunk.size);

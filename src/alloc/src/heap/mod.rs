@@ -184,7 +184,8 @@ pub(crate) struct Heap {
     views: Views,
     layouts: Layouts,
     fineness: Fineness,
-    /// Chunks that are mapped nowhere but could not be given back, which are reserved; used first by growth, tried again at every release.
+    /// Chunks of no segment that could not be given back, or not be unmapped before that, which are reserved; used first by growth, tried again
+    /// at every release.
     orphans: Vec<Chunk>,
     /// Free blocks that are on their way back to the driver, or to another address.
     apart: usize,

@@ -16,7 +16,7 @@ pub(in crate::heap) enum Going {
     View { view: Option<u32>, left: Stale },
     /// A part of a view.
     Part { view: u32, part: Part, left: Stale },
-    /// What could not be unmapped when its memory moved elsewhere.
+    /// What could not be unmapped when its memory moved elsewhere, or when mapping more failed.
     Stale { slot: u32, addr: u64, bytes: u64 },
     /// A plain segment.
     Plain { slot: u32, addr: u64 },
@@ -28,7 +28,7 @@ pub(in crate::heap) enum Going {
     },
     /// The address space of a virtual segment, once it has no memory.
     Range { slot: u32, addr: u64, bytes: u64 },
-    /// A chunk that is mapped nowhere.
+    /// A chunk of no segment.
     Orphan(Chunk),
 }
 
@@ -92,8 +92,8 @@ impl Going {
             (Going::View { left, .. }, Going::View { left: part, .. } | Going::Part { left: part, .. }) => {
                 left.has(part)
             }
-            // What was moved may still be mapped where it was.
-            (Going::Chunks { .. }, Going::Stale { .. }) => true,
+            // What was moved may still be mapped where it was, and what could not be unmapped when more could not be mapped.
+            (Going::Chunks { .. } | Going::Orphan(_), Going::Stale { .. }) => true,
             (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
                 slot == its
             }

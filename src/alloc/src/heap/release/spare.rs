@@ -132,7 +132,7 @@ impl Heap {
         slots.filter_map(|slot| self.spare_range(slot)).collect()
     }
 
-    /// Views, and what is left of some, and chunks that are mapped nowhere.
+    /// Views, and what is left of some, and chunks of no segment.
     fn spare_mappings(&self) -> Vec<Going> {
         let stale = self.views.stale.iter();
         let stale = stale.map(|left| Going::View {

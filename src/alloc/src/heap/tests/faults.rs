@@ -195,6 +195,44 @@ fn a_chunk_that_the_driver_does_not_take_is_reserved_until_it_does() {
     }
 }
 
+/// The memory lives until it is mapped nowhere, whoever has let go of it.
+#[test]
+fn what_could_not_be_unmapped_again_is_reserved_until_it_is() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let sim = Sim::new(SimConfig {
+            total: 30 * MIB,
+            used_by_others: 20 * MIB,
+            ..SimConfig::default()
+        });
+        let config = Config {
+            segments,
+            publish: Publish::Off,
+            max_chunk: 2 * MIB,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let agree = |heap: &mut Heap| {
+            heap.check();
+            let reserved = heap.stats().all().reserved_bytes.current;
+            assert_eq!(reserved, sim.live().bytes, "{segments:?}");
+            reserved
+        };
+        sim.fail_next(Call::Unmap, u64::MAX);
+        assert!(heap.allocate(16 * MIB, Stream(0), Tag(0)).is_err());
+        assert_eq!(agree(&mut heap), 10 * MIB);
+        assert!(heap.release_cached().is_err());
+        assert_eq!(agree(&mut heap), 10 * MIB);
+        sim.fail_next(Call::Unmap, 0);
+        assert_eq!(heap.release_cached().unwrap(), 10 * MIB);
+        assert_eq!(agree(&mut heap), 0);
+        let grant = heap.allocate(6 * MIB, Stream(0), Tag(0)).unwrap();
+        heap.free(grant.block);
+        agree(&mut heap);
+        drop(heap);
+        assert_eq!((sim.live(), sim.violations()), (Live::default(), vec![]));
+    }
+}
+
 /// The driver has not taken it back, whether the history began before that or afterwards.
 #[test]
 fn a_history_counts_a_chunk_that_the_driver_does_not_take_once() {

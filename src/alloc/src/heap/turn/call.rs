@@ -67,7 +67,7 @@ pub(in crate::heap) enum Call {
 #[derive(Debug)]
 pub(in crate::heap) enum Gave {
     Addr(u64),
-    /// Chunks with their addresses; those that came to be mapped nowhere; ranges that something is mapped in which is nobody's.
+    /// Chunks with their addresses; those that came to be of no segment; ranges that something is mapped in which is nobody's.
     Chunks {
         mapped: Vec<(u64, Chunk)>,
         loose: Vec<Chunk>,
@@ -184,13 +184,19 @@ fn map(
     loose.extend(spare);
     let mut stale = Vec::new();
     if result.is_err() {
+        let mut kept = Vec::new();
         for (at, chunk) in std::mem::take(&mut mapped) {
-            if driver.unmap(at, chunk.size).is_err() {
-                stale.push((at, chunk.size));
+            match driver.unmap(at, chunk.size) {
+                Ok(()) => loose.push(chunk),
+                // To release it now would not free it, and nobody would count it any more.
+                Err(_) => {
+                    stale.push((at, chunk.size));
+                    kept.push(chunk);
+                }
             }
-            loose.push(chunk);
         }
         loose.retain(|chunk| driver.release(chunk.handle).is_err());
+        loose.extend(kept);
     }
     (Gave::Chunks { mapped, loose, stale }, result)
 }
