@@ -70,8 +70,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::OutOfMemory`] when it does not fit now: the one that passes when something is freed, or with a smaller request. [`Error::Device`]
     /// when the driver is in trouble. The others say that the call is wrong: [`Error::TooLarge`], [`Error::TooManyStreams`] (of one pool, or
-    /// outside of pools),
-    /// [`Error::PerThreadStream`], and [`Error::Forked`] in a forked child.
+    /// outside of pools), [`Error::PerThreadStream`], and [`Error::Forked`] in a forked child.
     #[inline(always)]
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
         let bytes = bytes_of::<T>(len)?;

@@ -64,7 +64,8 @@
 //! **Pools.** [`Allocator::pool`] keeps a tenant's memory apart: its cache serves nobody else, its budget binds what it takes, what it
 //! has no room for fails or overflows to everybody's memory, and when memory runs out pools of lower priority give their caches back
 //! first. [`Allocator::private_pool`] is for CUDA graphs: what it handed out stays where it is for as long as it lives, and while a
-//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments, and their requests go through the heap.
+//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments, and
+//! their requests go through the heap.
 //!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!

@@ -1,24 +1,20 @@
 //! What gives way when memory runs out, and what a report says of that.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use gpumem_alloc::device::{Call, Sim, SimConfig};
-use gpumem_alloc::{Allocator, Config, Error, Help, OomReport, Overflow, PoolConfig, Publish, Stream};
+mod common;
 
-const MIB: usize = 1 << 20;
+use common::{MIB, short};
+use gpumem_alloc::device::{Call, Sim, Timeline};
+use gpumem_alloc::{Allocator, Config, Help, Overflow, PoolConfig, Stream};
+
 const S: Stream = Stream(1);
 
-fn start(total_mib: u64, budget_mib: u64) -> (Sim, Allocator) {
-    let sim = Sim::new(SimConfig {
-        total: total_mib << 20,
-        ..SimConfig::default()
-    });
+fn start(total_mib: usize, budget_mib: u64) -> (Sim, Allocator) {
     let config = Config {
-        publish: Publish::Off,
         budget: Some(budget_mib << 20),
         ..Config::default()
     };
-    let alloc = Allocator::new(sim.device(), config).unwrap();
-    (sim, alloc)
+    common::start(total_mib * MIB, Timeline::default(), config)
 }
 
 fn of(priority: i32, budget_mib: Option<u64>, overflow: Overflow) -> PoolConfig {
@@ -26,13 +22,6 @@ fn of(priority: i32, budget_mib: Option<u64>, overflow: Overflow) -> PoolConfig 
         budget: budget_mib.map(|mib| mib << 20),
         overflow,
         priority,
-    }
-}
-
-fn short<T: std::fmt::Debug>(result: Result<T, Error>) -> OomReport {
-    match result {
-        Err(Error::OutOfMemory(report)) => *report,
-        other => panic!("{other:?}"),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Pools on the simulated device: isolation, budgets, overflow, priorities, and what a graph goes on using.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::sync::Arc;
 
+use common::short;
 use gpumem_alloc::device::{self, Call, Live, Sim, SimConfig};
-use gpumem_alloc::{
-    Allocator, Config, Error, Help, OomReport, Overflow, PoolConfig, Publish, Route, SegmentMode, Stream,
-};
+use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, Publish, Route, SegmentMode, Stream};
 
 const MIB: usize = 1 << 20;
 const S: Stream = Stream(1);
@@ -23,13 +24,6 @@ fn allocator(total_mib: u64, segments: SegmentMode) -> (Allocator, Sim) {
         ..Config::default()
     };
     (Allocator::new(device, config).unwrap(), sim)
-}
-
-fn short<T: std::fmt::Debug>(result: Result<T, Error>) -> OomReport {
-    match result {
-        Err(Error::OutOfMemory(report)) => *report,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

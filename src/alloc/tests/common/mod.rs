@@ -41,7 +41,12 @@ pub(crate) fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
 
 /// What is said where there is no memory for one.
 pub(crate) fn fails(alloc: &Allocator, mib: usize) -> OomReport {
-    match alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT) {
+    short(alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT))
+}
+
+/// What is said where there is no memory.
+pub(crate) fn short<T: std::fmt::Debug>(result: Result<T, Error>) -> OomReport {
+    match result {
         Err(Error::OutOfMemory(report)) => *report,
         other => panic!("{other:?}"),
     }

@@ -43,8 +43,8 @@ const AT_A_TIME: usize = 16;
 
 impl Heap {
     /// The pool of an arena is gone: what is free [is to go back](shrink_closing), now or once whoever calls the driver for long is done, as far
-    /// as no queued work uses it, and else when it is looked at again: when [memory is taken](Heap::give_back_gone), when somebody asks what is done, when pools are too many, when
-    /// captures end and with every release. What is held follows when it is freed.
+    /// as no queued work uses it, and else when it is looked at again: when [memory is taken](Heap::give_back_gone), when somebody asks what is
+    /// done, when pools are too many, when captures end and with every release. What is held follows when it is freed.
     pub(crate) fn close_arena(&mut self, arena: u16) {
         if let Some(arena) = self.arenas.get_mut(arena) {
             arena.closing = true;

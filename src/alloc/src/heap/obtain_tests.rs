@@ -1,0 +1,114 @@
+//! Where memory of small blocks serves large ones, and plans that need many pieces.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::Config;
+use crate::device::{Call, Sim, SimConfig};
+use crate::lane::Front;
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
+
+const MIB: u64 = 1 << 20;
+
+/// What an 8 MiB request takes from the driver where so many of 64 blocks of 512 KiB were given back, and some operations for each chunk.
+fn taken_beside_idle_small(given_back: usize, operations: u64) -> u64 {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+    let small: Vec<u32> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
+    for _ in 0..operations * heap.ledger.device_allocs() {
+        let b = allocate(&mut heap, MIB / 2);
+        heap.free(b);
+    }
+    small[..given_back].iter().for_each(|b| heap.free(*b));
+    let before = sim.live().bytes;
+    allocate(&mut heap, 8 * MIB);
+    heap.check();
+    sim.live().bytes - before
+}
+
+/// A plan looks at some free blocks and not at all of them, but at as many as its request needs.
+#[test]
+fn a_request_of_thousands_of_pieces_needs_no_new_memory() {
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        max_chunk: 2 * MIB,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+    let held: Vec<u32> = (0..6000)
+        .map(|i| allocate(&mut heap, 2 * MIB * (1 + i / 2 % 4)))
+        .collect();
+    held.iter().step_by(2).for_each(|b| heap.free(*b));
+    let before = sim.calls(Call::Create);
+    allocate(&mut heap, 12_000 * MIB);
+    assert_eq!(sim.calls(Call::Create), before, "nor was any given back for it");
+    heap.check();
+}
+
+#[test]
+fn a_large_request_takes_idle_memory_of_small_ones_where_mapping_it_again_would_cost_little() {
+    assert_eq!(taken_beside_idle_small(60, 200), 0);
+    assert_eq!(
+        taken_beside_idle_small(60, 10),
+        8 * MIB,
+        "a loop that is placed as before"
+    );
+    assert_eq!(
+        taken_beside_idle_small(30, 200),
+        8 * MIB,
+        "less than half of it is idle"
+    );
+}
+
+/// Large blocks among small ones, in any order, beside stitched and remembered ones, given back in any order.
+#[test]
+fn memory_of_small_blocks_serves_large_ones_again_and_again() {
+    let mut among_small = 0;
+    for seed in 1..=8u64 {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let (mut held, mut state) = (Vec::new(), seed);
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for round in 0..8 {
+            // Mapping is cheap to a program that does much for each chunk.
+            for _ in 0..100 * heap.ledger.device_allocs() {
+                let b = heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap().block;
+                heap.free(b);
+            }
+            for _ in 0..60 {
+                let bytes = match round % 2 {
+                    0 => 1 + random(MIB),
+                    _ => MIB + random(12 * MIB),
+                };
+                held.push(heap.allocate(bytes, Stream(1 + random(2)), Tag(0)).unwrap().block);
+                let last = &heap.blocks[*held.last().unwrap()];
+                among_small += u32::from(last.class == Class::Fine && last.size > MIB);
+                if held.len() > 50 {
+                    heap.free(held.swap_remove(random(50) as usize));
+                }
+                heap.check();
+            }
+        }
+        held.into_iter().for_each(|b| heap.free(b));
+        heap.check();
+        heap.release_cached().unwrap();
+        assert_eq!(sim.live().bytes, 0);
+        assert_eq!(sim.violations(), [""; 0]);
+    }
+    assert!(among_small > 0, "no large block was there, and this test says nothing");
+}
