@@ -15,10 +15,16 @@ use rustix::termios::{self, OptionalActions};
 
 use crate::{Ended, Modes, PATIENCE, World};
 
+/// Where a program that draws whole frames begins and ends one (synchronized output, DEC private mode 2026).
+const BEGIN: &[u8] = b"\x1b[?2026h";
+const END: &[u8] = b"\x1b[?2026l";
+
 struct Screen {
     parser: vt100::Parser,
     /// Everything the program wrote.
     raw: Vec<u8>,
+    /// How many bytes of it are on the screen: a frame appears as a whole, as on a terminal that knows the mode.
+    shown: usize,
     /// When it first wrote something.
     first: Option<Instant>,
     closed: bool,
@@ -26,6 +32,26 @@ struct Screen {
     hung_up: bool,
     /// Nothing is read from the program.
     stalled: bool,
+}
+
+impl Screen {
+    /// Takes what the program wrote, and shows it unless it belongs to a frame that has not ended.
+    fn take(&mut self, bytes: &[u8]) {
+        self.raw.extend_from_slice(bytes);
+        let mut marks = self.raw.windows(BEGIN.len()).enumerate().rev();
+        let begun = marks.find(|(_, mark)| [BEGIN, END].contains(mark));
+        let whole = match begun {
+            Some((at, BEGIN)) => at.max(self.shown),
+            _ => self.raw.len(),
+        };
+        self.show(whole);
+    }
+
+    /// Shows everything up to there.
+    fn show(&mut self, end: usize) {
+        self.parser.process(&self.raw[self.shown..end]);
+        self.shown = end;
+    }
 }
 
 /// A running program and its terminal.
@@ -85,6 +111,7 @@ impl Terminal {
         let screen = Screen {
             parser: vt100::Parser::new(cells(rows), cells(columns), 0),
             raw: Vec::new(),
+            shown: 0,
             first: None,
             closed: false,
             hung_up: false,
@@ -99,10 +126,13 @@ impl Terminal {
                 let n = output.read(&mut buffer).unwrap_or(0);
                 let screen = seen.0.lock().unwrap();
                 let mut screen = seen.1.wait_while(screen, |screen| screen.stalled).unwrap();
-                screen.parser.process(&buffer[..n]);
-                screen.raw.extend_from_slice(&buffer[..n]);
+                screen.take(&buffer[..n]);
                 screen.first.get_or_insert_with(Instant::now);
                 screen.closed = n == 0 || screen.hung_up;
+                if screen.closed {
+                    let end = screen.raw.len();
+                    screen.show(end);
+                }
                 seen.1.notify_all();
                 if screen.closed {
                     return;
