@@ -1,7 +1,6 @@
 //! What can go wrong, with what we were doing and what the caller can do about it.
 
 use crate::conf::ConfError;
-use crate::heap::MAX_IN_POOLS;
 use crate::report::OomReport;
 use crate::size::{MAX_REQUEST, human};
 
@@ -120,11 +119,13 @@ pub enum Error {
     #[error(
         "more than {limit} streams were used {}: streams that end are to be retired before (Allocator::retire_stream, \
         gpumem_retire_stream), and count for as long as something is held that was allocated for them",
-        where_used(*limit)
+        where_used(*in_all_pools)
     )]
     TooManyStreams {
         /// The limit that was met.
         limit: usize,
+        /// Whether it is that of all pools together, or else that of one pool or of what is outside of pools.
+        in_all_pools: bool,
     },
     /// CUDA's per-thread default stream was named: behind its one handle is another stream in each thread.
     #[error(
@@ -161,11 +162,11 @@ pub enum Error {
     Device(#[from] DeviceError),
 }
 
-/// Where as many streams were used as one limit says.
-fn where_used(limit: usize) -> &'static str {
-    match limit {
-        MAX_IN_POOLS => "with all pools of one allocator together, each counted once for each pool",
-        _ => "with one pool, or with one allocator outside of pools",
+/// Where too many streams were used.
+fn where_used(in_all_pools: bool) -> &'static str {
+    match in_all_pools {
+        true => "with all pools of one allocator together, each counted once for each pool",
+        false => "with one pool, or with one allocator outside of pools",
     }
 }
 

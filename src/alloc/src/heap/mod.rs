@@ -91,7 +91,7 @@ use narrate::labels::Labels;
 use segment::{Chunk, Segments};
 use stitch::views::Views;
 use streams::Streams;
-use turn::{Calls, Turn};
+use turn::{Calls, Progress};
 
 pub(crate) use arena::{COMMON, NewPool, release_pool, set_pool_budget, shrink_closing};
 pub(crate) use ask::errands::{Errands, run_errands};
@@ -109,7 +109,6 @@ pub use release::join::JoinReport;
 pub(crate) use release::join::join;
 pub(crate) use release::release_cached;
 pub(crate) use retire::{Unmet, forget_streams, has_ended, retire_stream};
-pub(crate) use streams::MAX_IN_POOLS;
 pub(crate) use turn::Attempt;
 pub(crate) use turn::access::{Access, wait_for_device};
 
@@ -201,7 +200,7 @@ pub(crate) struct Heap {
     gone: Vec<u32>,
     /// What the request that is being served does for a driver call; and what was done for it so far.
     calls: Calls,
-    turn: Option<Box<Turn>>,
+    progress: Option<Box<Progress>>,
     /// What it wonders on the short way.
     wondering: Wondering,
     /// Requests that are suspended now: they know their streams' lines.
@@ -272,7 +271,7 @@ impl Heap {
             asked: Arc::default(),
             gone: Vec::new(),
             calls: Calls::default(),
-            turn: None,
+            progress: None,
             wondering: Wondering::default(),
             suspended: 0,
             front,

@@ -17,9 +17,9 @@ use register::Register;
 pub(in crate::heap) use line::{LaneOf, Line};
 
 /// Streams kept apart in one pool, and outside of pools: a tenant with many streams leaves everybody else theirs.
-pub(crate) const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
+pub(in crate::heap) const MAX_STREAMS: usize = if cfg!(test) { 256 } else { 4096 };
 /// The same of all pools together, a stream of two pools twice: lines have numbers of 16 bits.
-pub(crate) const MAX_IN_POOLS: usize = if cfg!(test) { 1024 } else { 60_000 };
+pub(in crate::heap) const MAX_IN_POOLS: usize = if cfg!(test) { 1024 } else { 60_000 };
 // Each arena has one more line, of what is nobody's.
 const _: () = assert!(1 + MAX_STREAMS + MAX_POOLS + MAX_IN_POOLS <= u16::MAX as usize);
 /// So many of the first streams outside of pools are found at once.
@@ -130,12 +130,12 @@ impl Streams {
         if self.handles && stream == Stream::PER_THREAD {
             return Err(Error::PerThreadStream);
         }
-        let full = |limit| Err(Error::TooManyStreams { limit });
+        let full = |limit, in_all_pools| Err(Error::TooManyStreams { limit, in_all_pools });
         if self.register.of(arena).len() >= MAX_STREAMS {
-            return full(MAX_STREAMS);
+            return full(MAX_STREAMS, false);
         }
         if arena != COMMON && self.register.in_pools() >= MAX_IN_POOLS {
-            return full(MAX_IN_POOLS);
+            return full(MAX_IN_POOLS, true);
         }
         let at = self.new_line(stream, arena, self.register.any_of(arena));
         self.register.add(at, arena, stream);

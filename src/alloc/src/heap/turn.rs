@@ -42,7 +42,7 @@ pub(super) enum Calls {
 
 /// The calls that were made for one request.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct Progress {
     /// Those that failed, and would again.
     pub(super) failed: Vec<(Call, DeviceError)>,
     /// What the driver did not take back, by its key.
@@ -74,7 +74,7 @@ pub(super) struct Turn {
 pub(crate) struct Suspended {
     call: Call,
     by: Request,
-    turn: Box<Turn>,
+    progress: Box<Progress>,
     driver: Arc<dyn Driver>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Made {
     gave: Gave,
     result: Result<(), DeviceError>,
     by: Request,
-    turn: Box<Turn>,
+    progress: Box<Progress>,
 }
 
 /// How far a request came.
@@ -116,7 +116,7 @@ impl Suspended {
         let Suspended {
             mut call,
             by,
-            turn,
+            progress,
             driver,
         } = self;
         if let Call::Ask(ask) = &call {
@@ -128,7 +128,7 @@ impl Suspended {
             gave,
             result,
             by,
-            turn,
+            progress,
         })
     }
 }
@@ -153,18 +153,18 @@ impl Heap {
             gave,
             result,
             by,
-            turn,
+            progress,
         } = made;
         self.suspended -= 1;
-        self.turn = Some(turn);
+        self.progress = Some(progress);
         // Nothing helped before that was asked for the report.
         let (fails, in_turn) = (matches!(call, Call::Memory), call.needs_turn());
         match result {
             Ok(()) => self.keep(&by, &call, gave),
             Err(error) => {
                 self.undo(&call, gave);
-                if let Some(turn) = &mut self.turn {
-                    turn.failed.push((call, error));
+                if let Some(progress) = &mut self.progress {
+                    progress.failed.push((call, error));
                 }
             }
         }
@@ -174,18 +174,18 @@ impl Heap {
     /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         self.suspended -= 1;
-        self.turn = Some(suspended.turn);
+        self.progress = Some(suspended.progress);
         self.go_on(suspended.by, false, true)
     }
 
     /// `in_turn`: by who has the turn.
     fn go_on(&mut self, by: Request, fails: bool, in_turn: bool) -> Attempt {
-        let turn = self.turn.get_or_insert_default();
-        let request = turn.resumed.take().unwrap_or(by);
+        let progress = self.progress.get_or_insert_default();
+        let request = progress.resumed.take().unwrap_or(by);
         // Who asks something has no turn yet, and must not call the driver for long.
-        turn.calls += usize::from(in_turn);
+        progress.calls += usize::from(in_turn);
         // Who cannot agree with the others goes on alone.
-        let (alone, before, caller) = (turn.calls >= MOST, turn.before.take(), turn.caller);
+        let (alone, before, caller) = (progress.calls >= MOST, progress.before.take(), progress.caller);
         self.calls = if alone { Calls::Here } else { Calls::Suspends };
         if caller != Stack::NONE {
             self.attribute(caller);
@@ -212,106 +212,106 @@ impl Heap {
     #[inline(always)]
     fn conclude(&mut self, result: Result<Grant, Error>) -> Attempt {
         self.calls = Calls::Here;
-        match self.turn.take() {
+        match self.progress.take() {
             None => Attempt::Done(result),
-            Some(turn) => self.suspend(turn, result),
+            Some(progress) => self.suspend(progress, result),
         }
     }
 
     #[cold]
-    fn suspend(&mut self, mut turn: Box<Turn>, result: Result<Grant, Error>) -> Attempt {
-        let Some((call, by)) = turn.wanted.take() else {
+    fn suspend(&mut self, mut progress: Box<Progress>, result: Result<Grant, Error>) -> Attempt {
+        let Some((call, by)) = progress.wanted.take() else {
             return Attempt::Done(result);
         };
         self.suspended += 1;
-        turn.caller = self.outlet.recorder().map_or(Stack::NONE, |recorder| recorder.caller);
+        progress.caller = self.outlet.recorder().map_or(Stack::NONE, |recorder| recorder.caller);
         Attempt::Suspended(Box::new(Suspended {
             call,
             by,
-            turn,
+            progress,
             driver: Arc::clone(&self.driver),
         }))
     }
 
     /// Notes which request is suspended, if it is.
     pub(super) fn note_suspended(&mut self, request: &Request) {
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.wanted.is_some()) {
-            turn.resumed = Some(*request);
+        if let Some(progress) = self.progress.as_mut().filter(|progress| progress.wanted.is_some()) {
+            progress.resumed = Some(*request);
         }
     }
 
     /// Whether the request is suspended for a call after which it is not refused yet. What that call is about was chosen, and must stay as
     /// it is until the call [begins](Heap::begin_call).
     pub(super) fn is_to_go_on(&self) -> bool {
-        let wanted = self.turn.as_ref().and_then(|turn| turn.wanted.as_ref());
+        let wanted = self.progress.as_ref().and_then(|progress| progress.wanted.as_ref());
         wanted.is_some_and(|(call, _)| !matches!(call, Call::Memory))
     }
 
     /// That was asked for the request that is being served.
     pub(super) fn note_asked(&mut self, ask: &Ask) {
-        if let Some(turn) = &mut self.turn {
+        if let Some(progress) = &mut self.progress {
             match ask {
-                Ask::Poll => turn.polled = true,
-                Ask::Probe(lines) => turn.probed.extend(lines),
+                Ask::Poll => progress.polled = true,
+                Ask::Probe(lines) => progress.probed.extend(lines),
             }
         }
     }
 
     pub(super) fn note_memory(&mut self, memory: MemoryInfo) {
-        if let Some(turn) = &mut self.turn {
-            turn.memory = Some(memory);
+        if let Some(progress) = &mut self.progress {
+            progress.memory = Some(memory);
         }
     }
 
     /// Whether the device was waited for already, for the request that is being served.
     pub(super) fn is_settled(&self) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.settled)
+        self.progress.as_ref().is_some_and(|progress| progress.settled)
     }
 
     /// Whether something was given back for the request that is being served.
     pub(super) fn has_made_room(&self) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.made_room)
+        self.progress.as_ref().is_some_and(|progress| progress.made_room)
     }
 
     /// Whether the driver did not take that back when it was tried for the request that is being served.
     pub(super) fn was_refused(&self, going: &Going) -> bool {
-        self.turn
+        self.progress
             .as_ref()
-            .is_some_and(|turn| turn.refused.contains(&going.key()))
+            .is_some_and(|progress| progress.refused.contains(&going.key()))
     }
 
     /// Something was given back for that request.
     pub(super) fn note_gone(&mut self, refused: impl Iterator<Item = (u8, u64)>) {
-        if let Some(turn) = &mut self.turn {
-            turn.made_room = true;
-            turn.refused.extend(refused);
+        if let Some(progress) = &mut self.progress {
+            progress.made_room = true;
+            progress.refused.extend(refused);
         }
     }
 
     /// The device was waited for, and what that tells is known.
     pub(super) fn note_waited(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.waited = true;
+        if let Some(progress) = &mut self.progress {
+            progress.waited = true;
         }
     }
 
     /// Whether that was so a moment ago. To be asked once.
     pub(super) fn has_waited(&mut self) -> bool {
-        let turn = self.turn.as_mut();
-        turn.is_some_and(|turn| std::mem::take(&mut turn.waited))
+        let progress = self.progress.as_mut();
+        progress.is_some_and(|progress| std::mem::take(&mut progress.waited))
     }
 
     pub(super) fn note_settled(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.settled = true;
+        if let Some(progress) = &mut self.progress {
+            progress.settled = true;
         }
         self.forget_failures();
     }
 
     /// There is more memory to be had than when calls failed.
     pub(super) fn forget_failures(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.failed.clear();
+        if let Some(progress) = &mut self.progress {
+            progress.failed.clear();
         }
     }
 }

@@ -43,8 +43,8 @@ impl Heap {
             if let Some(grant) = self.place(before, request) {
                 return Ok(grant);
             }
-            if let Some(turn) = self.turn.as_mut().filter(|turn| turn.wanted.is_some()) {
-                turn.before = Some(before);
+            if let Some(progress) = self.progress.as_mut().filter(|progress| progress.wanted.is_some()) {
+                progress.before = Some(before);
                 return Err(suspended().into());
             }
             self.layouts.was_taken(request.stream);

@@ -14,15 +14,15 @@ use crate::heap::turn::{Calls, suspended};
 impl Heap {
     /// Makes a call, or finds what it gave already, or else suspends the request.
     fn perform(&mut self, request: &Request, mut call: Call) -> Result<Gave, DeviceError> {
-        let failed = self.turn.iter().flat_map(|turn| &turn.failed);
+        let failed = self.progress.iter().flat_map(|progress| &progress.failed);
         if let Some((_, error)) = failed.into_iter().find(|(made, _)| made.is_like(&call)) {
             return Err(error.clone());
         }
         if self.calls == Calls::Suspends {
-            let turn = self.turn.get_or_insert_default();
+            let progress = self.progress.get_or_insert_default();
             // Much may have changed when it is made.
-            (turn.polled, turn.probed) = (false, Vec::new());
-            turn.wanted = Some((call, *request));
+            (progress.polled, progress.probed) = (false, Vec::new());
+            progress.wanted = Some((call, *request));
             return Err(suspended());
         }
         self.prepare(&mut call);
@@ -194,7 +194,7 @@ impl Heap {
 
     /// Completes pending blocks whose events are done.
     pub(in crate::heap) fn poll_for(&mut self, request: &Request) -> Result<(), Error> {
-        let polled = self.turn.as_ref().is_some_and(|turn| turn.polled);
+        let polled = self.progress.as_ref().is_some_and(|progress| progress.polled);
         match polled || self.streams.pending == 0 || self.capturing() {
             true => Ok(()),
             false => self.ask_for(request, Ask::Poll),
@@ -203,7 +203,11 @@ impl Heap {
 
     /// Learns how far streams are done, each of them once.
     pub(in crate::heap) fn ask_how_far_for(&mut self, request: &Request, lines: &[u16]) -> Result<(), Error> {
-        let probed = self.turn.iter().flat_map(|turn| &turn.probed).collect::<Vec<_>>();
+        let probed = self
+            .progress
+            .iter()
+            .flat_map(|progress| &progress.probed)
+            .collect::<Vec<_>>();
         let left = lines
             .iter()
             .filter(|line| !probed.contains(line) && self.is_unknown(**line));
@@ -226,13 +230,13 @@ impl Heap {
         if self.calls != Calls::Suspends {
             return ask.ask(self);
         }
-        self.turn.get_or_insert_default().wanted = Some((Call::Ask(ask), *request));
+        self.progress.get_or_insert_default().wanted = Some((Call::Ask(ask), *request));
         Err(suspended().into())
     }
 
     /// What the device says it has.
     pub(in crate::heap) fn device_memory(&mut self, request: &Request) -> Result<Option<MemoryInfo>, DeviceError> {
-        if let Some(memory) = self.turn.as_mut().and_then(|turn| turn.memory.take()) {
+        if let Some(memory) = self.progress.as_mut().and_then(|progress| progress.memory.take()) {
             return Ok(Some(memory));
         }
         match self.perform(request, Call::Memory) {
