@@ -8,7 +8,10 @@ use std::sync::Arc;
 use gpumem_channel::clean;
 
 use super::table::Stack;
-use super::unwind::UNWINDER;
+use crate::lock::Shared;
+
+/// Who looks names up. The `backtrace` crate has a lock for that, but waits for it without end, as the unwinder's would be.
+static NAMES: Shared<()> = Shared::new(());
 
 /// A call: where in the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +95,7 @@ impl Symbols {
                     });
                 }
             };
-            if let Some(_alone) = UNWINDER.lock() {
+            if let Some(_alone) = NAMES.lock() {
                 backtrace::resolve(address as *mut c_void, name);
             }
             if found.is_empty() {
@@ -111,7 +114,7 @@ impl Symbols {
 impl Drop for Symbols {
     fn drop(&mut self) {
         // What was read of the program's files may be large, and is hardly needed again.
-        if let Some(_alone) = UNWINDER.lock() {
+        if let Some(_alone) = NAMES.lock() {
             backtrace::clear_symbol_cache();
         }
     }

@@ -1,4 +1,8 @@
 //! The call stack of this thread, by the compiler's unwinder: 0.1 µs a frame.
+#![allow(
+    unsafe_code,
+    reason = "what may unwind while names are looked up has no safe interface"
+)]
 
 use super::table::Stack;
 use crate::lock::Shared;
@@ -6,9 +10,9 @@ use crate::lock::Shared;
 /// Frames kept of a stack, the innermost ones; three of them are the unwinder's. More would take longer than what a history is worth.
 const MOST: usize = 32;
 
-/// Who unwinds or looks names up. The `backtrace` crate has a lock for that, but waits for it without end: in a child that was forked meanwhile
+/// Who unwinds. On older systems that takes the loader's lock, and who waits for it waits without end: in a child that was forked meanwhile
 /// nobody is there who could let go of it.
-pub(super) static UNWINDER: Shared<()> = Shared::new(());
+static UNWINDER: Shared<()> = Shared::new(());
 
 /// The stack of the caller. To be called without any lock: unwinding takes one of its own, and on older systems the loader's. A forked child
 /// that cannot have the unwinder has none.
@@ -19,7 +23,7 @@ pub(crate) fn capture() -> Stack {
     };
     let mut addresses = [0; MOST];
     let mut count = 0;
-    backtrace::trace(|frame| {
+    let frame = |frame: &backtrace::Frame| {
         let address = frame.ip() as u64;
         // Behind the outermost frame some systems have one without an address.
         if address != 0 {
@@ -27,7 +31,11 @@ pub(crate) fn capture() -> Stack {
             count += 1;
         }
         count < MOST
-    });
+    };
+    // SAFETY: no more is asked than that threads do not unwind at once where the unwinder is not made for it; that of GCC and LLVM, which is
+    // the only one on Linux, is, and nobody here unwinds beside this. With the crate's own lock this would wait for who looks names up, who
+    // reads all of a program's debug information.
+    unsafe { backtrace::trace_unsynchronized(frame) };
     Stack::of(&addresses[..count])
 }
 
@@ -68,6 +76,23 @@ mod tests {
         let both: Vec<Stack> = (0..4).map(|i| if i % 2 == 0 { elsewhere() } else { deep(3) }).collect();
         assert_eq!((both[0], both[1]), (both[2], both[3]));
         assert_ne!(both[0], both[1], "another caller");
+    }
+
+    /// Who looks names up has the `backtrace` crate's lock for as long as it takes to read a program's debug information.
+    #[test]
+    fn stacks_are_taken_while_names_are_looked_up() {
+        let mut taken = None;
+        let take = || {
+            let (said, heard) = std::sync::mpsc::channel();
+            std::thread::spawn(move || said.send(deep(1).addresses().len()));
+            heard.recv_timeout(std::time::Duration::from_secs(20))
+        };
+        for address in deep(1).addresses().iter() {
+            backtrace::resolve(*address as *mut std::ffi::c_void, |_| {
+                taken.get_or_insert_with(take);
+            });
+        }
+        assert!(matches!(taken, Some(Ok(2..))), "{taken:?}");
     }
 
     #[test]
