@@ -207,6 +207,23 @@ fn every_allocator_replays_on_cuda() {
     assert_eq!(missing.status.code(), Some(3), "{}", said(&missing.stderr));
 }
 
+/// A GPU is not asked with each block what it has given out; but where less is held than before it may have given more.
+#[test]
+fn the_drivers_peak_is_found_where_sizes_are_rounded_up() {
+    let driver = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(driver.path()).unwrap();
+    let mut rows = "op,id,bytes,stream\na,0,33554432,0\nf,0\n".to_owned();
+    (1..16).for_each(|id| rows += &format!("a,{id},2097153,0\n"));
+    let trace = driver.path().join("trace.csv");
+    std::fs::write(&trace, rows).unwrap();
+    let world = World::without_gpu();
+    let args = ["replay", trace.to_str().unwrap(), "--json", "--allocator", "cudamalloc"];
+    let mut command = world.command(&[&args[..], &["--device", "cuda:0"]].concat());
+    let output = command.env("LD_LIBRARY_PATH", driver.path()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["memory"]["peak_reserved"], 15 * (4 << 20));
+}
+
 #[test]
 fn what_cannot_be_replayed_is_a_sentence() {
     let world = World::without_gpu();

@@ -10,11 +10,36 @@ use super::args::{AllocatorChoice, ReplayArgs};
 use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
 use crate::bytes::format_bytes;
 use crate::gpu::{DriverMemory, OUT_OF_MEMORY};
-use crate::trace::Trace;
+use crate::trace::{Op, Trace};
 
 /// How much more must be held than when the device was last asked for what is free, before it is asked again: its granularity. It
 /// is asked also at the first block, at the trace's peak, and where a request was refused: a trace need not hold so much.
 const GRAIN: u64 = 2 << 20;
+
+/// What a block takes of the device, as far as is known: a large one whole pages, while small ones share theirs.
+fn span(bytes: u64) -> u64 {
+    match bytes < GRAIN {
+        true => bytes,
+        false => bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes),
+    }
+}
+
+/// The most that the blocks of a trace span.
+fn peak_span(trace: &Trace) -> u64 {
+    let mut spans = vec![0; trace.slots];
+    let (mut held, mut peak) = (0_u64, 0);
+    for op in &trace.ops {
+        match *op {
+            Op::Alloc { slot, bytes, .. } => {
+                spans[slot as usize] = span(bytes);
+                held = held.saturating_add(span(bytes));
+                peak = held.max(peak);
+            }
+            Op::Free { slot } => held = held.saturating_sub(std::mem::take(&mut spans[slot as usize])),
+        }
+    }
+    peak
+}
 
 /// Where allocations come from.
 enum Source {
@@ -41,12 +66,13 @@ pub(super) struct Mallocs {
     /// Most bytes to take from the device; of the pool, which tells only how much it took at most, to hold.
     limit: Option<u64>,
     requested: u64,
-    /// The peak of `requested` that the trace has; not reached once the device has refused a request.
+    /// What the live blocks [`span`], and the trace's peak of that; not reached once the device has refused a request.
+    spanned: u64,
     peak: u64,
     refused: bool,
     allocs: u64,
     frees: u64,
-    /// Highest `requested` at which the device was asked, and what it had given out most beyond `baseline`.
+    /// Highest `spanned` at which the device was asked, and what it had given out most beyond `baseline`.
     asked_at: u64,
     most_used: u64,
     baseline: u64,
@@ -83,7 +109,8 @@ impl Mallocs {
             live: vec![Held::default(); trace.slots],
             limit: args.limit,
             requested: 0,
-            peak: trace.peak_requested,
+            spanned: 0,
+            peak: peak_span(trace),
             refused: false,
             allocs: 0,
             frees: 0,
@@ -126,24 +153,24 @@ impl Mallocs {
 
     /// What it said, with what is held.
     fn note(&mut self, used: u64) {
-        self.asked_at = self.asked_at.max(self.requested);
+        self.asked_at = self.asked_at.max(self.spanned);
         self.most_used = self.most_used.max(used);
     }
 
     /// Asks the device, unless it was with as much held.
     fn ask_at_new_peak(&mut self) -> Result<(), String> {
-        if self.requested > self.asked_at {
+        if self.spanned > self.asked_at {
             let used = self.ask()?;
             self.note(used);
         }
         Ok(())
     }
 
-    /// Whether to ask the device after a block was taken.
+    /// Whether to ask the device after a block was taken. A simulated one is asked each time, which costs next to nothing.
     fn is_worth_asking(&self) -> bool {
-        let (now, before) = (self.requested, self.asked_at);
+        let (now, before) = (self.spanned, self.asked_at);
         let grown = before == 0 || now >= before.saturating_add(GRAIN) || now >= self.peak;
-        self.limit.is_some() || now > before && grown
+        self.limit.is_some() || matches!(self.source, Source::Sim(_)) || now > before && grown
     }
 
     /// Asks the device, with a block that was taken just now. `false`: more than the limit, and the block went back.
@@ -166,6 +193,7 @@ impl Mallocs {
 
     fn release(&mut self, held: Held) -> Result<(), String> {
         self.requested -= held.bytes;
+        self.spanned -= span(held.bytes);
         self.frees += 1;
         self.give_back(held)
     }
@@ -220,8 +248,10 @@ impl Replayer for Mallocs {
             stream,
         };
         self.requested += bytes;
+        self.spanned += span(bytes);
         if !pool && self.is_worth_asking() && !self.within_limit(taken)? {
             self.requested -= bytes;
+            self.spanned -= span(bytes);
             return Err(self.beyond_limit(bytes, "for which the device gives more than the limit of"));
         }
         self.live[slot as usize] = taken;
