@@ -48,6 +48,36 @@ pub fn publishes(user: Option<&Conf>) -> bool {
     )
 }
 
+/// Whether there is nothing in it but what a demo takes that shows what its own sizes, segments and budget come to.
+pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
+    let usual = Config::default();
+    let Config {
+        publish: _,
+        history: _,
+        monitor: _,
+        budget,
+        budget_fraction,
+        segments,
+        max_chunk,
+        max_split_size,
+        max_non_split_rounding,
+        roundup_power2_divisions,
+        garbage_collection_threshold,
+        release_on_oom,
+        gpu_direct_rdma,
+    } = &conf.config;
+    budget.is_none()
+        && budget_fraction.is_none()
+        && max_split_size.is_none()
+        && garbage_collection_threshold.is_none()
+        && *segments == usual.segments
+        && *max_chunk == usual.max_chunk
+        && *max_non_split_rounding == usual.max_non_split_rounding
+        && *roundup_power2_divisions == usual.roundup_power2_divisions
+        && *release_on_oom == usual.release_on_oom
+        && *gpu_direct_rdma == usual.gpu_direct_rdma
+}
+
 /// The configuration of an allocator that publishes in a directory, under a label unless another one was asked for.
 pub(crate) fn told(user: Option<&Conf>, dir: Option<PathBuf>, label: String) -> Result<Config, ConfError> {
     let config = match user {

@@ -7,7 +7,7 @@ use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, St
 use gpumem_channel::DeviceKind;
 
 use crate::args::{DemoArgs, DeviceChoice};
-use crate::conf::told;
+use crate::conf::{is_of_publishing, told};
 use crate::error::DemoError;
 use crate::gpu::Kernels;
 use crate::pattern::Checked;
@@ -86,13 +86,21 @@ impl Lab {
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
             (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
+        if kind == Kind::Full && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
+            return Err(DemoError::Argument {
+                argument: "--conf",
+                reason: "publish, job, history and monitor are all that this demo takes: what it shows depends on its own sizes, segments and \
+                         budget (--budget)"
+                    .to_owned(),
+            });
+        }
         let label = match (kind, &args.trace) {
             (Kind::Replay, Some(trace)) => replay::job(trace),
             _ => format!("demo {}", args.demo),
         };
         let told = told(args.conf.as_ref(), args.channel_dir.clone(), label)?;
         let config = match kind {
-            // What it shows depends on sizes, segments and budget: of those nothing else is taken.
+            // What it shows depends on sizes, segments and budget: of those nothing is taken, of the environment's neither.
             Kind::Full => Config {
                 budget: Some(Sizes::for_budget(budget).total()),
                 segments: SegmentMode::Virtual,

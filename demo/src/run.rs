@@ -79,7 +79,7 @@ impl Stage<'_> {
         loop {
             match self.control.wait() {
                 Heard::Command(Command::Next) => return Ok(()),
-                heard => self.answer(heard, "say next")?,
+                heard => self.answer(heard, "say next or quit")?,
             }
         }
     }

@@ -47,6 +47,31 @@ fn every_fix_makes_the_request_succeed_that_failed_before() {
     }
 }
 
+/// What it shows depends on its sizes, segments and budget.
+#[test]
+fn it_takes_no_option_that_it_would_not_heed() {
+    let told = |conf: &str| DemoArgs {
+        conf: Some(conf.parse().unwrap()),
+        ..args("fragmentation")
+    };
+    for conf in [
+        "segments:plain",
+        "budget_mb:256",
+        "release_on_oom:True,max_split_size_mb:20",
+        "max_chunk_mb:4",
+    ] {
+        let ran = play(&told(conf), None);
+        assert!(
+            matches!(&ran.ended, Err(DemoError::Argument { argument: "--conf", .. })),
+            "{conf}: {:?}",
+            ran.ended
+        );
+        assert_eq!(exit_code(&ran.ended), 2, "{conf}");
+    }
+    let ran = play(&told("publish:off,history:on,monitor:warn"), None);
+    assert_eq!(exit_code(&ran.ended), 0, "{:?}", ran.ended);
+}
+
 /// The figures of every step are what its text says.
 #[test]
 fn the_figures_tell_the_story() {

@@ -7,7 +7,8 @@
 #   GPUMEM_BIN=DIR tests/gpu/c_abi.sh    builds nothing: takes DIR/libgpumem_alloc.so and DIR/gpumem-tui
 #   PYTHON=... tests/gpu/c_abi.sh        the Python that has the packages (default python3)
 #
-# What cannot be imported is skipped, with a line. Exit code 0 when every check passed or was skipped; 1 otherwise.
+# RMM, too, where it is installed. What cannot be imported is skipped, with a line; without a GPU all is, or with
+# GPUMEM_REQUIRE_GPU=1 nothing is and it fails. Exit code 0 when every check passed or was skipped; 1 otherwise.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -2,7 +2,9 @@
 """Records what a PyTorch program asks its allocator for, as a trace for `gpumem-tui replay`.
 
     python3 tests/gpu/record.py PROGRAM FILE.csv     one of record_programs.py, on the current GPU
-    python3 tests/gpu/record.py --list
+    python3 tests/gpu/record.py --list               what there is
+
+Both need torch.
 
 To record a program of your own call `begin()` before it and `save(FILE)` behind it. Each program here takes less than 10 GiB and
 about half a minute. Sizes are as asked for, streams are numbered from 0, the default one, in the order they come; what is freed

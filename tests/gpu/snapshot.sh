@@ -6,7 +6,8 @@
 #   PYTHON=... tests/gpu/snapshot.sh        the Python that has torch (default python3)
 #   GPUMEM_DEVICE=sim tests/gpu/snapshot.sh the simulated device: needs torch, but no GPU
 #
-# Exit code 0 when every check passed or there is nothing to check with (it says SKIPPED and why); 1 otherwise.
+# Exit code 0 when every check passed or there is nothing to check with (it says SKIPPED and why; with GPUMEM_REQUIRE_GPU=1 it
+# fails); 1 otherwise.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -22,14 +22,14 @@ use crate::size::bytes_of;
 use crate::stream::Stream;
 use crate::tag::{self, Scope};
 
-/// A caching allocator for one device. Clones are the same allocator; it lives until the last clone and the last
+/// A caching allocator for one device. Clones are the same allocator; it lives until the last clone, [`Pool`](crate::Pool) and
 /// [`Buffer`] are gone, and then waits for the device and gives everything back to the driver. What the driver does not take within an
 /// eighth of a second is said on stderr, and tried again whenever another allocator of the process begins, ends, runs
 /// out of memory or [gives its cache back](Allocator::release_cached).
 ///
 /// Every method may be called from any thread. See the [crate docs](crate) for what they cost.
 #[derive(Clone, Debug)]
-#[must_use = "the allocator ends when its last clone and its last buffer are dropped"]
+#[must_use = "the allocator ends when its last clone, pool and buffer are dropped"]
 pub struct Allocator(pub(crate) Arc<Handle>);
 
 impl Allocator {

@@ -170,7 +170,7 @@ impl Config {
                 ),
             ),
             (
-                self.gpu_direct_rdma && self.segments == SegmentMode::Plain,
+                self.gpu_direct_rdma && self.segments_on(true) == SegmentMode::Plain,
                 "gpu_direct_rdma",
                 "means nothing with plain segments, which can be reached as they are: leave it out".into(),
             ),

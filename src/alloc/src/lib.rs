@@ -27,7 +27,7 @@
 //!
 //! # The algorithm
 //!
-//! **Sizes.** Requests are rounded to 512 B. Up to 1 MiB they are cut from segments of 2 MiB (the small pool), up to 10 MiB from
+//! **Sizes.** Requests are rounded to 512 B. Up to 1 MiB they are cut from segments of 2 MiB (the small pool), those below 10 MiB from
 //! segments of 20 MiB, larger ones get segments of their own, rounded to 2 MiB. With [`SegmentMode::Virtual`], requests from
 //! 2 MiB are rounded to 2 MiB and live in growing address ranges made of chunks of 2 to 64 MiB. With [`SegmentMode::Stitched`],
 //! the default where the device can map memory, everything is rounded to 512 B and lives in two such ranges, up to 1 MiB and above.
@@ -38,7 +38,7 @@
 //! **Allocation.** The smallest free block that fits, the lowest address among equals, of the request's pool and stream. In stitched
 //! memory the shortest of the large requests go to the lowest address instead, and where a program repeats itself and would map memory
 //! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth
-//! keeping: 512 B in the small pool, more than 1 MiB in the large. If there is none, in this order: pending blocks whose events are done;
+//! keeping: 512 B in the small pool and in stitched memory, more than 1 MiB in large plain segments, 2 MiB in virtual ones. If there is none, in this order: pending blocks whose events are done;
 //! blocks of other streams that no queued work uses any more; stitching, in that mode; new memory, the least that does (the end or a hole
 //! of a virtual segment, with the free blocks beside it); after waiting for the device and giving the cache back, once more, unless
 //! that cannot be enough beside what the program holds; then [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
@@ -93,8 +93,8 @@
 //!
 //! # Costs
 //!
-//! `cargo bench -p gpumem-alloc` measures them. What driver calls cost on an H100 is in [`device::Call`], and the simulated
-//! device adds it up ([`device::Sim::modelled_ns`]), so that a policy can be judged without a GPU.
+//! `cargo bench -p gpumem-alloc` measures them. The simulated device adds up what its driver calls would cost on an
+//! H100 ([`device::Sim::modelled_ns`]), so that a policy can be judged without a GPU.
 
 #![warn(missing_debug_implementations)]
 

@@ -32,8 +32,8 @@ pub struct PoolConfig {
     pub budget: Option<u64>,
     /// What becomes of requests that do not fit.
     pub overflow: Overflow,
-    /// When memory runs out, pools of lower priority give back what they cached, lowest first, before a request fails. What is no pool's
-    /// has priority 0. Pools of the same priority leave each other alone. What overflows matters as much as its pool.
+    /// When memory runs out, pools of lower priority give back what they cached, lowest first, before a request fails (unless
+    /// [`release_on_oom`](crate::Config::release_on_oom) is off). What is no pool's has priority 0. Pools of the same priority leave each other alone. What overflows matters as much as its pool.
     pub priority: i32,
 }
 

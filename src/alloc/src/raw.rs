@@ -24,7 +24,7 @@ impl Allocator {
     /// Takes at least `bytes` for use on a stream, for callers that keep raw addresses (C, PyTorch); to be given back
     /// with [`free_raw`](Allocator::free_raw). 0 bytes give address 0, others a multiple of 256.
     ///
-    /// Unlike a [`Buffer`](crate::Buffer) it does not keep the allocator: with the last handle and buffer of that all memory goes back to the
+    /// Unlike a [`Buffer`](crate::Buffer) it does not keep the allocator: with the last handle, pool and buffer of that all memory goes back to the
     /// driver, this too.
     ///
     /// # Errors

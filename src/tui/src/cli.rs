@@ -25,7 +25,8 @@ Keys:
   s             sort
   Enter         block map of the selected process
   + -           zoom
-  space, p      pause (in a demo: space is the next step)
+  space, p      pause (in a stepped demo: space is the next
+                step)
   f             choose a fix (in a demo)
   b             list programs that ended, too
   q, Ctrl-C     quit
@@ -58,7 +59,7 @@ Environment:
                      --conf help` lists them
   GPUMEM_JOB         what the job of a demo, a replay
                      or any publisher is called
-  RANK, LOCAL_RANK   the rank of a publisher, as
+  RANK               the rank of a publisher, as
                      launchers of PyTorch set it
   GPUMEM_SNAPSHOT_ON_OOM
                      any program with the allocator
@@ -81,7 +82,7 @@ pub struct Cli {
 /// Flags of the dashboard and of the one-shot reports.
 #[derive(Clone, Debug, Args)]
 pub struct ViewArgs {
-    /// How often to sample: 500ms, 2s; at least 50ms
+    /// How often to sample: 500ms, 2s; from 50ms to 1h
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval)]
     pub interval: Duration,
     /// Print a report and exit
@@ -180,7 +181,7 @@ pub struct DemoCli {
     /// 15/16 of it]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
     pub budget: Option<u64>,
-    /// How often the dashboard samples: 500ms, 2s; at least 50ms
+    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
     pub interval: Duration,
     /// Which fix fragmentation applies unless another is chosen: release, remap or workspace [default: remap]

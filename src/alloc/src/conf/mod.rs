@@ -2,11 +2,11 @@
 //!
 //! The syntax, the names and their meanings are those of PyTorch's `PYTORCH_CUDA_ALLOC_CONF` (`c10/core/AllocatorConfig.cpp`):
 //! `option:value,option:value`, lists in brackets (`roundup_power2_divisions:[256:1,512:2,>:8]`), spaces anywhere, of an option
-//! that is named twice the last. An option that means nothing here is refused with a reason, never ignored. [`OPTIONS`] is the one
-//! list of them: what is read, what errors say, `--conf help` and the README's table come from it.
+//! that is named twice the last. An option that means nothing here is refused with a reason; two of PyTorch's that tell it how to do what is
+//! done in another way here are accepted, as the list says. [`OPTIONS`] is the one list of them: what is read, what errors say, `--conf help` and the README's table come from it.
 //!
-//! Reading judges each option by itself. What only shows in combination, or on a device, is judged when the allocator is made
-//! ([`Config::check`]): the program may add a budget, say.
+//! Reading judges the options, alone and together, but for what needs a budget, which the program may add. That, and what only shows on a
+//! device, is judged when the allocator is made ([`Config::check`]).
 
 mod error;
 mod lex;
@@ -92,9 +92,9 @@ fn together(config: &Config, there: &[(&'static str, usize)]) -> Result<(), Conf
             "means nothing without max_split_size_mb, above which it is: give that, too, or leave it out",
         ),
         (
-            config.segments == SegmentMode::Plain,
+            config.segments_on(true) == SegmentMode::Plain,
             "max_chunk_mb",
-            "means nothing with plain segments, which have no chunks: leave it out",
+            "means nothing with plain segments, which have no chunks: leave it out, or what only they can",
         ),
     ];
     for (is_idle, option, reason) in idle {

@@ -232,7 +232,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["monitor", "none, warn, release or compact, or a list", "none"],
-        "A thread that warns when fragmentation is too high for too long, or then releases the cache or makes it compact (which gives whole free chunks of stitched memory back and moves none). The list's defaults: [action:warn, of:external, ratio:0.5, seconds:10, below:0.45, least_mb:256, every_ms:500]. of:cached looks at the part of what is reserved that is free.",
+        "A thread that warns when fragmentation is too high for too long, or then releases the cache or makes it compact (which gives whole free chunks of stitched memory back and moves none). The list's defaults: [action:warn, of:external, ratio:0.5, seconds:10, below:0.45, least_mb:256, every_ms:500]; below is 0.9 times the ratio. of:cached looks at the part of what is reserved that is free.",
         monitor,
     ),
     option(

@@ -205,6 +205,18 @@ fn options_that_do_not_go_together_are_named() {
             "means nothing without max_split_size_mb",
         ),
         (
+            "max_chunk_mb:4,max_split_size_mb:20",
+            1,
+            "max_chunk_mb",
+            "means nothing with plain segments",
+        ),
+        (
+            "gpu_direct_rdma:True,garbage_collection_threshold:0.5",
+            1,
+            "gpu_direct_rdma",
+            "means nothing with plain segments",
+        ),
+        (
             "max_chunk_mb:4,expandable_segments:False",
             1,
             "max_chunk_mb",

@@ -10,6 +10,8 @@ use super::{Nanos, SECOND};
 /// Points kept per device at each of the two resolutions: two minutes of glances five times a second, and ten minutes
 /// of seconds.
 pub const MAX_POINTS: usize = 600;
+/// How often new channels are looked for, at most.
+pub const DISCOVER: Nanos = 2 * SECOND;
 /// Marks kept per device.
 pub const MAX_MARKS: usize = 512;
 

@@ -28,7 +28,7 @@ pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStat
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
-pub use history::{History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
+pub use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub use inputs::{ChannelSample, Glance, Held, Inputs};
 pub use map_layout::{MapLayout, Strip};
 pub use mapped::mapped;

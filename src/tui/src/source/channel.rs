@@ -11,10 +11,8 @@ use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 use super::open::Open;
 use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
+use crate::model::{Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
 
-/// How often new channels are looked for.
-const DISCOVER: Duration = Duration::from_secs(2);
 /// Glances between two samples ...
 const GLANCES: u32 = 5;
 /// ... and the least time between two of them.
@@ -77,7 +75,10 @@ impl Channels {
     /// Looks for channels when it is time to, and reads them all. `also` are pids to look up besides publishers';
     /// `selected` is the channel whose blocks are wanted even if it is a black box.
     pub fn sample(&mut self, also: &[u32], selected: Option<ChannelKey>) -> ChannelSample {
-        if self.looked.is_none_or(|at| at.elapsed() >= DISCOVER) {
+        if self
+            .looked
+            .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER))
+        {
             self.look();
             self.looked = Some(Instant::now());
         }

@@ -10,7 +10,7 @@ use super::Screen;
 use super::pen::{self, clip, split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{badge, history, strips};
-use crate::model::{Demo, DemoPhase, Model, Process, Target};
+use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
 use crate::units;
 
 /// Draws the view.
@@ -171,13 +171,14 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
     let has_memory = demo.current().is_some_and(|step| step.stats.reserved > 0);
     let sampled = model.world().channels.sampled_at;
-    let looked = demo.has_memory_since.is_none_or(|since| sampled > Some(since));
+    let every = model.setup.interval.max(DISCOVER);
+    let looked = demo.has_memory_since.is_none_or(|since| sampled > Some(since + every));
     let text = match (process, demo.running()) {
         (Some(p), _) if p.state.alive() => "Select it in the Overview (key 1) to see its blocks here.",
         (_, true) if let Some(why) = &demo.unpublished => return format!("It does not publish: {why}"),
         (_, true) if has_memory && !looked => {
-            let wait = units::age(model.setup.interval);
-            return format!("It has memory. Its channel was not looked for since: that is done every {wait}.");
+            let every = units::age(every);
+            return format!("It has memory. Its channel is looked for every {every}.");
         }
         (_, true) if has_memory => {
             "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."

@@ -40,10 +40,7 @@ fn why_there_is_no_map_is_told_in_full() {
     let demo = model.demo.as_mut().unwrap();
     demo.has_memory_since = looked;
     let told = words(&at_80x24(&model), 44);
-    assert!(
-        told.contains("was not looked for since: that is done every 1 s."),
-        "{told}"
-    );
+    assert!(told.contains("Its channel is looked for every 2 s."), "{told}");
     model.demo.as_mut().unwrap().unpublished = Some("/tmp/x is not in memory (tmpfs)".into());
     let told = words(&at_80x24(&model), 44);
     assert!(
