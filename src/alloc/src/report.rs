@@ -72,10 +72,12 @@ impl fmt::Display for Help {
                 write!(f, "release the allocator's whole cache ({} elsewhere)", human(*bytes))
             }
             Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
-            Help::RaisePoolBudget { bytes } => write!(f, "raise the pool's budget by {}", human_at_least(*bytes)),
-            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human_at_least(*bytes)),
+            Help::RaisePoolBudget { bytes } => {
+                write!(f, "raise the pool's budget by {}", human_at_least(*bytes, u64::MAX))
+            }
+            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human_at_least(*bytes, u64::MAX)),
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
-            Help::SmallerBy { bytes } => write!(f, "smaller by {}", human_at_least(*bytes)),
+            Help::SmallerBy { bytes } => f.write_str(&smaller(*bytes, u64::MAX)),
             Help::Exhausted => write!(f, "nothing: exhausted"),
         }
     }
@@ -151,6 +153,11 @@ impl OomReport {
     }
 }
 
+/// By how much a request is to be smaller, told as at most `over` more.
+fn smaller(bytes: u64, over: u64) -> String {
+    format!("smaller by {}", human_at_least(bytes, over))
+}
+
 /// A budget, and what of it is not reserved: of two large numbers that look the same nobody sees what is between them.
 fn shown(budget: u64, reserved: u64) -> String {
     let left = budget.saturating_sub(reserved);
@@ -193,7 +200,14 @@ impl fmt::Display for OomReport {
         }
         write!(f, "; what would have helped: ")?;
         for (i, help) in self.helps.iter().enumerate() {
-            write!(f, "{}{help}", if i == 0 { "" } else { ", or " })?;
+            f.write_str(if i == 0 { "" } else { ", or " })?;
+            match help {
+                // A large size that is rounded up may be all that was asked for.
+                Help::SmallerBy { bytes } => {
+                    f.write_str(&smaller(*bytes, self.requested.saturating_sub(*bytes) / 2))?
+                }
+                help => write!(f, "{help}")?,
+            }
         }
         Ok(())
     }

@@ -316,11 +316,13 @@ pub(crate) fn human(bytes: u64) -> String {
     }
 }
 
-/// The same for a size that must not be less than it is: what is done by it would not be enough.
-pub(crate) fn human_at_least(bytes: u64) -> String {
+/// The same for a size that must not be less than it is, as what is done by it would not be enough, and by no more than `over` more.
+pub(crate) fn human_at_least(bytes: u64, over: u64) -> String {
     let tenths = |unit: u64| (u128::from(bytes) * 10).div_ceil(u128::from(unit));
+    let is_near = |unit: u64| tenths(unit) * u128::from(unit) <= (u128::from(bytes) + u128::from(over)) * 10;
     // What is not quite 1024.0 of the next smaller unit is one of this.
-    match UNITS.into_iter().find(|(_, unit)| tenths(unit / 1024) >= 10_240) {
+    let mut units = UNITS.into_iter();
+    match units.find(|(_, unit)| tenths(unit / 1024) >= 10_240 && is_near(*unit)) {
         Some((name, unit)) => format!("{}.{} {name}", tenths(unit) / 10, tenths(unit) % 10),
         None => format!("{bytes} B"),
     }

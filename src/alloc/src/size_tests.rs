@@ -210,6 +210,10 @@ fn a_size_that_must_be_enough_is_rounded_up() {
         (u64::MAX, "16384.0 PiB"),
     ];
     for (bytes, text) in told {
-        assert_eq!(human_at_least(bytes), text);
+        assert_eq!(human_at_least(bytes, u64::MAX), text);
     }
+    // A tenth of a TiB would be more than all that is left.
+    let less = (16 << 40) - (80 << 30);
+    assert_eq!(human_at_least(less, 40 << 30), "16304.0 GiB");
+    assert_eq!(human_at_least(less + 1, 0), format!("{} B", less + 1));
 }

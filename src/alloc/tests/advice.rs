@@ -157,6 +157,24 @@ fn a_smaller_request_of_what_is_said_is_served() {
     }
 }
 
+/// Sizes are told rounded; what is said of an absurd one can still be followed.
+#[test]
+fn as_much_smaller_as_is_said_leaves_something() {
+    let (_, alloc) = sim(1 << 10, Config::default());
+    for asked in [16 << 40, 1100 * MIB] {
+        let error = alloc.alloc::<u8>(asked, S).unwrap_err().to_string();
+        let told = error.split("smaller by ").nth(1).unwrap();
+        let (figure, unit) = told.split_once(' ').unwrap();
+        let unit = ["B", "KiB", "MiB", "GiB", "TiB"]
+            .iter()
+            .position(|name| unit.starts_with(name))
+            .unwrap();
+        let less = figure.parse::<f64>().unwrap() * (1_u64 << (10 * unit)) as f64;
+        let served = alloc.alloc::<u8>(asked - less as usize, S);
+        assert!(served.is_ok_and(|buffer| buffer.len() > 400 * MIB), "{error}");
+    }
+}
+
 /// It is refused before the cache is given up, and a smaller one would not be.
 #[test]
 fn what_is_beyond_everything_is_advised_as_if_the_cache_were_given_up() {

@@ -91,7 +91,7 @@ fn part(config: &mut MonitorConfig, key: &Word, value: &Word) -> Result<(), Bad>
         "ratio" => config.above = value.part(false)?,
         "below" => config.below = Some(value.part(false)?),
         "seconds" => {
-            let expected = "a number from 0 on";
+            let expected = "a number of seconds from 0 to 2^64";
             let time = Duration::try_from_secs_f64(value.decimal(expected)?);
             config.lasting = time.map_err(|_| value.not(expected))?;
         }

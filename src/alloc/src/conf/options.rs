@@ -143,7 +143,7 @@ pub const OPTIONS: &[ConfOption] = &[
         Origin::PyTorch,
         ["large_segment_size_mb", "20", "20"],
         "The segments that requests of 1 to 10 MiB share. They are always of 20 MiB here.",
-        |_, given| match given.mebibytes(1)? >> 20 {
+        |_, given| match given.mebibytes(0)? >> 20 {
             20 => Ok(()),
             _ => Err(given.word()?.bad("is always 20 here: leave it out".to_owned())),
         },

@@ -71,7 +71,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "column 14: max_chunk_mb takes a power of two, not \"3\"",
         ),
         (
-            "large_segment_size_mb:15",
+            "large_segment_size_mb:0",
             "column 23: large_segment_size_mb is always 20 here: leave it out",
         ),
         (
@@ -154,7 +154,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "monitor:[seconds:-1]",
-            "column 18: monitor (seconds) takes a number from 0 on, not \"-1\"",
+            "column 18: monitor (seconds) takes a number of seconds from 0 to 2^64, not \"-1\"",
         ),
         (
             "monitor:[every_ms:0]",
