@@ -110,6 +110,11 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemSetAccess:3:1")],
     );
     passes(
+        "several::inner_gives_a_cache_back_while_another_device_captures",
+        library,
+        &[("FAKE_CUDA_DEVICES", "2")],
+    );
+    passes(
         "several::inner_ends_no_capture_that_it_was_not_told_of",
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1")],

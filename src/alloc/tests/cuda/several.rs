@@ -314,3 +314,24 @@ fn inner_ends_no_capture_that_it_was_not_told_of() {
         }
     }
 }
+
+/// Who waits for one device waits for nothing that is captured on another, as was seen on two H100.
+#[test]
+fn inner_gives_a_cache_back_while_another_device_captures() {
+    if !is_inner() {
+        return;
+    }
+    let stream = device::cuda(1).unwrap().cuda_context().unwrap().new_stream().unwrap();
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::cuda(0).unwrap(), config).unwrap();
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a stream that lives.
+    unsafe { begin_capture(stream.cu_stream(), mode) }.unwrap();
+    drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
+    assert!(alloc.release_cached().unwrap() > 0);
+    // SAFETY: as above; this driver's graphs are none.
+    unsafe { end_capture(stream.cu_stream()) }.unwrap();
+}

@@ -76,11 +76,22 @@ impl State {
         self.capture.as_ref().is_some_and(|capture| capture.stream == stream)
     }
 
-    /// What ends the capture of a graph, as it was seen on an H100 with driver 580.
+    /// What ends the capture of a graph, as it was seen on two H100 with driver 580: to wait for its device, and where the thread was not told
+    /// to be relaxed much else, of any device.
     pub(super) fn mind_capture(&mut self, name: &str) -> Result<(), i32> {
-        let careless = ["cuEventQuery", "cuStreamQuery", "cuMemAlloc", "cuMemFree"].contains(&name);
-        let ends = name == "cuCtxSynchronize" || careless && !stream::relaxed();
-        self.end_if(ends)
+        let Some(capture) = &self.capture else {
+            return Ok(());
+        };
+        let careless = [
+            "cuEventQuery",
+            "cuStreamQuery",
+            "cuStreamSynchronize",
+            "cuMemAlloc",
+            "cuMemFree",
+        ]
+        .contains(&name);
+        let waits = name == "cuCtxSynchronize" && self.device_of(capture.stream) == Ok(here());
+        self.end_if(waits || careless && !stream::relaxed())
     }
 
     fn end_if(&mut self, ends: bool) -> Result<(), i32> {
