@@ -37,6 +37,11 @@ pub(crate) fn plural(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// `1 entry`, `1,234 entries`.
+pub(crate) fn entries(n: u64) -> String {
+    format!("{} {}", count(n), if n == 1 { "entry" } else { "entries" })
+}
+
 /// Reads `2GiB`, `512M`, `1.5 GiB`, `4096`: a number with an optional binary unit (K, M, G, T, each with or without
 /// `B` or `iB`); without one, bytes.
 ///

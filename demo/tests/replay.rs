@@ -337,6 +337,27 @@ fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
 }
 
 #[test]
+fn entries_with_an_unknown_action_are_left_out_and_said_to_be() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let event = |action: &str| format!("{{\"action\": \"{action}\", \"addr\": 512, \"size\": 7}}");
+    let write = |actions: &[&str]| {
+        let events: Vec<String> = actions.iter().map(|action| event(action)).collect();
+        let snapshot = format!("{{\"device_traces\": [[{}]]}}", events.join(","));
+        std::fs::write(file.path(), snapshot).unwrap();
+    };
+    write(&["alloc", "free_requestd", "segment_map", "free"]);
+    let report = run(&args(file.path().to_owned())).unwrap();
+    let text = report.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let left_out = "; left out: 2 entries whose action is not known (free_requestd, free)";
+    assert!(text.contains(left_out), "{text}");
+    assert_eq!(serde_json::to_value(&report).unwrap()["trace"]["unknown_actions"], 2);
+    write(&["segment_map", "free"]);
+    let said = run(&args(file.path().to_owned())).unwrap_err().to_string();
+    let all = "1 entry whose action is not known (free), 1 entry that asks for no memory and frees none";
+    assert!(said.ends_with(&format!("; left out: {all}")), "{said}");
+}
+
+#[test]
 fn what_cannot_be_replayed_is_refused() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let code = |args: &ReplayArgs| run(args).unwrap_err().exit_code();

@@ -28,7 +28,7 @@ use gpumem_alloc::{ConfError, Config, History, Publish, Stacks};
 use gpumem_channel::DeviceKind;
 
 use crate::args::DeviceChoice;
-use crate::bytes::count;
+use crate::bytes::entries;
 use crate::gpu;
 use crate::trace::{Trace, TraceError};
 
@@ -165,12 +165,13 @@ fn read(path: &Path) -> Result<Trace, ReplayError> {
         true => {
             let others = (trace.others > 0).then(|| match trace.others {
                 1 => "1 entry that asks for no memory and frees none".to_owned(),
-                n => format!("{} entries that ask for no memory and free none", count(n)),
+                n => format!("{} that ask for no memory and free none", entries(n)),
             });
-            let left_out = left_out(trace.zero_sized, trace.recorded_failures).chain(others);
+            let trace = TracePart::new(name(path), &trace, 0);
+            let left_out = in_words(left_out(&trace).chain(others));
             Err(ReplayError::Nothing {
-                file: name(path),
-                left_out: in_words(left_out),
+                file: trace.file,
+                left_out,
             })
         }
         false => Ok(trace),

@@ -65,6 +65,11 @@ pub struct TracePart {
     pub zero_sized: u64,
     /// Requests that failed when the trace was recorded, which are not replayed.
     pub recorded_failures: u64,
+    /// Entries of a snapshot whose action is not known, which are not replayed.
+    pub unknown_actions: u64,
+    /// What people are told of those.
+    #[serde(skip)]
+    pub unknown_names: Vec<String>,
     /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps. They are replayed.
     pub assumed: u64,
     /// Further devices of the recording, which are not replayed: only the one with the longest history is.
@@ -89,6 +94,8 @@ impl TracePart {
             streams: trace.streams.len() as u64,
             zero_sized: trace.zero_sized,
             recorded_failures: trace.recorded_failures,
+            unknown_actions: trace.unknown_actions,
+            unknown_names: trace.unknown_names.clone(),
             assumed: trace.assumed,
             other_devices: trace.other_devices,
             peak_requested: trace.peak_requested,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::report::{Pass, Report};
-use crate::bytes::{count, format_bytes, plural};
+use super::report::{Pass, Report, TracePart};
+use crate::bytes::{count, entries, format_bytes, plural};
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -44,7 +44,7 @@ fn head(report: &Report, text: &mut String) {
         let devices = plural(trace.other_devices, "other device");
         format!("the history of {devices}, which is no longer than this one")
     });
-    about += &in_words(left_out(trace.zero_sized, trace.recorded_failures).chain(others));
+    about += &in_words(left_out(trace).chain(others));
     if trace.assumed > 0 {
         let assumed = plural(trace.assumed, "operation");
         let _ = write!(about, "; {assumed} that the recording lacks among them");
@@ -73,13 +73,21 @@ pub(super) fn in_words(left_out: impl Iterator<Item = String>) -> String {
 }
 
 /// What of a trace is not replayed.
-pub(super) fn left_out(zero_sized: u64, recorded_failures: u64) -> impl Iterator<Item = String> {
+pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
     let kinds = [
-        (zero_sized, "of 0 bytes"),
-        (recorded_failures, "that had failed when recorded"),
+        (trace.zero_sized, "of 0 bytes"),
+        (trace.recorded_failures, "that had failed when recorded"),
     ];
     let some = kinds.into_iter().filter(|(number, _)| *number > 0);
-    some.map(|(number, what)| format!("{} {what}", plural(number, "request")))
+    let requests = some.map(|(number, what)| format!("{} {what}", plural(number, "request")));
+    let unknown = (trace.unknown_actions > 0).then(|| {
+        let entries = entries(trace.unknown_actions);
+        format!(
+            "{entries} whose action is not known ({})",
+            trace.unknown_names.join(", ")
+        )
+    });
+    requests.chain(unknown)
 }
 
 fn memory(report: &Report, text: &mut String) {

@@ -225,6 +225,8 @@ impl Builder {
             recorded_failures: self.recorded_failures,
             assumed: self.assumed,
             others: self.others,
+            unknown_actions: 0,
+            unknown_names: Vec::new(),
             other_devices: 0,
         }
     }

@@ -106,6 +106,10 @@ pub struct Trace {
     pub assumed: u64,
     /// Entries that neither ask for memory nor free a block: frees of 0 bytes in RMM's logs, what the allocator did in PyTorch's histories.
     pub others: u64,
+    /// Entries of PyTorch's histories with an action that is not known: they may have been requests.
+    pub unknown_actions: u64,
+    /// The names of some of these actions, cleaned and cut; `...` for the rest.
+    pub unknown_names: Vec<String>,
     /// Further devices of the recording, whose operations are not here.
     pub other_devices: u64,
 }

@@ -2,11 +2,17 @@
 
 use std::cmp::Reverse;
 
-use gpumem_snapshot::{Action, RequestKind, Snapshot};
+use gpumem_channel::clean;
+use gpumem_snapshot::{Action, RequestKind, Snapshot, TextId};
 
 use super::builder::Builder;
 use super::error::Problem;
 use super::{Format, Trace};
+
+/// Most unknown actions that are told by name.
+const NAMED: usize = 3;
+/// Most characters of such a name.
+const LONGEST: usize = 32;
 
 /// The trace of the device with the longest history.
 pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
@@ -19,10 +25,18 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
         return Err(contradiction.into());
     }
     let mut builder = Builder::default();
+    let (mut unknown_actions, mut unknown) = (0, Vec::new());
     for entry in entries {
         match entry.action {
             Action::Alloc | Action::FreeRequested | Action::FreeCompleted => {}
             Action::Oom => builder.recorded_failure(),
+            Action::Other(name) => {
+                unknown_actions += 1;
+                // One more than is told, so that it is known that there are more.
+                if unknown.len() <= NAMED && !unknown.contains(&name) {
+                    unknown.push(name);
+                }
+            }
             _ => builder.other(),
         }
     }
@@ -43,6 +57,20 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
     let told = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
     Ok(Trace {
         other_devices: told.count() as u64 - 1,
+        unknown_actions,
+        unknown_names: names(snapshot, &unknown),
         ..builder.finish(Format::PyTorch)
     })
+}
+
+/// Names as people may read them, whatever the file has there.
+fn names(snapshot: &Snapshot, ids: &[TextId]) -> Vec<String> {
+    let name = |id: &TextId| {
+        let text = snapshot.tables.get_text(*id);
+        let cut: String = text.chars().take(LONGEST).collect();
+        let more = if cut.len() < text.len() { "..." } else { "" };
+        clean(&cut) + more
+    };
+    let more = (ids.len() > NAMED).then(|| "...".to_owned());
+    ids.iter().take(NAMED).map(name).chain(more).collect()
 }

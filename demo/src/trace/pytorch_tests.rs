@@ -95,6 +95,52 @@ fn a_block_of_0_bytes_that_is_allocated_twice_lacks_no_operation() {
     assert_eq!((trace.ops.len(), trace.zero_sized, trace.assumed), (0, 2, 0));
 }
 
+/// They may be requests that are misspelt, so that they are told apart from what means nothing to a replay.
+#[test]
+fn actions_that_are_not_known_are_counted_and_named() {
+    let read_all = |actions: &[&str]| {
+        let entry = |action: &&str| format!(r#"{{"action": "{action}", "addr": 512, "size": 7}}"#);
+        let entries: Vec<String> = actions.iter().map(entry).collect();
+        read(format!(r#"{{"device_traces": [[{}]]}}"#, entries.join(","))).unwrap()
+    };
+    let known = [
+        "segment_alloc",
+        "segment_free",
+        "segment_map",
+        "segment_unmap",
+        "snapshot",
+    ];
+    let trace = read_all(&known);
+    assert_eq!(
+        (trace.others, trace.unknown_actions, trace.unknown_names.len()),
+        (5, 0, 0)
+    );
+    let long = "x".repeat(33);
+    let trace = read_all(&["alloc", "free_requestd", "oom", "\\u001b[31m", "free_requestd", &long]);
+    assert_eq!((trace.ops.len(), trace.recorded_failures), (1, 1));
+    assert_eq!((trace.others, trace.unknown_actions), (0, 4));
+    assert_eq!(
+        trace.unknown_names,
+        ["free_requestd", "\u{fffd}[31m", &format!("{}...", &long[1..])]
+    );
+    let trace = read_all(&["a", "b", "c", "d", "e"]);
+    assert_eq!(
+        (trace.unknown_actions, trace.unknown_names.join(", ")),
+        (5, "a, b, c, ...".to_owned())
+    );
+}
+
+/// {"device_traces": [[{"action": ..., "addr": 5, "size": 7}]]} with an action that is no UTF-8.
+#[test]
+fn an_action_that_is_no_text_is_one_that_is_not_known() {
+    let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]]}(X\x06\0\0\0actionX\x05\0\0\0fr\xffeeX\x04\0\0\0addrK\x05X\x04\0\0\0sizeK\x07uaas.";
+    let trace = read(pickle).unwrap();
+    assert_eq!(
+        (trace.unknown_actions, trace.unknown_names.join(", ")),
+        (1, "fr\u{fffd}ee".to_owned())
+    );
+}
+
 #[test]
 fn what_editors_leave_before_json_is_skipped() {
     let plain = read(SNAPSHOT).unwrap();
