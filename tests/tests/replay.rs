@@ -297,6 +297,27 @@ fn what_cannot_be_replayed_is_a_sentence() {
     }
 }
 
+/// Operations take 16 bytes each. Where memory is limited, too many of them are an error, not the process's end.
+#[test]
+fn a_trace_that_memory_is_too_small_for_is_a_sentence() {
+    let world = World::without_gpu();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("long.csv");
+    let rows = "a,1,9,0\nf,1\n".repeat(5_000_000);
+    std::fs::write(&trace, format!("op,id,bytes,stream\n{rows}")).unwrap();
+    let command = world.command(&["replay", trace.to_str().unwrap(), "--device", "sim"]);
+    let limited = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 100000 && exec \"$0\" \"$@\""])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output()
+        .unwrap();
+    let complaint = said(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(1), "{complaint}");
+    let expected = "long.csv: line 4194306: there is no memory for more operations\n";
+    assert!(complaint.ends_with(expected), "{complaint}");
+}
+
 #[test]
 fn a_replay_is_watched_and_paced_in_the_dashboard() {
     let world = World::without_gpu();

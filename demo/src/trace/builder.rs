@@ -1,10 +1,10 @@
 //! Makes a trace of operations on blocks with names.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::{HashMap, TryReserveError};
 
 use super::error::Problem;
 use super::lines::Row;
+use super::spread::Key;
 use super::{Format, Op, Trace};
 use crate::bytes::count;
 
@@ -16,56 +16,6 @@ const MOST_LIVE: usize = 4 << 20;
 const MOST_STREAMS: usize = 4096;
 /// The slot of a block of 0 bytes: it has none.
 const NOWHERE: u32 = u32::MAX;
-
-/// Spreads block names, with a multiplier that no file can know: names may be crafted, and those that collide for one multiplier are
-/// found with pencil and paper. The standard hasher, which is safe too, takes longer than the rest of reading a line.
-struct Spread {
-    spread: u64,
-    times: u64,
-}
-
-/// Makes the hashers of one map.
-struct Key {
-    start: u64,
-    times: u64,
-}
-
-impl Default for Key {
-    fn default() -> Key {
-        let random = RandomState::new();
-        Key {
-            start: random.hash_one(0),
-            // Even ones would lose bits.
-            times: random.hash_one(1) | 1,
-        }
-    }
-}
-
-impl BuildHasher for Key {
-    type Hasher = Spread;
-
-    fn build_hasher(&self) -> Spread {
-        Spread {
-            spread: self.start,
-            times: self.times,
-        }
-    }
-}
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.spread
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let wide = u128::from(self.spread ^ n) * u128::from(self.times);
-        self.spread = (wide >> 64) as u64 ^ wide as u64;
-    }
-}
 
 /// A trace in the making.
 #[derive(Default)]
@@ -94,6 +44,13 @@ pub(super) enum Wrong {
     TooManyStreams,
     TooManyOperations,
     TooManyLive,
+    NoMemory,
+}
+
+impl From<TryReserveError> for Wrong {
+    fn from(_: TryReserveError) -> Wrong {
+        Wrong::NoMemory
+    }
 }
 
 impl Wrong {
@@ -117,6 +74,7 @@ impl Wrong {
             Wrong::TooManyLive => {
                 format!("more than {MOST_LIVE} blocks that live at once; expected one of them to be freed")
             }
+            Wrong::NoMemory => "there is no memory for more operations".to_owned(),
         }
     }
 
@@ -127,6 +85,8 @@ impl Wrong {
             Wrong::Overflow => bytes_at,
             Wrong::TooManyStreams => stream_at,
             Wrong::TooManyOperations => 1,
+            // No field's fault, and that of no damage to the file.
+            Wrong::NoMemory => return Problem::NoMemory { line: row.line() },
         };
         row.at(column, self.what(name))
     }
@@ -137,6 +97,7 @@ impl Builder {
         use std::collections::hash_map::Entry;
         let stream = self.stream(stream)?;
         let full = self.live.len() == MOST_LIVE;
+        self.live.try_reserve(1)?;
         let Entry::Vacant(entry) = self.live.entry(id) else {
             return Err(Wrong::LiveAlready);
         };
@@ -150,10 +111,15 @@ impl Builder {
         }
         self.requested = self.requested.checked_add(bytes).ok_or(Wrong::Overflow)?;
         self.peak_requested = self.peak_requested.max(self.requested);
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots += 1;
-            self.slots - 1
-        });
+        let slot = match self.free_slots.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots += 1;
+                // None is free now, and all may be: to free a block takes no memory.
+                self.free_slots.try_reserve(self.slots as usize)?;
+                self.slots - 1
+            }
+        };
         entry.insert((slot, bytes));
         self.push(Op::Alloc { slot, stream, bytes })
     }
@@ -192,8 +158,19 @@ impl Builder {
         if self.ops.len() == MOST_OPERATIONS {
             return Err(Wrong::TooManyOperations);
         }
+        if self.ops.len() == self.ops.capacity() {
+            self.grow()?;
+        }
         self.ops.push(op);
         Ok(())
+    }
+
+    /// Makes room for twice as many operations, and for no more than there may be.
+    #[cold]
+    fn grow(&mut self) -> Result<(), Wrong> {
+        let length = self.ops.len();
+        let wanted = (2 * length).clamp(1 << 10, MOST_OPERATIONS);
+        Ok(self.ops.try_reserve_exact(wanted - length)?)
     }
 
     fn stream(&mut self, number: u64) -> Result<u16, Wrong> {
@@ -234,8 +211,6 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
@@ -249,20 +224,5 @@ mod tests {
         assert_eq!(builder.alloc(0, 1, 0), Err(Wrong::LiveAlready));
         assert_eq!(builder.free(0), Ok(()));
         assert_eq!(builder.alloc(u64::MAX, 1, 0), Ok(()));
-    }
-
-    /// Names that have the same lower bits with a multiplier that everybody knows, the golden ratio's.
-    #[test]
-    fn crafted_names_do_not_collide() {
-        let known = |n: u64| {
-            let wide = u128::from(n) * 0x9e37_79b9_7f4a_7c15;
-            (wide >> 64) as u64 ^ wide as u64
-        };
-        let crafted = (0..1u64 << 20).filter(|n| known(*n) % 1024 == 0);
-        let builder = Builder::default();
-        let places: Vec<u64> = crafted.map(|n| builder.live.hasher().hash_one(n) % 1024).collect();
-        let met: HashSet<u64> = places.iter().copied().collect();
-        // By chance 63 of 100 places are met by as many names as there are places.
-        assert!(places.len() > 900 && met.len() > 400, "{} {}", places.len(), met.len());
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::bytes::count;
+
 /// A file that could not be read as a trace.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", gpumem_channel::clean(&path.display().to_string()))]
@@ -34,6 +36,25 @@ pub enum Problem {
     /// What gzip makes of it is made by gzip.
     #[error("is compressed twice: unpack it once (gzip -d)")]
     CompressedTwice,
+    /// What gzip makes of it are more rows than files of its size have.
+    #[error(
+        "has more than {} rows once unpacked, too many for the {} bytes of it that were read: if it is no hostile one, unpack it \
+        first (gzip -d)",
+        count(*rows),
+        count(*bytes)
+    )]
+    Packed {
+        /// Most rows.
+        rows: u64,
+        /// Bytes of the file that were read.
+        bytes: u64,
+    },
+    /// This machine has no memory for all that it holds.
+    #[error("line {line}: there is no memory for more operations")]
+    NoMemory {
+        /// Line, from 1.
+        line: u64,
+    },
     /// Its characters are of two bytes, or four.
     #[error("is in {0}, as some programs write text on Windows: convert it (iconv -f {0} -t UTF-8)")]
     Wide(&'static str),

@@ -1,9 +1,11 @@
 //! Lines of a file and the fields in them, with their places.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 
 use super::builder::MOST_OPERATIONS;
 use super::error::Problem;
+use super::packed::most_rows;
 use super::{headers, show};
 use crate::bytes::count;
 
@@ -27,13 +29,16 @@ pub(super) struct Lines<'a> {
     line: u64,
     /// Most lines.
     most: u64,
+    /// Bytes read so far of a file that is compressed.
+    packed: Option<&'a Cell<u64>>,
     /// An empty line, which only the end of the file may follow.
     blank: Option<u64>,
     ended: bool,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(from: &'a mut dyn Read) -> Lines<'a> {
+    /// `packed`: the bytes read so far of the file that is unpacked here.
+    pub(super) fn new(from: &'a mut dyn Read, packed: Option<&'a Cell<u64>>) -> Lines<'a> {
         Lines {
             from,
             bytes: vec![0; CHUNK + LONGEST],
@@ -41,6 +46,7 @@ impl<'a> Lines<'a> {
             end: 0,
             line: 0,
             most: MOST,
+            packed,
             blank: None,
             ended: false,
         }
@@ -53,14 +59,7 @@ impl<'a> Lines<'a> {
                 return Ok(None);
             };
             self.line += 1;
-            if self.line > self.most {
-                let rows = count(self.most - 1);
-                return Err(Problem::At {
-                    line: self.line,
-                    column: 1,
-                    what: format!("more than {rows} rows, empty ones among them; expected the end of the file"),
-                });
-            }
+            self.check_rows()?;
             let from = match self.line == 1 && self.bytes[from..to].starts_with(MARK) {
                 true => from + MARK.len(),
                 false => from,
@@ -85,6 +84,25 @@ impl<'a> Lines<'a> {
                 text: &self.bytes[from..to],
                 at: 0,
             })),
+        }
+    }
+
+    /// That there are no more rows than may be, of a compressed file by what was read of it.
+    fn check_rows(&self) -> Result<(), Problem> {
+        if self.line > self.most {
+            let rows = count(self.most - 1);
+            return Err(Problem::At {
+                line: self.line,
+                column: 1,
+                what: format!("more than {rows} rows, empty ones among them; expected the end of the file"),
+            });
+        }
+        match self.packed.map(Cell::get) {
+            Some(bytes) if self.line - 1 > most_rows(bytes) => Err(Problem::Packed {
+                rows: most_rows(bytes),
+                bytes,
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -172,6 +190,11 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// Its number, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
     /// The whole line.
     pub(super) fn text(&self) -> &'a [u8] {
         self.text
@@ -258,7 +281,7 @@ mod tests {
             let mut from = text.as_bytes();
             let mut lines = Lines {
                 most: 4,
-                ..Lines::new(&mut from)
+                ..Lines::new(&mut from, None)
             };
             let mut rows = 0;
             while lines.next()?.is_some() {
@@ -274,5 +297,22 @@ mod tests {
         for text in ["a\nb\nc\nd\ne", "a\nb\n\n\n\n", "\n\n\n\n\n\n"] {
             assert_eq!(read(text).unwrap_err().to_string(), more, "{text:?}");
         }
+    }
+
+    /// It may have more once more of it was read.
+    #[test]
+    fn a_compressed_file_has_as_many_rows_as_its_size_allows() {
+        let packed = Cell::new(100);
+        let mut from = "a\nb\nc".as_bytes();
+        let mut lines = Lines {
+            line: most_rows(100),
+            ..Lines::new(&mut from, Some(&packed))
+        };
+        assert!(lines.next().unwrap().is_some());
+        let said = lines.next().unwrap_err().to_string();
+        let most = "has more than 4,195,104 rows once unpacked, too many for the 100 bytes of it that were read";
+        assert!(said.starts_with(most), "{said}");
+        packed.set(101);
+        assert!(lines.next().unwrap().is_some());
     }
 }

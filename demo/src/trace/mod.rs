@@ -9,20 +9,24 @@
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
 //! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, and nothing of a file is
-//! kept but numbers. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
-//! and of blocks that live at once there are no more than `builder.rs` allows, and what a snapshot takes while it is read is bounded by its size ([`Limits`]).
+//! kept but numbers and three names at most. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
+//! and of blocks that live at once there are no more than `builder.rs` allows, of a compressed file no more lines than its size allows (`packed.rs`), and
+//! what a snapshot takes while it is read is bounded by its size, too ([`Limits`]).
 
 mod builder;
 mod csv;
 mod error;
 mod lines;
+mod packed;
 mod pytorch;
 #[cfg(test)]
 mod pytorch_tests;
 mod rmm;
+mod spread;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -33,6 +37,7 @@ use gpumem_snapshot::{Limits, Snapshot};
 use builder::Builder;
 pub use error::{Problem, TraceError};
 use lines::{Lines, Row};
+use packed::Counted;
 
 /// Bytes by which a file is known, and of what gzip makes of them.
 const HEAD: u64 = 1 << 16;
@@ -132,6 +137,8 @@ impl Trace {
     /// # Errors
     /// When it cannot be read or is no trace.
     pub fn read(from: impl Read) -> Result<Trace, Problem> {
+        let bytes = Cell::new(0);
+        let from = Counted { from, bytes: &bytes };
         let mut from = BufReader::with_capacity(1 << 16, from);
         let mut head = Vec::new();
         from.by_ref().take(HEAD).read_to_end(&mut head)?;
@@ -147,8 +154,8 @@ impl Trace {
         let mut from = (&head[..]).chain(from);
         let trace = match (is_snapshot, compressed) {
             (true, _) => snapshot(from),
-            (false, true) => rows(&mut MultiGzDecoder::new(from)).map_err(Problem::of_compressed),
-            (false, false) => rows(&mut from),
+            (false, true) => rows(&mut MultiGzDecoder::new(from), Some(&bytes)).map_err(Problem::of_compressed),
+            (false, false) => rows(&mut from, None),
         };
         trace.map(|trace| Trace { compressed, ..trace })
     }
@@ -193,9 +200,9 @@ fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     pytorch::trace(&snapshot)
 }
 
-/// Reads the formats that have lines.
-fn rows(from: &mut dyn Read) -> Result<Trace, Problem> {
-    let mut lines = Lines::new(from);
+/// Reads the formats that have lines. `packed`: the bytes read so far of a file that is unpacked here.
+fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Problem> {
+    let mut lines = Lines::new(from, packed);
     let Some(header) = lines.next()? else {
         return Err(Problem::Empty);
     };
