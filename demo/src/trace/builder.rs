@@ -40,6 +40,7 @@ pub(super) struct Builder {
 pub(super) enum Wrong {
     LiveAlready,
     NotLive,
+    FreeSize { freed: u64, allocated: u64 },
     Overflow,
     TooManyStreams,
     TooManyOperations,
@@ -60,6 +61,9 @@ impl Wrong {
             Wrong::LiveAlready => format!("{name} is live already; expected one that is not, or its free first"),
             Wrong::NotLive => {
                 format!("{name} is not live (never allocated, or freed before); expected one that is")
+            }
+            Wrong::FreeSize { freed, allocated } => {
+                format!("frees {freed} bytes of {name}, where {allocated} were allocated; expected these")
             }
             Wrong::Overflow => {
                 "the sum of all live blocks does not fit into 64 bits; expected a smaller size".to_owned()
@@ -82,7 +86,7 @@ impl Wrong {
     pub(super) fn at(self, row: &Row<'_>, [name_at, bytes_at, stream_at]: [usize; 3], name: &str) -> Problem {
         let column = match self {
             Wrong::LiveAlready | Wrong::NotLive | Wrong::TooManyLive => name_at,
-            Wrong::Overflow => bytes_at,
+            Wrong::Overflow | Wrong::FreeSize { .. } => bytes_at,
             Wrong::TooManyStreams => stream_at,
             Wrong::TooManyOperations => 1,
             // No field's fault, and that of no damage to the file.
@@ -132,6 +136,21 @@ impl Builder {
         self.requested -= bytes;
         self.free_slots.push(slot);
         self.push(Op::Free { slot })
+    }
+
+    /// A free that says how many bytes it frees. Of blocks of 0 bytes none is kept.
+    pub(super) fn free_sized(&mut self, id: u64, bytes: u64) -> Result<(), Wrong> {
+        match self.live.get(&id) {
+            Some(&(_, allocated)) if allocated != bytes => Err(Wrong::FreeSize {
+                freed: bytes,
+                allocated,
+            }),
+            None if bytes == 0 => {
+                self.others += 1;
+                Ok(())
+            }
+            _ => self.free(id),
+        }
     }
 
     /// Counts a request of 0 bytes whose block is not kept.

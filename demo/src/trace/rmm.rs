@@ -43,15 +43,13 @@ pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Proble
             builder.zero_sized();
             Ok(())
         }
-        b"free" | b"deallocate" if bytes == 0 => {
-            builder.other();
-            Ok(())
-        }
         b"allocate" if id == 0 => Err(row.unexpected(pointer.column, POINTER, pointer.text)),
         b"allocate" => builder
             .alloc(id, bytes, stream)
             .map_err(|wrong| wrong.at(row, at, &name())),
-        _ => builder.free(id).map_err(|wrong| wrong.at(row, at, &name())),
+        _ => builder
+            .free_sized(id, bytes)
+            .map_err(|wrong| wrong.at(row, at, &name())),
     }
 }
 

@@ -170,6 +170,15 @@ fn what_is_wrong_is_said_with_line_and_column() {
             "1,2,free,0x10,2,0",
             "line 2, column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is",
         ),
+        (
+            "1,2,allocate,0x7,64,0\n1,2,free,0x7,32,0",
+            "line 3, column 14: frees 32 bytes of the block at 0x7, where 64 were allocated; expected these",
+        ),
+        // And not the next row, which is right.
+        (
+            "1,2,allocate,0x7,64,0\n1,2,free,0x7,0,0\n1,2,allocate,0x7,64,0",
+            "line 3, column 14: frees 0 bytes of the block at 0x7, where 64 were allocated; expected these",
+        ),
     ];
     let all = ours.map(|(rows, said)| (OURS, rows, said)).into_iter();
     for (header, rows, said) in all.chain(rmm.map(|(rows, said)| (RMM, rows, said))) {
