@@ -70,7 +70,7 @@ pub struct TracePart {
     /// What people are told of those.
     #[serde(skip)]
     pub unknown_names: Vec<String>,
-    /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps. They are replayed.
+    /// Operations that the recording lacks, of PyTorch's or RMM's: blocks that were live when it began, frees in its gaps. They are replayed.
     pub assumed: u64,
     /// Further devices of the recording, which are not replayed: only the one with the longest history is.
     pub other_devices: u64,

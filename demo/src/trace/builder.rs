@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, TryReserveError};
 
+use super::before::Before;
 use super::error::Problem;
 use super::lines::Row;
 use super::spread::Key;
@@ -25,6 +26,8 @@ pub(super) struct Builder {
     live: HashMap<u64, (u32, u64), Key>,
     streams: Vec<u64>,
     stream_index: HashMap<u64, u16, Key>,
+    /// What comes before `ops`, which have room for it.
+    before: Before,
     free_slots: Vec<u32>,
     slots: u32,
     requested: u64,
@@ -117,12 +120,7 @@ impl Builder {
         self.peak_requested = self.peak_requested.max(self.requested);
         let slot = match self.free_slots.pop() {
             Some(slot) => slot,
-            None => {
-                self.slots += 1;
-                // None is free now, and all may be: to free a block takes no memory.
-                self.free_slots.try_reserve(self.slots as usize)?;
-                self.slots - 1
-            }
+            None => new_slot(&mut self.slots, &mut self.free_slots)?,
         };
         entry.insert((slot, bytes));
         self.push(Op::Alloc { slot, stream, bytes })
@@ -138,19 +136,42 @@ impl Builder {
         self.push(Op::Free { slot })
     }
 
-    /// A free that says how many bytes it frees. Of blocks of 0 bytes none is kept.
-    pub(super) fn free_sized(&mut self, id: u64, bytes: u64) -> Result<(), Wrong> {
+    /// A free that says how many bytes it frees, and on which stream. Of blocks of 0 bytes none is kept.
+    pub(super) fn free_sized(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
         match self.live.get(&id) {
-            Some(&(_, allocated)) if allocated != bytes => Err(Wrong::FreeSize {
-                freed: bytes,
-                allocated,
-            }),
-            None if bytes == 0 => {
-                self.others += 1;
-                Ok(())
+            Some(&(_, allocated)) if allocated != bytes => {
+                return Err(Wrong::FreeSize {
+                    freed: bytes,
+                    allocated,
+                });
             }
-            _ => self.free(id),
+            Some(_) => {}
+            None if bytes == 0 => {
+                self.other();
+                return Ok(());
+            }
+            None if self.before.may_have(id) => self.assume(id, bytes, stream)?,
+            None => return Err(Wrong::NotLive),
         }
+        self.before.freed(id)?;
+        self.free(id)
+    }
+
+    /// A block that was live all the time until now, and that nothing was said of.
+    fn assume(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
+        let stream = self.stream(stream)?;
+        if self.slots as usize == MOST_LIVE {
+            return Err(Wrong::TooManyLive);
+        }
+        // Beside all others, at their peak, too: that keeps both the sum and the slots exact.
+        self.peak_requested = self.peak_requested.checked_add(bytes).ok_or(Wrong::Overflow)?;
+        self.requested += bytes;
+        let slot = new_slot(&mut self.slots, &mut self.free_slots)?;
+        self.before.push(id, Op::Alloc { slot, stream, bytes })?;
+        self.assumed += 1;
+        self.live.try_reserve(1)?;
+        self.live.insert(id, (slot, bytes));
+        Ok(())
     }
 
     /// Counts a request of 0 bytes whose block is not kept.
@@ -174,22 +195,17 @@ impl Builder {
     }
 
     fn push(&mut self, op: Op) -> Result<(), Wrong> {
-        if self.ops.len() == MOST_OPERATIONS {
+        let all = self.before.len() + self.ops.len();
+        if all >= MOST_OPERATIONS {
             return Err(Wrong::TooManyOperations);
         }
-        if self.ops.len() == self.ops.capacity() {
-            self.grow()?;
+        if all >= self.ops.capacity() {
+            // Twice as many, and no more than there may be.
+            let wanted = (2 * all).clamp(1 << 10, MOST_OPERATIONS);
+            self.ops.try_reserve_exact(wanted - self.ops.len())?;
         }
         self.ops.push(op);
         Ok(())
-    }
-
-    /// Makes room for twice as many operations, and for no more than there may be.
-    #[cold]
-    fn grow(&mut self) -> Result<(), Wrong> {
-        let length = self.ops.len();
-        let wanted = (2 * length).clamp(1 << 10, MOST_OPERATIONS);
-        Ok(self.ops.try_reserve_exact(wanted - length)?)
     }
 
     fn stream(&mut self, number: u64) -> Result<u16, Wrong> {
@@ -207,6 +223,9 @@ impl Builder {
     }
 
     pub(super) fn finish(mut self, format: Format) -> Trace {
+        let before = self.before.len();
+        self.ops.extend(self.before.allocs());
+        self.ops.rotate_right(before);
         self.ops.shrink_to_fit();
         Trace {
             format,
@@ -226,6 +245,14 @@ impl Builder {
             other_devices: 0,
         }
     }
+}
+
+/// A slot that no block had before.
+fn new_slot(slots: &mut u32, free_slots: &mut Vec<u32>) -> Result<u32, Wrong> {
+    *slots += 1;
+    // All may be free some day: to free a block takes no memory.
+    free_slots.try_reserve(*slots as usize - free_slots.len())?;
+    Ok(*slots - 1)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! and of blocks that live at once there are no more than `builder.rs` allows, of a compressed file no more lines than its size allows (`packed.rs`), and
 //! what a snapshot takes while it is read is bounded by its size, too ([`Limits`]).
 
+mod before;
 mod builder;
 mod csv;
 mod error;
@@ -22,6 +23,8 @@ mod pytorch;
 #[cfg(test)]
 mod pytorch_tests;
 mod rmm;
+#[cfg(test)]
+mod rmm_tests;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -107,7 +110,7 @@ pub struct Trace {
     pub zero_sized: u64,
     /// Requests that had failed when the trace was recorded, which are no operations here.
     pub recorded_failures: u64,
-    /// Operations that the recording lacks: blocks that were live when it began, frees in its gaps.
+    /// Operations that the recording lacks, of PyTorch's or RMM's: blocks that were live when it began, frees in its gaps.
     pub assumed: u64,
     /// Entries that neither ask for memory nor free a block: frees of 0 bytes in RMM's logs, what the allocator did in PyTorch's histories.
     pub others: u64,

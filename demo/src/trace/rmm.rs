@@ -1,7 +1,8 @@
 //! The log of RMM's `logging_resource_adaptor`, as RMM 26 and its predecessors write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM`
 //! with a hexadecimal stream handle.
 //!
-//! Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
+//! A log may begin when its program had begun before: what is freed first is taken for live when it began, of the size and on the stream of its
+//! free. Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
 //! `deallocate`; both are read.
 
 use super::builder::Builder;
@@ -43,12 +44,13 @@ pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Proble
             builder.zero_sized();
             Ok(())
         }
-        b"allocate" if id == 0 => Err(row.unexpected(pointer.column, POINTER, pointer.text)),
+        // That of no block, unless it has no bytes.
+        _ if id == 0 && bytes > 0 => Err(row.unexpected(pointer.column, POINTER, pointer.text)),
         b"allocate" => builder
             .alloc(id, bytes, stream)
             .map_err(|wrong| wrong.at(row, at, &name())),
         _ => builder
-            .free_sized(id, bytes)
+            .free_sized(id, bytes, stream)
             .map_err(|wrong| wrong.at(row, at, &name())),
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 
 const OURS: &str = "op,id,bytes,stream\n";
-const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
+pub(super) const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
 pub(super) fn read(text: impl AsRef<[u8]>) -> Result<Trace, Problem> {
     Trace::read(text.as_ref())
@@ -49,38 +49,6 @@ fn rows_become_operations_on_slots_that_are_used_again() {
         assert_eq!((trace.live_blocks, trace.live_bytes), (2, 60));
         assert_eq!(trace.compressed, bytes.starts_with(&[0x1f]));
     }
-}
-
-#[test]
-fn a_log_of_rmm_is_read() {
-    let text = "\
-Thread,Time,Action,Pointer,Size,Stream
-2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
-2342727,15:47:02.841962,allocate,(nil),0,0
-2342727,15:47:02.841963,allocate failure,(nil),99999999999,0
-2342728,15:47:02.841970,allocate,0x10012500000,512,0x7f8a38001020
-2342727,15:47:02.841977,free,0x10012400000,1048576,0
-2342727,15:47:02.841978,free,(nil),0,0
-2342727,15:47:02.841980,allocate,0x10012400000,256,0x0
-";
-    let trace = read(text).unwrap();
-    assert_eq!(
-        trace.ops,
-        [alloc(0, 0, 1 << 20), alloc(1, 1, 512), free(0), alloc(0, 0, 256)]
-    );
-    assert_eq!(
-        (trace.format, &trace.streams[..]),
-        (Format::RmmLog, &[0, 0x7f8a_3800_1020][..])
-    );
-    assert_eq!(
-        (
-            trace.zero_sized,
-            trace.recorded_failures,
-            trace.others,
-            trace.live_blocks
-        ),
-        (1, 1, 1, 2)
-    );
 }
 
 /// Every message names the place and what was expected there.
@@ -167,8 +135,8 @@ fn what_is_wrong_is_said_with_line_and_column() {
             "line 2, column 20: nothing here; expected a stream handle in hexadecimal",
         ),
         (
-            "1,2,free,0x10,2,0",
-            "line 2, column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is",
+            "1,2,free,0x10,2,0\n1,2,free,0x10,2,0",
+            "line 3, column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is",
         ),
         (
             "1,2,allocate,0x7,64,0\n1,2,free,0x7,32,0",

@@ -1,0 +1,140 @@
+//! RMM's logs, those among them that begin when their program had begun before.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::tests::{RMM, alloc, free, read};
+use super::{Format, Op, Trace};
+
+/// A row; the last two fields are size and stream.
+fn row(action: &str, pointer: u64, size: u64, stream: u64) -> String {
+    format!("1,2,{action},0x{pointer:x},{size},{stream:x}\n")
+}
+
+fn log(rows: &[String]) -> Trace {
+    read(format!("{RMM}{}", rows.concat())).unwrap()
+}
+
+#[test]
+fn a_log_of_rmm_is_read() {
+    let text = "\
+Thread,Time,Action,Pointer,Size,Stream
+2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
+2342727,15:47:02.841962,allocate,(nil),0,0
+2342727,15:47:02.841963,allocate failure,(nil),99999999999,0
+2342728,15:47:02.841970,allocate,0x10012500000,512,0x7f8a38001020
+2342727,15:47:02.841977,free,0x10012400000,1048576,0
+2342727,15:47:02.841978,free,(nil),0,0
+2342727,15:47:02.841980,allocate,0x10012400000,256,0x0
+";
+    let trace = read(text).unwrap();
+    assert_eq!(
+        trace.ops,
+        [alloc(0, 0, 1 << 20), alloc(1, 1, 512), free(0), alloc(0, 0, 256)]
+    );
+    assert_eq!(
+        (trace.format, &trace.streams[..]),
+        (Format::RmmLog, &[0, 0x7f8a_3800_1020][..])
+    );
+    assert_eq!(
+        (
+            trace.zero_sized,
+            trace.recorded_failures,
+            trace.others,
+            trace.live_blocks
+        ),
+        (1, 1, 1, 2)
+    );
+}
+
+/// They come first, in the order of their addresses, and live until they are freed.
+#[test]
+fn blocks_that_are_freed_and_were_never_allocated_were_live_before() {
+    let trace = log(&[
+        row("allocate", 0x10, 100, 0),
+        row("free", 0x10, 100, 0),
+        row("free", 0x30, 50, 7),
+        row("allocate", 0x30, 5, 0),
+        row("free", 0x20, 8, 0),
+    ]);
+    let expected = [
+        alloc(2, 0, 8),
+        alloc(1, 1, 50),
+        alloc(0, 0, 100),
+        free(0),
+        free(1),
+        alloc(1, 0, 5),
+        free(2),
+    ];
+    assert_eq!(trace.ops, expected);
+    assert_eq!((trace.assumed, trace.slots, trace.peak_requested), (2, 3, 158));
+    assert_eq!((&trace.streams[..], trace.live_bytes), (&[0, 7][..], 5));
+}
+
+#[test]
+fn what_the_log_frees_twice_was_not_live_before() {
+    let (allocate, of_it) = (row("allocate", 0x10, 8, 0), row("free", 0x10, 8, 0));
+    // Allocated, and assumed to have been.
+    for rows in [&[&allocate, &of_it, &of_it][..], &[&of_it, &of_it]] {
+        let text: String = rows.iter().map(|row| row.as_str()).collect();
+        let said = read(format!("{RMM}{text}")).unwrap_err().to_string();
+        let twice = "column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is";
+        assert_eq!(said, format!("line {}, {twice}", rows.len() + 1));
+    }
+    let nothing = read(format!("{RMM}1,2,free,(nil),8,0\n")).unwrap_err().to_string();
+    assert!(nothing.starts_with("line 2, column 10: found \"(nil)\""), "{nothing}");
+    let large = [u64::MAX, 1].map(|size| row("free", size, size, 0)).concat();
+    let said = read(format!("{RMM}{large}")).unwrap_err().to_string();
+    assert!(
+        said.starts_with("line 3, column 14: the sum of all live blocks"),
+        "{said}"
+    );
+}
+
+/// Without the slots, which may be others.
+fn told(trace: &Trace) -> Vec<(u64, Option<u64>)> {
+    let mut slots = vec![0; trace.slots];
+    let ops = trace.ops.iter();
+    ops.map(|op| match *op {
+        Op::Alloc { slot, stream, bytes } => {
+            let was = std::mem::replace(&mut slots[slot as usize], bytes);
+            assert_eq!(was, 0, "the slot is taken");
+            (bytes, Some(trace.streams[usize::from(stream)]))
+        }
+        Op::Free { slot } => (std::mem::take(&mut slots[slot as usize]), None),
+    })
+    .collect()
+}
+
+proptest! {
+    /// A log without its first rows is read as one whose first rows allocate what the others free.
+    #[test]
+    fn a_log_without_its_beginning_is_one_that_begins_with_what_it_frees(
+        choices in prop::collection::vec((1u64..9, 1u64..1000, 0u64..3), 0..100),
+        cut in 0usize..50,
+    ) {
+        let mut live = std::collections::BTreeMap::new();
+        let (mut rows, mut older) = (Vec::new(), String::new());
+        for (id, bytes, stream) in choices {
+            match live.remove(&id) {
+                Some((bytes, stream)) => rows.push(row("free", id, bytes, stream)),
+                None => {
+                    live.insert(id, (bytes, stream));
+                    rows.push(row("allocate", id, bytes, stream));
+                }
+            }
+        }
+        let rest = &rows[cut.min(rows.len())..];
+        let of = |id: u64| move |row: &&String| row.contains(&format!(",0x{id:x},"));
+        for first in (1..9).filter_map(|id| rest.iter().find(of(id))) {
+            if first.contains("free") {
+                older += &first.replace("free", "allocate");
+            }
+        }
+        let (cut, whole) = (log(rest), log(&[&[older.clone()], rest].concat()));
+        prop_assert_eq!(told(&cut), told(&whole));
+        prop_assert_eq!((cut.slots, cut.peak_requested), (whole.slots, whole.peak_requested));
+        prop_assert_eq!((cut.live_blocks, cut.live_bytes), (whole.live_blocks, whole.live_bytes));
+        prop_assert_eq!((cut.assumed, whole.assumed), (older.lines().count() as u64, 0));
+    }
+}
