@@ -12,6 +12,9 @@ fn a_retired_stream_is_never_called_again() {
     let late = [("FAKE_CUDA_EVENT_QUERIES", "40")];
     assert_eq!(passes("streams::inner_streams_come_and_go", &late), "");
     passes("streams::inner_what_cannot_be_retired_is_refused", &[]);
+    for environment in [&[][..], &late] {
+        assert_eq!(passes("streams::inner_streams_are_destroyed_first", environment), "");
+    }
     passes(
         "streams::inner_a_capture_on_one_device_does_not_keep_a_stream_on_others",
         &[("FAKE_CUDA_DEVICES", "3")],
@@ -43,6 +46,23 @@ fn inner_streams_come_and_go() {
         (figures["all.active.current"], figures["all.reserved_bytes.current"]),
         (0, 0)
     );
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+}
+
+/// More of them than are kept apart.
+#[test]
+fn inner_streams_are_destroyed_first() {
+    let Some(abi) = library() else { return };
+    abi.free(abi.alloc(MIB, 0, null_mut()), MIB, 0, null_mut());
+    for _ in 0..5000 {
+        let stream = crate::driver_stream();
+        let ptr = abi.alloc(2048, 0, stream);
+        assert!(!ptr.is_null(), "{:?}", abi.error());
+        crate::destroy_driver_stream(stream);
+        abi.free(ptr, 2048, 0, stream);
+        assert_eq!(abi.retire_stream(stream), 0);
+    }
+    assert_eq!(abi.figures(0)["num_sync_all_streams"], 1);
     assert_eq!((abi.error_count(), abi.error()), (0, None));
 }
 

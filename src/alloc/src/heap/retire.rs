@@ -4,6 +4,9 @@
 //! then anybody's: free blocks at once, the others when they are given back. Nothing is recorded on the stream any more, and who was just
 //! asking something of it is waited for, so that it may be destroyed, and its handle may come back as that of another stream. Its line stays until no block belongs to it. Looking for
 //! those takes a look at all blocks, which is done once enough such lines have come together.
+//!
+//! A stream that was destroyed before takes no event. What it owned, and its line, then wait until the device was waited for, which is done for
+//! a new stream that there is no room for.
 
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ use super::ask::asking::{Asked, Asking};
 use super::ask::event::Event;
 use super::ask::probe_ended;
 use super::streams::{LaneOf, SPARE};
-use super::turn::access::Access;
+use super::turn::access::{Access, settle};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -68,6 +71,15 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
 pub(crate) fn forget_streams(on: &mut impl Access) -> Result<(), Error> {
     probe_ended(on, |heap| heap.forgettable())?;
     on.heap(Heap::forget_retired)
+}
+
+/// The same once the work of those that have ended is done, also where no event tells that it is. To be called by who has the turn, so that no
+/// capture begins meanwhile: who had it before may have waited already.
+pub(crate) fn forget_awaited_streams(on: &mut impl Access) -> Result<(), Error> {
+    if on.heap(|heap| heap.may_forget_more() && heap.lacks_news_of_ended())? {
+        settle(on)?;
+    }
+    forget_streams(on)
 }
 
 /// Whether the stream of a block has ended, and if so whether its work is known to be done.
@@ -202,6 +214,17 @@ impl Heap {
             true => Vec::new(),
             false => self.streams.all_retired().to_vec(),
         }
+    }
+
+    /// Whether there may be more room for streams once the device was waited for.
+    pub(crate) fn may_forget_more(&self) -> bool {
+        !self.capturing() && !self.streams.all_retired().is_empty()
+    }
+
+    /// Whether a stream has ended of which it is not known that its work is done.
+    fn lacks_news_of_ended(&self) -> bool {
+        let mut ended = self.streams.all_retired().iter();
+        ended.any(|at| !self.streams.line(*at).is_done())
     }
 
     fn forget_retired(&mut self) {

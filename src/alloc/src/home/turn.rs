@@ -73,13 +73,25 @@ impl Home {
         Way(self)
     }
 
-    /// Does what names a stream, which may be a new one: if there is no room for it, again once those that have ended are forgotten.
+    /// Does what names a stream, which may be a new one: if there is no room for it, again once those that have ended are forgotten, for which
+    /// the device is waited for if nothing else helps.
     #[inline]
     pub(crate) fn naming<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
         match work() {
-            Err(Error::TooManyStreams { .. }) => {
-                let _undisturbed = Uncancelled::begin();
-                heap::forget_streams(&mut self.way())?;
+            Err(Error::TooManyStreams { .. }) => self.name_again(work),
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn name_again<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+        let _undisturbed = Uncancelled::begin();
+        heap::forget_streams(&mut self.way())?;
+        self.give(|_| ())?;
+        match work() {
+            Err(Error::TooManyStreams { .. }) if self.see(|heap| heap.may_forget_more())? => {
+                heap::forget_awaited_streams(&mut self.turn()?)?;
                 self.give(|_| ())?;
                 work()
             }
@@ -171,6 +183,7 @@ mod tests {
     use crate::device::{Call, Sim, SimConfig, Timeline};
     use crate::error::Error;
     use crate::publish::Publish;
+    use crate::route::Route;
     use crate::stream::Stream;
 
     /// An allocator, and a buffer of each stream that there is room for. Work is queued on all but the first.
@@ -217,6 +230,35 @@ mod tests {
         alloc.record_stream_raw(raw, new(4)).unwrap();
         alloc.free_raw(raw).unwrap();
         assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+
+    /// They were destroyed first, and take no event; or what they have queued takes long. Their memory is anybody's only once the device was
+    /// waited for, and a capture would end by that.
+    #[test]
+    fn who_finds_no_room_waits_for_streams_that_have_ended_but_not_while_a_graph_is_captured() {
+        for takes_events in [false, true] {
+            let (sim, alloc, mut held) = full();
+            let count = held.len() as u64;
+            let pool = alloc.private_pool().unwrap();
+            for buffer in held.drain(1..) {
+                sim.fail_next(Call::Record, u64::from(!takes_events));
+                alloc.retire_stream(buffer.stream()).unwrap();
+            }
+            let elsewhere = Route::Stream(Stream(1 << 20));
+            alloc.begin_allocate_to_pool(&pool, elsewhere).unwrap();
+            let refused = alloc.alloc::<u8>(512, Stream(count + 1));
+            assert!(matches!(refused, Err(Error::TooManyStreams { .. })), "{refused:?}");
+            assert_eq!(sim.calls(Call::Synchronize), 0);
+            alloc.end_allocate_to_pool(&pool).unwrap();
+            // What was freed is still in use.
+            for at in 1..count {
+                let new = alloc.alloc::<u8>(512, Stream(count + at)).unwrap();
+                assert!(!sim.busy_for(new.stream(), new.device_ptr(), 512));
+                held.push(new);
+            }
+            assert_eq!(sim.calls(Call::Synchronize), 1, "there is room for all at once");
+            assert_eq!(sim.violations(), Vec::<String>::new());
+        }
     }
 
     #[test]
