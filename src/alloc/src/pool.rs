@@ -134,7 +134,7 @@ impl Allocator {
         self.make_pool(NewPool::Private(None), PoolConfig::default())
     }
 
-    /// [`private_pool`](Allocator::private_pool) under an id of the caller's: PyTorch numbers its pools itself.
+    /// [`private_pool`](Allocator::private_pool) under an id of the caller's, by which it is named: PyTorch numbers its pools itself.
     ///
     /// # Errors
     /// [`Error::Config`] when there are too many pools, or one of that id, or it is (0, 0).

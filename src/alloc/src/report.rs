@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gpumem_channel::clean;
+use gpumem_channel::pool_called;
 
 use crate::size::{human, human_at_least};
 use crate::stream::Stream;
@@ -168,7 +168,7 @@ impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "out of GPU memory: {} requested", human(self.requested))?;
         if let Some(pool) = &self.pool {
-            write!(f, " in pool {} (", clean(&pool.name))?;
+            write!(f, " in {} (", pool_called(&pool.name))?;
             if let Some(budget) = pool.budget {
                 write!(f, "{}, ", shown(budget, pool.reserved))?;
             }

@@ -41,7 +41,7 @@ fn who_looks_from_outside_sees_which_pool_memory_is_of() {
     let segments = &seen.devices[0].segments;
     let mut names: Vec<&str> = segments.iter().map(|map| seen.string(map.segment.pool_name)).collect();
     names.sort_unstable();
-    assert_eq!(names, ["", "private pool 2", "private pool 3", "tenant \u{fffd}[31ma"]);
+    assert_eq!(names, ["", "pool (2, 7)", "private pool 2", "tenant \u{fffd}[31ma"]);
 
     let snapshot = alloc.snapshot().unwrap();
     assert_eq!(snapshot.check(), []);
@@ -68,7 +68,7 @@ fn who_looks_from_outside_sees_which_pool_memory_is_of() {
             ((0, 0), None),
             ((0, 1), Some("tenant \x1b[31ma")),
             ((2, 0), Some("private pool 2")),
-            ((2, 7), Some("private pool 3")),
+            ((2, 7), Some("pool (2, 7)")),
         ];
         assert_eq!(pools, expected);
     }
@@ -94,6 +94,7 @@ fn no_two_pools_have_the_same_id() {
     // A label of ours stands in nobody's way.
     let named = alloc.pool(next.name(), PoolConfig::default()).unwrap();
     assert_eq!((named.name(), named.id()), ("private pool 2", MempoolId(0, 3)));
+    assert_eq!(given.name(), "pool (2, 0)");
     drop(given);
     assert_eq!(
         alloc.private_pool_with_id(MempoolId(2, 0)).unwrap().id(),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::short;
 use gpumem_alloc::device::{self, Call, Live, Sim, SimConfig};
-use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, Publish, Route, SegmentMode, Stream};
+use gpumem_alloc::{
+    Allocator, Config, Error, Help, MempoolId, Overflow, Pool, PoolConfig, Publish, Route, SegmentMode, Stream,
+};
 
 const MIB: usize = 1 << 20;
 const S: Stream = Stream(1);
@@ -87,6 +89,16 @@ fn a_budget_binds_and_may_overflow() {
     let figures = soft.stats();
     assert_eq!((figures.num_overflows, figures.reserved_bytes.peak), (1, 30 << 20));
     assert_eq!((strict.stats().num_ooms, figures.num_ooms), (1, 0));
+}
+
+#[test]
+fn who_finds_no_memory_is_told_of_a_private_pool_by_what_it_is_known_by() {
+    let (alloc, _) = allocator(100, SegmentMode::Stitched);
+    let told = |pool: &Pool| short(pool.alloc::<u8>(200 * MIB, S)).to_string();
+    let ours = told(&alloc.private_pool().unwrap());
+    assert!(ours.contains("requested in private pool 1 (reserved"), "{ours}");
+    let theirs = told(&alloc.private_pool_with_id(MempoolId(7, 1)).unwrap());
+    assert!(theirs.contains("requested in pool (7, 1) (reserved"), "{theirs}");
 }
 
 #[test]

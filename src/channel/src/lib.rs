@@ -118,5 +118,5 @@ pub use record::{
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
-pub use text::clean;
+pub use text::{clean, pool_called};
 pub use writer::{Structure, Told};

@@ -33,6 +33,15 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// What a pool of this name is called in a sentence. Names that the allocator makes up itself (`pool (7, 1)`, `private pool 2`) say that it is
+/// one.
+pub fn pool_called(name: &str) -> String {
+    match name.starts_with("pool (") || name.starts_with("private pool ") {
+        true => clean(name),
+        false => format!("pool {}", clean(name)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +51,15 @@ mod tests {
         let mut words = [0; 1];
         let len = pack("abcdefgé", &mut words);
         assert_eq!((len, unpack(len as u64, &words).as_str()), (7, "abcdefg"));
+    }
+
+    #[test]
+    fn a_pool_is_called_one_once() {
+        let called = ["pool (7, 1)", "private pool 2", "tenant\x1b", "pool"].map(pool_called);
+        assert_eq!(
+            called,
+            ["pool (7, 1)", "private pool 2", "pool tenant\u{fffd}", "pool pool"]
+        );
     }
 
     #[test]

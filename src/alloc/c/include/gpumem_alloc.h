@@ -156,7 +156,7 @@ struct gpumem_pool_id {
  * request took that fails on the way), and gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out
  * is handed to anybody else or goes back, for graphs go on using them. A pool goes when it was released as often as it was begun; its
  * memory goes back when nothing uses it any more, at the latest before more is taken from the driver. In snapshots the id is the
- * segment_pool_id of its segments.
+ * segment_pool_id of its segments, and by it the pool is named wherever names are shown: "pool (7, 1)".
  */
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
 void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);

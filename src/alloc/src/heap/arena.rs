@@ -184,10 +184,11 @@ impl Heap {
         let vacant = self.arenas.0.iter().position(Option::is_none);
         let at = vacant.unwrap_or(self.arenas.0.len());
         let number = at as u16 + 1;
-        // Names of private pools come again with their numbers: the channel has room for so many texts.
+        // The channel has room for so many texts. Names by number come again; an id is what its program knows the pool by.
         let name = match pool {
             NewPool::Named(name) => name.to_owned(),
-            NewPool::Private(_) => format!("private pool {number}"),
+            NewPool::Private(None) => format!("private pool {number}"),
+            NewPool::Private(Some(id)) => format!("pool {id}"),
         };
         check_budget(&name, config.budget)?;
         let id = match pool {

@@ -286,7 +286,7 @@ fn a_process_whose_device_is_gone_names_none() {
 
 #[test]
 fn pools_are_told_by_name() {
-    let model = publishing(1);
+    let mut model = publishing(1);
     let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
     let pool = json!({
         "name": "tenant-a", "reserved": 30 << 20, "free_total": 10 << 20, "largest_free": 6 << 20, "segments": 2,
@@ -295,6 +295,10 @@ fn pools_are_told_by_name() {
     let text = crate::report::text(&model, u16::MAX);
     let line = "  4121 pool tenant-a: 30.0 MiB reserved, 10.0 MiB of it free, the largest block 6.0 MiB\n";
     assert!(text.contains(line), "{text}");
+    let figures = model.live.processes[0].figures.as_mut().unwrap();
+    figures.pools[0].name = "pool (7, 1)".into();
+    let text = crate::report::text(&model, u16::MAX);
+    assert!(text.contains("  4121 pool (7, 1): 30.0 MiB reserved"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use gpumem_channel::pool_called;
 use gpumem_probe::Reading;
 
 use super::reason;
@@ -183,10 +184,10 @@ fn write_budgets(out: &mut String, model: &Model) -> std::fmt::Result {
         }
         for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
             let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
-            let name = &pool.name;
+            let pool = pool_called(&pool.name);
             writeln!(
                 out,
-                "  {who} pool {name}: {reserved} reserved, {free} of it free, the largest block {largest}"
+                "  {who} {pool}: {reserved} reserved, {free} of it free, the largest block {largest}"
             )?;
         }
     }
