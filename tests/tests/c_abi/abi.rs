@@ -97,7 +97,7 @@ impl Abi {
 
     /// The figures of a device, by the names of the fields in the header.
     pub(crate) fn figures(&self, device: c_int) -> BTreeMap<String, u64> {
-        let fields = header::fields("gpumem_stats");
+        let fields = header::fields("gpumem_device_stats");
         let mut words = vec![u64::MAX; fields.len()];
         words[0] = words.len() as u64 * 8;
         assert_eq!(self.stats(device, words.as_mut_ptr()), 0);

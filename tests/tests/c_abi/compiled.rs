@@ -107,6 +107,15 @@ fn it_is_a_header_for_later_standards_too() {
     }
 }
 
+/// There a function hides a struct of its name, which C keeps apart.
+#[test]
+fn it_is_a_header_for_cpp_too() {
+    let arguments = ["-std=c++17", "-Wshadow", "-fsyntax-only"];
+    if let Some(compiled) = compile_with(("c++", "c++", "cstdio"), "figures.cpp", &arguments) {
+        succeeded(&compiled);
+    }
+}
+
 /// An exception of another language passes, on threads that are about to end, too.
 #[test]
 fn a_failure_is_thrown_as_pytorch_throws() {

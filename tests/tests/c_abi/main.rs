@@ -126,7 +126,7 @@ fn the_python_examples_know_the_header() {
     let expected: BTreeSet<String> = header::functions().into_iter().filter(called).collect();
     assert_eq!(functions, expected);
     let structs = structs.split_once("class Stat(").unwrap().1;
-    let parts = ["gpumem_stat", "gpumem_pool_stats", "gpumem_stats"].map(|name| {
+    let parts = ["gpumem_stat", "gpumem_pool_stats", "gpumem_device_stats"].map(|name| {
         let fields = header::fields(name).into_iter();
         let mut names: Vec<String> = fields
             .map(|field| field.split('.').next().unwrap().to_owned())

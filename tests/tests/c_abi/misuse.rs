@@ -106,7 +106,7 @@ fn inner_misuse_changes_nothing() {
         ),
         (
             &|abi| assert_eq!(abi.stats(0, null_mut()), -1),
-            "no struct gpumem_stats",
+            "no struct gpumem_device_stats",
         ),
         (
             &|abi| assert_eq!(abi.stats(0, [0u64; 200].as_mut_ptr()), -1),

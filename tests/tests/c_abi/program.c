@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 {
     const size_t mib = 1 << 20;
     const struct gpumem_pool_id pool = {1, 0};
-    struct gpumem_stats stats;
+    struct gpumem_device_stats stats;
     char report[4096];
     void *ptr, *captured;
 

@@ -192,8 +192,8 @@ struct gpumem_pool_stats {
     struct gpumem_stat inactive_split_bytes;
 };
 
-struct gpumem_stats {
-    uint64_t size; /* in: sizeof(struct gpumem_stats); out: how much of it was filled. Later versions add fields at the end. */
+struct gpumem_device_stats {
+    uint64_t size; /* in: sizeof(struct gpumem_device_stats); out: how much of it was filled. Later versions add fields at the end. */
     struct gpumem_pool_stats all;
     struct gpumem_pool_stats small_pool;
     struct gpumem_pool_stats large_pool;
@@ -211,7 +211,7 @@ struct gpumem_stats {
  * The figures of a device; all 0 if nothing was allocated there yet. What was freed and is still used by queued work is requested and
  * active, not allocated: while there is some, requested_bytes may be above allocated_bytes. 0, or -1 on errors.
  */
-int gpumem_stats(int device, struct gpumem_stats *stats);
+int gpumem_stats(int device, struct gpumem_device_stats *stats);
 
 /*
  * Has the peaks of a device, or of all in use (-1), begin anew at what there is now, those of gpumem_peak_report too: what

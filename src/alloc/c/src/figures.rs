@@ -33,7 +33,7 @@ struct CPoolStats {
     inactive_split_bytes: CStat,
 }
 
-/// `struct gpumem_stats`. Grows at its end only.
+/// `struct gpumem_device_stats`. Grows at its end only.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct CStats {
@@ -104,13 +104,13 @@ unsafe extern "C" fn gpumem_stats(device: c_int, out: *mut u64) -> c_int {
         let place = devices::place(device)?;
         devices::not_forked()?;
         if out.is_null() || !out.is_aligned() {
-            return Err(Failure::misuse("no struct gpumem_stats to write to"));
+            return Err(Failure::misuse("no struct gpumem_device_stats to write to"));
         }
         // SAFETY: not null, so it points to a size: the caller's contract.
         let room = unsafe { out.read() };
         if room < size_of::<u64>() as u64 {
             return Err(Failure::misuse(
-                "set the field size to sizeof(struct gpumem_stats) first",
+                "set the field size to sizeof(struct gpumem_device_stats) first",
             ));
         }
         let mut found = place.allocator().map_or_else(
