@@ -18,7 +18,7 @@
 //! | `FAKE_CUDA_PEERS` | 1 | 0: no device can reach another one's memory |
 //! | `FAKE_CUDA_RDMA` | 1 | 0: no chunk can be made that network cards reach |
 //! | `FAKE_CUDA_EVENT_QUERIES` | 0 | how often `cuEventQuery` says "not ready" before an event is done; if ever, `cuStreamQuery` always does |
-//! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that |
+//! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that; `cuMemCreate:3:12345:2`: so does the next one |
 
 #![allow(non_snake_case, reason = "the driver's names")]
 

@@ -1,5 +1,7 @@
 //! What the environment asks for; see the crate's documentation.
 
+use std::ops::Range;
+
 use crate::result;
 
 /// What the environment says.
@@ -13,7 +15,8 @@ pub(crate) struct Settings {
     pub(crate) peers: bool,
     pub(crate) rdma: bool,
     pub(crate) event_queries: u64,
-    pub(crate) fail: Option<(String, u64, i32)>,
+    /// A call, which of them fail, and with what.
+    pub(crate) fail: Option<(String, Range<u64>, i32)>,
 }
 
 impl Settings {
@@ -35,9 +38,10 @@ impl Settings {
             event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
             fail: fail.and_then(|text| {
                 let mut parts = text.split(':');
-                let (call, count) = (parts.next()?, parts.next()?);
+                let (call, first) = (parts.next()?, parts.next()?.parse().ok()?);
                 let code = parts.next().map_or(Some(result::UNKNOWN), |code| code.parse().ok())?;
-                Some((call.to_owned(), count.parse().ok()?, code))
+                let times: u64 = parts.next().map_or(Some(1), |times| times.parse().ok())?;
+                Some((call.to_owned(), first..first + times, code))
             }),
         }
     }

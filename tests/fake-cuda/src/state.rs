@@ -122,7 +122,7 @@ impl State {
         self.mind_capture(name)?;
         let count = &self.calls[name];
         match &self.settings.fail {
-            Some((call, number, code)) if call == name && number == count => Err(*code),
+            Some((call, numbers, code)) if call == name && numbers.contains(count) => Err(*code),
             _ if !self.initialized && name != "cuInit" => Err(result::NOT_INITIALIZED),
             _ => Ok(()),
         }

@@ -6,6 +6,7 @@
 
 mod abi;
 mod compiled;
+mod context;
 mod elf;
 mod ends;
 mod header;
@@ -178,6 +179,20 @@ fn use_device(device: i32) {
         unsafe { set(context) }
     });
     assert_eq!(code, 0);
+}
+
+/// The thread's current context.
+fn current_context() -> abi::Ptr {
+    let mut context = std::ptr::null_mut();
+    let code = driver(
+        c"cuCtxGetCurrent",
+        |current: unsafe extern "C" fn(*mut abi::Ptr) -> i32| {
+            // SAFETY: writes one pointer.
+            unsafe { current(&mut context) }
+        },
+    );
+    assert_eq!(code, 0);
+    context
 }
 
 /// Calls a function of the driver that the library has loaded.

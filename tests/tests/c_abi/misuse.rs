@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 
 use crate::abi::{Abi, PoolId, stream};
-use crate::{library, passes};
+use crate::{current_context, library, passes};
 
 const MIB: usize = 1 << 20;
 /// Segments that are one allocation of the driver's each.
@@ -238,32 +238,20 @@ fn a_fraction_that_is_no_memory_is_told_and_leaves_the_current_context() {
 #[test]
 fn inner_a_fraction_is_no_memory() {
     let Some(abi) = library() else { return };
-    let current = || {
-        let mut context = null_mut();
-        let code = crate::driver(
-            c"cuCtxGetCurrent",
-            |current: unsafe extern "C" fn(*mut crate::abi::Ptr) -> i32| {
-                // SAFETY: writes one pointer.
-                unsafe { current(&mut context) }
-            },
-        );
-        assert_eq!(code, 0);
-        context
-    };
     for _ in 0..2 {
         for fraction in [0.0, 1e-300, 1e-10] {
             abi.memory_fraction(fraction, 0);
             abi.refused("it must be at least 0.000001 and at most 1");
-            assert_eq!(current(), null_mut());
+            assert_eq!(current_context(), null_mut());
         }
         // It has changed nothing.
         assert!(!abi.alloc(MIB, 0, null_mut()).is_null());
-        assert_eq!(current(), null_mut());
+        assert_eq!(current_context(), null_mut());
     }
     abi.memory_fraction(1e-6, 0);
     assert!(abi.alloc(40 * MIB, 0, null_mut()).is_null());
     abi.refused("budget 8.4 KiB");
-    assert_eq!((current(), abi.error_count()), (null_mut(), 7));
+    assert_eq!((current_context(), abi.error_count()), (null_mut(), 7));
 }
 
 #[test]

@@ -11,7 +11,7 @@
  * Devices. One allocator per device, made at the first allocation on it, or when a history of it or a pool on it is begun, and there
  * until the process ends. Device numbers are those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It
  * works in the device's primary context, which the CUDA runtime, PyTorch and CuPy use too, and leaves the calling thread's current
- * context and device as they were.
+ * context and device as they were. Where CUDA does not put them back that is told as an error is, although the call succeeds.
  * Devices of one process reach each other's memory where the hardware can, so that copies from one to another and kernels work as with
  * cudaMalloc and peer access: new memory takes 27 us a chunk (of up to 64 MiB) longer for each further device. Where it cannot, a line on
  * stderr says so when the second device is opened: CUDA refuses copies there that do not name the devices, as PyTorch's do not, unless
@@ -282,7 +282,7 @@ int gpumem_snapshot(int device, const char *path);
  */
 const char *gpumem_last_error(void);
 
-/* How many calls failed so far, on all threads. */
+/* How many calls failed so far, on all threads, or succeeded but left a thread with another current context. */
 uint64_t gpumem_error_count(void);
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use gpumem::device::{self, Device};
 use gpumem::{Allocator, SegmentMode, Uncancelled};
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::pools::Pools;
 use crate::{config, exit};
 
@@ -104,6 +104,7 @@ impl Place {
         let us = std::process::id();
         let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
         not_forked()?;
+        gpumem::tell_trouble_to(failure::beside);
         // Not under our lock: the driver and what it loads wait for the dynamic loader, and who has that may be a library's constructor
         // that allocates and waits for us.
         load_driver();

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Device,
     /// A file could not be written.
     File,
+    /// The calling thread's context is another one now. What was asked for was done.
+    Context,
     /// A forked child. Interpreters free what they inherited there: that is no news.
     Forked,
     /// A bug of ours.
@@ -120,11 +122,19 @@ pub(crate) fn message(call: &str, failure: &Failure) -> CString {
 
 /// Tells of a failure.
 pub(crate) fn report(call: &str, failure: &Failure) {
+    tell(failure.kind, &line(call, failure));
+}
+
+/// Tells of what went wrong beside what a call was to do.
+pub(crate) fn beside(text: &str) {
+    tell(Kind::Context, text);
+}
+
+fn tell(kind: Kind, line: &str) {
     COUNT.fetch_add(1, Ordering::Relaxed);
-    let line = line(call, failure);
-    let bit = 1 << failure.kind as u32;
+    let bit = 1 << kind as u32;
     let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
-    if first && failure.kind != Kind::Forked && !exit::has_begun() {
+    if first && kind != Kind::Forked && !exit::has_begun() {
         gpumem::say(&format!(
             "gpumem: {line}\ngpumem: (further errors of this kind: gpumem_last_error() only)"
         ));
@@ -132,7 +142,7 @@ pub(crate) fn report(call: &str, failure: &Failure) {
     // A thread that ends has no room for messages any more.
     let _ = MESSAGES.try_with(|messages| {
         if let Ok(mut messages) = messages.try_borrow_mut() {
-            messages.latest = Some(c_string(&line));
+            messages.latest = Some(c_string(line));
         }
     });
 }

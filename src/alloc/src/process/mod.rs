@@ -4,8 +4,11 @@
 mod cancel;
 mod raise;
 mod say;
+mod trouble;
 
 pub use cancel::Uncancelled;
 pub(crate) use cancel::sleep;
 pub(crate) use raise::{Unraised, Unsignalled};
 pub use say::say;
+pub(crate) use trouble::tell_trouble;
+pub use trouble::tell_trouble_to;

@@ -1,7 +1,7 @@
 //! Whose context is current on a thread, and what it may do while a graph is captured: ours for the length of a call.
 //!
 //! The current context is what the CUDA runtime, and with it PyTorch, takes for the thread's current device. A block of one
-//! device may be freed while another is current, so every call leaves it as it was.
+//! device may be freed while another is current, so every call leaves it as it was, or says that it could not.
 //!
 //! While a graph is captured, in any thread and on any device, a thread in the usual mode ends the capture by asking how far an event or a
 //! stream is, and by taking or giving back memory, for it might wait for what the graph does. In the relaxed mode the caller knows that it
@@ -11,6 +11,7 @@ use std::ffi::c_int;
 
 use super::Result;
 use super::api::{Api, Opaque};
+use crate::process::tell_trouble;
 
 /// Puts the context that was current before back when it is dropped.
 pub(super) struct Bound<'a> {
@@ -64,8 +65,7 @@ impl Drop for Bound<'_> {
             unsafe { (self.api.exchange_capture_mode)(&mut mode) };
         }
         if let Some(before) = self.before {
-            // SAFETY: it was current on this thread a moment ago. Should it be gone by now, ours stays, which lives.
-            unsafe { (self.api.ctx_set_current)(before) };
+            put_back(self.api, before);
         }
     }
 }
@@ -92,9 +92,26 @@ impl Before {
 impl Drop for Before {
     fn drop(&mut self) {
         if let Some(noted) = self.noted {
-            // SAFETY: it was current on this thread a moment ago.
-            unsafe { (self.api.ctx_set_current)(std::ptr::with_exposed_provenance_mut(noted)) };
+            put_back(&self.api, std::ptr::with_exposed_provenance_mut(noted));
         }
+    }
+}
+
+/// Makes what was current before so again. Should it be gone by now, ours stays, which lives; that is told, for what the program does next it
+/// would do on another device.
+fn put_back(api: &Api, before: Opaque) {
+    let attempt = || {
+        // SAFETY: it was current on this thread a moment ago.
+        api.check("cuCtxSetCurrent", unsafe { (api.ctx_set_current)(before) })
+    };
+    let Err(error) = attempt().or_else(|_| attempt()) else {
+        return;
+    };
+    // Nothing has changed where the driver was never initialised, or has ended.
+    if current(api).is_ok_and(|current| current != before) {
+        tell_trouble(&format!(
+            "the context that was current on a thread could not be put back, so that its current device may be another one now: {error}"
+        ));
     }
 }
 
