@@ -31,9 +31,9 @@
  * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was
  * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
  * long as the process. Where CUDA notices, nothing is lost: memory of a stream that was destroyed before it was retired is reused once the
- * device was waited for. 4,096 streams in each pool and outside, and 1,024 pools, are kept apart; streams that are not retired count, and
- * those of which something is held yet, and calls for one more fail, frees too. Before they do they wait for the device, unless a graph is
- * captured, if streams that were retired may be forgotten then.
+ * device was waited for. 4,096 streams in each pool and outside (60,000 in all pools), and 1,024 pools, are kept apart; streams that are
+ * not retired count, and those of which something is held yet, and calls for one more fail, frees too. Before they do they wait for the
+ * device, unless a graph is captured, if streams that were retired may be forgotten then.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
  * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
@@ -93,8 +93,9 @@ void gpumem_record_stream(void *ptr, void *stream);
 
 /*
  * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
- * cudaStreamDestroy. Nothing is waited for. What is free on it is anybody's once its work is done, and so is what is in use when it is
- * freed; a gpumem_free of that may name the stream or another one. From then on its handle means another stream, which CUDA may make.
+ * cudaStreamDestroy. No work is waited for, only a thread that is just asking about the stream. What is free on it is anybody's once its
+ * work is done, and so is what is in use when it is freed; a gpumem_free of that may name the stream or another one. From then on its
+ * handle means another stream, which CUDA may make.
  * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and then nothing changes, and while a graph is captured
  * on a device. That device goes on with the stream, and the others, where there are some, are done with it: call this again after the
  * capture, and destroy the stream then.
