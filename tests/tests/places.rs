@@ -81,6 +81,12 @@ fn a_limit_on_file_sizes_does_not_harm_the_program() {
         said(&output.stderr)
     );
     assert!(said(&output.stdout).contains("\"succeeded_after\":true"));
+    let complaint = said(&output.stderr);
+    assert!(
+        complaint.contains("may have 0 bytes (ulimit -f)") && complaint.contains("raise the limit"),
+        "{complaint}"
+    );
+    assert!(complaint.contains("publish:off"), "{complaint}");
 }
 
 /// A dashboard that finds no usable place lives, and doctor names the place.
@@ -158,6 +164,40 @@ fn doctor_knows_how_much_room_a_channel_needs() {
             !enough,
             "{size}: {complaint}"
         );
+        for advice in ["make room there", "GPUMEM_DIR", "publish:off"] {
+            assert_eq!(complaint.contains(advice), !enough, "{size}: {complaint}");
+        }
+    }
+}
+
+/// One after the other, with what Docker gives a container. What they leave hinders none of them, nor other programs, and `doctor` knows.
+#[test]
+fn programs_that_end_leave_room_for_those_that_begin() {
+    let world = World::without_gpu();
+    let demo = world.command(&DEMO);
+    let in_turn = |runs: &str| {
+        let mut command = Command::new("sh");
+        let script = format!(
+            "for run in {runs}; do \"$0\" \"$@\" || exit; done >&2; df -k --output=avail /dev/shm; \"$0\" doctor"
+        );
+        command.args(["-c", &script]).arg(demo.get_program());
+        command.args(demo.get_args()).envs(world.environment());
+        // No place in which another test would look: who has a black box open keeps its room.
+        command.env("GPUMEM_DIR", "/dev/shm/channels");
+        command
+    };
+    for (size, runs) in [("64m", "1 2 3 4 5 6 7 8"), ("12m", "1 2")] {
+        let setup = format!("mount -t tmpfs -o size={size} none /dev/shm");
+        let Some(mut programs) = unshared(&["-rmpf"], &setup, &in_turn(runs)) else {
+            return;
+        };
+        let output = programs.output().unwrap();
+        let complaint = said(&output.stderr);
+        assert!(!complaint.contains("not publishing"), "{size}: {complaint}");
+        let text = in_one_line(&output);
+        assert!(text.contains("ok channel dir"), "{size}: {text}");
+        let free = text.split_whitespace().find_map(|word| word.parse::<u64>().ok());
+        assert!(size == "12m" || free.unwrap() > 40 << 10, "{size}: {text}");
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpumem_channel::{
-    BlockState, Device, DeviceStats, Event, Facts, Goodbye, Lane, Operation, Options, Publisher, Segment, StringId,
-    Touched,
+    BlockState, CreateError, Device, DeviceStats, Event, Facts, Goodbye, Lane, Operation, Options, Publisher, Segment,
+    StringId, Touched,
 };
 
 use crate::history::{Deed, Recorder};
@@ -42,6 +42,17 @@ pub(crate) enum WhyNot {
     Off,
     /// It could not be made.
     Failed(String),
+}
+
+impl WhyNot {
+    fn of(error: &CreateError) -> WhyNot {
+        WhyNot::Failed(match error {
+            CreateError::NoSpace { .. } | CreateError::FileSizeLimit { .. } => {
+                format!("{error}; publish:off takes none")
+            }
+            error => error.to_string(),
+        })
+    }
 }
 
 impl fmt::Display for WhyNot {
@@ -93,7 +104,7 @@ impl Outlet {
                     publisher.stats(DEVICE, &DeviceStats::default(), Touched::ALL);
                     Box::new(publisher)
                 })
-                .map_err(|error| WhyNot::Failed(error.to_string())),
+                .map_err(|error| WhyNot::of(&error)),
         };
         let (channel, why_not) = match channel {
             Ok(publisher) => (Some(publisher), WhyNot::Off),

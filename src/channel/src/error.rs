@@ -20,8 +20,12 @@ pub enum CreateError {
         /// The system's answer.
         source: io::Error,
     },
-    /// There is no room for the channel's file. Its memory is taken in full at the start, so that it can never run out later.
-    #[error("no room for a channel of {bytes} bytes in {}: free some of it or give the channel less room", dir.display())]
+    /// There is no room for the channel's file, and no black box left that could make way. Its memory is taken in full at the start, so
+    /// that it can never run out later.
+    #[error(
+        "no room for a channel of {bytes} bytes in {}: make room there, have it in another tmpfs (GPUMEM_DIR) or, in Rust, smaller (Options)",
+        dir.display()
+    )]
     NoSpace {
         /// The directory.
         dir: PathBuf,
@@ -30,7 +34,7 @@ pub enum CreateError {
     },
     /// The process may not make files that large. Trying would end it by `SIGXFSZ`.
     #[error(
-        "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or give the channel less room"
+        "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or, in Rust, have it smaller (Options)"
     )]
     FileSizeLimit {
         /// What the channel needs.

@@ -118,5 +118,6 @@ pub use record::{
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
+pub use sweep::left_behind;
 pub use text::{clean, pool_called};
 pub use writer::{Structure, Told};

@@ -7,6 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::process::{Resource, getrlimit};
@@ -87,7 +89,7 @@ impl Options {
 impl Publisher {
     /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that nobody ever sees a part of it.
     ///
-    /// Also sweeps the directory of what dead publishers left behind long ago.
+    /// Also sweeps the directory of what dead publishers left behind, and where there is no room takes theirs.
     ///
     /// # Errors
     /// See [`CreateError`]. The caller works on without a channel.
@@ -107,33 +109,31 @@ impl Publisher {
     }
 
     fn create_in(dir: &Path, handle: &File, options: &Options) -> Result<Publisher, CreateError> {
+        let layout = options.layout();
+        let bytes = layout.bytes();
         let io_error = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source: io::Error| CreateError::Io { doing, path, source }
+            let (dir, path) = (dir.to_owned(), path.to_owned());
+            move |source: io::Error| match lacks_room(&source) {
+                true => CreateError::NoSpace { dir, bytes },
+                false => CreateError::Io { doing, path, source },
+            }
         };
         let identity = identity::of_this_process(options.program.as_deref(), &options.job)
             .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
         // Forks are watched from here on.
         let process = Process::current();
         let mut name = Name::next(&identity);
-        let mut temporary = name
-            .first_free(|name| Temporary::create(handle, name))
+        let mut temporary = with_room(handle, || name.first_free(|name| Temporary::create(handle, name)))
             .map_err(|error| io_error("create", &dir.join(name.text()))(error))?;
         let path = dir.join(name.text());
         let lock = LockedFile::open(&temporary.file, process, || temporary.open_again())
             .map_err(io_error("open", &path))?
             .ok_or(CreateError::TooMany)?;
 
-        let layout = options.layout();
-        let bytes = layout.bytes();
         check_file_size(bytes)?;
-        rustix::fs::fallocate(&temporary.file, FallocateFlags::empty(), 0, bytes).map_err(|error| match error {
-            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => CreateError::NoSpace {
-                dir: dir.to_owned(),
-                bytes,
-            },
-            error => io_error("make room for", &path)(error.into()),
-        })?;
+        let none = FallocateFlags::empty();
+        with_room(handle, || Ok(rustix::fs::fallocate(&temporary.file, none, 0, bytes)?))
+            .map_err(io_error("make room for", &path))?;
         let map = Map::writable(&temporary.file, layout.len).map_err(io_error("map", &path))?;
         life::hold(lock.file()).map_err(io_error("lock", &path))?;
         for (word, value) in map.words().iter().zip(layout.header()) {
@@ -186,6 +186,31 @@ impl<'a> Name<'a> {
             }
         }
     }
+}
+
+/// Milliseconds until it is tried again where no black box is left: of programs that begin at the same time each may have taken a part of
+/// what is enough for one of them, and given it back.
+const PAUSES: [u64; 4] = [1, 2, 4, 8];
+
+/// Does what takes room in `dir`. While there is none black boxes go, the oldest first: who lives comes before them.
+fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        match take() {
+            Err(error) if lacks_room(&error) => {
+                if !sweep::remove_oldest(dir) {
+                    let pause = pauses.next().ok_or(error)?;
+                    thread::sleep(Duration::from_millis(pause));
+                }
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Whether the file system is full, or what this user may have of it.
+fn lacks_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{Life, Options, check_directory, named_directory, own_directories};
+use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
 use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
@@ -194,7 +194,8 @@ fn place(facts: &Facts) -> Check {
     };
     let needed = Options::default().file_len();
     match free {
-        Some(free) if free < needed => {
+        // What ended programs left makes way.
+        Some(free) if free + left_behind(dir) < needed => {
             // Rounded up: who makes room for what is said has room enough.
             let room = units::round_size(needed.next_multiple_of(1 << 20));
             not(name, Verdict::Bad, seen, format!("a program needs up to {room} there"))
