@@ -35,7 +35,7 @@ fn unusable(world: &World) -> Vec<(PathBuf, &'static str)> {
     vec![
         (inside("file"), "Not a directory"),
         (inside("open"), "0700"),
-        (inside("link"), "cannot open it"),
+        (inside("link"), "it is a symbolic link: name the directory itself"),
         (inside("missing/deep"), "cannot make it"),
         ("/proc/nothing".into(), "cannot make it"),
     ]

@@ -80,7 +80,15 @@ pub(crate) fn open_directory(dir: &Path) -> io::Result<File> {
     // A slash or a dot behind the name would be the end, and the link be followed to get there.
     let dir: PathBuf = dir.components().collect();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(&dir, flags, Mode::empty())?.into())
+    match rustix::fs::open(&dir, flags, Mode::empty()) {
+        Ok(opened) => Ok(opened.into()),
+        // The system says of it that it is no directory.
+        Err(_) if dir.is_symlink() => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "it is a symbolic link: name the directory itself",
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether a directory belongs to `uid` and to nobody else.
