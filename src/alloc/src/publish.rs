@@ -23,7 +23,8 @@ pub(crate) const DEVICE: u8 = 0;
 /// Whether an allocator publishes.
 #[derive(Clone, Debug)]
 pub enum Publish {
-    /// It does. If the channel cannot be made the allocator works on without one and says so once, on stderr.
+    /// It does. If the channel cannot be made the allocator works on without one and says so once, on stderr. A program that closes
+    /// all its descriptors, as daemons do, has to do so before: it is shown as ended from then on.
     On(Options),
     /// It does not.
     Off,

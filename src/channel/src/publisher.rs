@@ -23,6 +23,9 @@ pub use operation::{Operation, Split};
 ///
 /// After creation nothing here allocates (except [`Publisher::intern`]), makes a system call, blocks, or panics. In a forked child
 /// every method does nothing.
+///
+/// A program that closes descriptors which it did not open, as daemons do, is shown as ended from then on: the lock of its channel goes
+/// with them.
 pub struct Publisher {
     writer: Writer<Map>,
     // Declared after the writer: the lock is let go of last.

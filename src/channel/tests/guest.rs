@@ -13,7 +13,10 @@ use gpumem_channel::{Life, Publisher, Reader};
 fn a_descriptor_that_the_program_closed_is_the_programs() {
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let life = || Reader::open(publisher.path()).unwrap().life().unwrap();
+    assert_eq!(life(), Life::Alive);
     let mine = put_in_place_of(publisher.path(), &File::open("/dev/null").unwrap());
+    assert_eq!(life(), Life::Died, "as is said where publishers are described");
     let is_open = || rustix::io::fcntl_getfd(&mine).is_ok();
     let child = fork(|| {
         if !is_open() {

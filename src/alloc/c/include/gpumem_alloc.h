@@ -58,7 +58,8 @@
  *
  * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there. What it reads takes 9.7 MiB of
  * /dev/shm for each device, also for a day after the program has ended, until the next one makes room (16 of them stay):
- * GPUMEM_ALLOC_CONF=publish:off takes none.
+ * GPUMEM_ALLOC_CONF=publish:off takes none. A program that closes all its descriptors (daemons do) is shown as ended from then on: let
+ * it do so before its first allocation.
  */
 #ifndef GPUMEM_ALLOC_H
 #define GPUMEM_ALLOC_H
