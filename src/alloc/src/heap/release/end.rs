@@ -4,7 +4,7 @@
 //! refuses to be waited for while somebody else captures a graph. What does not go even so is said, kept, and tried again whenever an
 //! allocator begins, ends, runs out of memory or is told to give its cache back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_channel::{Process, SegmentKind};
@@ -13,6 +13,7 @@ use crate::device::Driver;
 use crate::error::DeviceError;
 use crate::heap::Heap;
 use crate::heap::segment::Chunk;
+use crate::lock::Shared;
 use crate::process::{say, sleep};
 use crate::size::human;
 
@@ -21,7 +22,7 @@ const TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
 /// Of heaps that have ended, but for what somebody just [tries](give_back_remains). Locked for moments.
-static REMAINS: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
+static REMAINS: Shared<Vec<Remains>> = Shared::new(Vec::new());
 
 /// What an ended heap has yet to give back.
 #[derive(Debug)]
@@ -151,23 +152,13 @@ impl Remains {
     }
 }
 
-/// All of them. `None` in a forked child that finds them locked: perhaps for ever, by a thread that does not exist there.
-fn all_remains() -> Option<MutexGuard<'static, Vec<Remains>>> {
-    match REMAINS.try_lock() {
-        Ok(all) => Some(all),
-        Err(TryLockError::Poisoned(all)) => Some(all.into_inner()),
-        Err(TryLockError::WouldBlock) if Process::current().is_forked() => None,
-        Err(TryLockError::WouldBlock) => Some(REMAINS.lock().unwrap_or_else(PoisonError::into_inner)),
-    }
-}
-
 /// What somebody tries to give back. The rest joins the others again, also where a driver panics.
 struct Tried(Vec<Remains>);
 
 impl Drop for Tried {
     fn drop(&mut self) {
         if !self.0.is_empty()
-            && let Some(mut all) = all_remains()
+            && let Some(mut all) = REMAINS.lock()
         {
             all.append(&mut self.0);
         }
@@ -178,7 +169,7 @@ impl Drop for Tried {
 /// for no driver: it may be another device's.
 pub(crate) fn give_back_remains() {
     let own = |remains: &mut Remains| remains.process.is_current();
-    let taken = all_remains().map(|mut all| all.extract_if(.., own).collect());
+    let taken = REMAINS.lock().map(|mut all| all.extract_if(.., own).collect());
     Tried(taken.unwrap_or_default()).0.retain_mut(|remains| !remains.go());
 }
 
@@ -198,7 +189,7 @@ impl Drop for Heap {
             return;
         }
         remains.tell();
-        if let Some(mut all) = all_remains() {
+        if let Some(mut all) = REMAINS.lock() {
             all.push(remains);
         }
     }
