@@ -113,7 +113,8 @@ pub struct OomReport {
     pub device_free: Option<u64>,
     /// The device's total.
     pub device_total: u64,
-    /// The largest free block the request could have used: of its pool, and of everybody's memory if it may overflow, on any stream.
+    /// The largest free block the request could have used, were it large enough: of its pool, and of everybody's memory if it may overflow,
+    /// but none that another stream may still use.
     pub largest_free: u64,
     /// Sum of all free blocks.
     pub total_free: u64,
