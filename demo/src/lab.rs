@@ -65,6 +65,14 @@ fn while_doing(doing: &'static str) -> impl FnOnce(Error) -> DemoError {
 
 impl Lab {
     pub(crate) fn open(args: &DemoArgs, kind: Kind) -> Result<Lab, DemoError> {
+        if kind == Kind::Full && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
+            return Err(DemoError::Argument {
+                argument: "--conf",
+                reason: "publish, job, history and monitor are all that this demo takes: what it shows depends on its own sizes, segments and \
+                         budget (--budget)"
+                    .to_owned(),
+            });
+        }
         let device = match args.device {
             DeviceChoice::Sim => device::sim(SimConfig::default()),
             DeviceChoice::Auto if kind == Kind::Replay && replay::may_simulate(args.json && !args.steer) => {
@@ -86,14 +94,6 @@ impl Lab {
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
             (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
-        if kind == Kind::Full && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
-            return Err(DemoError::Argument {
-                argument: "--conf",
-                reason: "publish, job, history and monitor are all that this demo takes: what it shows depends on its own sizes, segments and \
-                         budget (--budget)"
-                    .to_owned(),
-            });
-        }
         let label = match (kind, &args.trace) {
             (Kind::Replay, Some(trace)) => replay::job(trace),
             _ => format!("demo {}", args.demo),

@@ -221,7 +221,8 @@ pub struct DemoCli {
     /// How memory for large blocks is taken
     #[arg(long, value_name = "KIND", hide = true, value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
-    /// Options of the allocator [default: those of GPUMEM_ALLOC_CONF]; help lists them
+    /// Options of the allocator [default: those of GPUMEM_ALLOC_CONF]; help lists them. fragmentation takes only publish, job,
+    /// history and monitor
     #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
     pub conf: Option<Conf>,
     /// Process id of the dashboard that steers
