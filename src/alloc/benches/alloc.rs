@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gpumem_alloc::device::{self, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, History, Options, Publish, SegmentMode, Stacks, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, History, Options, PoolConfig, Publish, SegmentMode, Stacks, Stream};
 use tempfile::{Builder, TempDir};
 
 const MIB: usize = 1 << 20;
@@ -73,7 +73,23 @@ fn cached(c: &mut Criterion) {
     }
 }
 
-/// The same where every allocation cuts a block and every free joins it again: four changes of structure a pair.
+/// The same from a pool, which sets nothing aside: every allocation cuts a block and every free joins it again.
+fn pool(c: &mut Criterion) {
+    for (name, bytes) in [("512B", 512), ("64MiB", 64 * MIB)] {
+        let mut group = c.benchmark_group(format!("pool/{name}"));
+        for (mode, publish) in modes() {
+            let (alloc, _dir) = allocator(publish, SegmentMode::Auto);
+            let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+            let _live: Buffer<u8> = pool.alloc(bytes, Stream::DEFAULT).unwrap();
+            group.bench_function(format!("publish={mode}"), |b| {
+                b.iter(|| drop(black_box(pool.alloc::<u8>(black_box(bytes), Stream::DEFAULT).unwrap())));
+            });
+        }
+        group.finish();
+    }
+}
+
+/// The same from everybody's memory where no size comes again: four changes of structure a pair.
 fn split_and_join(c: &mut Criterion) {
     let mut group = c.benchmark_group("split_and_join/4KiB");
     for (mode, publish) in modes() {
@@ -253,5 +269,5 @@ fn in_turns(alloc: &Allocator, rounds: u64) -> Duration {
     })
 }
 
-criterion_group!(benches, cached, split_and_join, random, recorded, threads, turns);
+criterion_group!(benches, cached, pool, split_and_join, random, recorded, threads, turns);
 criterion_main!(benches);

@@ -96,24 +96,12 @@ impl Allocator {
 
     /// A block of an arena that becomes a buffer.
     #[inline(never)]
-    fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<Lent, Error> {
+    pub(crate) fn lend_in(&self, arena: u16, bytes: u64, stream: Stream) -> Result<Lent, Error> {
         let lent = match bytes {
             0 => self.0.home.lend(|_| Ok(Lent::NOTHING)),
             bytes => self.0.home.allocate(arena, bytes, stream, true).map(Grant::lent),
         };
         self.told_if_short(lent)
-    }
-
-    /// A buffer of an arena.
-    pub(crate) fn alloc_in<T: Element>(
-        &self,
-        arena: u16,
-        len: usize,
-        bytes: u64,
-        stream: Stream,
-    ) -> Result<Buffer<T>, Error> {
-        let lent = self.lend_in(arena, bytes, stream)?;
-        Ok(Buffer::new(self.0.home, lent, len, stream))
     }
 
     /// Writes the snapshot that was asked for from outside, if this is a request for which memory ran out.

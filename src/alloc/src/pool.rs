@@ -224,8 +224,13 @@ impl Pool {
     /// # Errors
     /// As there; [`Error::OutOfMemory`] also when its budget has no room for it.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
-        self.allocator()
-            .alloc_in(self.0.memory.arena, len, bytes_of::<T>(len)?, stream)
+        let PoolMemory { handle, arena } = &*self.0.memory;
+        let bytes = bytes_of::<T>(len)?;
+        let lent = match handle.home.lend_short_in(*arena, bytes, stream, true) {
+            Some(lent) => lent,
+            None => self.allocator().lend_in(*arena, bytes, stream)?,
+        };
+        Ok(Buffer::new(handle.home, lent, len, stream))
     }
 
     /// [`Allocator::alloc_raw`] from this pool; to be given back as any raw address.

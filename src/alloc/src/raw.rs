@@ -58,7 +58,7 @@ impl Allocator {
         let home = self.0.home;
         let short = match arena {
             COMMON => home.lend_short(bytes, stream, false, &self.0.device.driver),
-            _ => None,
+            pool => home.lend_short_in(pool, bytes, stream, false),
         };
         match short {
             Some(lent) => Ok(lent),

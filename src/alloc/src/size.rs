@@ -171,11 +171,7 @@ impl Sizes {
     /// The same without a word about what is wrong, or why it takes longer. 0 bytes are no block's.
     #[inline(always)]
     pub(crate) fn round_quick(&self, requested: u64) -> Option<(u64, Class)> {
-        // Of 0 bytes nothing is left but the largest number there is: one comparison is of both.
-        if requested.wrapping_sub(1) >= self.quick_max {
-            return None;
-        }
-        let size = (requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1);
+        let size = self.quick_size(requested)?;
         // Small ones and others come in any order: no branch.
         let of = |small, large| if size <= SMALL_MAX { small } else { large };
         Some(match self.mode {
@@ -186,6 +182,23 @@ impl Sizes {
             ),
             _ => (size, of(Class::Small, Class::Large)),
         })
+    }
+
+    /// The same where memory is plain, whatever the mode is.
+    #[inline(always)]
+    pub(crate) fn round_plain_quick(&self, requested: u64) -> Option<(u64, Class)> {
+        let size = self.quick_size(requested)?;
+        let class = if size <= SMALL_MAX { Class::Small } else { Class::Large };
+        Some((size, class))
+    }
+
+    #[inline(always)]
+    fn quick_size(&self, requested: u64) -> Option<u64> {
+        // Of 0 bytes nothing is left but the largest number there is: one comparison is of both.
+        if requested.wrapping_sub(1) >= self.quick_max {
+            return None;
+        }
+        Some((requested + (MIN_BLOCK - 1)) & !(MIN_BLOCK - 1))
     }
 
     /// The number of the granule that an offset in a virtual segment lies in.

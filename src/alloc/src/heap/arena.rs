@@ -56,10 +56,12 @@ pub(super) struct Arenas(Vec<Option<Arena>>);
 
 impl Arenas {
     /// The arena of a number; `None` for the common one.
+    #[inline]
     pub(super) fn get(&self, arena: u16) -> Option<&Arena> {
         self.0.get(usize::from(arena).checked_sub(1)?)?.as_ref()
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, arena: u16) -> Option<&mut Arena> {
         self.0.get_mut(usize::from(arena).checked_sub(1)?)?.as_mut()
     }

@@ -32,6 +32,21 @@ impl Heap {
         self.allocate_at_once(&request, false, form)
     }
 
+    /// The same from a pool, which lends nothing and remembers nothing.
+    #[inline(always)]
+    pub(crate) fn allocate_short_in(&mut self, pool: u16, requested: u64, stream: Stream, tag: Tag) -> Option<Grant> {
+        let rounded = self.sizes.round_plain_quick(requested)?;
+        let line = self.streams.known_in(pool, stream)?;
+        let string = self.known_string(tag)?;
+        let request = Request {
+            arena: pool,
+            ..Request::common(requested, rounded, line, (tag, string))
+        };
+        let grant = self.allocate_at_once(&request, true, |grant| grant)?;
+        self.pool_granted(grant.block);
+        Some(grant)
+    }
+
     /// The same for a request that is remembered: it goes where it was, if it can.
     #[inline(never)]
     fn allocate_remembered_short<R>(

@@ -50,10 +50,11 @@ impl Heap {
 
     /// Nothing uses a block of a pool any more.
     pub(super) fn pool_done(&mut self, arena: u16) {
-        if let Some(arena) = self.arenas.get_mut(arena) {
-            arena.live -= 1;
+        let Some(its) = self.arenas.get_mut(arena) else { return };
+        its.live -= 1;
+        if its.is_gone() {
+            self.look_at_closing(arena);
         }
-        self.look_at_closing(arena);
     }
 
     pub(super) fn pool_overflowed(&mut self, arena: u16) {

@@ -113,7 +113,20 @@ impl Home {
         lent
     }
 
-    /// The same after an answer, or several.
+    /// The same from a pool, where there is nothing to ask.
+    #[inline(never)]
+    pub(crate) fn lend_short_in(&self, pool: u16, bytes: u64, stream: Stream, buffer: bool) -> Option<Lent> {
+        if self.is_special() {
+            return None;
+        }
+        let mut place = self.tenant.lock();
+        let tenant = place.as_deref_mut()?;
+        let grant = tenant.heap.allocate_short_in(pool, bytes, stream, tag::current())?;
+        tenant.buffers += i64::from(buffer);
+        Some(grant.lent())
+    }
+
+    /// [`lend_short`](Home::lend_short) after an answer, or several.
     #[inline(never)]
     fn lend_once_known(
         &self,

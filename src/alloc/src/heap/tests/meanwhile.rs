@@ -104,9 +104,11 @@ impl World {
         if bytes.is_multiple_of(5) {
             return self.heap.allocate_in(arena, bytes, stream, tag);
         }
-        if arena == COMMON
-            && let Some(grant) = self.allocate_short(bytes, stream, tag, place)
-        {
+        let short = match arena {
+            COMMON => self.allocate_short(bytes, stream, tag, place),
+            pool => self.heap.allocate_short_in(pool, bytes, stream, tag),
+        };
+        if let Some(grant) = short {
             return Ok(grant);
         }
         let mut attempt = self.heap.attempt(arena, bytes, stream, tag);
