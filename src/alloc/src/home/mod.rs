@@ -14,7 +14,7 @@ mod turn;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use gpumem_channel::{Goodbye, Process};
 
@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::export::OnOom;
 use crate::heap::{self, Attempt, Heap};
 use crate::lane::Front;
-use crate::lock::{Biased, OUTER};
+use crate::lock::{Biased, OUTER, Shared};
 use crate::monitor::Monitor;
 use crate::process::Uncancelled;
 use crate::raw::Pointers;
@@ -70,18 +70,8 @@ struct Tenant {
     orphaned: bool,
 }
 
-/// Homes without a tenant.
-static VACANT: Mutex<Vec<&'static Home>> = Mutex::new(Vec::new());
-
-/// The list of them. `None` in a forked child that finds it locked: perhaps for ever, by a thread that does not exist there.
-fn vacant_homes(forked: bool) -> Option<MutexGuard<'static, Vec<&'static Home>>> {
-    match VACANT.try_lock() {
-        Ok(list) => Some(list),
-        Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
-        Err(TryLockError::WouldBlock) if forked => None,
-        Err(TryLockError::WouldBlock) => Some(VACANT.lock().unwrap_or_else(PoisonError::into_inner)),
-    }
-}
+/// Homes without a tenant. A forked child's list has homes of its parent's.
+static VACANT: Shared<Vec<&'static Home>> = Shared::new(Vec::new());
 
 /// Tenants so far.
 static TENANTS: AtomicU64 = AtomicU64::new(0);
@@ -126,7 +116,7 @@ impl Home {
     /// Makes room for the next tenant.
     fn vacate(&'static self) {
         // Without the list the home stays empty for ever.
-        if let Some(mut list) = vacant_homes(Process::current().is_forked()) {
+        if let Some(mut list) = VACANT.lock() {
             list.push(self);
         }
     }
@@ -134,20 +124,17 @@ impl Home {
     /// Not inlined: its stack is not there any more when the channel and the heap are made. Threads may have small ones.
     #[inline(never)]
     fn vacant() -> &'static Home {
-        // A child's list has homes of its parent's.
-        let list = vacant_homes(Process::current().is_forked());
-        list.and_then(|mut list| list.pop())
-            .filter(|home| home.process.is_current())
-            .unwrap_or_else(|| {
-                Box::leak(Box::new(Home {
-                    process: Process::current(),
-                    recording: AtomicU8::new(OFF),
-                    front: Front::new(),
-                    pointers: Pointers::default(),
-                    tenant: Biased::new(None),
-                    turn: Queue::default(),
-                }))
-            })
+        let last = VACANT.lock().and_then(|mut list| list.pop());
+        last.filter(|home| home.process.is_current()).unwrap_or_else(|| {
+            Box::leak(Box::new(Home {
+                process: Process::current(),
+                recording: AtomicU8::new(OFF),
+                front: Front::new(),
+                pointers: Pointers::default(),
+                tenant: Biased::new(None),
+                turn: Queue::default(),
+            }))
+        })
     }
 
     /// The raw pointers.
