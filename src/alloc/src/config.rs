@@ -106,14 +106,15 @@ impl Default for Config {
 
 impl Config {
     /// Whether it can work at all, on a device that can do what it asks for. [`Allocator::new`](crate::Allocator::new) asks this
-    /// too.
+    /// too. [`parse`](Config::parse) also refuses an option that means nothing beside the others, as `max_chunk_mb` with plain segments: in a
+    /// text it was meant, while a field always has some value.
     ///
     /// # Errors
     /// [`Error::Config`] names the setting and says why it cannot.
     pub fn check(&self) -> Result<(), Error> {
         let plain = matches!(self.segments, SegmentMode::Auto | SegmentMode::Plain);
         let above = |value: f64, most: bool| value > 0.0 && (value < 1.0 || most && value == 1.0);
-        let rules: [(bool, &'static str, String); 10] = [
+        let rules: [(bool, &'static str, String); 11] = [
             (
                 self.budget == Some(0),
                 "budget",
@@ -173,6 +174,11 @@ impl Config {
                 self.gpu_direct_rdma && self.segments_on(true) == SegmentMode::Plain,
                 "gpu_direct_rdma",
                 "means nothing with plain segments, which can be reached as they are: leave it out".into(),
+            ),
+            (
+                matches!(self.history, History::On { max_events, .. } if max_events > History::MOST_EVENTS),
+                "max_events",
+                format!("must be at most {}", History::MOST_EVENTS),
             ),
         ];
         match rules.into_iter().find(|(broken, ..)| *broken) {

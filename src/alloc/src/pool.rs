@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use std::fmt;
 
-use gpumem_channel::Stat;
+use gpumem_channel::{Stat, clean};
 
 use crate::allocator::Allocator;
 use crate::buffer::{Buffer, Element};
@@ -191,7 +191,7 @@ impl Allocator {
             true => Ok(()),
             false => Err(Error::Config {
                 setting: "pool",
-                reason: format!("{} belongs to another allocator", pool.0.name),
+                reason: format!("{} belongs to another allocator", clean(&pool.0.name)),
             }),
         }
     }
@@ -257,7 +257,7 @@ impl Pool {
     }
 
     /// Sets its budget; `None`: as much as the allocator may. What it has beyond that goes back to the driver as far as nothing uses it,
-    /// for which the device is waited for; the rest keeps the pool from taking more until it is freed and given back. While a graph is captured
+    /// in whole segments, those first that were idle for longest, for which the device is waited for; the rest keeps the pool from taking more until it is freed and given back. While a graph is captured
     /// nothing goes back.
     ///
     /// # Errors
@@ -270,7 +270,7 @@ impl Pool {
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
     ///
     /// # Errors
-    /// [`Error::Capturing`] while a graph is captured, and what the driver says.
+    /// [`Error::Capturing`] while a graph is captured, unless it is private, and what the driver says.
     pub fn release_cached(&self) -> Result<u64, Error> {
         let PoolMemory { handle, arena } = &*self.0.memory;
         heap::release_pool(&mut handle.home.turn()?, *arena)

@@ -11,19 +11,27 @@ use crate::stream::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Help {
-    /// Giving the cache back to the driver frees this many bytes, enough for the request.
+    /// Giving the cache back to the driver frees this many bytes, enough for the request: the cache of the pool that it was for
+    /// ([`Pool::release_cached`](crate::Pool::release_cached)), or where it was for none the allocator's
+    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)).
     ReleaseCache {
         /// Bytes that come free.
         bytes: u64,
     },
-    /// Giving the allocator's whole cache back to the driver frees this many bytes of other pools, and of what is no pool's, enough for the
-    /// request.
+    /// The request was for a pool, and giving the allocator's whole cache back to the driver frees this many bytes of other pools, and of what is
+    /// no pool's, enough for it.
     ReleasePools {
         /// Bytes that come free.
         bytes: u64,
     },
     /// Memory can go back only once no graph is captured any more: then giving the cache back is enough for the request.
     EndCapture,
+    /// Memory that the program gave back is enough for the request once the GPU is done with what is queued. Requests wait for that by themselves,
+    /// but not while a graph is captured, or with [`release_on_oom`](crate::Config::release_on_oom) off.
+    Wait {
+        /// Whether a graph is captured, which has to end first.
+        capturing: bool,
+    },
     /// A budget of the pool that is larger by this many bytes: there is room outside.
     RaisePoolBudget {
         /// Bytes more.
@@ -33,6 +41,13 @@ pub enum Help {
     RaiseBudget {
         /// Bytes more.
         bytes: u64,
+    },
+    /// Larger budgets of both: there is room on the device.
+    RaiseBudgets {
+        /// Bytes more for the pool.
+        pool: u64,
+        /// Bytes more for the allocator.
+        all: u64,
     },
     /// Joining holes makes this many bytes contiguous, enough for the request.
     JoinHoles {
@@ -55,11 +70,13 @@ impl Help {
             Help::ReleaseCache { .. } => 0,
             Help::ReleasePools { .. } => 1,
             Help::EndCapture => 2,
-            Help::RaisePoolBudget { .. } => 3,
-            Help::JoinHoles { .. } => 4,
-            Help::RaiseBudget { .. } => 5,
-            Help::SmallerBy { .. } => 6,
-            Help::Exhausted => 7,
+            Help::Wait { .. } => 3,
+            Help::RaisePoolBudget { .. } => 4,
+            Help::JoinHoles { .. } => 5,
+            Help::RaiseBudget { .. } => 6,
+            Help::RaiseBudgets { .. } => 7,
+            Help::SmallerBy { .. } => 8,
+            Help::Exhausted => 9,
         }
     }
 }
@@ -72,10 +89,16 @@ impl fmt::Display for Help {
                 write!(f, "release the allocator's whole cache ({} elsewhere)", human(*bytes))
             }
             Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
+            Help::Wait { capturing: false } => f.write_str("wait for the GPU"),
+            Help::Wait { capturing: true } => f.write_str("wait for the GPU after the graph's capture has ended"),
             Help::RaisePoolBudget { bytes } => {
                 write!(f, "raise the pool's budget by {}", human_at_least(*bytes, u64::MAX))
             }
             Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human_at_least(*bytes, u64::MAX)),
+            Help::RaiseBudgets { pool, all } => {
+                let [pool, all] = [pool, all].map(|bytes| human_at_least(*bytes, u64::MAX));
+                write!(f, "raise the pool's budget by {pool} and the allocator's by {all}")
+            }
             Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
             Help::SmallerBy { bytes } => f.write_str(&smaller(*bytes, u64::MAX)),
             Help::Exhausted => write!(f, "nothing: exhausted"),

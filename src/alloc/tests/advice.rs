@@ -243,7 +243,7 @@ fn a_release_that_is_enough_beside_what_is_free_is_advised() {
         panic!()
     };
     assert!(
-        report.helps.contains(&Help::ReleasePools { bytes: 2 << 20 }),
+        report.helps.contains(&Help::ReleaseCache { bytes: 2 << 20 }),
         "{report}"
     );
     alloc.release_cached().unwrap();

@@ -133,6 +133,9 @@ impl Program {
         };
         let help = report.helps[self.random.below(report.helps.len() as u64) as usize];
         let budget = self.budget;
+        if help == Help::Exhausted {
+            return self.nothing_helps(pool, bytes, stream);
+        }
         let Some(bytes) = self.heed(help, &report, pool, bytes) else {
             return;
         };
@@ -144,6 +147,15 @@ impl Program {
             self.budget = budget;
             self.alloc.set_budget(Some(budget)).unwrap();
         }
+    }
+
+    /// Nor does anything that can be done without a larger budget.
+    fn nothing_helps(&mut self, pool: usize, bytes: usize, stream: Stream) {
+        if self.graph.is_some() {
+            self.capture();
+        }
+        self.alloc.release_cached().unwrap();
+        assert!(self.ask(pool, bytes, stream).is_err(), "something would have helped");
     }
 
     /// From a pool, or of everybody's memory.
@@ -177,6 +189,18 @@ impl Program {
             Help::EndCapture => {
                 self.capture();
                 self.alloc.release_cached().unwrap();
+            }
+            Help::Wait { capturing } => {
+                if capturing {
+                    self.capture();
+                }
+                (0..=self.streams).for_each(|stream| self.sim.finish(Stream(stream)));
+            }
+            Help::RaiseBudgets { pool: bytes, all } => {
+                let pool = pool.unwrap();
+                pool.set_budget(pool.budget().map(|budget| budget + bytes)).unwrap();
+                self.budget += all;
+                self.alloc.set_budget(Some(self.budget)).unwrap();
             }
             Help::RaisePoolBudget { bytes } => {
                 let pool = pool.unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, fails, get, start};
 use gpumem_alloc::device::{self, Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, Help, PoolConfig, Publish, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, Error, Help, History, PoolConfig, Publish, SegmentMode, Stacks, Stream};
 
 const S: Stream = Stream::DEFAULT;
 
@@ -357,6 +357,13 @@ fn settings_that_cannot_work_are_errors() {
         },
         Config {
             max_chunk: 3 << 20,
+            ..Config::default()
+        },
+        Config {
+            history: History::On {
+                max_events: (1 << 26) + 1,
+                stacks: Stacks::None,
+            },
             ..Config::default()
         },
         Config {

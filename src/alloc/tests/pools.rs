@@ -28,6 +28,25 @@ fn allocator(total_mib: u64, segments: SegmentMode) -> (Allocator, Sim) {
     (Allocator::new(device, config).unwrap(), sim)
 }
 
+/// What was used last is most likely what is used next.
+#[test]
+fn a_lower_budget_takes_no_more_than_is_beyond_it_and_what_was_idle_for_longest_first() {
+    let (alloc, sim) = allocator(1000, SegmentMode::Stitched);
+    let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    let buffers: Vec<_> = (0..10).map(|_| pool.alloc::<u8>(20 * MIB, S).unwrap()).collect();
+    let addrs: Vec<u64> = buffers.iter().map(|buffer| buffer.device_ptr()).collect();
+    drop(buffers);
+    pool.set_budget(Some(190 << 20)).unwrap();
+    assert_eq!(pool.stats().reserved_bytes.current, 180 << 20);
+    pool.set_budget(Some(140 << 20)).unwrap();
+    assert_eq!(
+        (pool.stats().reserved_bytes.current, sim.live().allocations),
+        (140 << 20, 7)
+    );
+    let left: Vec<_> = (0..7).map(|_| pool.alloc::<u8>(20 * MIB, S).unwrap()).collect();
+    assert!(left.iter().all(|buffer| addrs[3..].contains(&buffer.device_ptr())));
+}
+
 #[test]
 fn what_a_tenant_cached_serves_nobody_else() {
     for mode in SegmentMode::ALL {

@@ -125,6 +125,11 @@ impl Arenas {
         self.get(arena).is_none_or(|arena| !arena.private || arena.closing)
     }
 
+    /// Bytes that an arena has beyond its budget.
+    pub(super) fn beyond_budget(&self, arena: u16) -> u64 {
+        self.get(arena).map_or(0, Arena::beyond)
+    }
+
     fn priority(&self, arena: u16) -> i32 {
         self.get(arena).map_or(0, |arena| arena.config.priority)
     }
@@ -151,6 +156,12 @@ impl Arena {
     /// Whether its pool is gone and nothing of it is used.
     pub(super) fn is_gone(&self) -> bool {
         self.closing && self.live == 0
+    }
+
+    /// Bytes that it has beyond its budget.
+    fn beyond(&self) -> u64 {
+        let reserved = self.figures.reserved_bytes.current;
+        self.config.budget.map_or(0, |budget| reserved.saturating_sub(budget))
     }
 
     fn left(&self) -> u64 {
@@ -257,13 +268,12 @@ impl Heap {
 
     /// Sets the budget of an arena's pool. Whether it has more and that may go back.
     fn set_pool_budget_only(&mut self, arena: u16, budget: Option<u64>) -> Result<bool, Error> {
-        let capturing = self.capturing();
-        let Some(arena) = self.arenas.get_mut(arena) else {
+        let Some(its) = self.arenas.get_mut(arena) else {
             return Ok(false);
         };
-        check_budget(&arena.name, budget)?;
-        arena.config.budget = budget;
-        Ok(!capturing && budget.is_some_and(|budget| arena.figures.reserved_bytes.current > budget))
+        check_budget(&its.name, budget)?;
+        its.config.budget = budget;
+        Ok(!self.capturing() && self.arenas.may_shrink(arena) && self.arenas.beyond_budget(arena) > 0)
     }
 
     /// Bytes that a request's pool may still take; all there are outside of pools.

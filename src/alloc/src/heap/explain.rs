@@ -1,5 +1,7 @@
 //! Why a request did not fit.
 
+mod later;
+
 use gpumem_channel::SegmentKind;
 
 use super::Heap;
@@ -60,11 +62,11 @@ impl Heap {
             reserved: self.ledger.reserved(),
             allocated: self.allocated_bytes(),
             budget: self.budget,
-            helps: self.helps(request, cache, memory.map_or(0, |memory| memory.free)),
+            helps: self.helps(request, sent_to, cache, memory.map_or(0, |memory| memory.free)),
         }
     }
 
-    fn helps(&self, request: &Request, cache: Cache, device_free: u64) -> Vec<Help> {
+    fn helps(&self, request: &Request, sent_to: u16, cache: Cache, device_free: u64) -> Vec<Help> {
         let (_, needed) = self.sizes.growth(request.class, request.size);
         // Budgets and devices need not be of whole pages.
         let pages = |bytes: u64| bytes.next_multiple_of(self.sizes.granularity);
@@ -83,22 +85,38 @@ impl Heap {
         };
         let pool = |extra: u64| left(pool_budget, pool_reserved, extra);
         let outside = |extra: u64| device_free.saturating_add(extra).min(left(budget, reserved, extra));
-        let mut helps = Vec::new();
-        let mut release = Vec::new();
-        let all = cache.releasable + cache.others;
-        if cache.releasable > 0 && outside(cache.releasable).min(pool(cache.releasable)) >= after {
-            release.push(Help::ReleaseCache {
-                bytes: cache.releasable,
-            });
+        let releases = |cache: &Cache| {
+            let mut release = Vec::new();
+            let all = cache.releasable + cache.others;
+            // Outside of pools there is one call for both.
+            let own = if arena.is_some() { cache.releasable } else { all };
+            if own > 0 && outside(own).min(pool(own)) >= after {
+                release.push(Help::ReleaseCache { bytes: own });
+            }
+            if arena.is_none() || cache.others == 0 {
+                return release;
+            }
+            if outside(cache.others).min(pool(0)) >= after {
+                release.push(Help::ReleasePools { bytes: cache.others });
+            } else if release.is_empty() && outside(all).min(pool(cache.releasable)) >= after {
+                release.push(Help::ReleasePools { bytes: all });
+            }
+            release
+        };
+        let mut helps = releases(&cache);
+        // What was waited for, and what was given up, is not to be had by waiting; and what is beyond everything not at all.
+        if helps.is_empty() && (self.capturing() || !self.release_on_oom) && !self.is_beyond_all(request) {
+            let later = self.survey_later(request, sent_to);
+            if later.largest >= request.size {
+                let capturing = self.capturing();
+                helps.push(Help::Wait { capturing });
+            } else {
+                helps = releases(&later);
+            }
         }
-        if cache.others > 0 && outside(cache.others).min(pool(0)) >= after {
-            release.push(Help::ReleasePools { bytes: cache.others });
-        } else if cache.others > 0 && release.is_empty() && outside(all).min(pool(cache.releasable)) >= after {
-            release.push(Help::ReleasePools { bytes: all });
-        }
-        match self.capturing() && !release.is_empty() {
-            true => helps.push(Help::EndCapture),
-            false => helps.append(&mut release),
+        let release = |help: &Help| matches!(help, Help::ReleaseCache { .. } | Help::ReleasePools { .. });
+        if self.capturing() && helps.iter().any(release) {
+            helps = vec![Help::EndCapture];
         }
         // What is beyond everything was refused with the cache as it is, which a request that is not would have given up; what its pool has no
         // room for was, with that of others.
@@ -127,6 +145,16 @@ impl Heap {
         let beyond = (given_up > 0).then(|| raise(own, given_up, after)).flatten();
         if let Some(bytes) = raise(0, 0, missing).into_iter().chain(beyond).min() {
             helps.push(Help::RaiseBudget { bytes });
+        }
+        if let (Some(of_pool), Some(budget)) = (pool_budget, budget)
+            && pool(own) < needed
+            && left(Some(budget), reserved, given_up) < needed
+            && device_free.saturating_add(given_up) >= needed
+        {
+            helps.push(Help::RaiseBudgets {
+                pool: (pool_reserved + needed).saturating_sub(of_pool),
+                all: (reserved - given_up + needed).saturating_sub(budget),
+            });
         }
         let room = outside(given_up).min(pool(own)) / self.sizes.granularity * self.sizes.granularity;
         let largest = cache.largest.max(room);
@@ -177,8 +205,7 @@ impl Heap {
     /// hold very many.
     fn survey(&self, request: &Request, sent_to: u16) -> Cache {
         let mut cache = Cache::default();
-        let gives_way =
-            |arena: u16| arena != request.arena && (arena == sent_to || self.arenas.gives_way(arena, sent_to));
+        let gives_way = |arena: u16| self.gives_way(arena, request, sent_to);
         let any = self.streams.line(request.stream).any;
         for at in self.streams.indices() {
             let line = self.streams.line(at);
@@ -203,6 +230,11 @@ impl Heap {
             cache.release(segment.size, arena == request.arena, gives_way(arena));
         }
         cache
+    }
+
+    /// Whether what an arena cached goes back for a request.
+    fn gives_way(&self, arena: u16, request: &Request, sent_to: u16) -> bool {
+        arena != request.arena && (arena == sent_to || self.arenas.gives_way(arena, sent_to))
     }
 
     /// The largest free block of an index that a request may have, or that is only too small for it.

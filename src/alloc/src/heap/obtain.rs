@@ -28,6 +28,8 @@ impl Heap {
 
     fn try_everything(&mut self, request: &Request) -> Result<Grant, Error> {
         if self.is_beyond_all(request) {
+            // The report is about all that is free.
+            self.drain_all();
             return self.fail(request);
         }
         self.poll_for(request)?;

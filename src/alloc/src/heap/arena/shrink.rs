@@ -23,7 +23,8 @@ pub(crate) fn release_pool(on: &mut impl Access, arena: u16) -> Result<u64, Erro
 /// Sets the budget of an arena's pool. What it has beyond that goes back as far as nothing uses it; the rest keeps it from growing.
 pub(crate) fn set_pool_budget(on: &mut impl Access, arena: u16, budget: Option<u64>) -> Result<(), Error> {
     if on.heap(|heap| heap.set_pool_budget_only(arena, budget))?? {
-        release_pool(on, arena)?;
+        settle(on)?;
+        give_back(on, |heap| heap.spare_beyond(arena, heap.arenas.beyond_budget(arena)))?;
     }
     Ok(())
 }

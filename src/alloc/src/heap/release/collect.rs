@@ -5,6 +5,8 @@
 //! PyTorch's rules (`garbage_collect_cached_blocks`, `release_available_cached_blocks` in `c10/cuda/CUDACachingAllocator.cpp`),
 //! but that age is counted in frees, not in requests.
 
+use std::cmp::Reverse;
+
 use gpumem_channel::SegmentKind;
 
 use crate::error::DeviceError;
@@ -13,7 +15,7 @@ use crate::heap::allocate::Request;
 use crate::heap::release::going::Going;
 use crate::size::Class;
 
-/// A wholly free plain segment of the large pool.
+/// A wholly free plain segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Idle {
     slot: u32,
@@ -75,11 +77,30 @@ impl Heap {
         largest_first.map(Going::from).collect()
     }
 
-    /// Those of an arena that may be given back, once no queued work uses them.
+    /// Of a pool what has been idle for longest, until it is so many bytes: free segments, whole ones.
+    pub(in crate::heap) fn spare_beyond(&self, pool: u16, bytes: u64) -> Vec<Going> {
+        let idle = self.idle_of(pool, |_| true).filter(|idle| self.is_unused(idle.block));
+        let mut oldest: Vec<Idle> = idle.collect();
+        oldest.sort_by_key(|idle| (Reverse(idle.age), idle.slot));
+        let mut gone = 0;
+        let goes = oldest.into_iter().take_while(|idle| {
+            let goes = gone < bytes;
+            gone += idle.bytes;
+            goes
+        });
+        goes.map(Going::from).collect()
+    }
+
+    /// Large ones of an arena that may be given back, once no queued work uses them.
     fn idle(&self, arena: u16) -> impl Iterator<Item = Idle> {
+        self.idle_of(arena, |class| class == Class::Large)
+    }
+
+    /// The same of certain classes.
+    fn idle_of(&self, arena: u16, of: impl Fn(Class) -> bool) -> impl Iterator<Item = Idle> {
         let may = self.arenas.may_shrink(arena);
         let segments = self.segments.iter().filter(move |(_, segment)| {
-            let plain = segment.kind == SegmentKind::Plain && segment.class == Class::Large;
+            let plain = segment.kind == SegmentKind::Plain && of(segment.class);
             may && plain && segment.arena == arena
         });
         segments
