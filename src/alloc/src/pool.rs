@@ -54,12 +54,16 @@ impl fmt::Display for MempoolId {
 pub struct PoolFigures {
     /// Blocks held by the program.
     pub allocation: Stat,
+    /// Blocks held by the program or waiting for the GPU.
+    pub active: Stat,
     /// Segments taken from the driver.
     pub segment: Stat,
     /// Bytes asked for, of blocks held by the program: without those that wait for the GPU, which the allocator's own figure has.
     pub requested_bytes: Stat,
     /// The same after rounding.
     pub allocated_bytes: Stat,
+    /// The same after rounding, with what waits for the GPU: what is reserved beyond that is cached.
+    pub active_bytes: Stat,
     /// Bytes taken from the driver.
     pub reserved_bytes: Stat,
     /// Requests that were served from memory that is no pool's.

@@ -45,8 +45,6 @@ pub(super) struct Arena {
     given_up: bool,
     /// Its pool is gone.
     closing: bool,
-    /// Blocks that were handed out and that something uses yet: the program, or queued work.
-    pub(super) live: u64,
     pub(super) figures: PoolFigures,
 }
 
@@ -76,13 +74,24 @@ impl Arenas {
         for arena in self.0.iter_mut().flatten() {
             let PoolFigures {
                 allocation,
+                active,
                 segment,
                 requested_bytes,
                 allocated_bytes,
+                active_bytes,
                 reserved_bytes,
-                ..
+                num_overflows: _,
+                num_ooms: _,
             } = &mut arena.figures;
-            for stat in [allocation, segment, requested_bytes, allocated_bytes, reserved_bytes] {
+            for stat in [
+                allocation,
+                active,
+                segment,
+                requested_bytes,
+                allocated_bytes,
+                active_bytes,
+                reserved_bytes,
+            ] {
                 stat.peak = stat.current;
             }
         }
@@ -155,7 +164,7 @@ impl Arenas {
 impl Arena {
     /// Whether its pool is gone and nothing of it is used.
     pub(super) fn is_gone(&self) -> bool {
-        self.closing && self.live == 0
+        self.closing && self.figures.active.current == 0
     }
 
     /// Bytes that it has beyond its budget.
@@ -237,7 +246,6 @@ impl Heap {
             private: matches!(pool, NewPool::Private(_)),
             given_up: false,
             closing: false,
-            live: 0,
             figures: PoolFigures::default(),
         });
         Ok(number)

@@ -57,7 +57,7 @@ impl Heap {
         } else {
             self.ledger.freed(pool, size, requested);
             self.complete(b, EventKind::Free);
-            self.pool_done(arena);
+            self.pool_done(arena, size);
         }
     }
 

@@ -83,7 +83,7 @@ impl Heap {
             let block = &self.blocks[b];
             self.ledger.waited(block.pool, size, block.requested);
             self.complete(b, EventKind::FreeCompleted);
-            self.pool_done(arena);
+            self.pool_done(arena, size);
         }
     }
 

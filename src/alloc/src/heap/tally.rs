@@ -28,11 +28,12 @@ impl Heap {
         let block = &self.blocks[b];
         let (arena, size, requested) = (self.arena_of(b), block.size, block.requested);
         if let Some(arena) = self.arenas.get_mut(arena) {
-            arena.live += 1;
             let figures = &mut arena.figures;
             figures.allocation.add(1);
+            figures.active.add(1);
             figures.requested_bytes.add(requested);
             figures.allocated_bytes.add(size);
+            figures.active_bytes.add(size);
         }
     }
 
@@ -49,9 +50,10 @@ impl Heap {
     }
 
     /// Nothing uses a block of a pool any more.
-    pub(super) fn pool_done(&mut self, arena: u16) {
+    pub(super) fn pool_done(&mut self, arena: u16, size: u64) {
         let Some(its) = self.arenas.get_mut(arena) else { return };
-        its.live -= 1;
+        its.figures.active.sub(1);
+        its.figures.active_bytes.sub(size);
         if its.is_gone() {
             self.look_at_closing(arena);
         }

@@ -1,6 +1,8 @@
 //! Pools against a naive model: what each one holds, and every address that a private one ever handed out.
 #![allow(clippy::unwrap_used)]
 
+use gpumem_channel::BlockState;
+
 use crate::error::Error;
 use crate::heap::{COMMON, Grant, Heap, NewPool};
 use crate::pool::{Overflow, PoolConfig, PoolFigures};
@@ -104,9 +106,11 @@ impl Pools {
             let figures = heap.pool_figures(pool.arena);
             for stat in [
                 figures.allocation,
+                figures.active,
                 figures.segment,
                 figures.requested_bytes,
                 figures.allocated_bytes,
+                figures.active_bytes,
                 figures.reserved_bytes,
             ] {
                 assert_eq!(stat.peak, stat.current);
@@ -126,15 +130,31 @@ impl Pools {
             });
             let segments = heap.segments.iter().filter(|(_, segment)| segment.arena == pool.arena);
             let sizes: Vec<u64> = segments.map(|(_, segment)| segment.size).collect();
+            let waiting = heap
+                .blocks
+                .iter()
+                .filter(|block| block.state == BlockState::PendingFree);
+            let waiting = waiting.filter(|block| heap.streams.line(block.stream).arena == pool.arena);
+            let (waits, waiting) = waiting.fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size));
             let figures = heap.pool_figures(pool.arena);
             let current = [
                 figures.allocation,
+                figures.active,
                 figures.allocated_bytes,
+                figures.active_bytes,
                 figures.requested_bytes,
                 figures.segment,
                 figures.reserved_bytes,
             ];
-            let expected = [count, size, bytes, sizes.len() as u64, sizes.iter().sum()];
+            let expected = [
+                count,
+                count + waits,
+                size,
+                size + waiting,
+                bytes,
+                sizes.len() as u64,
+                sizes.iter().sum(),
+            ];
             assert_eq!(current.map(|stat| stat.current), expected);
             assert!(current.iter().all(|stat| stat.peak >= stat.current));
             assert!(
