@@ -69,6 +69,11 @@ impl Mark {
         matches!(self.kind, MarkKind::SegmentTaken | MarkKind::SegmentFreed)
     }
 
+    /// Whether the program made it: of these there may be hundreds a second.
+    fn is_phase(&self) -> bool {
+        self.kind == MarkKind::Phase
+    }
+
     /// Whether what happened next is more of the same in the same second, whoever it was for.
     pub fn goes_on_in(&self, next: &Mark) -> bool {
         let same = (self.kind, self.process) == (next.kind, next.process);
@@ -153,6 +158,18 @@ impl History {
         ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
     }
 
+    /// The mark that gives way: of what comes often, the oldest of the sort that there is more of; then the oldest but for requests that failed.
+    fn least(&self) -> usize {
+        let count = |of: fn(&Mark) -> bool| self.marks.iter().filter(|mark| of(mark)).count();
+        let (routine, phases) = (count(Mark::is_routine), count(Mark::is_phase));
+        let least: fn(&Mark) -> bool = match routine.max(phases) {
+            0 => |mark| mark.kind != MarkKind::OutOfMemory,
+            most if most == routine => Mark::is_routine,
+            _ => Mark::is_phase,
+        };
+        self.marks.iter().position(least).unwrap_or(0)
+    }
+
     /// Adds an event; the oldest of those that matter least gives way.
     pub fn mark(&mut self, mark: Mark) {
         if self.marks.capacity() == 0 {
@@ -173,8 +190,7 @@ impl History {
         }
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {
-            let least = self.marks.iter().position(Mark::is_routine);
-            self.marks.remove(least.unwrap_or(0));
+            self.marks.remove(self.least());
             self.marks_dropped += 1;
         }
     }

@@ -144,6 +144,34 @@ fn a_failed_request_is_not_forgotten_for_memory_that_is_taken() {
     );
 }
 
+/// Programs mark every step of theirs.
+#[test]
+fn what_happened_to_memory_is_not_forgotten_for_phases() {
+    let mut history = History::default();
+    history.mark(mark(1, MarkKind::OutOfMemory, 7));
+    history.mark(mark(2, MarkKind::CacheReleased, 7));
+    history.mark(mark(3, MarkKind::SegmentTaken, 7));
+    for at in 0..2 * MAX_MARKS as u64 {
+        history.mark(mark(10 + at, MarkKind::Phase, 0));
+    }
+    let kinds: Vec<_> = history.marks.iter().take(4).map(|mark| mark.kind).collect();
+    let first = [
+        MarkKind::OutOfMemory,
+        MarkKind::CacheReleased,
+        MarkKind::SegmentTaken,
+        MarkKind::Phase,
+    ];
+    assert_eq!((kinds, history.marks.len()), (first.to_vec(), MAX_MARKS));
+    // Of what is neither, requests that failed go last.
+    for at in 0..2 * MAX_MARKS as u64 {
+        history.mark(mark(10_000 + at, MarkKind::Retry, 0));
+    }
+    assert_eq!(
+        (history.marks[0].kind, history.marks[1].kind),
+        (MarkKind::OutOfMemory, MarkKind::Retry)
+    );
+}
+
 /// The edges while a device's memory is looked at every second from 1 to `end`.
 fn edge(end: u64, allocated: impl Fn(u64) -> u64) -> Option<u64> {
     let mut history = History::default();

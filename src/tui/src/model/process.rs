@@ -120,6 +120,12 @@ impl Process {
         !self.simulated && self.state.alive() && !nobody
     }
 
+    /// Whether it is a black box of a program that ran out of memory and ended within the last hour.
+    pub fn has_just_failed(&self) -> bool {
+        let ended = self.ended.is_some_and(|ended| ended.minutes < 60);
+        ended && !self.state.alive() && self.figures.as_ref().is_some_and(|figures| figures.ooms > 0)
+    }
+
     /// Whether it is a black box whose blocks, which are read only while somebody looks at them, may be to come.
     pub fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
         let segments = self.figures.as_ref().map_or(0, |f| f.segments);

@@ -92,12 +92,16 @@ pub fn nothing(model: &Model) -> Option<String> {
              of devices, by UUID. Without --device all are reported"
         ),
         (NvmlState::Missing, _) => {
-            let past = match model.world().past.len() {
+            let world = model.world();
+            let failed = world.processes.iter().filter(|p| p.has_just_failed()).count();
+            let past = match world.past.len() + failed {
                 0 => String::new(),
                 n => format!(". Black boxes of programs that ended: {n} (--json and the dashboard's b list them)"),
             };
+            let failed = model.findings().find(|finding| finding.process.is_some());
+            let failed = failed.map_or(String::new(), |finding| format!(". {}", finding.text));
             format!(
-                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{past}. \
+                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{past}{failed}. \
                  `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
             )
         }

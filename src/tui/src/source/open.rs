@@ -93,11 +93,11 @@ impl Open {
         self.ran_out.resize(snapshot.devices.len(), None);
         let devices = snapshot.devices.iter();
         let mut figures: Vec<Option<Figures>> = devices.map(|map| Figures::of(map, &snapshot.strings)).collect();
-        // What happened before anybody looked is no news, but for when it ended.
+        // What happened before anybody looked is no news, but for when it ended and which request failed last.
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);
         } else if self.newest.is_none() {
-            self.find_last_sign();
+            self.find_last_signs();
         }
         if !dead {
             self.last_sign = Some(snapshot.read_at);
@@ -123,12 +123,18 @@ impl Open {
         }
     }
 
-    /// When the newest event was of a program that ended before anybody looked.
-    fn find_last_sign(&mut self) {
+    /// When the newest event was of a program that ended before anybody looked, and which request failed last.
+    fn find_last_signs(&mut self) {
         let Some(reader) = &mut self.reader else { return };
-        let newest = &mut self.last_sign;
+        let (newest, ran_out) = (&mut self.last_sign, &mut self.ran_out);
         // Of a file that fails nothing is known.
-        let _ = reader.each_event(|event| *newest = (*newest).max(Some(event.time)));
+        let _ = reader.each_event(|event| {
+            *newest = (*newest).max(Some(event.time));
+            if let Some(known) = ran_out.get_mut(event.device as usize) {
+                // The largest free block then nobody saw.
+                *known = RanOut::after(*known, event, None);
+            }
+        });
     }
 
     /// Follows the events since the last pass: which are worth a mark, and which requests failed.

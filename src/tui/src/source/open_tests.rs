@@ -232,6 +232,30 @@ fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+/// For who looks only then.
+#[test]
+fn a_black_box_tells_which_request_failed_last() {
+    let (dir, mut publisher) = publisher("failed");
+    let path = publisher.path().to_owned();
+    for requested in [3 << 20, 7 << 20] {
+        publisher.event(&Event {
+            kind: EventKind::OutOfMemory,
+            requested,
+            ..Event::default()
+        });
+    }
+    publisher.event(&Event {
+        kind: EventKind::Alloc,
+        requested: 5 << 20,
+        ..Event::default()
+    });
+    drop(publisher);
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let last = pass(&mut late, false).figures[0].as_ref().unwrap().ran_out.unwrap();
+    assert_eq!((last.requested, last.largest_free, last.served), (7 << 20, None, false));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
     let (dir, publisher) = publisher("box");

@@ -19,6 +19,9 @@ const NOBODYS_WORTH_SAYING: u64 = 1 << 30;
 /// A request that failed is an error for so long, unless as much was served since.
 const FRESH: Nanos = 300 * SECOND;
 
+/// Added to the bytes at stake where a request failed: that comes before what might happen.
+const HAPPENED: u64 = 1 << 62;
+
 /// A finding with the bytes at stake, which rank it among those of its severity.
 type Ranked = (u64, Finding);
 
@@ -72,17 +75,19 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// How much a finding matters beside others. Who has ended can be helped less than who lives: it ranks a step lower, and
-/// there behind the living, of whom nothing is said that is no warning.
+/// How much a finding matters beside others. Who has ended can be helped less than who lives: it ranks a step lower, unless it ran out of
+/// memory just now, and there behind the living.
 fn rank(finding: &Finding, world: &World) -> (u8, bool) {
     let is_it = |p: &&Process| Some(p.id) == finding.process;
-    let ended = world.processes.iter().find(is_it).is_some_and(|p| !p.state.alive());
+    let its = world.processes.iter().find(is_it);
+    let ended = its.is_some_and(|p| !p.state.alive());
+    let lower = ended && !its.is_some_and(Process::has_just_failed);
     let severity = match finding.severity {
         Severity::Info => 1,
         Severity::Warning => 2,
         Severity::Error => 3,
     };
-    (severity - u8::from(ended), !ended)
+    (severity - u8::from(lower), !ended)
 }
 
 fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
@@ -132,25 +137,39 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
         say(Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
-        let (severity, bytes, text) = about_failures(figures, now);
-        let ended = match process.state {
-            ProcessState::Exited => " (exited)",
-            ProcessState::Died => " (died)",
-            _ => "",
+        let (severity, bytes, text) = about_failures(figures, now, process.ended.is_some());
+        // Nobody knows any more what its number stands for.
+        let named = !process.job.is_empty() && !process.state.alive();
+        let job = if named {
+            format!(" {}", process.job_text())
+        } else {
+            String::new()
         };
-        say(severity, bytes, format!("{name}{ended}: {text}"));
+        let when = process
+            .ended
+            .map(|ended| format!(" {}", units::ago(ended.minutes * 60 * SECOND)));
+        let ended = match process.state {
+            ProcessState::Exited => format!(" (exited{})", when.unwrap_or_default()),
+            ProcessState::Died => format!(" (died{})", when.unwrap_or_default()),
+            _ => String::new(),
+        };
+        say(
+            severity,
+            bytes.saturating_add(HAPPENED),
+            format!("{name}{job}{ended}: {text}"),
+        );
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
         let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));
-        let (budget, next) = next_larger(figures, device);
+        let (severity, budget, next) = next_larger(figures, device);
         let text =
             format!("{name}: {free} cached, largest free block {largest}{budget}: the next larger request {next}");
-        say(Severity::Warning, figures.cached, text);
+        say(severity, figures.cached, text);
     }
 }
 
-/// Requests that failed: an error while it is news and nothing as large was served since, then a warning.
-fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
+/// Requests that failed: an error while it is news and nothing as large was served since, then a warning. `dated`: when it ended is told.
+fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64, String) {
     let times = match figures.ooms {
         1 => "ran out of memory".to_owned(),
         n => format!("ran out of memory {} times", units::count(n)),
@@ -168,7 +187,7 @@ fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
     }
     if last.served {
         text.push_str(&format!("; {}, and as much was served since", units::ago(age)));
-    } else if age >= FRESH {
+    } else if age >= FRESH && !dated {
         text.push_str(&format!("; {}", units::ago(age)));
     }
     let severity = if last.served || age >= FRESH {
@@ -179,19 +198,20 @@ fn about_failures(figures: &Figures, now: Nanos) -> (Severity, u64, String) {
     (severity, last.requested, text)
 }
 
-/// What becomes of a request that no free block fits, with the budget if that is what leaves no room for it.
-fn next_larger(figures: &Figures, device: Option<&Device>) -> (String, &'static str) {
+/// What becomes of a request that no free block fits, with the budget if that is what leaves no room for it. While there is new memory for
+/// it nobody has to do anything.
+fn next_larger(figures: &Figures, device: Option<&Device>) -> (Severity, String, &'static str) {
     let fails = "fails unless released cache makes room";
     // It needs more than the largest free block has.
     if let Some(budget) = figures.budget
         && budget.saturating_sub(figures.reserved) <= figures.largest_free
     {
-        return (format!(", budget {}", units::bytes(budget)), fails);
+        return (Severity::Warning, format!(", budget {}", units::bytes(budget)), fails);
     }
     let left = device.and_then(|d| d.memory.value()).map(|memory| memory.free);
     match left {
-        Some(left) if left <= figures.largest_free => (String::new(), fails),
-        _ => (String::new(), "takes new memory"),
+        Some(left) if left <= figures.largest_free => (Severity::Warning, String::new(), fails),
+        _ => (Severity::Info, String::new(), "takes new memory"),
     }
 }
 

@@ -242,12 +242,13 @@ fn advance(devices: &mut [Device], inputs: &Inputs, fresh: Fresh) {
     }
 }
 
-/// Black boxes whose programs were never seen alive.
+/// Black boxes whose programs were never seen alive, but for those that are what somebody may be looking for: who ran out of memory and
+/// ended a short while ago.
 fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
     let seen = |owner: &Owner| matches!(owner, Owner::Channel(key) if inputs.seen_alive.contains(key));
     processes
         .iter()
-        .filter(|p| !p.state.alive() && !seen(&p.id.owner))
+        .filter(|p| !p.state.alive() && !seen(&p.id.owner) && !p.has_just_failed())
         .map(|p| p.id)
         .collect()
 }

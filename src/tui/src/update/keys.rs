@@ -127,6 +127,8 @@ fn overview(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
         Key::End | Key::Char('G') => select_row(model, isize::MAX),
         Key::Left | Key::Char('h') => select_device(model, -1),
         Key::Right | Key::Char('l') => select_device(model, 1),
+        // What is selected is not seen.
+        Key::Enter if model.rows.is_empty() => {}
         Key::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Key::Enter => return Some(why_no_map(model)),
         _ => return None,

@@ -7,7 +7,7 @@ use gpumem_probe::Reading;
 use crate::model::{BlocksUi, Column, Model, Owner, Process, ProcessId, Sort};
 
 /// Lists the processes anew: after a sample, and when sort or filter change. The selection sticks to the process;
-/// when nothing is selected yet, or the selected process is gone for good, the first row is.
+/// when nothing is selected yet, or the selected process is gone for good or does not pass the filter, the first row is.
 pub(super) fn refresh(model: &mut Model) {
     let (sort, all) = (model.ui.sort, model.ui.black_boxes);
     let needle = model.ui.filter.text.to_lowercase();
@@ -19,8 +19,9 @@ pub(super) fn refresh(model: &mut Model) {
     model.rows = rows;
     follow_demo(model);
     follow_publisher(model);
-    if model.selected_process().is_none() {
-        let first = model.listed().next().map(|p| p.id);
+    let first = model.listed().next().map(|p| p.id);
+    let hidden = !needle.is_empty() && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
+    if model.selected_process().is_none() || hidden {
         model.ui.process = first;
     }
 }
@@ -95,8 +96,18 @@ fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
             (None, None) => Ordering::Equal,
         },
     };
-    // Black boxes do not compete with the living.
-    b.state.alive().cmp(&a.state.alive()).then(order).then(a.id.cmp(&b.id))
+    // Black boxes do not compete with the living, and the newest is what somebody looks for.
+    let ended = |p: &Process| p.ended.map(|ended| ended.at);
+    let newest = match a.state.alive() || b.state.alive() {
+        true => Ordering::Equal,
+        false => ended(b).cmp(&ended(a)),
+    };
+    b.state
+        .alive()
+        .cmp(&a.state.alive())
+        .then(newest)
+        .then(order)
+        .then(a.id.cmp(&b.id))
 }
 
 fn number(process: &Process, column: Column) -> Option<f64> {

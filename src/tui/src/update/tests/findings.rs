@@ -26,7 +26,11 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
     let mut model = model();
     feed(&mut model, [channels(SECOND, vec![channel(4, &[&holes])])]);
     let text = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
-    assert_eq!(said(&model), [(Severity::Warning, text.into())]);
+    assert_eq!(
+        said(&model),
+        [(Severity::Info, text.into())],
+        "nobody has to do anything yet"
+    );
     assert_eq!(model.world().findings[0].process, Some(model.world().processes[0].id));
     feed(
         &mut model,
@@ -299,13 +303,17 @@ fn what_ended_is_told_after_what_lives() {
         ..ended.clone()
     };
     let told = |model: &Model| said(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-    feed(&mut model, [channels(SECOND, vec![alive, channel(5, &[&holes])])]);
+    let mut living = channel(5, &[&holes]);
+    let map = &mut Arc::make_mut(&mut living.snapshot).devices[0];
+    map.device.budget = 17 * GIB;
+    living.figures = [Figures::of(map, &[])].into();
+    feed(&mut model, [channels(SECOND, vec![alive, living.clone()])]);
     assert!(
         told(&model)[0].starts_with("4: ran out of memory"),
         "{:?}",
         told(&model)
     );
-    feed(&mut model, [channels(2 * SECOND, vec![ended, channel(5, &[&holes])])]);
+    feed(&mut model, [channels(2 * SECOND, vec![ended, living])]);
     let told = told(&model);
     assert!(told[0].starts_with("5: 8.0 GiB cached"), "{told:?}");
     assert!(told[1].starts_with("4 (exited): ran out of memory"), "{told:?}");
@@ -330,4 +338,34 @@ fn a_filter_leaves_out_what_is_said_of_others() {
         ],
     );
     assert_eq!(told(&model), ["GPU 0", "4: 8.", "GPU 0"]);
+}
+
+/// Somebody looks because it ran out: that is what there is to say, whoever was looking then.
+#[test]
+fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_saw_it_alive() {
+    let told = |ago_minutes: u64| {
+        let mut ended = channel_on(4, &[&[(9 * GIB, Allocated)]], DeviceKind::Cuda, Life::Died);
+        let mut figures = ended.figures[0].clone().unwrap();
+        figures.ooms = 81;
+        figures.ran_out = Some(RanOut {
+            at: 0,
+            requested: 2 * GIB,
+            largest_free: Some(GIB),
+            served: false,
+        });
+        ended.figures = [Some(figures)].into();
+        ended.last_sign = Some(0);
+        let mut model = model();
+        let now = ago_minutes * 60 * SECOND + SECOND;
+        feed(&mut model, [nvml(now, GIB, &[]), channels(now, vec![ended])]);
+        (said(&model), model.listed().count())
+    };
+    let (said, rows) = told(7);
+    let text = &said[0].1;
+    assert!(
+        text.contains("(died 7 min ago): ran out of memory 81 times: asked for 2.0 GiB"),
+        "{said:?}"
+    );
+    assert_eq!(rows, 1);
+    assert_eq!(told(61), (vec![], 0), "what is long ago is a black box among others");
 }

@@ -10,7 +10,7 @@ use super::super::Screen;
 use super::super::pen::width;
 use super::super::theme::{Ink, Theme};
 use super::Window;
-use crate::model::{Colors, Device, MarkKind};
+use crate::model::{Colors, Device, MarkKind, TimelineUi};
 
 /// Bands take these in the order of their names.
 const INKS: [Ink; 4] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
@@ -41,8 +41,10 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     let names = names(device);
     if marks > usize::from(window.columns) / 3 {
         let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
+        let shortest = screen.model.ui.timeline.span <= TimelineUi::SPANS[0];
         let text = format!(
-            "+ shows less time: phases are shorter than a column ({})",
+            "{}phases are shorter than a column ({})",
+            if shortest { "" } else { "+ shows less time: " },
             names.join(", ")
         );
         screen.pen.clipped(area, 0, 0, &text, area.width, dim);
