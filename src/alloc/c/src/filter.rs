@@ -13,8 +13,9 @@ use crate::failure::Failure;
 
 /// `std::_Any_data`
 type Data = [usize; 2];
-type Manager = unsafe extern "C" fn(*mut Data, *const Data, c_int) -> bool;
-type Invoker = unsafe extern "C" fn(*const Data, *mut *mut c_void) -> bool;
+// What they throw ends the process where the call from C ends, which is no undefined behaviour.
+type Manager = unsafe extern "C-unwind" fn(*mut Data, *const Data, c_int) -> bool;
+type Invoker = unsafe extern "C-unwind" fn(*const Data, *mut *mut c_void) -> bool;
 
 const CLONE: c_int = 2;
 const DESTROY: c_int = 3;

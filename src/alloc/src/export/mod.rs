@@ -18,6 +18,9 @@ use crate::stack::{Stack, Symbols};
 pub(crate) use file::write;
 pub(crate) use on_oom::OnOom;
 
+/// Devices of one machine, whatever number a simulated one has.
+const MOST_DEVICES: usize = 1024;
+
 /// Why a snapshot could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -105,8 +108,8 @@ pub(crate) fn snapshot(picture: &Picture, symbols: bool) -> Snapshot {
     let makers = trace::makers(picture);
     let segments = picture.segments.iter();
     snapshot.segments = segments.map(|s| segment(s, device, &makers, &mut wording)).collect();
-    // One list for each device up to ours: a viewer counts them.
-    snapshot.device_traces = vec![Vec::new(); picture.ordinal as usize];
+    // One list for each device up to ours: a viewer counts them. No machine has more than so many.
+    snapshot.device_traces = vec![Vec::new(); (picture.ordinal as usize).min(MOST_DEVICES)];
     let (entries, annotations) = trace::told(picture, device, &mut wording);
     snapshot.device_traces.push(entries);
     snapshot.external_annotations = annotations;

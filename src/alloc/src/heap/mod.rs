@@ -203,8 +203,8 @@ pub(crate) struct Heap {
     progress: Option<Box<Progress>>,
     /// What it wonders on the short way.
     wondering: Wondering,
-    /// Requests that are suspended now: they know their streams' lines.
-    suspended: usize,
+    /// The lines that requests know which are suspended now, as often as one does.
+    suspended: Vec<u16>,
     front: &'static Front,
     /// Whether blocks are lent to lanes.
     lends: bool,
@@ -273,7 +273,7 @@ impl Heap {
             calls: Calls::default(),
             progress: None,
             wondering: Wondering::default(),
-            suspended: 0,
+            suspended: Vec::new(),
             front,
             lends: true,
             returned: Vec::new(),

@@ -91,7 +91,7 @@ impl Heap {
         let before = self.ledger.reserved();
         let slots: Vec<u32> = went.taken.iter().chain(&went.refused).filter_map(Going::slot).collect();
         for going in went.taken {
-            self.forget(going);
+            self.forget(going, &went.orphans);
         }
         for going in went.refused {
             self.keep_after_all(going);
@@ -110,7 +110,8 @@ impl Heap {
         freed
     }
 
-    fn forget(&mut self, going: Going) {
+    /// `orphans`: chunks that were unmapped and that the driver still has.
+    fn forget(&mut self, going: Going, orphans: &[Chunk]) {
         match going {
             Going::Stale { slot, addr, .. } => {
                 if let Some(segment) = self.segments.get_mut(slot) {
@@ -118,7 +119,7 @@ impl Heap {
                 }
             }
             Going::Plain { slot, addr } => self.forget_plain(slot, addr),
-            Going::Chunks { slot, block, run } => self.forget_chunks(slot, block, &run),
+            Going::Chunks { slot, block, run } => self.forget_chunks(slot, block, &run, orphans),
             Going::Range { slot, .. } => {
                 self.trim(slot);
                 self.segments.remove(slot);
@@ -160,12 +161,14 @@ impl Heap {
         self.pool_released(arena, bytes);
     }
 
-    fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)]) {
+    fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)], orphans: &[Chunk]) {
         let (from, to) = span(run);
+        let is_orphan = |chunk: &Chunk| orphans.iter().any(|orphan| orphan.handle == chunk.handle);
+        // Those are counted when they go.
+        let gone = run.iter().filter(|(_, chunk)| !is_orphan(chunk)).count() as u64;
         self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from, StringId(0));
         let Some(segment) = self.segments.get(slot) else { return };
-        self.ledger
-            .reserved_removed(segment.class.pool(), to - from, run.len() as u64);
+        self.ledger.reserved_removed(segment.class.pool(), to - from, gone);
         self.hollow_out(slot, block, run);
         self.show_segment(slot);
     }

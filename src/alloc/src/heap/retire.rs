@@ -208,12 +208,13 @@ impl Heap {
         }
     }
 
-    /// The lines that may be forgotten. Requests that are suspended remember lines.
+    /// The lines that may be forgotten: none that a request knows which is suspended.
     fn forgettable(&self) -> Vec<u16> {
-        match self.suspended > 0 || self.capturing() {
-            true => Vec::new(),
-            false => self.streams.all_retired().to_vec(),
+        if self.capturing() {
+            return Vec::new();
         }
+        let retired = self.streams.all_retired().iter().copied();
+        retired.filter(|line| !self.suspended.contains(line)).collect()
     }
 
     /// Whether there may be more room for streams once the device was waited for.
@@ -228,7 +229,7 @@ impl Heap {
     }
 
     fn forget_retired(&mut self) {
-        if self.suspended > 0 || self.capturing() {
+        if self.capturing() {
             return;
         }
         let retired = self.forgettable();

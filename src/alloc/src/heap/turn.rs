@@ -66,6 +66,9 @@ pub(super) struct Progress {
     pub(super) memory: Option<MemoryInfo>,
     /// Something was given back, so there is more memory to be had.
     made_room: bool,
+    /// The free counter when it was suspended first, and whether it began anew for what was given back since.
+    frees: Option<u64>,
+    anew: bool,
     calls: usize,
 }
 
@@ -102,6 +105,14 @@ pub(super) fn suspended() -> DeviceError {
         call: "a driver call without the heap's lock",
         code: DeviceError::LATER,
         name: "not made yet".to_owned(),
+    }
+}
+
+impl Progress {
+    /// The lines that a request knows while it is suspended: its own, and that of its pool.
+    fn lines(&self, by: &Request) -> impl Iterator<Item = u16> + use<> {
+        let resumed = self.resumed.map(|request| request.stream);
+        std::iter::once(by.stream).chain(resumed)
     }
 }
 
@@ -155,10 +166,10 @@ impl Heap {
             by,
             progress,
         } = made;
-        self.suspended -= 1;
-        self.progress = Some(progress);
-        // Nothing helped before that was asked for the report.
-        let (fails, in_turn) = (matches!(call, Call::Memory), call.needs_turn());
+        self.come_back(&by, progress);
+        // Nothing helped before that was asked for the report, but others may have given something back meanwhile.
+        let fails = matches!(call, Call::Memory) && !self.begins_anew();
+        let in_turn = call.needs_turn();
         match result {
             Ok(()) => self.keep(&by, &call, gave),
             Err(error) => {
@@ -171,10 +182,35 @@ impl Heap {
         self.go_on(by, fails, in_turn)
     }
 
+    /// A request is suspended no more.
+    fn come_back(&mut self, by: &Request, progress: Box<Progress>) {
+        for line in progress.lines(by) {
+            if let Some(at) = self.suspended.iter().position(|known| *known == line) {
+                self.suspended.swap_remove(at);
+            }
+        }
+        self.progress = Some(progress);
+    }
+
+    /// Whether something was given back while the driver was called for the request that is being served: then all is tried once more.
+    fn begins_anew(&mut self) -> bool {
+        self.drain_all();
+        let frees = self.frees;
+        let Some(progress) = self.progress.as_mut().filter(|progress| !progress.anew) else {
+            return false;
+        };
+        progress.anew = progress.frees.is_some_and(|before| before != frees);
+        if progress.anew {
+            (progress.settled, progress.polled, progress.made_room) = (false, false, false);
+            progress.probed.clear();
+            progress.memory = None;
+        }
+        progress.anew
+    }
+
     /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
-        self.suspended -= 1;
-        self.progress = Some(suspended.progress);
+        self.come_back(&suspended.by, suspended.progress);
         self.go_on(suspended.by, false, true)
     }
 
@@ -223,7 +259,8 @@ impl Heap {
         let Some((call, by)) = progress.wanted.take() else {
             return Attempt::Done(result);
         };
-        self.suspended += 1;
+        self.suspended.extend(progress.lines(&by));
+        progress.frees.get_or_insert(self.frees);
         progress.caller = self.outlet.recorder().map_or(Stack::NONE, |recorder| recorder.caller);
         Attempt::Suspended(Box::new(Suspended {
             call,

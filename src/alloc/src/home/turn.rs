@@ -118,7 +118,8 @@ impl Home {
     pub(crate) fn give_all<R>(&self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         let result = self.give(work)?;
         if self.see(|heap| heap.has_closing())? {
-            drop(self.turn()?);
+            let _turn = self.turn()?;
+            self.shrink_closing();
         }
         Ok(result)
     }
@@ -163,11 +164,16 @@ impl Home {
         while let Ok(true) = self.see(|heap| heap.has_closing())
             && let Some(_turn) = self.turn.try_now()
         {
-            let _undisturbed = Uncancelled::begin();
-            let closing = self.see(Heap::take_closing);
-            // What the driver does not take stays for the next release.
-            let _ = closing.and_then(|closing| heap::shrink_closing(&mut self.way(), &closing));
+            self.shrink_closing();
         }
+    }
+
+    /// The same for who has the turn.
+    fn shrink_closing(&self) {
+        let _undisturbed = Uncancelled::begin();
+        let closing = self.see(Heap::take_closing);
+        // What the driver does not take stays for the next release.
+        let _ = closing.and_then(|closing| heap::shrink_closing(&mut self.way(), &closing));
     }
 }
 
@@ -259,6 +265,55 @@ mod tests {
             assert_eq!(sim.calls(Call::Synchronize), 1, "there is room for all at once");
             assert_eq!(sim.violations(), Vec::<String>::new());
         }
+    }
+
+    /// Who is in a driver call, or waits to be, knows its own stream's line and no other.
+    #[test]
+    fn there_is_room_for_a_stream_while_others_take_memory() {
+        let (sim, alloc, mut held) = full();
+        let new = Stream(held.len() as u64 + 1);
+        let known = held[0].stream();
+        end(&sim, &alloc, &mut held);
+        let pause = sim.pause_first(Call::Create);
+        std::thread::scope(|scope| {
+            let large = || drop(alloc.alloc::<u8>(100 << 20, known).unwrap());
+            let slow = [scope.spawn(large), scope.spawn(large)];
+            pause.wait();
+            let asks = scope.spawn(|| drop(alloc.alloc::<u8>(512, new).unwrap()));
+            let began = Instant::now();
+            while !asks.is_finished() && began.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let waited = !asks.is_finished() || slow.iter().any(|slow| slow.is_finished());
+            drop(pause);
+            assert!(!waited, "it waited for them");
+        });
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+
+    /// Before anybody else who waits for the turn.
+    #[test]
+    fn there_is_room_for_a_pool_once_others_are_gone() {
+        let (sim, alloc, held) = full();
+        let stream = held[0].stream();
+        let mut pools = Vec::new();
+        while let Ok(pool) = alloc.private_pool() {
+            drop(pool.alloc::<u8>(512, stream).unwrap());
+            pools.push(pool);
+        }
+        let pause = sim.pause_first(Call::Create);
+        std::thread::scope(|scope| {
+            let large = || drop(alloc.alloc::<u8>(100 << 20, stream).unwrap());
+            scope.spawn(large);
+            pause.wait();
+            drop(pools);
+            let new = scope.spawn(|| alloc.private_pool().map(drop));
+            std::thread::sleep(Duration::from_millis(100));
+            scope.spawn(|| drop(alloc.alloc::<u8>(200 << 20, stream).unwrap()));
+            std::thread::sleep(Duration::from_millis(100));
+            drop(pause);
+            new.join().unwrap().unwrap();
+        });
     }
 
     #[test]

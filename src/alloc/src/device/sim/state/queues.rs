@@ -78,7 +78,7 @@ impl State {
         let due = match self.timeline {
             Timeline::Immediate => self.clock,
             Timeline::Manual => u64::MAX,
-            Timeline::After(calls) => self.clock + calls,
+            Timeline::After(calls) => self.clock.saturating_add(calls),
         };
         let places = self.places(addr, bytes);
         let queue = self.queues.entry(name).or_default();
