@@ -107,6 +107,8 @@ pub struct Filter {
     pub text: String,
     /// The user is typing it: keys go here.
     pub editing: bool,
+    /// The process that was selected before it left that out, to be selected again.
+    pub before: Option<ProcessId>,
 }
 
 /// How the view drew the block map, told back so that keys can move the cursor by what is seen.

@@ -167,6 +167,7 @@ pub(super) fn select_row(model: &mut Model, by: isize) {
 
 /// Selects a process and the device it uses.
 pub(super) fn select_process(model: &mut Model, id: Option<crate::model::ProcessId>) {
+    model.ui.filter.before = None;
     if model.ui.process != id {
         model.ui.process = id;
         model.ui.blocks = BlocksUi::default();

@@ -19,10 +19,20 @@ pub(super) fn refresh(model: &mut Model) {
     model.rows = rows;
     follow_demo(model);
     follow_publisher(model);
+    if needle.is_empty()
+        && let Some(before) = model.ui.filter.before.take()
+        && model.world().processes.iter().any(|p| p.id == before)
+    {
+        model.ui.process = Some(before);
+        model.ui.blocks = BlocksUi::default();
+    }
     let first = model.listed().next().map(|p| p.id);
     let hidden = !needle.is_empty() && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
     if model.selected_process().is_none() || hidden {
+        let filter = &mut model.ui.filter;
+        filter.before = filter.before.or(model.ui.process).filter(|_| hidden);
         model.ui.process = first;
+        model.ui.blocks = BlocksUi::default();
     }
 }
 

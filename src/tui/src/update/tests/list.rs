@@ -113,6 +113,7 @@ fn the_filter_takes_words_in_any_order_and_any_case() {
         ("nothing", vec![]),
         ("ml", vec![11, 12, 13]),
     ];
+    press(&mut model, &[Key::Down]);
     for (text, expected) in cases {
         press(&mut model, &[Key::Char('/'), Key::Ctrl('u')]);
         type_text(&mut model, text);
@@ -126,6 +127,11 @@ fn the_filter_takes_words_in_any_order_and_any_case() {
     }
     press(&mut model, &[Key::Esc]);
     assert_eq!(pids(&model).len(), 4);
+    assert_eq!(
+        model.selected_process().unwrap().pid,
+        12,
+        "the selection outlives the filter"
+    );
 }
 
 #[test]
