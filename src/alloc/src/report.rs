@@ -179,7 +179,7 @@ impl OomReport {
 
 /// By how much a request is to be smaller, told as at most `over` more.
 fn smaller(bytes: u64, over: u64) -> String {
-    format!("smaller by {}", human_at_least(bytes, over))
+    format!("a request smaller by {}", human_at_least(bytes, over))
 }
 
 /// A budget, and what of it is not reserved: of two large numbers that look the same nobody sees what is between them.

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
+use gpumem_channel::{Life, Options, check_directory, clean, left_behind, named_directory, own_directories};
 use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
@@ -77,7 +77,9 @@ pub(super) fn nvml() -> Check {
         NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
         NvmlState::Missing => {
             let todo = "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file";
-            not("NVML", Verdict::NoGpu, "libnvidia-ml.so.1 is not on this machine", todo)
+            let named = std::env::var_os("GPUMEM_NVML").filter(|file| !file.is_empty());
+            let file = named.map_or("libnvidia-ml.so.1".into(), |file| clean(&file.to_string_lossy()));
+            not("NVML", Verdict::NoGpu, format!("{file} is not on this machine"), todo)
         }
         _ if sample.gpus.is_empty() => not(
             "NVML",

@@ -185,7 +185,9 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if let Some(budget) = figures.budget {
         text.push_str(&format!(", budget {}", units::bytes(budget)));
     }
-    if last.served {
+    if last.served && dated {
+        text.push_str("; as much was served since");
+    } else if last.served {
         text.push_str(&format!("; {}, and as much was served since", units::ago(age)));
     } else if age >= FRESH && !dated {
         text.push_str(&format!("; {}", units::ago(age)));
