@@ -126,12 +126,19 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::Capturing`] when the buffer's stream has ended, it is not known whether its work is done, and that is
+    /// not to be waited for while a graph is captured; [`Error::Device`] when the driver fails; [`Error::Forked`] in a forked child.
     pub fn write(&mut self, values: &[T]) -> Result<(), Error> {
         self.check_len(values.len())?;
         self.write_at(0, values)
     }
 
     /// Copies from the host over the elements from `offset` on, and waits for the copy. The part must lie within the buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], and as [`write`](Buffer::write).
     pub fn write_at(&mut self, offset: usize, values: &[T]) -> Result<(), Error> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice(values) {
@@ -141,6 +148,9 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Copies to the host, after the work queued on the buffer's stream so far. The lengths must be equal.
+    ///
+    /// # Errors
+    /// As [`write`](Buffer::write).
     pub fn read(&self, values: &mut [T]) -> Result<(), Error> {
         self.check_len(values.len())?;
         self.read_at(0, values)
@@ -148,6 +158,9 @@ impl<T: Element> Buffer<T> {
 
     /// Copies the elements from `offset` on to the host, after the work queued on the buffer's stream so far. The part must
     /// lie within the buffer.
+    ///
+    /// # Errors
+    /// As [`write_at`](Buffer::write_at).
     pub fn read_at(&self, offset: usize, values: &mut [T]) -> Result<(), Error> {
         let addr = self.part(offset, values.len())?;
         match bytemuck::cast_slice_mut(values) {
@@ -157,6 +170,9 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were.
+    ///
+    /// # Errors
+    /// As [`write`](Buffer::write), but for the length.
     pub fn fill_words(&mut self, word: u32) -> Result<(), Error> {
         if self.bytes() < 4 {
             return Ok(());
