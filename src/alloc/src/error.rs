@@ -38,8 +38,9 @@ impl DeviceError {
 
 /// Why an allocator call failed. The allocator is usable after every one of them, and unchanged but for these: a request that there is no
 /// memory for may have waited for the device and given the cache back to the driver before it failed, unless it is larger than what the
-/// device or the budget has beside what is held; one of a new stream that there is no place for may have waited for the device; and what gives memory back or moves it (`release_cached`, `compact`, `join_holes`, and
-/// budgets that become smaller) keeps what it did before the driver failed.
+/// device or the budget has beside what is held; one of a new stream that there is no place for may have waited for the device; and what
+/// gives memory back or moves it (`release_cached`, `compact`, `join_holes`, and budgets that become smaller) keeps what it did before the
+/// driver failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -260,9 +260,9 @@ impl Pool {
         handle.home.see(|heap| heap.pool_budget(*arena)).unwrap_or_default()
     }
 
-    /// Sets its budget; `None`: as much as the allocator may. What it has beyond that goes back to the driver as far as nothing uses it,
-    /// in whole segments, those first that were idle for longest, for which the device is waited for; the rest keeps the pool from taking more until it is freed and given back. While a graph is captured
-    /// nothing goes back.
+    /// Sets its budget; `None`: as much as the allocator may. What it has beyond that goes back to the driver as far as nothing uses it, in
+    /// whole segments, those first that were idle for longest, for which the device is waited for; the rest keeps the pool from taking more
+    /// until it is freed and given back. While a graph is captured nothing goes back.
     ///
     /// # Errors
     /// [`Error::Config`] when the budget is 0, and what the driver says on the way back; the budget holds all the same.
