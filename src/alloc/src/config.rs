@@ -114,7 +114,7 @@ impl Config {
     pub fn check(&self) -> Result<(), Error> {
         let plain = matches!(self.segments, SegmentMode::Auto | SegmentMode::Plain);
         let above = |value: f64, most: bool| value > 0.0 && (value < 1.0 || most && value == 1.0);
-        let rules: [(bool, &'static str, String); 11] = [
+        let rules: [(bool, &'static str, String); 10] = [
             (
                 self.budget == Some(0),
                 "budget",
@@ -175,15 +175,13 @@ impl Config {
                 "gpu_direct_rdma",
                 "means nothing with plain segments, which can be reached as they are: leave it out".into(),
             ),
-            (
-                matches!(self.history, History::On { max_events, .. } if max_events > History::MOST_EVENTS),
-                "max_events",
-                format!("must be at most {}", History::MOST_EVENTS),
-            ),
         ];
         match rules.into_iter().find(|(broken, ..)| *broken) {
             Some((_, setting, reason)) => Err(Error::Config { setting, reason }),
-            None => self.monitor.as_ref().map_or(Ok(()), MonitorConfig::check),
+            None => self
+                .history
+                .check()
+                .and(self.monitor.as_ref().map_or(Ok(()), MonitorConfig::check)),
         }
     }
 

@@ -72,6 +72,21 @@ pub struct PoolFigures {
     pub num_ooms: u64,
 }
 
+impl PoolFigures {
+    /// Those that have a peak.
+    pub(crate) fn stats_mut(&mut self) -> [&mut Stat; 7] {
+        [
+            &mut self.allocation,
+            &mut self.active,
+            &mut self.segment,
+            &mut self.requested_bytes,
+            &mut self.allocated_bytes,
+            &mut self.active_bytes,
+            &mut self.reserved_bytes,
+        ]
+    }
+}
+
 /// Memory that serves its own requests only, made by [`Allocator::pool`] and [`Allocator::private_pool`]. Clones are the same pool.
 ///
 /// It lives in plain segments: nothing of it is ever remapped. When the last clone is gone, what is free of it goes back to the driver,

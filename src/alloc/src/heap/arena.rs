@@ -72,26 +72,7 @@ impl Arenas {
     /// Peaks of all pools are what there is now.
     pub(super) fn reset_peaks(&mut self) {
         for arena in self.0.iter_mut().flatten() {
-            let PoolFigures {
-                allocation,
-                active,
-                segment,
-                requested_bytes,
-                allocated_bytes,
-                active_bytes,
-                reserved_bytes,
-                num_overflows: _,
-                num_ooms: _,
-            } = &mut arena.figures;
-            for stat in [
-                allocation,
-                active,
-                segment,
-                requested_bytes,
-                allocated_bytes,
-                active_bytes,
-                reserved_bytes,
-            ] {
+            for stat in arena.figures.stats_mut() {
                 stat.peak = stat.current;
             }
         }

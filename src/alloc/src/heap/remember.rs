@@ -21,17 +21,11 @@ pub(super) type Names = HashMap<StringId, String>;
 impl Heap {
     /// Begins the history anew, or ends it. Blocks that are held then count as held from the beginning, by nobody known but their tag.
     pub(crate) fn record_history(&mut self, history: History) -> Result<(), Error> {
+        history.check()?;
         let History::On { max_events, .. } = history else {
             self.outlet.record(None);
             return Ok(());
         };
-        if max_events > History::MOST_EVENTS {
-            let reason = format!("{max_events} events: at most {} can be kept", History::MOST_EVENTS);
-            return Err(Error::Config {
-                setting: "max_events",
-                reason,
-            });
-        }
         // Lanes tell no history.
         self.set_lending(false);
         let mut recorder = Recorder::new(max_events, self.ledger.reserved());

@@ -4,6 +4,8 @@
 //! counted for its owner: the call stack that asked for it and the tag of that moment. From this follow the owners at the
 //! [peak](PeakReport), the [leaks](LeakReport), and [snapshots](crate::Allocator::snapshot) with traces.
 
+use crate::error::Error;
+
 mod addresses;
 mod entry;
 mod lists;
@@ -45,6 +47,16 @@ impl History {
     };
     /// Most events that may be asked for: 4 GB of them.
     pub(crate) const MOST_EVENTS: usize = 1 << 26;
+
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            History::On { max_events, .. } if max_events > History::MOST_EVENTS => Err(Error::Config {
+                setting: "max_events",
+                reason: format!("{max_events} events: at most {} can be kept", History::MOST_EVENTS),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// For what call stacks are taken.

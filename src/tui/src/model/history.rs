@@ -105,6 +105,8 @@ pub struct History {
     pub marks_lost: u64,
     /// Events that were seen and gave way, as there were more than fit here.
     pub marks_dropped: u64,
+    /// When the newest of these was that is no phase; 0 where there is none.
+    pub dropped_until: Nanos,
 }
 
 impl History {
@@ -190,7 +192,8 @@ impl History {
         }
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {
-            self.marks.remove(self.least());
+            let gone = self.marks.remove(self.least()).filter(|mark| !mark.is_phase());
+            self.dropped_until = gone.map_or(self.dropped_until, |mark| self.dropped_until.max(mark.at));
             self.marks_dropped += 1;
         }
     }

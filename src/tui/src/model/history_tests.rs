@@ -162,6 +162,7 @@ fn what_happened_to_memory_is_not_forgotten_for_phases() {
         MarkKind::Phase,
     ];
     assert_eq!((kinds, history.marks.len()), (first.to_vec(), MAX_MARKS));
+    assert_eq!(history.dropped_until, 0, "phases alone gave way");
     // Of what is neither, requests that failed go last.
     for at in 0..2 * MAX_MARKS as u64 {
         history.mark(mark(10_000 + at, MarkKind::Retry, 0));
@@ -169,6 +170,11 @@ fn what_happened_to_memory_is_not_forgotten_for_phases() {
     assert_eq!(
         (history.marks[0].kind, history.marks[1].kind),
         (MarkKind::OutOfMemory, MarkKind::Retry)
+    );
+    assert!(
+        (10_000..12_000).contains(&history.dropped_until),
+        "{}",
+        history.dropped_until
     );
 }
 

@@ -103,16 +103,7 @@ impl Pools {
     /// Peaks were reset just now.
     pub(in crate::heap) fn judge_peaks(&self, heap: &Heap) {
         for pool in &self.open {
-            let figures = heap.pool_figures(pool.arena);
-            for stat in [
-                figures.allocation,
-                figures.active,
-                figures.segment,
-                figures.requested_bytes,
-                figures.allocated_bytes,
-                figures.active_bytes,
-                figures.reserved_bytes,
-            ] {
+            for stat in heap.pool_figures(pool.arena).stats_mut() {
                 assert_eq!(stat.peak, stat.current);
             }
         }

@@ -129,8 +129,9 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     }
     if y == 1 {
         let text = match publishes(screen, device) {
-            _ if device.history.marks_dropped + device.history.marks_lost > 0 => {
-                "No event of this span was kept: there are more than can be."
+            // Some that gave way were of this span.
+            _ if device.history.dropped_until / window.bucket >= window.first.max(1) => {
+                "No event of this span was kept: there were more than can be."
             }
             true => "No event in this span: nobody who publishes took or returned memory.",
             false => "No process here publishes events: what is taken and returned is not known.",
