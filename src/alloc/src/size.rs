@@ -30,6 +30,8 @@ pub(crate) const MID_SEGMENT: u64 = 20 * MIB;
 pub(crate) const LARGE_ROUND: u64 = 2 * MIB;
 /// Where memory is stitched: the part of what a program ever held that may be reserved beyond that before a request is stitched.
 pub(crate) const SLACK: u64 = 70;
+/// The same before memory for small blocks goes back for it, though this takes longer.
+pub(crate) const TOO_MUCH: u64 = 28;
 /// The part of what a program ever held that small requests have memory of their own for in any case.
 pub(crate) const FINE: u64 = 100;
 /// And the part of what is reserved that is taken at a time, within that.

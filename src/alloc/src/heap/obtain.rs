@@ -4,12 +4,12 @@ use gpumem_channel::EventKind;
 
 use super::allocate::Request;
 use super::arena::COMMON;
-use super::grow::fineness::is_cheap;
+use super::grow::fineness::{FEW, is_cheap};
 use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::free::Key;
-use crate::size::{Class, FINE, SLACK, pool_of};
+use crate::size::{Class, FINE, SLACK, TOO_MUCH, pool_of};
 
 impl Heap {
     /// Nothing fits on the request's stream: wait lists, other streams, the driver, and at last the cache itself. What a pool has no room
@@ -233,6 +233,9 @@ impl Heap {
             self.ask_about_views(request)?;
             let mut left = self.budget_left();
             while let Some(plan) = self.plan(request, left).filter(|plan| plan.missing < plain) {
+                if self.give_back_small(request, plan.missing)? {
+                    continue;
+                }
                 if let Some(grant) = self.stitch(plan, request)? {
                     return Ok(Some(grant));
                 }
@@ -246,6 +249,7 @@ impl Heap {
             if let Some(grant) = self.find(request) {
                 return Ok(Some(grant));
             }
+            self.give_back_small(request, plain)?;
         }
         if self.grow(request)? {
             return Ok(self.find(request));
@@ -264,6 +268,25 @@ impl Heap {
             return None;
         }
         self.find(&small)
+    }
+
+    /// Before `missing` bytes of new memory are taken for a large request although much more is reserved than the program ever held: as many
+    /// whole chunks of the memory for small blocks go back, if there are. Whether some went.
+    fn give_back_small(&mut self, request: &Request, missing: u64) -> Result<bool, Error> {
+        let peak = self.requested_peak(request.requested);
+        let too_much = (peak + peak / TOO_MUCH).max(FEW);
+        // This is seldom, so that it pays sooner than to map fine chunks always.
+        let pays = is_cheap(2 * self.frees, self.ledger.device_allocs());
+        if missing == 0 || self.ledger.reserved() + missing <= too_much || !pays || self.capturing() {
+            return Ok(false);
+        }
+        let lines = [request.stream, self.streams.line(request.stream).any];
+        let largest = lines.map(|line| self.streams.line(line).free[Class::Fine as usize].largest_and_count().0);
+        if largest[0].max(largest[1]) < self.sizes.granularity {
+            return Ok(false);
+        }
+        self.ask_how_far_for(request, &lines[..1])?;
+        Ok(self.give_back_for(request, self.spare_small(missing))?)
     }
 
     /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.

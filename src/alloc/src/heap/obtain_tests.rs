@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::device::{Call, Sim, SimConfig};
+use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::lane::Front;
 use crate::publish::Publish;
 use crate::stream::Stream;
@@ -66,6 +66,75 @@ fn a_large_request_takes_idle_memory_of_small_ones_where_mapping_it_again_would_
         8 * MIB,
         "less than half of it is idle"
     );
+}
+
+/// A heap that holds 160 MiB in one block, and had 64 blocks of 512 KiB: those from the sixth to this one it gave back. Then so many operations
+/// for each chunk.
+fn idle_among_small(timeline: Timeline, to: usize, operations: u64) -> (Heap, Sim) {
+    let sim = Sim::new(SimConfig {
+        timeline,
+        ..SimConfig::default()
+    });
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap();
+    allocate(&mut heap, 160 * MIB);
+    let small: Vec<Grant> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
+    sim.enqueue(Stream(1), small[to - 1].addr, MIB / 2);
+    small[6..to].iter().for_each(|grant| heap.free(grant.block));
+    for _ in 0..operations * heap.ledger.device_allocs() {
+        let b = allocate(&mut heap, 1000).block;
+        heap.free(b);
+    }
+    (heap, sim)
+}
+
+#[test]
+fn idle_memory_of_small_blocks_goes_back_before_too_much_is_reserved() {
+    let reserved = |to, operations, bytes: &[u64]| {
+        let (mut heap, sim) = idle_among_small(Timeline::Immediate, to, operations);
+        for bytes in bytes {
+            heap.allocate(*bytes, Stream(1), Tag(0)).unwrap();
+            heap.check();
+        }
+        assert_eq!(sim.violations(), [""; 0]);
+        sim.live().bytes / MIB
+    };
+    // Whole chunks, and no more than are needed.
+    assert_eq!(reserved(64, 100, &[32 * MIB]), 196);
+    assert_eq!(reserved(64, 100, &[32 * MIB, 6 * MIB]), 202);
+    assert_eq!(reserved(28, 100, &[8 * MIB]), 192);
+    assert_eq!(reserved(9, 100, &[8 * MIB]), 200, "no whole chunk of it is free");
+    assert_eq!(
+        reserved(28, 10, &[8 * MIB]),
+        200,
+        "this would take longer than the program"
+    );
+    assert_eq!(reserved(28, 100, &[6 * MIB]), 198, "nor is that too much");
+}
+
+#[test]
+fn memory_of_small_blocks_that_queued_work_uses_or_the_driver_keeps_stays() {
+    let request = |heap: &mut Heap| heap.allocate(32 * MIB, Stream(1), Tag(0)).unwrap();
+    let (mut heap, sim) = idle_among_small(Timeline::Manual, 64, 100);
+    request(&mut heap);
+    assert_eq!(sim.live().bytes, 224 * MIB);
+    sim.finish(Stream(1));
+    request(&mut heap);
+    assert_eq!(sim.live().bytes, 228 * MIB);
+    assert_eq!(sim.violations(), [""; 0]);
+
+    let (mut heap, sim) = idle_among_small(Timeline::Immediate, 64, 100);
+    sim.fail_next(Call::Unmap, 1);
+    let block = request(&mut heap).block;
+    assert_eq!(sim.live().bytes, 224 * MIB);
+    heap.check();
+    heap.free(block);
+    heap.release_cached().unwrap();
+    assert_eq!(sim.live().bytes, 164 * MIB);
 }
 
 /// Large blocks among small ones, in any order, beside stitched and remembered ones, given back in any order.

@@ -10,7 +10,7 @@ use crate::size::{FREELY, SLACK};
 const EXCESS: u64 = 48;
 
 /// Up to so many bytes reserved a part of them says nothing.
-const FEW: u64 = 128 << 20;
+pub(in crate::heap) const FEW: u64 = 128 << 20;
 
 /// The part of the usual size that chunks come down to in that way.
 const FINEST: u64 = 4;

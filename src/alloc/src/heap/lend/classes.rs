@@ -30,7 +30,7 @@ const MOST: u64 = 16;
 const ENOUGH: u64 = 48;
 const ENOUGH_AGAIN: u64 = 18;
 /// The part of all that is reserved that is free in one piece where other memory is idle.
-const IDLE: u64 = 16;
+const IDLE: u64 = 32;
 
 /// Whether a stream's small requests go by size class.
 #[derive(Debug, Default)]

@@ -212,7 +212,7 @@ fn small_requests_spread_while_memory_is_short_and_not_beside_much_that_is_free(
     // What the program ever held: what is reserved is enough, or more than that.
     let peaks = [reserved, reserved - reserved / 24];
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, true]);
-    large[..5].iter().for_each(|b| heap.free(*b));
+    large[..3].iter().for_each(|b| heap.free(*b));
     assert_eq!(peaks.map(|peak| heap.may_spread(&request, peak)), [true, false]);
     // A program that repeats itself needs its places, but not at any price.
     while !heap.layouts.repeats_for_long() {

@@ -11,6 +11,7 @@ use crate::heap::arena::COMMON;
 use crate::heap::release::going::Going;
 use crate::heap::segment::{Chunk, Segment};
 use crate::heap::stitch::view::{GONE, Part, Stale, View};
+use crate::size::Class;
 
 /// The part of all mappings that are kept which goes at a time. The request that needs the room waits for it: a driver takes some 20 µs
 /// for each.
@@ -54,6 +55,22 @@ impl Heap {
                 _ => {}
             }
         }
+        spare
+    }
+
+    /// Of the memory for small blocks whole chunks, at least so many bytes if there are.
+    pub(in crate::heap) fn spare_small(&self, bytes: u64) -> Vec<Going> {
+        let mut left = bytes;
+        let mut spare = self.spare_in(|segment| segment.class == Class::Fine && segment.arena == COMMON);
+        spare.retain_mut(|going| {
+            let Going::Chunks { run, .. } = going else { return false };
+            run.retain(|(_, chunk)| {
+                let goes = left > 0;
+                left = left.saturating_sub(chunk.size);
+                goes
+            });
+            !run.is_empty()
+        });
         spare
     }
 
