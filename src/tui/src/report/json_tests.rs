@@ -337,6 +337,35 @@ fn sentences_are_wrapped_where_lines_are_short() {
     assert!(crate::report::text(&model, u16::MAX).ends_with("\n! one two three\n"));
 }
 
+/// Names are cut first, then columns leave; where a program uses several devices that of the devices does not.
+#[test]
+fn the_table_of_processes_fits_where_it_can() {
+    for devices in [1, 2] {
+        let mut model = publishing(devices);
+        for process in &mut model.live.processes {
+            process.job = "a job of a name that is longer than is useful".into();
+            process.user = "somebody".into();
+        }
+        let heading = |room: u16| {
+            let text = crate::report::text(&model, room);
+            for line in text.lines() {
+                assert!(line.chars().count() <= usize::from(room), "{room}: {line}");
+            }
+            let line = text.lines().find(|line| line.contains("PID")).unwrap();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        let all = "DEVICE PID USER JOB/COMMAND NVML RESERVED ALLOC CACHED FRAG LARGEST FREE STATE";
+        assert_eq!(heading(140), all);
+        assert_eq!(heading(110), all);
+        let at_80 = "DEVICE PID JOB/COMMAND NVML RESERVED ALLOC CACHED FRAG STATE";
+        assert_eq!(heading(80), at_80);
+        match devices {
+            1 => assert_eq!(heading(64), "PID JOB/COMMAND NVML ALLOC CACHED FRAG STATE"),
+            _ => assert_eq!(heading(64), "DEVICE PID JOB/COMMAND NVML ALLOC CACHED STATE"),
+        }
+    }
+}
+
 #[test]
 fn where_there_is_no_nvml_nothing_failed() {
     let model = publishing(1);

@@ -2,6 +2,7 @@
 //! uses, after one sample. They never simulate unless told `--device sim`.
 
 mod json;
+mod processes;
 mod shape;
 mod table;
 mod text;

@@ -5,19 +5,12 @@ use std::fmt::Write;
 use gpumem_channel::pool_called;
 use gpumem_probe::Reading;
 
-use super::reason;
-use super::table::{Align, lines};
-use crate::model::{
-    Basis, Column, Device, DeviceKind, DeviceState, Figures, JOB_OR_COMMAND, Model, Partition, Process, Severity,
-    SourceState,
-};
+use super::{processes, reason};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity, SourceState};
 use crate::units;
-use crate::wrap::wrap;
+use crate::wrap::{width, wrap};
 
-/// Longest job or command shown.
-const NAME: usize = 40;
-
-/// The report, ending in a line end. Sentences take at most `room` columns a line.
+/// The report, ending in a line end. Lines take at most `room` columns where that can be: a table leaves out columns, sentences are broken.
 pub fn text(model: &Model, room: u16) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -40,7 +33,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     }
     for device in &world.devices {
         writeln!(out)?;
-        write_device(out, device)?;
+        write_device(out, device, room)?;
     }
     if model.rows.is_empty() {
         let living = world.processes.iter().any(|p| !world.past.contains(&p.id));
@@ -56,10 +49,10 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         )?;
     } else {
         writeln!(out)?;
-        for line in process_table(model) {
+        for line in processes::table(model, room) {
             writeln!(out, "{line}")?;
         }
-        write_budgets(out, model)?;
+        write_budgets(out, model, room)?;
     }
     if !world.past.is_empty() && !model.ui.black_boxes {
         let count = world.past.len();
@@ -80,7 +73,15 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
+/// A line of a device or process below its first, broken where it is longer than there is room.
+fn write_detail(out: &mut String, text: &str, room: u16) -> std::fmt::Result {
+    match width(text).saturating_add(2) <= room {
+        true => writeln!(out, "  {text}"),
+        false => writeln!(out, "  {}", wrap(text, room.saturating_sub(4).max(1)).join("\n    ")),
+    }
+}
+
+fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Result {
     write!(out, "{}  {}", device.label, device.name)?;
     if device.kind == DeviceKind::Simulated {
         write!(out, "  SIMULATED")?;
@@ -95,24 +96,29 @@ fn write_device(out: &mut String, device: &Device) -> std::fmt::Result {
     }
     writeln!(out)?;
     match &device.memory {
-        Reading::Value(memory) => write_memory(out, device, memory)?,
-        other => writeln!(out, "  memory: {}", reason(other).unwrap_or_default())?,
+        Reading::Value(memory) => write_memory(out, device, memory, room)?,
+        other => write_detail(out, &format!("memory: {}", reason(other).unwrap_or_default()), room)?,
     }
     if device.kind == DeviceKind::Nvml {
-        writeln!(out, "  {}", sensors(device).join("   "))?;
+        write_detail(out, &sensors(device).join("   "), room)?;
     }
     for mig in &device.mig {
         let memory = match &mig.memory {
             Reading::Value(m) => format!("{} of {} used", units::bytes(m.used), units::bytes(m.total)),
             other => reason(other).unwrap_or_default(),
         };
-        writeln!(out, "  MIG {}  {}  {memory}  {}", mig.index, mig.name, mig.uuid)?;
+        let text = format!("MIG {}  {}  {memory}  {}", mig.index, mig.name, mig.uuid);
+        write_detail(out, &text, room)?;
     }
     Ok(())
 }
 
-fn write_memory(out: &mut String, device: &Device, memory: &Partition) -> std::fmt::Result {
+fn write_memory(out: &mut String, device: &Device, memory: &Partition, room: u16) -> std::fmt::Result {
     let mut parts = vec![("allocated", memory.allocated), ("cached", memory.cached)];
+    if memory.basis == Basis::Driver && memory.allocated + memory.cached == 0 {
+        // Nobody publishes.
+        parts.clear();
+    }
     match memory.basis {
         Basis::Driver => {
             parts.push(("other", memory.other));
@@ -125,15 +131,14 @@ fn write_memory(out: &mut String, device: &Device, memory: &Partition) -> std::f
         .into_iter()
         .map(|(name, n)| format!("{name} {}", units::bytes(n)))
         .collect();
-    writeln!(out, "  {}  =  total {}", parts.join(" + "), units::bytes(memory.total))?;
+    let sum = format!("{}  =  total {}", parts.join(" + "), units::bytes(memory.total));
+    write_detail(out, &sum, room)?;
     if let (Basis::Driver, Some(why)) = (memory.basis, device.driver_share_unknown()) {
-        writeln!(out, "  driver: {why}")?;
+        write_detail(out, &format!("driver: {why}"), room)?;
     }
     if memory.skewed {
-        writeln!(
-            out,
-            "  (publishers claim more than the driver counts: their figures are of different moments)"
-        )?;
+        let text = "(publishers claim more than the driver counts: their figures are of different moments)";
+        write_detail(out, text, room)?;
     }
     Ok(())
 }
@@ -175,89 +180,21 @@ fn sensors(device: &Device) -> Vec<String> {
 }
 
 /// A line for each budget, and for each named pool that has memory; where there are several devices, on which.
-fn write_budgets(out: &mut String, model: &Model) -> std::fmt::Result {
+fn write_budgets(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     for process in model.listed() {
         let who = model.world().name_of(process);
         if let Some((figures, budget)) = process.figures.as_ref().and_then(|f| Some((f, f.budget?))) {
             let [budget, reserved] = [budget, figures.reserved].map(units::bytes);
-            writeln!(out, "  {who} budget {budget}: {reserved} reserved")?;
+            write_detail(out, &format!("{who} budget {budget}: {reserved} reserved"), room)?;
         }
         for pool in process.figures.iter().flat_map(|figures| &figures.pools) {
             let [reserved, free, largest] = [pool.reserved, pool.free.bytes, pool.free.largest].map(units::bytes);
             let pool = pool_called(&pool.name);
-            writeln!(
-                out,
-                "  {who} {pool}: {reserved} reserved, {free} of it free, the largest block {largest}"
-            )?;
+            let text = format!("{who} {pool}: {reserved} reserved, {free} of it free, the largest block {largest}");
+            write_detail(out, &text, room)?;
         }
     }
     Ok(())
-}
-
-fn process_table(model: &Model) -> Vec<String> {
-    use Align::{Left, Right};
-    let aligns = [Left, Right, Left, Left, Right, Right, Right, Right, Right, Right, Left];
-    let titles = Column::ALL
-        .into_iter()
-        .filter(|c| *c != Column::Managed)
-        .map(|c| match c {
-            Column::Command if model.listed().any(|p| !p.job.is_empty()) => JOB_OR_COMMAND.to_owned(),
-            _ => c.title().to_owned(),
-        });
-    let mut rows = vec![std::iter::once("DEVICE".to_owned()).chain(titles).collect::<Vec<_>>()];
-    rows.extend(model.listed().map(row));
-    lines(&aligns, &rows)
-}
-
-/// What NVML counts for a process, else in a word why not.
-fn driver_bytes(process: &Process) -> String {
-    match &process.nvml {
-        Reading::Value(n) => units::bytes_short(*n),
-        _ if !process.may_be_counted() => "-".into(),
-        Reading::Pending => "-".into(),
-        Reading::NotSupported => "n/s".into(),
-        Reading::NoPermission => "denied".into(),
-        Reading::Failed(_) => "failed".into(),
-    }
-}
-
-/// A map with holes in it gives a lower bound, or nothing.
-fn largest_free(figures: &Figures) -> String {
-    match (figures.complete, figures.largest_free) {
-        (true, bytes) => units::bytes_short(bytes),
-        (false, 0) => "-".into(),
-        (false, bytes) => format!(">{}", units::bytes_short(bytes)),
-    }
-}
-
-fn row(process: &Process) -> Vec<String> {
-    let bytes = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::bytes_short);
-    let figures = process.figures.as_ref();
-    let name = process.name_in(NAME);
-    let name: String = name.chars().take(NAME).collect();
-    let state = match process.simulated {
-        true => format!("{}, SIMULATED", process.state_text()),
-        false => process.state_text(),
-    };
-    vec![
-        process.device_label.clone(),
-        process.pid.to_string(),
-        if process.user.is_empty() {
-            "?".into()
-        } else {
-            process.user.clone()
-        },
-        if name.is_empty() { "?".into() } else { name },
-        driver_bytes(process),
-        bytes(figures.map(|f| f.reserved)),
-        bytes(figures.map(|f| f.allocated)),
-        bytes(figures.map(|f| f.cached)),
-        figures
-            .and_then(|f| f.fragmentation())
-            .map_or_else(|| "-".into(), units::percent),
-        figures.map_or_else(|| "-".into(), largest_free),
-        state,
-    ]
 }
 
 #[cfg(test)]

@@ -1,0 +1,133 @@
+//! The report's table of processes.
+
+use gpumem_probe::Reading;
+
+use super::table::{Align, lines};
+use crate::model::{Column, Figures, JOB_OR_COMMAND, Model, Process};
+use crate::units;
+
+/// Longest job or command shown, and the shortest that is better cut than a column left out.
+const NAME: usize = 40;
+const SHORT_NAME: usize = 14;
+
+/// A column of the process table: the device's, or one of the dashboard's.
+type Told = Option<Column>;
+
+/// Those that leave where there is no room for all, in this order: as in the dashboard.
+const LEAVING: [Told; 5] = [
+    Some(Column::User),
+    Some(Column::LargestFree),
+    Some(Column::Reserved),
+    None,
+    Some(Column::Fragmentation),
+];
+
+/// The process table in at most `room` columns, if it can be: names are cut, columns leave, and names are cut shorter.
+pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
+    let room = usize::from(room);
+    let mut told: Vec<Told> = vec![None];
+    told.extend(
+        Column::ALL
+            .map(Some)
+            .into_iter()
+            .filter(|c| *c != Some(Column::Managed)),
+    );
+    // Where a program uses several devices only this column tells its rows apart.
+    let apart = model
+        .listed()
+        .any(|p| model.listed().any(|other| p.pid == other.pid && p.id != other.id));
+    let mut leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
+    let widest = |lines: &[String]| lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    loop {
+        let lines = table_of(model, &told, NAME);
+        let over = widest(&lines).saturating_sub(room);
+        if over == 0 {
+            return lines;
+        }
+        let names: Vec<String> = model.listed().map(|process| name_of(process, NAME)).collect();
+        let short = widest(&names).saturating_sub(over);
+        if short >= SHORT_NAME {
+            return table_of(model, &told, short);
+        }
+        match leaving.next() {
+            Some(column) => told.retain(|other| *other != column),
+            None => return table_of(model, &told, short.max(JOB_OR_COMMAND.len())),
+        }
+    }
+}
+
+fn table_of(model: &Model, told: &[Told], name: usize) -> Vec<String> {
+    let align = |column: &Told| match column {
+        None | Some(Column::User | Column::Command | Column::State) => Align::Left,
+        Some(_) => Align::Right,
+    };
+    let title = |column: &Told| match column {
+        None => "DEVICE".to_owned(),
+        Some(Column::Command) if model.listed().any(|p| !p.job.is_empty()) => JOB_OR_COMMAND.to_owned(),
+        Some(column) => column.title().to_owned(),
+    };
+    let aligns: Vec<Align> = told.iter().map(align).collect();
+    let mut rows: Vec<Vec<String>> = vec![told.iter().map(title).collect()];
+    rows.extend(
+        model
+            .listed()
+            .map(|process| told.iter().map(|column| cell(process, *column, name)).collect()),
+    );
+    lines(&aligns, &rows)
+}
+
+/// What NVML counts for a process, else in a word why not.
+fn driver_bytes(process: &Process) -> String {
+    match &process.nvml {
+        Reading::Value(n) => units::bytes_short(*n),
+        _ if !process.may_be_counted() => "-".into(),
+        Reading::Pending => "-".into(),
+        Reading::NotSupported => "n/s".into(),
+        Reading::NoPermission => "denied".into(),
+        Reading::Failed(_) => "failed".into(),
+    }
+}
+
+/// A map with holes in it gives a lower bound, or nothing.
+fn largest_free(figures: &Figures) -> String {
+    match (figures.complete, figures.largest_free) {
+        (true, bytes) => units::bytes_short(bytes),
+        (false, 0) => "-".into(),
+        (false, bytes) => format!(">{}", units::bytes_short(bytes)),
+    }
+}
+
+/// What a process is called, in at most so many columns.
+fn name_of(process: &Process, room: usize) -> String {
+    match process.name_in(room) {
+        name if name.is_empty() => "?".to_owned(),
+        name => name.chars().take(room).collect(),
+    }
+}
+
+fn cell(process: &Process, column: Told, name: usize) -> String {
+    let figures = process.figures.as_ref();
+    let bytes =
+        |of: fn(&Figures) -> u64| figures.map_or_else(|| "-".to_owned(), |figures| units::bytes_short(of(figures)));
+    match column {
+        None => process.device_label.clone(),
+        Some(Column::Pid) => process.pid.to_string(),
+        Some(Column::User) if process.user.is_empty() => "?".to_owned(),
+        Some(Column::User) => process.user.clone(),
+        Some(Column::Command) => name_of(process, name),
+        Some(Column::Nvml) => driver_bytes(process),
+        Some(Column::Reserved) => bytes(|figures| figures.reserved),
+        Some(Column::Allocated) => bytes(|figures| figures.allocated),
+        Some(Column::Cached) => bytes(|figures| figures.cached),
+        Some(Column::Fragmentation) => figures
+            .and_then(|figures| figures.fragmentation())
+            .map_or_else(|| "-".to_owned(), units::percent),
+        Some(Column::LargestFree) => figures.map_or_else(|| "-".to_owned(), largest_free),
+        Some(Column::Managed) => process
+            .managed
+            .value()
+            .map_or_else(|| "-".to_owned(), |n| units::bytes_short(*n)),
+        Some(Column::State) if process.simulated => format!("{}, SIMULATED", process.state_text()),
+        Some(Column::State) => process.state_text(),
+    }
+}
