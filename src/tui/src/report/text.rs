@@ -131,8 +131,14 @@ fn write_memory(out: &mut String, device: &Device, memory: &Partition, room: u16
         .into_iter()
         .map(|(name, n)| format!("{name} {}", units::bytes(n)))
         .collect();
-    let sum = format!("{}  =  total {}", parts.join(" + "), units::bytes(memory.total));
-    write_detail(out, &sum, room)?;
+    let (parts, total) = (parts.join(" + "), units::bytes(memory.total));
+    let sum = format!("{parts}  =  total {total}");
+    if width(&sum).saturating_add(2) <= room {
+        writeln!(out, "  {sum}")?;
+    } else {
+        write_detail(out, &parts, room)?;
+        writeln!(out, "    =  total {total}")?;
+    }
     if let (Basis::Driver, Some(why)) = (memory.basis, device.driver_share_unknown()) {
         write_detail(out, &format!("driver: {why}"), room)?;
     }
