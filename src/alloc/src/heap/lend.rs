@@ -77,6 +77,15 @@ impl Heap {
         let named = name.0 != NO_STREAM;
         let lane = named.then(|| front.open(name, clock, || outlet.lane(name))).flatten();
         self.streams.set_lane(stream, lane.map_or(LaneOf::None, LaneOf::Some));
+        let came = lane.and_then(|lane| front.with(lane, |lane| [0, 1].map(|half| lane.counts.came(half)[0])));
+        if let Some(before) = came {
+            // What it did for another stream is not judged again.
+            let line = self.streams.line_mut(stream);
+            line.classes.begin(before[0]);
+            for (trial, before) in line.trials.iter_mut().zip(before) {
+                trial.begin(before);
+            }
+        }
         lane
     }
 

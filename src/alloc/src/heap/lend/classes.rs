@@ -61,6 +61,11 @@ impl Classes {
         self.on
     }
 
+    /// Its lane has handed out so many blocks before.
+    pub(in crate::heap) fn begin(&mut self, handed_out: u64) {
+        self.before = handed_out;
+    }
+
     /// One more request was not served by the lane. Whether it is time to judge.
     #[inline(always)]
     pub(in crate::heap) fn asked(&mut self) -> bool {

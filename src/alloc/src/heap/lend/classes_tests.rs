@@ -307,6 +307,22 @@ fn a_lane_goes_to_the_next_stream_as_it_was_at_first() {
     heap.check();
 }
 
+#[test]
+fn what_a_lane_did_for_another_stream_is_not_judged_again() {
+    let (mut heap, mut program, mut numbers) = (heap(None), Program::default(), Numbers(7));
+    hold_large(&mut heap, 1024);
+    for _ in 0..4000 {
+        program.ask(&mut heap, 33 << 10);
+        program.give_back(&mut heap, 0);
+    }
+    assert!(program.by_lane > 3000 && !by_class(&heap));
+    heap.retire_stream(STREAM).unwrap();
+    let mut next = Program::default();
+    next.go_on(&mut heap, WINDOW as usize + 20, &mut numbers);
+    assert!(by_class(&heap));
+    heap.check();
+}
+
 proptest! {
     #[test]
     fn a_class_is_an_eighth_above_a_size_at_most_and_its_own(units in 1..=SMALL_MAX / 512) {

@@ -24,6 +24,11 @@ impl Trial {
         frees >= self.until
     }
 
+    /// Its lane has handed out so many before.
+    pub(in crate::heap) fn begin(&mut self, handed_out: u64) {
+        self.before = handed_out;
+    }
+
     /// Lending took the heap once more; its lane has handed out so many so far, which is not asked each time. Whether that is enough, and
     /// they come back.
     #[inline(always)]
