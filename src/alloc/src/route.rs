@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::error::Error;
 use crate::home::{Handle, Home};
 use crate::pool::PoolMemory;
+use crate::process::Uncancelled;
 use crate::stream::Stream;
 
 /// Which requests go to a pool.
@@ -72,7 +73,10 @@ impl Open {
         match &self.route {
             Route::ThisThread => self.thread == Thread::here(),
             Route::Stream(other) => *other == stream,
-            Route::Filter(filter) => filter(stream),
+            Route::Filter(filter) => {
+                let _undisturbed = Uncancelled::begin();
+                filter(stream)
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gpumem_channel::{Life, Reader};
 use gpumem_tests::{World, said};
 
-use crate::abi::Abi;
+use crate::abi::{Abi, PoolId};
 use crate::{inner, inner_with_stderr, library, passes};
 
 const MIB: usize = 1 << 20;
@@ -163,6 +163,26 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
+/// A `std::function<bool(cudaStream_t)>` of libstdc++.
+#[repr(C)]
+struct Function {
+    data: [usize; 2],
+    manager: unsafe extern "C-unwind" fn(*mut usize, *const usize, c_int) -> bool,
+    invoker: unsafe extern "C-unwind" fn(*const usize, *const *mut c_void) -> bool,
+}
+
+/// The manager of one without anything to copy.
+unsafe extern "C-unwind" fn copied(_: *mut usize, _: *const usize, _: c_int) -> bool {
+    true
+}
+
+/// A pool's filter that waits in the C library.
+unsafe extern "C-unwind" fn waits(_: *const usize, _: *const *mut c_void) -> bool {
+    // SAFETY: it sleeps.
+    unsafe { libc::usleep(1) };
+    true
+}
+
 #[test]
 fn threads_that_are_to_be_ended_leave_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,6 +215,17 @@ fn inner_threads_are_to_be_ended() {
         abi.alloc(usize::MAX, 0, null_mut());
         abi.alloc(1 << 40, 0, null_mut());
         abi.free(abi.cupy_malloc(null_mut(), MIB, 0), MIB, 0, crate::abi::stream(0x500));
+        let filter = Function {
+            data: [0; 2],
+            manager: copied,
+            invoker: waits,
+        };
+        abi.begin_allocate_to_pool(0, PoolId(1, 1), (&raw const filter).cast_mut().cast());
+        for _ in 0..3 {
+            abi.free(abi.alloc(MIB, 0, null_mut()), 0, 0, null_mut());
+        }
+        abi.end_allocate_to_pool(0, PoolId(1, 1));
+        abi.release_pool(0, PoolId(1, 1));
         abi.record_history(-1, 2, 100);
         abi.snapshot(0, folder.as_ptr());
         abi.compact(-1);

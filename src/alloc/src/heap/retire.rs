@@ -22,6 +22,7 @@ use super::streams::{LaneOf, SPARE};
 use super::turn::access::{Access, settle};
 use crate::device::Driver;
 use crate::error::Error;
+use crate::process::Uncancelled;
 use crate::stream::Stream;
 
 /// Streams that were just named for the first time.
@@ -35,6 +36,7 @@ impl Unmet {
     /// To be done without the heap's lock, and before the program goes on: what it queues there is waited for only once the driver knows
     /// whose stream it is.
     pub(crate) fn meet(&self) {
+        let _undisturbed = Uncancelled::begin();
         self.streams.iter().for_each(|stream| self.driver.meet(*stream));
     }
 }
