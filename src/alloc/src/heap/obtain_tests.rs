@@ -4,6 +4,7 @@
 use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
+use crate::heap::tests::streams::heap;
 use crate::lane::Front;
 use crate::publish::Publish;
 use crate::stream::Stream;
@@ -13,12 +14,7 @@ const MIB: u64 = 1 << 20;
 
 /// What an 8 MiB request takes from the driver where so many of 64 blocks of 512 KiB were given back, and some operations for each chunk.
 fn taken_beside_idle_small(given_back: usize, operations: u64) -> u64 {
-    let sim = Sim::new(SimConfig::default());
-    let config = Config {
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let (sim, mut heap) = heap(Timeline::Immediate);
     let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
     let small: Vec<u32> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
     for _ in 0..operations * heap.ledger.device_allocs() {
@@ -68,18 +64,10 @@ fn a_large_request_takes_idle_memory_of_small_ones_where_mapping_it_again_would_
     );
 }
 
-/// A heap that holds 160 MiB in one block, and had 64 blocks of 512 KiB: those from the sixth to this one it gave back. Then so many operations
+/// A heap that holds 160 MiB in one block, and had 64 blocks of 512 KiB: those from the seventh to this one it gave back. Then so many operations
 /// for each chunk.
 fn idle_among_small(timeline: Timeline, to: usize, operations: u64) -> (Heap, Sim) {
-    let sim = Sim::new(SimConfig {
-        timeline,
-        ..SimConfig::default()
-    });
-    let config = Config {
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let (sim, mut heap) = heap(timeline);
     let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap();
     allocate(&mut heap, 160 * MIB);
     let small: Vec<Grant> = (0..64).map(|_| allocate(&mut heap, MIB / 2)).collect();
@@ -142,12 +130,7 @@ fn memory_of_small_blocks_that_queued_work_uses_or_the_driver_keeps_stays() {
 fn memory_of_small_blocks_serves_large_ones_again_and_again() {
     let mut among_small = 0;
     for seed in 1..=8u64 {
-        let sim = Sim::new(SimConfig::default());
-        let config = Config {
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let (sim, mut heap) = heap(Timeline::Immediate);
         let (mut held, mut state) = (Vec::new(), seed);
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -188,15 +171,7 @@ fn memory_of_small_blocks_serves_large_ones_again_and_again() {
 fn memory_of_small_blocks_goes_back_whatever_fails() {
     let mut went_back = 0;
     for seed in 1..=6u64 {
-        let sim = Sim::new(SimConfig {
-            timeline: Timeline::Manual,
-            ..SimConfig::default()
-        });
-        let config = Config {
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let (sim, mut heap) = heap(Timeline::Manual);
         let mut state = seed;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

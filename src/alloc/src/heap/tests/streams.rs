@@ -90,7 +90,8 @@ impl Lives {
     }
 }
 
-fn heap(timeline: Timeline) -> (Sim, Heap) {
+/// A heap that is told to nobody, and its device.
+pub(in crate::heap) fn heap(timeline: Timeline) -> (Sim, Heap) {
     let sim = Sim::new(SimConfig {
         timeline,
         ..SimConfig::default()
