@@ -86,6 +86,9 @@ fn refused_in_child(abi: &Abi, held: *mut std::ffi::c_void, child: libc::pid_t) 
         abi.free(held, MIB, 0, null_mut());
         let refused = abi.alloc(MIB, 0, null_mut()).is_null() && abi.alloc(MIB, 1, null_mut()).is_null();
         let told = abi.error().is_some_and(|error| error.contains("spawn"));
+        // Of another kind, which was not told of yet, and nobody reads of it: the test is that this process has written nothing.
+        abi.scope_pop();
+        let scope = abi.error().is_some_and(|error| error.contains("no scope"));
         let mut text = [0; 100];
         let others = [
             abi.compact(-1),
@@ -120,7 +123,36 @@ fn refused_in_child(abi: &Abi, held: *mut std::ffi::c_void, child: libc::pid_t) 
             }
         }
         // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(if refused && told && failed { 7 } else { 8 }) };
+        unsafe { libc::_exit(if refused && told && scope && failed { 7 } else { 8 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
+}
+
+#[test]
+fn a_child_of_who_only_tried_to_allocate_is_refused_too() {
+    let told = passes("ends::inner_forks_after_a_failure", &[]);
+    assert!(
+        told.starts_with("gpumem: gpumem_alloc: ") && told.lines().count() == 2,
+        "{told}"
+    );
+}
+
+#[test]
+fn inner_forks_after_a_failure() {
+    let Some(abi) = library() else { return };
+    assert!(abi.alloc(MIB, 5, null_mut()).is_null());
+    abi.error().unwrap();
+    // SAFETY: the child calls nothing but the library and _exit, and this process has one thread that allocates.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = || abi.error().is_some_and(|error| error.contains("spawn"));
+        let retired = abi.retire_stream(stream(77)) == -1 && refused();
+        abi.record_stream(stream(0x5000), stream(77));
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(if retired && refused() { 7 } else { 8 }) };
     }
     let mut status = -1;
     // SAFETY: waits for the child made above; `status` is valid for writes.
@@ -180,6 +212,55 @@ fn inner_forks_in_the_middle() {
         }
         done.store(true, Ordering::Relaxed);
         assert_eq!(hung, 0, "a child that hung or crashed");
+    });
+}
+
+/// The C library sees to it that its own children can allocate; others wait for ever for who allocates in their parent.
+#[test]
+fn a_child_that_the_c_library_does_not_know_of_never_hangs() {
+    assert_eq!(
+        passes("ends::inner_clones_in_the_middle", &[("MALLOC_ARENA_MAX", "1")]),
+        ""
+    );
+}
+
+#[test]
+fn inner_clones_in_the_middle() {
+    let Some(abi) = library() else { return };
+    let held = abi.alloc(MIB, 0, null_mut());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    drop(std::hint::black_box(vec![0u8; 10_000]));
+                }
+            });
+        }
+        let mut failed = 0;
+        for _ in 0..100 {
+            // SAFETY: the child calls nothing but the library, alarm and _exit; the alarm ends it if it hangs.
+            let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t;
+            if child == 0 {
+                // SAFETY: takes a number of seconds.
+                unsafe { libc::alarm(3) };
+                abi.free(held, MIB, 0, null_mut());
+                let refused = abi.alloc(MIB, 0, null_mut()).is_null() && abi.compact(-1) == -1;
+                abi.record_stream(held, stream(77));
+                let refused = refused && abi.retire_stream(stream(77)) == -1 && !abi.last_error().is_null();
+                // SAFETY: ends the child without the parent's exit handlers.
+                unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child made above; `status` is valid for writes.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            failed += i32::from(status != 0);
+            if failed > 0 {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(failed, 0, "a child that hung, crashed or was served");
     });
 }
 

@@ -20,7 +20,7 @@
  * Threads. Every function may be called from any thread at any time, but not from a signal handler, which may have interrupted one of
  * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred, as
  * is usual) leaves these functions first. In a thread's last destructors, those that run after the library's own, failures are counted
- * but have no message, and there are no scopes. In handlers of exit() gpumem_last_error() is NULL, too: the thread's data is gone. A thread
+ * but have no message, and there are no scopes. In handlers of exit() gpumem_last_error() may be NULL, too: the thread's data is gone. A thread
  * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind. The first allocation on a device
  * needs 40 KiB of stack beside what CUDA does; 32 KiB are enough for everything else.
  *

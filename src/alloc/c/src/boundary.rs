@@ -51,7 +51,7 @@ fn bug(panic: Box<dyn Any + Send>) -> Failure {
     std::mem::forget(panic);
     Failure {
         kind: Kind::Internal,
-        text,
+        text: text.into(),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gpumem::device::{self, Device};
 use gpumem::{Allocator, SegmentMode, Uncancelled};
+use gpumem_channel::Process;
 
 use crate::failure::{self, Failure};
 use crate::pools::Pools;
@@ -35,8 +36,9 @@ static PLACES: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// The process that made the first allocator; 0 for none yet.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+/// The process that made the first allocator, by its [`Process::number`]; 0 for none yet. Not by that of the system: in a PID namespace of
+/// its own a child may have its parent's.
+static OWNER: AtomicU64 = AtomicU64::new(0);
 
 /// Locked while a device is connected with the others.
 static CONNECTING: Mutex<()> = Mutex::new(());
@@ -100,9 +102,11 @@ impl Place {
     #[cold]
     fn make(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
         let _undisturbed = Uncancelled::begin();
+        if OWNER.load(Ordering::Relaxed) == 0 {
+            let us = Process::current().number();
+            let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
+        }
         // The lock may be held for ever by a thread that does not exist in a forked child.
-        let us = std::process::id();
-        let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
         not_forked()?;
         gpumem::tell_trouble_to(failure::beside);
         // Not under our lock: the driver and what it loads wait for the dynamic loader, and who has that may be a library's constructor
@@ -173,12 +177,17 @@ fn load_driver() {
     }
 }
 
-/// Whether this is the process whose allocators these are, if there are any.
+/// Whether the allocators, if there are any, are those of a process that this one was forked from.
+pub(crate) fn is_forked() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && !Process::numbered(owner).is_current()
+}
+
+/// The same as what a call says that has to do with a device.
 pub(crate) fn not_forked() -> Result<(), Failure> {
-    match OWNER.load(Ordering::Relaxed) {
-        0 => Ok(()),
-        owner if owner == std::process::id() => Ok(()),
-        _ => Err(Failure::forked()),
+    match is_forked() {
+        true => Err(Failure::forked()),
+        false => Ok(()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! What can go wrong, and who is told: the calling thread at any time, the program's log once per kind.
 
-use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gpumem::{Error, ExportError};
 
-use crate::exit;
+use crate::{devices, exit};
 
 /// What sort of failure it is: of each, the first is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,21 +22,25 @@ pub(crate) enum Kind {
     File,
     /// The calling thread's context is another one now. What was asked for was done.
     Context,
-    /// A forked child. Interpreters free what they inherited there: that is no news.
+    /// A forked child. Interpreters free what they inherited there: that is no news. All that is done about it needs no memory: in a child
+    /// that the C library does not know of (`_Fork`) `malloc` may wait for a thread that is not there.
     Forked,
     /// A bug of ours.
     Internal,
 }
 
+const FORKED: &CStr =
+    c"the process forked after it began to use the GPU, which CUDA does not survive: start workers with spawn";
+
 /// A call that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
-    pub(crate) text: String,
+    pub(crate) text: Cow<'static, str>,
 }
 
 impl Failure {
-    pub(crate) fn misuse(text: impl Into<String>) -> Failure {
+    pub(crate) fn misuse(text: impl Into<Cow<'static, str>>) -> Failure {
         Failure {
             kind: Kind::Misuse,
             text: text.into(),
@@ -46,7 +51,7 @@ impl Failure {
     pub(crate) fn in_pytorchs_words(self) -> Failure {
         match self.kind {
             Kind::OutOfMemory => Failure {
-                text: format!("CUDA out of memory. {}", self.text),
+                text: format!("CUDA out of memory. {}", self.text).into(),
                 ..self
             },
             _ => self,
@@ -56,7 +61,7 @@ impl Failure {
     pub(crate) fn forked() -> Failure {
         Failure {
             kind: Kind::Forked,
-            text: "the process forked after it began to use the GPU, which CUDA does not survive: start workers with spawn".into(),
+            text: FORKED.to_string_lossy(),
         }
     }
 }
@@ -71,7 +76,7 @@ impl From<Error> for Failure {
         };
         Failure {
             kind,
-            text: error.to_string(),
+            text: error.to_string().into(),
         }
     }
 }
@@ -83,7 +88,7 @@ impl From<ExportError> for Failure {
             // Of the file.
             _ => Failure {
                 kind: Kind::File,
-                text: error.to_string(),
+                text: error.to_string().into(),
             },
         }
     }
@@ -100,6 +105,8 @@ struct Messages {
 
 thread_local! {
     static MESSAGES: RefCell<Messages> = RefCell::default();
+    /// Whether what was said last is [`FORKED`].
+    static IS_FORKED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Failures so far, on all threads.
@@ -122,7 +129,13 @@ pub(crate) fn message(call: &str, failure: &Failure) -> CString {
 
 /// Tells of a failure.
 pub(crate) fn report(call: &str, failure: &Failure) {
-    tell(failure.kind, &line(call, failure));
+    match failure.kind {
+        Kind::Forked => {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            IS_FORKED.set(true);
+        }
+        kind => tell(kind, &line(call, failure)),
+    }
 }
 
 /// Tells of what went wrong beside what a call was to do.
@@ -134,7 +147,7 @@ fn tell(kind: Kind, line: &str) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     let bit = 1 << kind as u32;
     let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
-    if first && kind != Kind::Forked && !exit::has_begun() {
+    if first && !devices::is_forked() && !exit::has_begun() {
         gpumem::say(&format!(
             "gpumem: {line}\ngpumem: (further errors of this kind: gpumem_last_error() only)"
         ));
@@ -143,12 +156,16 @@ fn tell(kind: Kind, line: &str) {
     let _ = MESSAGES.try_with(|messages| {
         if let Ok(mut messages) = messages.try_borrow_mut() {
             messages.latest = Some(c_string(line));
+            IS_FORKED.set(false);
         }
     });
 }
 
 /// The calling thread's last message, once; null if there is none. It stays valid until the next call of this on the thread.
 pub(crate) fn last() -> *const c_char {
+    if IS_FORKED.replace(false) {
+        return FORKED.as_ptr();
+    }
     let take = |messages: &RefCell<Messages>| {
         let mut messages = messages.try_borrow_mut().ok()?;
         messages.shown = messages.latest.take()?;

@@ -41,7 +41,7 @@ fn refused(device: c_int, error: Error) -> Failure {
     let mut failure = Failure::from(error);
     let of_device = matches!(failure.kind, Kind::OutOfMemory | Kind::Device);
     if of_device && devices::in_use().nth(1).is_some() {
-        failure.text = format!("device {device}: {}", failure.text);
+        failure.text = format!("device {device}: {}", failure.text).into();
     }
     failure
 }
@@ -109,6 +109,7 @@ extern "C" fn gpumem_retire_stream(handle: *mut c_void) -> c_int {
         if stream == Stream::DEFAULT {
             return Err(Error::DefaultStream.into());
         }
+        devices::not_forked()?;
         // Who does not know it is not concerned. An error on one device does not keep it from the others.
         let retired = devices::in_use().map(|(_, allocator)| allocator.retire_stream(stream));
         match retired.filter_map(Result::err).reduce(|first, _| first) {
@@ -125,6 +126,7 @@ extern "C" fn gpumem_record_stream(ptr: *mut c_void, handle: *mut c_void) {
             return Ok(());
         }
         let stream = stream(handle)?;
+        devices::not_forked()?;
         // Addresses are unique among the devices of a process.
         for (_, allocator) in devices::in_use() {
             match allocator.record_stream_raw(ptr.addr() as u64, stream) {

@@ -54,6 +54,11 @@ impl Process {
         Process(number)
     }
 
+    /// The one with a [`number`](Process::number) that is kept where only numbers can be.
+    pub fn numbered(number: u64) -> Process {
+        Process(number)
+    }
+
     /// 1 in the first process that asked, and more in each that was forked from one that had asked.
     pub fn number(self) -> u64 {
         self.0
