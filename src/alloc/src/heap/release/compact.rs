@@ -53,7 +53,7 @@ pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
     poll(on)?;
     let before = on.heap(|heap| heap.free_blocks())?;
     // Named in the visit that asks about them: between two of them their streams may end.
-    probe(on, |heap| heap.owners())?;
+    probe(on, |heap| heap.unsure())?;
     let begun = on.heap(|heap| heap.begin_compaction(before))?;
     if begun.busy {
         settle(on)?;
@@ -106,9 +106,16 @@ impl Heap {
         for stream in self.owners() {
             self.disown(stream);
         }
-        let owned = self.streams.real().any(|stream| self.owns_free(stream));
-        // A view may still be in use that no block is in.
-        owned || self.streams.pending > 0 || self.sizes.mode == SegmentMode::Stitched
+        self.streams.pending > 0 || !self.unsure().is_empty()
+    }
+
+    /// The streams whose queued work may use something free: memory, or a view.
+    fn unsure(&self) -> Vec<u16> {
+        let mut unsure = self.owners();
+        unsure.extend(self.may_use(self.views.iter()));
+        unsure.sort_unstable();
+        unsure.dedup();
+        unsure
     }
 
     /// The streams that have something free.

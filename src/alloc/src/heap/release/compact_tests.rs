@@ -140,7 +140,7 @@ fn stitched_memory_gives_its_free_chunks_back() {
 /// Only for memory that queued work uses the device is waited for.
 #[test]
 fn what_the_gpu_still_uses_is_waited_for() {
-    for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
         let (sim, mut heap) = start(segments);
         let busy = heap.allocate(30 * MIB, Stream(1), Tag(0)).unwrap();
         sim.enqueue(Stream(1), busy.addr, busy.size);
@@ -155,10 +155,32 @@ fn what_the_gpu_still_uses_is_waited_for() {
         let report = heap.compact().unwrap();
         assert_eq!(
             (report.waited, report.after.total),
-            (true, if segments == SegmentMode::Plain { 0 } else { 30 * MIB })
+            (true, if segments == SegmentMode::Virtual { 30 * MIB } else { 0 })
         );
         assert_eq!(sim.violations(), Vec::<String>::new());
     }
+}
+
+/// Or a view that no block is in.
+#[test]
+fn a_view_that_the_gpu_still_uses_is_waited_for() {
+    let (sim, mut heap) = start(SegmentMode::Stitched);
+    assert!(!heap.compact().unwrap().waited, "there is nothing");
+    let held = holes(&mut heap);
+    let whole = heap.allocate(60 * MIB, Stream(1), Tag(0)).unwrap();
+    assert_eq!(heap.views.iter().count(), 1);
+    sim.enqueue(Stream(1), whole.addr, whole.size);
+    heap.free(whole.block);
+    // What it was made of is held again, at home.
+    let again: Vec<u32> = (0..5)
+        .map(|_| heap.allocate(16 * MIB, Stream(1), Tag(0)).unwrap().block)
+        .collect();
+    let report = heap.compact().unwrap();
+    assert!(report.waited, "{report:?}");
+    assert_eq!((heap.views.iter().count(), sim.violations()), (0, vec![]));
+    assert!(!heap.compact().unwrap().waited, "nothing is queued any more");
+    held.into_iter().chain(again).for_each(|b| heap.free(b));
+    heap.check();
 }
 
 /// Compaction visits the heap again and again, and in between other threads go on.

@@ -7,7 +7,7 @@ use crate::heap::allocate::Request;
 use crate::heap::segment::{Chunk, Segment};
 use crate::heap::stitch::cover::chunks_over;
 use crate::heap::stitch::runs::Run;
-use crate::heap::stitch::view::Piece;
+use crate::heap::stitch::view::{Piece, View};
 
 /// Address space of a view beyond what is mapped in it at first, as a multiple of that: for what is mapped behind it later.
 const ROOM: u64 = 3;
@@ -22,12 +22,18 @@ impl Heap {
         if !self.views.is_full() {
             return Ok(());
         }
-        let freed = self.views.idle().flat_map(|(_, view)| &view.freed);
+        let lines = self.may_use(self.views.idle());
+        self.ask_how_far_for(request, &lines)
+    }
+
+    /// The streams whose queued work may use views.
+    pub(in crate::heap) fn may_use<'a>(&self, views: impl Iterator<Item = (u32, &'a View)>) -> Vec<u16> {
+        let freed = views.flat_map(|(_, view)| &view.freed);
         let unknown = freed.filter(|(line, at)| *at > self.streams.line(*line).safe);
         let mut lines: Vec<u16> = unknown.map(|(line, _)| *line).collect();
         lines.sort_unstable();
         lines.dedup();
-        self.ask_how_far_for(request, &lines)
+        lines
     }
 
     /// Maps the chunks of pieces side by side in a new view. A block there; `None` when the driver has no room for it.
