@@ -16,7 +16,7 @@ use crate::trace::{Op, Trace};
 /// is asked also at the first block, at the trace's peak, and where a request was refused: a trace need not hold so much.
 const GRAIN: u64 = 2 << 20;
 
-/// What a block takes of the device, as far as is known: a large one whole pages, while small ones share theirs.
+/// What a block takes of the device: a large one whole pages, while small ones share theirs.
 fn span(bytes: u64) -> u64 {
     match bytes < GRAIN {
         true => bytes,

@@ -3,6 +3,7 @@
 
 mod contents;
 mod handles;
+mod pages;
 mod queues;
 mod ranges;
 
@@ -13,6 +14,7 @@ use super::{SimConfig, Timeline};
 use crate::device::{Call, Result};
 use crate::error::DeviceError;
 use handles::{Handles, Name};
+use pages::Pages;
 use queues::Queue;
 
 pub(in crate::device::sim) const GRANULARITY: u64 = 2 << 20;
@@ -43,6 +45,7 @@ pub struct Live {
 
 #[derive(Debug)]
 struct Physical {
+    /// Bytes that it takes of the device by itself: none of what shares a page.
     size: u64,
     /// Places it is mapped at; plain allocations count as one.
     mappings: u32,
@@ -73,6 +76,7 @@ pub(in crate::device::sim) struct State {
     used: u64,
     /// Plain allocations are mappings too, listed here by address.
     plain: HashSet<u64>,
+    pages: Pages,
     ranges: BTreeMap<u64, u64>,
     physical: HashMap<u64, Physical>,
     mappings: BTreeMap<u64, Mapping>,
@@ -108,6 +112,7 @@ impl State {
             next_id: 1,
             used: 0,
             plain: HashSet::new(),
+            pages: Pages::default(),
             ranges: BTreeMap::new(),
             physical: HashMap::new(),
             mappings: BTreeMap::new(),
@@ -188,11 +193,16 @@ impl State {
         Err(error(call, INVALID_VALUE))
     }
 
-    fn new_physical(&mut self, call: Call, bytes: u64) -> Result<u64> {
+    fn take(&mut self, call: Call, bytes: u64) -> Result<()> {
         if bytes > self.free_bytes() {
             return Err(error(call, OUT_OF_MEMORY));
         }
         self.used += bytes;
+        Ok(())
+    }
+
+    fn new_physical(&mut self, call: Call, bytes: u64) -> Result<u64> {
+        self.take(call, bytes)?;
         let id = self.next_id;
         self.next_id += 1;
         let physical = Physical {
@@ -223,13 +233,23 @@ impl State {
     }
 
     pub(in crate::device::sim) fn alloc(&mut self, bytes: u64) -> Result<u64> {
+        let shares = Pages::shares(bytes);
         // The driver hands out memory in 2 MiB pages, and takes time for those that it hands out.
-        let pages = bytes.checked_next_multiple_of(GRANULARITY);
+        let pages = match shares && self.pages.has(bytes) {
+            true => Some(0),
+            false => bytes.checked_next_multiple_of(GRANULARITY),
+        };
         let fits = pages.is_some_and(|pages| pages <= self.free_bytes());
         self.begin(Call::Alloc, if fits { bytes } else { 0 }, 0)?;
         let pages = pages.ok_or_else(|| error(Call::Alloc, OUT_OF_MEMORY))?;
-        let physical = self.new_physical(Call::Alloc, pages)?;
-        let addr = self.new_range(bytes);
+        if shares && pages > 0 {
+            self.take(Call::Alloc, pages)?;
+            let page = self.new_range(pages);
+            self.pages.add(page);
+        }
+        let physical = self.new_physical(Call::Alloc, if shares { 0 } else { pages })?;
+        let shared = shares.then(|| self.pages.take(bytes)).flatten();
+        let addr = shared.unwrap_or_else(|| self.new_range(bytes));
         self.plain.insert(addr);
         self.mappings.insert(
             addr,
@@ -252,6 +272,9 @@ impl State {
         // cuMemFree waits for the device.
         self.finish_all();
         if let Some(mapping) = self.mappings.remove(&addr) {
+            if Pages::shares(mapping.size) && self.pages.give_back(addr, mapping.size) {
+                self.used -= GRANULARITY;
+            }
             self.physical.entry(mapping.physical).and_modify(|p| {
                 p.mappings = 0;
                 p.released = true;
@@ -265,6 +288,33 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_plain_allocations_share_pages() {
+        let mut state = State::new(&SimConfig {
+            total: 100 << 20,
+            ..SimConfig::default()
+        });
+        let pages = |state: &State| state.live().bytes / GRANULARITY;
+        let blocks: Vec<u64> = (0..=4096).map(|_| state.alloc(1).unwrap()).collect();
+        assert_eq!((pages(&state), blocks[1] - blocks[0]), (2, 512));
+        let places: HashSet<u64> = blocks.iter().copied().collect();
+        assert_eq!(places.len(), 4097, "no two at one place");
+        // Half of each page, and then what fits into it.
+        for addr in blocks.iter().filter(|addr| **addr % 1024 == 0) {
+            state.free(*addr).unwrap();
+        }
+        assert_eq!(pages(&state), 1, "that with one block is gone");
+        let more = [1536 << 10, 500 << 10, 3 << 20].map(|bytes| state.alloc(bytes).unwrap());
+        assert_eq!((pages(&state), more[1] - more[0]), (1 + 1 + 2, 1536 << 10));
+        let rest = blocks.iter().filter(|addr| **addr % 1024 != 0);
+        for addr in rest.chain(&more) {
+            state.free(*addr).unwrap();
+        }
+        assert_eq!(state.live(), Live::default());
+        assert!(state.alloc(0).is_ok_and(|nothing| state.free(nothing).is_ok()));
+        assert_eq!((state.live().bytes, state.violations.len()), (0, 0));
+    }
 
     /// A trace may ask for that very often, and its cost is a number that people compare.
     #[test]
