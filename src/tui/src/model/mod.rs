@@ -106,6 +106,13 @@ impl Model {
         self.frozen.as_deref().unwrap_or(&self.live)
     }
 
+    /// How old NVML's figures are, where they are older than they should be and the user has not halted them: it answers late, or not at all.
+    pub fn nvml_late_by(&self) -> Option<Nanos> {
+        let nvml = &self.world().nvml;
+        let late = !self.paused() && nvml.stale(self.now, self.setup.interval);
+        late.then(|| self.now.saturating_sub(nvml.sampled_at.unwrap_or(self.now)))
+    }
+
     /// Whether what is shown is frozen. The samplers go on all the same.
     pub fn paused(&self) -> bool {
         self.frozen.is_some()

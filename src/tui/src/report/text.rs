@@ -38,15 +38,13 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     if model.rows.is_empty() {
         let living = world.processes.iter().any(|p| !world.past.contains(&p.id));
         let filtered = living && !model.ui.filter.text.is_empty();
-        writeln!(
-            out,
-            "\n{}",
-            if filtered {
-                "no process passes the filter"
-            } else {
-                "no process uses a GPU"
-            }
-        )?;
+        // Who uses a GPU need not be listed: those in other containers are not.
+        let none = match (filtered, &world.nvml.state) {
+            (true, _) => "no process passes the filter",
+            (false, SourceState::Ok) => "NVML lists no process, and none publishes",
+            (false, _) => "no process publishes",
+        };
+        writeln!(out, "\n{none}")?;
     } else {
         writeln!(out)?;
         for line in processes::table(model, room) {

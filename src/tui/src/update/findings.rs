@@ -6,6 +6,7 @@ use crate::model::{
     Device, DeviceState, Figures, Finding, Inputs, Nanos, Process, ProcessId, ProcessState, SECOND, Severity,
     SourceState, World,
 };
+use crate::report::reason;
 use crate::units;
 
 use super::join::gpu_key;
@@ -44,6 +45,16 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
                 units::bytes(bytes)
             );
             findings.push((bytes, finding(Severity::Info, None, text)));
+        }
+        // Not what is only not known yet.
+        let list = gpu.map(|gpu| &gpu.processes);
+        if let Some(list @ (Reading::NotSupported | Reading::NoPermission | Reading::Failed(_))) = list {
+            let text = format!(
+                "{}: NVML does not tell its processes ({}): only those that publish are listed",
+                device.label,
+                reason(list).unwrap_or_default()
+            );
+            findings.push((0, finding(Severity::Warning, None, text)));
         }
     }
     let now = world.channels.sampled_at.unwrap_or(0);

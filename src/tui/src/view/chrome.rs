@@ -8,7 +8,7 @@ use ratatui::style::{Modifier, Style};
 use super::pen::{clip, split_bottom, split_right, split_top, width};
 use super::theme::Ink;
 use super::{Screen, badge};
-use crate::model::{Demo, Finding, Model, Severity, SourceState, Target, View};
+use crate::model::{Demo, Finding, Model, SECOND, Severity, Target, View};
 use crate::units;
 
 /// A key and what it does.
@@ -51,6 +51,9 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
     view
 }
 
+/// Said where nothing moves because the user said so.
+const PAUSED: &str = " PAUSED ";
+
 fn header(screen: &mut Screen<'_>, area: Rect) {
     let left = tabs(screen, area);
     let area = Rect {
@@ -61,7 +64,8 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
     let simulated = badge::all_simulated(screen.model);
     // Where there is no room for both, what is simulated is more than a name.
     let mut x = 1;
-    if area.width >= if simulated { 9 + badge::LEAST } else { 8 } {
+    let must = must_be_known(screen.model);
+    if area.width >= must + if simulated { 9 + badge::LEAST } else { 8 } {
         x = screen.pen.text(area, 1, 0, "gpumem", accent) + 2;
     }
     if simulated {
@@ -69,7 +73,7 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
     }
     if screen.model.paused() {
         let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        x = screen.pen.text(area, x, 0, " PAUSED ", style) + 2;
+        x = screen.pen.text(area, x, 0, PAUSED, style) + 2;
     }
     for (ink, text) in facts(screen) {
         if x + width(&text) > area.width {
@@ -80,20 +84,33 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
     }
 }
 
+/// Columns of what says that the figures are not new.
+fn must_be_known(model: &Model) -> u16 {
+    let badge = if badge::all_simulated(model) {
+        badge::LEAST + 2
+    } else {
+        0
+    };
+    match (model.paused(), late(model)) {
+        (true, _) => badge + width(PAUSED) + 2,
+        (false, Some(text)) => badge + width(&text) + 2,
+        (false, None) => 0,
+    }
+}
+
+/// Since when the figures on the screen are not new any more, if they are not.
+fn late(model: &Model) -> Option<String> {
+    let age = model.nvml_late_by()?;
+    Some(format!("NVML answered {} ago", units::duration(age / SECOND * SECOND)))
+}
+
 /// Machine and driver, and how old the driver's figures are when they are stale.
 fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
     let model = screen.model;
     let world = model.world();
     let mut facts = vec![];
-    if !model.paused() && world.nvml.state == SourceState::Ok && world.nvml.stale(model.now, model.setup.interval) {
-        let age = model.now.saturating_sub(world.nvml.sampled_at.unwrap_or(model.now));
-        facts.push((
-            Ink::Warning,
-            format!(
-                "NVML answered {} ago",
-                units::duration(age / 1_000_000_000 * 1_000_000_000)
-            ),
-        ));
+    if let Some(text) = late(model) {
+        facts.push((Ink::Warning, text));
     }
     if !model.setup.host.is_empty() {
         facts.push((Ink::Plain, model.setup.host.clone()));
@@ -107,7 +124,7 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
     facts
 }
 
-/// Draws the tabs at the right edge, with names while they fit; returns their first column.
+/// Draws the tabs at the right edge, with names while they fit beside what must be known of the figures; returns their first column.
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     let views = screen.model.views();
     let open = screen.model.ui.view;
@@ -122,8 +139,10 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
     let total = |level| views.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
-    let Some(level) = (0..3).find(|&level| total(level) <= area.width.saturating_sub(if level == 0 { 10 } else { 0 }))
-    else {
+    let must = must_be_known(screen.model);
+    let name = |level| if level == 0 { 10 } else { 0 };
+    let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
+    let Some(level) = (0..3).find(fits).or_else(|| (total(2) <= area.width).then_some(2)) else {
         return area.width;
     };
     let start = area.width - total(level);
@@ -206,7 +225,7 @@ fn hints(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     // How to get help and how to leave is never pushed out.
     let last = [("?", "help"), ("q", "quit")];
-    let (most, _) = split_right(area, if area.width > 40 { 15 } else { 0 });
+    let (most, _) = split_right(area, if area.width > 40 { 16 } else { 0 });
     let x = filter(screen, most);
     let x = keys(screen, most, x, &view_keys(model));
     keys(screen, area, x, &last);

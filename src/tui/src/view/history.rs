@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::graph;
 use super::pen::{Pen, split_bottom, split_left, width};
 use super::theme::Ink;
-use crate::model::{Device, DeviceState, Model, Partition, SECOND};
+use crate::model::{Device, DeviceKind, DeviceState, Model, Partition, SECOND};
 use crate::units;
 
 /// Seconds that are shown.
@@ -13,14 +13,17 @@ pub(super) const SECONDS: usize = 60;
 /// Columns of the axis.
 const AXIS: u16 = 7;
 
-/// When a device's newest figures are of: those that are shown while the user pauses grow old.
+/// When a device's newest figures are of: those that are shown while the user pauses, or the driver does not answer, grow old.
 pub(super) fn newest(model: &Model, device: &Device) -> String {
     match (&device.state, device.history.long.back()) {
         (DeviceState::Gone | DeviceState::Lost(_), _) => "last known".to_owned(),
         (DeviceState::Present, Some(point)) if model.paused() => {
             format!("{} ago", units::age(model.now.saturating_sub(point.at)))
         }
-        (DeviceState::Present, _) => "now".to_owned(),
+        (DeviceState::Present, _) => match model.nvml_late_by() {
+            Some(age) if device.kind == DeviceKind::Nvml => format!("{} ago", units::age(age)),
+            _ => "now".to_owned(),
+        },
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: us
         return draw(screen, rest);
     }
     let text = format!(
-        "{} more: Tab or a click on a device selects the next",
+        "{} more: ← → or a click on a device selects the next",
         plural(hidden_devices as u64, "device")
     );
     let style = screen.pen.theme.ink(Ink::Dim);
@@ -236,8 +236,12 @@ fn empty(screen: &mut Screen<'_>, area: Rect) {
                 "While NVML fails, only programs that publish can be listed, and none does. A program publishes when it \
                  allocates through gpumem-alloc."
             }
+            (SourceState::Ok, _) => {
+                "NVML lists no process, and none publishes. A program publishes when it allocates through gpumem-alloc. \
+                 Try it: key 7 starts a demo."
+            }
             _ => {
-                "No process uses or publishes GPU memory now. A program publishes when it allocates through gpumem-alloc. \
+                "No process publishes now. A program publishes when it allocates through gpumem-alloc. \
                  Try it: key 7 starts a demo."
             }
         }

@@ -156,10 +156,27 @@ fn lines_come_out_the_same_alone_or_together() {
 
 #[test]
 fn stale_figures_tell_their_age() {
-    let mut model = fixture::h100();
-    model.now += 12 * SECOND;
-    let (buffer, _) = drawn(model, 120, 40, Colors::Mono, false);
-    assert!(text(&buffer).contains("NVML answered 12.0 s ago"), "{}", text(&buffer));
+    for (width, height) in [(200, 50), (120, 40), (80, 24), (60, 20)] {
+        for view in [View::Overview, View::Timeline] {
+            let mut model = fixture::h100();
+            model.ui.view = view;
+            model.now += 12 * SECOND;
+            let (buffer, _) = drawn(model, width, height, Colors::Mono, false);
+            let text = text(&buffer);
+            assert!(text.contains("NVML answered 12.0 s ago"), "{text}");
+            assert!(text.contains(" 12 s ago"), "on the axis: {text}");
+        }
+    }
+}
+
+#[test]
+fn that_the_figures_stand_still_is_said_on_small_screens_too() {
+    for (width, height) in [(80, 24), (60, 20)] {
+        let mut model = fixture::h100();
+        model.frozen = Some(Box::new(model.live.clone()));
+        let (buffer, _) = drawn(model, width, height, Colors::Mono, false);
+        assert!(text(&buffer).contains("PAUSED"), "{}", text(&buffer));
+    }
 }
 
 #[test]

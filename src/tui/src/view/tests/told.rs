@@ -308,7 +308,7 @@ fn a_filter_is_named_only_where_there_is_one() {
         let text = crate::report::text(model, u16::MAX);
         (
             text.contains("passes the filter"),
-            text.contains("no process uses a GPU"),
+            text.contains("no process publishes"),
         )
     };
     model.rows.clear();
