@@ -174,7 +174,7 @@ fn where_used(in_all_pools: bool) -> &'static str {
 /// A size beyond the limit: in bytes where it would be written as the limit is.
 fn too_large(requested: Option<u64>) -> String {
     match requested {
-        None => "more than 2^64 bytes".to_owned(),
+        None => "2^64 bytes or more".to_owned(),
         Some(bytes) if human(bytes) == human(MAX_REQUEST) => format!("{bytes} bytes"),
         Some(bytes) => human(bytes),
     }

@@ -9,6 +9,24 @@ use gpumem_alloc::{Allocator, Config, Error, Help, History, PoolConfig, Publish,
 
 const S: Stream = Stream::DEFAULT;
 
+/// A chunk that could not be unmapped is taken again for what is tried next. If that fails, too, the chunk may still be mapped where it was.
+#[test]
+fn what_the_driver_still_has_stays_counted_however_often_it_fails() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let config = Config {
+            segments,
+            ..Config::default()
+        };
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        sim.fail_next(Call::SetAccess, 2);
+        sim.fail_next(Call::Unmap, 1);
+        assert!(alloc.alloc::<u8>(2 * MIB, S).is_err(), "it was tried twice");
+        assert_eq!(alloc.stats().all().reserved_bytes.current, sim.live().bytes);
+        alloc.release_cached().unwrap();
+        assert_eq!((sim.live().bytes, sim.violations()), (0, vec![]));
+    }
+}
+
 #[test]
 fn the_cache_is_given_back_before_a_request_fails() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {

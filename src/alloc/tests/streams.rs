@@ -135,6 +135,26 @@ fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
     assert_eq!(alloc.release_cached().unwrap(), 64 << 20);
 }
 
+/// Of one row what is a stream's own and what is nobody's take turns: all of it is one block for who may have both.
+#[test]
+fn idle_memory_side_by_side_serves_whoever_gave_it_back() {
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let (sim, alloc) = start(1 << 30, Timeline::Immediate, of(segments));
+        // So that requests of both streams are known, and neither takes the memory of another one first.
+        drop(alloc.alloc::<u8>(100, B).unwrap());
+        alloc.reserve(16 << 20, A).unwrap();
+        // In stitched memory no more than 8 MiB lie where they fit best.
+        let more = if segments == SegmentMode::Stitched { MIB / 2 } else { 0 };
+        let first = alloc.alloc::<u8>(4 * MIB + more, A).unwrap();
+        let second = alloc.alloc::<u8>(4 * MIB, B).unwrap();
+        let third = alloc.alloc::<u8>(8 * MIB - more, A).unwrap();
+        drop((first, second, third));
+        let reserved = sim.live().bytes;
+        let _all = alloc.alloc::<u8>(16 * MIB, A).unwrap();
+        assert_eq!(sim.live().bytes, reserved, "{segments:?}");
+    }
+}
+
 #[test]
 fn threads_share_an_allocator() {
     let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Virtual));

@@ -61,7 +61,9 @@ impl Reader {
     /// # Errors
     /// See [`OpenError`]. Nothing in the file is believed before it is checked.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
-        let dir = place::open_directory(path.parent().unwrap_or(Path::new(".")))?;
+        // A bare name's parent is an empty path.
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = place::open_directory(dir.unwrap_or(Path::new(".")))?;
         let file = place::open_in(&dir, path.file_name().ok_or(OpenError::NotAChannel)?)?;
         Reader::of_file(file)
     }

@@ -32,6 +32,9 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
         "its black box stays"
     );
     assert_eq!(files(dir.path()).len(), 1, "and nothing else");
+    // Where one is already a name is enough. Nothing else here has a path that is not a whole one.
+    std::env::set_current_dir(dir.path()).unwrap();
+    Reader::open(path.file_name().unwrap().as_ref()).unwrap();
 }
 
 /// Channels are counted in each copy of this library: a process has several where it executed itself, or where a library that it loaded has one.

@@ -8,9 +8,12 @@ use gpumem_channel::BlockState;
 
 use super::Heap;
 use super::allocate::Request;
-use super::block::NIL;
+use super::block::{Block, NIL};
 use crate::error::Error;
 use crate::free::Key;
+
+/// How many blocks on each side are looked at that may join one. The heap is locked meanwhile, and all free blocks are looked at in this way.
+const FAR: usize = 64;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
@@ -75,7 +78,7 @@ impl Heap {
         }
         let mut best: Option<Key> = None;
         let mut consider = |b: u32| {
-            let grown = self.grown(b, request.stream, any);
+            let grown = self.grown(b, request.stream);
             if let Some((key, size)) = grown
                 && size >= request.size
                 && size > key.size
@@ -104,12 +107,22 @@ impl Heap {
         true
     }
 
-    /// A block if it is a free one of a stream, and its size with what is nobody's beside it.
-    fn grown(&self, b: u32, stream: u16, any: u16) -> Option<(Key, u64)> {
+    /// A block if it is a free one of a stream, and its size with what is nobody's beside it, and what is the stream's or nobody's behind
+    /// that: those would join it, too.
+    fn grown(&self, b: u32, stream: u16) -> Option<(Key, u64)> {
         let block = (b != NIL).then(|| &self.blocks[b])?;
         let own = block.state == BlockState::Free && block.stream == stream;
-        let beside = |b: u32| self.free_bytes_of(b, any);
-        own.then(|| (block.key(b), block.size + beside(block.prev) + beside(block.next)))
+        let along = |next: fn(&Block) -> u32| {
+            let row = std::iter::successors(Some(next(block)), |b| Some(next(self.blocks.get(*b)?)));
+            let bytes = row.take(FAR).map(|b| self.free_bytes_of(b, stream));
+            bytes.take_while(|bytes| *bytes > 0).sum::<u64>()
+        };
+        own.then(|| {
+            (
+                block.key(b),
+                block.size + along(|block| block.prev) + along(|block| block.next),
+            )
+        })
     }
 
     /// Bytes of a block if a stream may have it at once.

@@ -179,9 +179,12 @@ impl Monitor {
     /// Has it end by itself. Waits for nobody.
     pub(crate) fn end(&self) {
         self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.as_ref().filter(|_| self.process.is_current()) {
+            thread.thread().unpark();
+        }
     }
 
-    /// Whether it still watches: it ends with its allocator.
+    /// Whether it still watches: it ends with its allocator, at its next look.
     pub fn is_running(&self) -> bool {
         self.process.is_current() && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }

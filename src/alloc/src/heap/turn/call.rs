@@ -1,6 +1,6 @@
 //! The driver calls of requests, and what they give.
 
-use crate::device::{Driver, MemoryInfo};
+use crate::device::{Driver, Handle, MemoryInfo};
 use crate::error::{DeviceError, Error};
 use crate::heap::ask::{poll, probe};
 use crate::heap::release::end::give_back_remains;
@@ -164,6 +164,8 @@ fn map(
     (mut spare, rdma): (Vec<Chunk>, bool),
 ) -> (Gave, Result<(), DeviceError>) {
     let (mut mapped, mut loose, mut at) = (Vec::with_capacity(sizes.len()), Vec::new(), from);
+    // Those may still be mapped where they could not be unmapped before.
+    let known: Vec<Handle> = spare.iter().map(|chunk| chunk.handle).collect();
     let result = sizes.iter().try_for_each(|&size| {
         let chunk = match spare.iter().position(|chunk| chunk.size == size) {
             Some(known) => spare.swap_remove(known),
@@ -195,7 +197,7 @@ fn map(
                 }
             }
         }
-        loose.retain(|chunk| driver.release(chunk.handle).is_err());
+        loose.retain(|chunk: &Chunk| known.contains(&chunk.handle) || driver.release(chunk.handle).is_err());
         loose.extend(kept);
     }
     (Gave::Chunks { mapped, loose, stale }, result)
