@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, of, start};
 use gpumem_alloc::device::{Call, Sim, Timeline};
-use gpumem_alloc::{Allocator, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Config, SegmentMode, Stream};
 
 const A: Stream = Stream(10);
 const B: Stream = Stream(20);
@@ -135,16 +135,22 @@ fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
     assert_eq!(alloc.release_cached().unwrap(), 64 << 20);
 }
 
-/// Of one row what is a stream's own and what is nobody's take turns: all of it is one block for who may have both.
+/// Of one row what is a stream's own and what is nobody's take turns: all of it is one block for who may have both. Where pieces are stitched
+/// that matters only when there is no other memory.
 #[test]
 fn idle_memory_side_by_side_serves_whoever_gave_it_back() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
-        let (sim, alloc) = start(1 << 30, Timeline::Immediate, of(segments));
+        let full = segments == SegmentMode::Stitched;
+        let config = Config {
+            release_on_oom: !full,
+            ..of(segments)
+        };
+        let (sim, alloc) = start(if full { 18 * MIB } else { 1 << 30 }, Timeline::Immediate, config);
         // So that requests of both streams are known, and neither takes the memory of another one first.
         drop(alloc.alloc::<u8>(100, B).unwrap());
         alloc.reserve(16 << 20, A).unwrap();
         // In stitched memory no more than 8 MiB lie where they fit best.
-        let more = if segments == SegmentMode::Stitched { MIB / 2 } else { 0 };
+        let more = if full { MIB / 2 } else { 0 };
         let first = alloc.alloc::<u8>(4 * MIB + more, A).unwrap();
         let second = alloc.alloc::<u8>(4 * MIB, B).unwrap();
         let third = alloc.alloc::<u8>(8 * MIB - more, A).unwrap();

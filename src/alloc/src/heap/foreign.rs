@@ -12,8 +12,11 @@ use super::block::{Block, NIL};
 use crate::error::Error;
 use crate::free::Key;
 
-/// How many blocks on each side are looked at that may join one. The heap is locked meanwhile, and all free blocks are looked at in this way.
-const FAR: usize = 64;
+/// How many blocks on each side are looked at that may join one, where memory is short. The heap is locked meanwhile, and all free blocks
+/// are looked at in this way.
+pub(super) const FAR: usize = 64;
+/// And where pieces are joined by stitching, too: what is nobody's stays so as far as can be.
+pub(super) const NEAR: usize = 1;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
@@ -66,9 +69,9 @@ impl Heap {
         found
     }
 
-    /// Lets the stream's free blocks swallow what is nobody's beside them, if one of them grows large enough: the smallest that does.
-    /// Whether one did.
-    pub(super) fn absorb(&mut self, request: &Request) -> bool {
+    /// Lets the stream's free blocks swallow what is nobody's beside them, and what is its own behind that, if one of them grows large enough
+    /// by so many blocks on each side: the smallest that does. Whether one did.
+    pub(super) fn absorb(&mut self, request: &Request, far: usize) -> bool {
         let class = request.class as usize;
         let line = self.streams.line(request.stream);
         let (any, own) = (line.any, &line.free[class]);
@@ -78,7 +81,7 @@ impl Heap {
         }
         let mut best: Option<Key> = None;
         let mut consider = |b: u32| {
-            let grown = self.grown(b, request.stream);
+            let grown = self.grown(b, request.stream, far);
             if let Some((key, size)) = grown
                 && size >= request.size
                 && size > key.size
@@ -109,12 +112,12 @@ impl Heap {
 
     /// A block if it is a free one of a stream, and its size with what is nobody's beside it, and what is the stream's or nobody's behind
     /// that: those would join it, too.
-    fn grown(&self, b: u32, stream: u16) -> Option<(Key, u64)> {
+    fn grown(&self, b: u32, stream: u16, far: usize) -> Option<(Key, u64)> {
         let block = (b != NIL).then(|| &self.blocks[b])?;
         let own = block.state == BlockState::Free && block.stream == stream;
         let along = |next: fn(&Block) -> u32| {
             let row = std::iter::successors(Some(next(block)), |b| Some(next(self.blocks.get(*b)?)));
-            let bytes = row.take(FAR).map(|b| self.free_bytes_of(b, stream));
+            let bytes = row.take(far).map(|b| self.free_bytes_of(b, stream));
             bytes.take_while(|bytes| *bytes > 0).sum::<u64>()
         };
         own.then(|| {

@@ -4,6 +4,7 @@ use gpumem_channel::EventKind;
 
 use super::allocate::Request;
 use super::arena::COMMON;
+use super::foreign::{FAR, NEAR};
 use super::grow::fineness::{FEW, is_cheap};
 use super::{Grant, Heap};
 use crate::config::SegmentMode;
@@ -214,7 +215,7 @@ impl Heap {
         if let Some(grant) = self.find(request) {
             return Ok(Some(grant));
         }
-        if (self.reclaim(request)? | self.absorb(request))
+        if (self.reclaim(request)? | self.absorb(request, NEAR))
             && let Some(grant) = self.find(request)
         {
             return Ok(Some(grant));
@@ -251,7 +252,7 @@ impl Heap {
             }
             self.give_back_small(request, plain)?;
         }
-        if self.grow(request)? {
+        if self.grow(request)? || self.absorb(request, FAR) {
             return Ok(self.find(request));
         }
         Ok(None)
@@ -297,7 +298,7 @@ impl Heap {
         {
             return Ok(Some(self.hand_out(key, &coarse)));
         }
-        if self.grow(request)? {
+        if self.grow(request)? || self.absorb(request, FAR) {
             return Ok(self.find(request));
         }
         Ok(self.fit(&coarse).map(|key| self.hand_out(key, &coarse)))
@@ -329,7 +330,7 @@ impl Heap {
         if let Some(key) = self.fit(request) {
             return Ok(Some(key));
         }
-        if self.reclaim(request)? | self.absorb(request) {
+        if self.reclaim(request)? | self.absorb(request, FAR) {
             return Ok(self.fit(request));
         }
         Ok(None)
