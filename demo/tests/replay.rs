@@ -125,10 +125,15 @@ fn without_a_cache_every_operation_is_a_driver_call() {
         });
         let report = report.unwrap();
         check(&report);
-        // The simulated device gives whole pages of 2 MiB.
-        let (requested, pages) = naive_peaks(name, 2 << 20);
+        // Of 2 MiB pages large blocks have their own, and small ones share them.
+        let (requested, least) = naive_peaks(name, 512);
+        let (_, most) = naive_peaks(name, 2 << 20);
         assert_eq!(report.memory.peak_requested, requested);
-        assert_eq!(report.memory.peak_reserved, Some(pages), "{name}");
+        let reserved = report.memory.peak_reserved.unwrap();
+        assert!(
+            least <= reserved && reserved < most,
+            "{name}: {least} {reserved} {most}"
+        );
         for pass in &report.time.passes {
             assert_eq!(pass.driver_calls.values().sum::<u64>(), 2000, "{pass:?}");
             assert!(pass.driver_ns > Some(2000 * 46_000) && !pass.driver_calls.contains_key("cuMemGetInfo"));
@@ -152,15 +157,11 @@ fn a_small_trace_takes_memory_too() {
     let absurd = u64::MAX / 2;
     for (rows, reserved, refused) in [
         ("a,1,100,0\nf,1\n".to_owned(), Some(PAGE), 0),
-        ("a,1,100,0\na,2,100,0\na,3,100,0\n".to_owned(), Some(3 * PAGE), 0),
-        (
-            "a,1,100,0\nf,1\na,2,60,0\na,3,70,0\nf,2\n".to_owned(),
-            Some(2 * PAGE),
-            0,
-        ),
-        (format!("a,1,9,0\na,2,9,0\na,3,{absurd},0\n"), Some(2 * PAGE), 1),
-        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\nf,1\n"), Some(2 * PAGE), 1),
-        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\n"), Some(2 * PAGE), 1),
+        ("a,1,100,0\na,2,100,0\na,3,100,0\n".to_owned(), Some(PAGE), 0),
+        ("a,1,100,0\nf,1\na,2,60,0\na,3,70,0\nf,2\n".to_owned(), Some(PAGE), 0),
+        (format!("a,1,9,0\na,2,9,0\na,3,{absurd},0\n"), Some(PAGE), 1),
+        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\nf,1\n"), Some(PAGE), 1),
+        (format!("a,3,{absurd},0\na,1,9,0\na,2,9,0\n"), Some(PAGE), 1),
         (format!("a,1,{absurd},0\n"), Some(0), 1),
     ] {
         let file = trace(&rows);
