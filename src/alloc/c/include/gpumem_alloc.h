@@ -96,9 +96,8 @@ void gpumem_record_stream(void *ptr, void *stream);
 /*
  * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
  * cudaStreamDestroy. No work is waited for, only a thread that is just asking about the stream. What is free on it is anybody's once its
- * work is done, and so is what is in use when it is freed. From then on its handle means another stream, which CUDA may make. A gpumem_free
- * of what was allocated for it may name it, though it is not known then which of the two is meant: if none of that handle was used here
- * since, that memory is reused once the device was waited for. Who has no work queued that uses it names another stream, NULL for one.
+ * work is done, and so is what is in use when it is freed; a gpumem_free of that may name the stream or another one. From then on its
+ * handle means another stream, which CUDA may make.
  * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and then nothing changes, and while a graph is captured
  * on a device. That device goes on with the stream, and the others, where there are some, are done with it: call this again after the
  * capture, and destroy the stream then.

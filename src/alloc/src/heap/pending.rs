@@ -21,43 +21,6 @@ impl Heap {
             return Ok(());
         }
         let stream = self.line_of(COMMON, stream)?;
-        self.note_user(b, stream);
-        Ok(())
-    }
-
-    /// The program gives a block back in the order of a stream. Where that is the name of the block's own stream, which has ended, and none
-    /// of that name is known, it may mean that one or another one that has the name now: asking would be asking about a stream that may be
-    /// gone, so the device is waited for.
-    pub(crate) fn record_last_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
-        let its = self.blocks[b].stream;
-        let ended = self.streams.name(its) == stream && self.streams.line(its).is_retired();
-        if ended && self.streams.named(stream).next().is_none() {
-            let line = self.line_of_who_may_be(stream)?;
-            self.note_user(b, line);
-            return Ok(());
-        }
-        self.record_use(b, stream)
-    }
-
-    /// A line for the work of a stream that may have a name or not, and so is asked nothing: an ended one that no event tells of.
-    fn line_of_who_may_be(&mut self, stream: Stream) -> Result<u16, Error> {
-        // What is given back now is known to be done once the device was waited for, from after this.
-        let ended_at = self.frees + 1;
-        let unasked = |at: &u16| {
-            let line = self.streams.line(*at);
-            self.streams.name(*at) == stream && line.arena == COMMON && line.marker.is_none() && !line.is_done()
-        };
-        if let Some(line) = self.streams.all_retired().iter().copied().find(unasked) {
-            self.streams.line_mut(line).retired = Some(ended_at);
-            return Ok(line);
-        }
-        let line = self.streams.index_in(COMMON, stream)?;
-        self.streams.retire(line, ended_at);
-        Ok(line)
-    }
-
-    /// A stream uses an allocated block, by its line.
-    fn note_user(&mut self, b: u32, stream: u16) {
         self.recall(b);
         let block = &mut self.blocks[b];
         block.used = true;
@@ -65,6 +28,18 @@ impl Heap {
         if !users.contains(&stream) {
             users.push(stream);
         }
+        Ok(())
+    }
+
+    /// The program gives a block back in the order of a stream. Who names the block's own stream as it was at its birth may say so when
+    /// that has ended, too.
+    pub(crate) fn record_last_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
+        let its = self.blocks[b].stream;
+        let ended = self.streams.name(its) == stream && self.streams.line(its).is_retired();
+        if ended && self.streams.named(stream).next().is_none() {
+            return Ok(());
+        }
+        self.record_use(b, stream)
     }
 
     /// Has an event recorded on every other stream that used a freed block, once the heap's lock is let go of, and what waits looked at. A
