@@ -55,6 +55,7 @@ fn no_crate_knows_what_is_above_it() {
         (
             "gpumem-alloc-c",
             &[
+                "gpumem-channel",
                 "gpumem-probe",
                 "gpumem-demo",
                 "gpumem-tui",

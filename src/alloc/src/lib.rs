@@ -139,7 +139,7 @@ pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, 
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
 pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures};
 #[doc(hidden)]
-pub use process::{Uncancelled, say, tell_trouble_to};
+pub use process::{Origin, Uncancelled, say, tell_trouble_to};
 pub use publish::Publish;
 pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};

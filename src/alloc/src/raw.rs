@@ -93,7 +93,8 @@ impl Allocator {
 
     /// [`free_raw_on`](Allocator::free_raw_on) for callers that name a stream too: work queued on it so far may still use the
     /// memory. That costs nothing more when it is the stream the memory was taken for, also if that was
-    /// [retired](Allocator::retire_stream) since and no other stream of its name is known.
+    /// [retired](Allocator::retire_stream) since and no other stream of its name is known: who uses such memory on a new stream of that name
+    /// says so first ([`record_stream_raw`](Allocator::record_stream_raw)).
     pub fn free_raw_after(&self, addr: u64, ordinal: u32, stream: Stream) -> Result<(), Error> {
         if ordinal == self.0.device.info().ordinal && addr != 0 {
             let home = self.0.home;

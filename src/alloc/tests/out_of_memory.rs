@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, fails, get, start};
+use common::{MIB, fails, get, of, start};
 use gpumem_alloc::device::{self, Call, Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Error, Help, History, PoolConfig, Publish, SegmentMode, Stacks, Stream};
 
@@ -13,11 +13,7 @@ const S: Stream = Stream::DEFAULT;
 #[test]
 fn what_the_driver_still_has_stays_counted_however_often_it_fails() {
     for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
-        let config = Config {
-            segments,
-            ..Config::default()
-        };
-        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, of(segments));
         sim.fail_next(Call::SetAccess, 2);
         sim.fail_next(Call::Unmap, 1);
         assert!(alloc.alloc::<u8>(2 * MIB, S).is_err(), "it was tried twice");

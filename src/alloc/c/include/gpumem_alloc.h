@@ -97,7 +97,8 @@ void gpumem_record_stream(void *ptr, void *stream);
  * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
  * cudaStreamDestroy. No work is waited for, only a thread that is just asking about the stream. What is free on it is anybody's once its
  * work is done, and so is what is in use when it is freed; a gpumem_free of that may name the stream or another one. From then on its
- * handle means another stream, which CUDA may make.
+ * handle means another stream, which CUDA may make; but in a gpumem_free of what was allocated for the stream that ended it means that one
+ * until one of that handle was used here (an allocation, gpumem_record_stream): who uses such memory on the new stream says so first.
  * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and then nothing changes, and while a graph is captured
  * on a device. That device goes on with the stream, and the others, where there are some, are done with it: call this again after the
  * capture, and destroy the stream then.

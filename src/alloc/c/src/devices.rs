@@ -6,8 +6,7 @@ use std::sync::atomic::{self, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gpumem::device::{self, Device};
-use gpumem::{Allocator, SegmentMode, Uncancelled};
-use gpumem_channel::Process;
+use gpumem::{Allocator, Origin, SegmentMode, Uncancelled};
 
 use crate::failure::{self, Failure};
 use crate::pools::Pools;
@@ -36,9 +35,8 @@ static PLACES: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// The process that made the first allocator, by its [`Process::number`]; 0 for none yet. Not by that of the system: in a PID namespace of
-/// its own a child may have its parent's.
-static OWNER: AtomicU64 = AtomicU64::new(0);
+/// The process that made the first allocator, or tried to.
+static ORIGIN: Origin = Origin::new();
 
 /// Locked while a device is connected with the others.
 static CONNECTING: Mutex<()> = Mutex::new(());
@@ -102,10 +100,7 @@ impl Place {
     #[cold]
     fn make(&'static self, device: c_int) -> Result<&'static Allocator, Failure> {
         let _undisturbed = Uncancelled::begin();
-        if OWNER.load(Ordering::Relaxed) == 0 {
-            let us = Process::current().number();
-            let _ = OWNER.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        ORIGIN.begin();
         // The lock may be held for ever by a thread that does not exist in a forked child.
         not_forked()?;
         gpumem::tell_trouble_to(failure::beside);
@@ -179,8 +174,7 @@ fn load_driver() {
 
 /// Whether the allocators, if there are any, are those of a process that this one was forked from.
 pub(crate) fn is_forked() -> bool {
-    let owner = OWNER.load(Ordering::Relaxed);
-    owner != 0 && !Process::numbered(owner).is_current()
+    ORIGIN.is_elsewhere()
 }
 
 /// The same as what a call says that has to do with a device.

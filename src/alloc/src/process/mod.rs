@@ -2,12 +2,14 @@
 //! that is ended in the middle.
 
 mod cancel;
+mod origin;
 mod raise;
 mod say;
 mod trouble;
 
 pub use cancel::Uncancelled;
 pub(crate) use cancel::sleep;
+pub use origin::Origin;
 pub(crate) use raise::{Unraised, Unsignalled};
 pub use say::say;
 pub(crate) use trouble::tell_trouble;
