@@ -13,7 +13,7 @@ use crate::config::{Config, SegmentMode};
 use crate::error::Error;
 use crate::rounding::Divisions;
 
-const KIB: u64 = 1 << 10;
+pub(crate) const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Every block is a multiple of this.

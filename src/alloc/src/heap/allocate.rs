@@ -127,6 +127,11 @@ impl Heap {
             return Ok(grant);
         }
         let mut best = self.fit(request);
+        if best.is_none()
+            && let Some(grant) = self.allocate_corner_at_once(request)
+        {
+            return Ok(grant);
+        }
         if best.is_none_or(|key| again.is_none() && self.may_fit_better(request, key.size)) {
             best = self.best_of_all(request);
         }
@@ -142,11 +147,11 @@ impl Heap {
     /// The best block once what is set aside has joined its neighbours.
     #[inline(never)]
     pub(super) fn best_of_all(&mut self, request: &Request) -> Option<Key> {
-        let half = half(request.size);
-        self.streams.line_mut(request.stream).again[half].next_round();
         if request.class == Class::Fine {
             return self.best_after_drain(request);
         }
+        let half = half(request.size);
+        self.streams.line_mut(request.stream).again[half].next_round();
         self.drain(request.stream, half);
         self.fit(request)
     }

@@ -7,10 +7,12 @@ use super::allocate::Request;
 use super::arena::COMMON;
 use super::{Grant, Heap};
 use crate::free::Key;
-use crate::size::Class;
+use crate::size::{Class, KIB};
 
 /// Most attempts that are left out at a time.
-const MOST: u8 = 16;
+const MOST: u8 = 64;
+/// A small request of more than this finds no place by such an attempt, mostly: what is set aside is smaller.
+const MAY_FIT: u64 = 256 * KIB;
 
 /// Which attempts are left out because those before came to nothing: twice as many each time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,9 +22,14 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
+    /// Whether the next attempt is left out.
+    fn is_to_leave_out(self) -> bool {
+        self.left > 0
+    }
+
     /// Whether this attempt is left out.
     fn leaves_out(&mut self) -> bool {
-        let out = self.left > 0;
+        let out = self.is_to_leave_out();
         self.left -= u8::from(out);
         out
     }
@@ -43,12 +50,27 @@ impl Heap {
         if self.streams.line_mut(request.stream).drains.leaves_out() {
             return None;
         }
+        self.streams.line_mut(request.stream).again[0].next_round();
         let any = self.drain(request.stream, 0);
         let best = self.fit(request);
         if any {
             self.streams.line_mut(request.stream).drains.tried(best.is_some());
         }
         best
+    }
+
+    /// The same before what is set aside has joined its neighbours, where that is left out or would not help.
+    #[inline(never)]
+    pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
+        let may_fit = request.size <= MAY_FIT;
+        if may_fit && !self.streams.line(request.stream).drains.is_to_leave_out() {
+            return None;
+        }
+        let grant = self.allocate_corner(request)?;
+        if may_fit {
+            self.streams.line_mut(request.stream).drains.leaves_out();
+        }
+        Some(grant)
     }
 
     /// A block among the large ones for a small request that nothing fits, if the long way would come to that in the end: there is no
@@ -78,6 +100,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
+    use crate::heap::block::NIL;
+    use crate::heap::tests::streams::insist;
     use crate::lane::Front;
     use crate::publish::Publish;
     use crate::stream::Stream;
@@ -85,8 +109,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A heap that holds 960 of 1024 MiB, and so many small blocks of 512 KiB that it takes no more memory for such.
-    fn full_of_small_ones() -> (Heap, Sim) {
+    /// A heap that holds 960 of 1024 MiB, and so many small blocks of 512 KiB that it takes no more memory for such; and the last of these.
+    fn full_of_small_ones() -> (Heap, Sim, u32) {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
             publish: Publish::Off,
@@ -98,10 +122,11 @@ mod tests {
             .collect();
         heap.free(large[7]);
         let request = small(&mut heap);
+        let mut last = NIL;
         while !heap.is_full(&request) || heap.fit(&request).is_some() {
-            heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap();
+            last = heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap().block;
         }
-        (heap, sim)
+        (heap, sim, last)
     }
 
     fn small(heap: &mut Heap) -> Request {
@@ -112,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_small_request_that_finds_small_memory_full_goes_among_the_large_ones_at_once() {
-        let (mut heap, sim) = full_of_small_ones();
+        let (mut heap, sim, _) = full_of_small_ones();
         let (request, calls) = (small(&mut heap), sim.modelled_ns());
         let grant = heap.allocate_corner(&request).unwrap();
         assert_eq!(heap.blocks[grant.block].class, Class::Chunked);
@@ -121,8 +146,26 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_again_stays_lent_while_others_go_among_the_large_ones() {
+        let (mut heap, _, last) = full_of_small_ones();
+        heap.free(last);
+        let lent = insist(&mut heap, Stream(1));
+        assert!(heap.front.free(lent.held, true));
+        let request = small(&mut heap);
+        let waits = |heap: &Heap| heap.has_aside(heap.streams.line(request.stream).lane, 0);
+        assert!(waits(&heap));
+        for _ in 0..3 {
+            let grant = heap.allocate(request.size, Stream(1), Tag(0)).unwrap();
+            assert_eq!(heap.blocks[grant.block].class, Class::Chunked);
+        }
+        let again = &heap.streams.line(request.stream).again[0];
+        assert!(again.comes(lent.size) && waits(&heap));
+        heap.check();
+    }
+
+    #[test]
     fn where_another_stream_may_have_room_it_is_asked_first() {
-        let (mut heap, _) = full_of_small_ones();
+        let (mut heap, _, _) = full_of_small_ones();
         heap.allocate(MIB / 2, Stream(2), Tag(0)).unwrap();
         let request = small(&mut heap);
         assert!(heap.allocate_corner(&request).is_none());
@@ -131,7 +174,7 @@ mod tests {
 
     #[test]
     fn while_small_memory_may_grow_it_does() {
-        let (mut heap, _) = full_of_small_ones();
+        let (mut heap, _, _) = full_of_small_ones();
         for _ in 0..16 {
             heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap();
         }
@@ -142,14 +185,14 @@ mod tests {
     #[test]
     fn more_attempts_are_left_out_each_time_one_came_to_nothing_and_none_after_one_that_helped() {
         let mut backoff = Backoff::default();
-        for left_out in [0, 1, 2, 4, 8, 16, 16] {
+        for left_out in [0, 1, 2, 4, 8, 16, 32, MOST, MOST] {
             for _ in 0..left_out {
                 assert!(backoff.leaves_out());
             }
             assert!(!backoff.leaves_out());
             backoff.tried(false);
         }
-        for _ in 0..16 {
+        for _ in 0..MOST {
             assert!(backoff.leaves_out());
         }
         backoff.tried(true);

@@ -105,7 +105,9 @@ impl Heap {
         let mut may_lend = !thorough && line.is_worth_lending(half, size, self.frees);
         let low = self.sizes.goes_low(request.class, size);
         let (any, own) = (line.any, line.free[request.class as usize].fit(size, low));
-        let mut key = self.fit_beside(own, any, low, request)?;
+        let Some(mut key) = self.fit_beside(own, any, low, request) else {
+            return self.allocate_corner_at_once(&{ *request }).map(form);
+        };
         let well = !thorough && key.size == size;
         if half == 1 && !well && self.may_fit_better(request, key.size) {
             key = self.best_of_all(&{ *request })?;
