@@ -103,6 +103,40 @@ fn a_line_says_once_what_is_wrong_with_its_device() {
     assert_eq!(line("GPU 2").matches("not supported").count(), 1, "{drawn}");
 }
 
+/// On a narrow screen figures leave before the state of a row that does not run as usual.
+#[test]
+fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
+    let row = |model: &Model, width| {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let row = screen.lines().find(|line| line.trim_start().starts_with("4121 "));
+        row.unwrap().to_owned()
+    };
+    let mut usual = fixture::h100();
+    usual.rows = vec![0, 1, 2];
+    let has_state = |model: &Model, width| {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        screen.contains(" STATE")
+    };
+    assert!(!has_state(&usual, 60), "figures tell more of those that run");
+    let ended = |p: &mut Process| p.state = ProcessState::Exited;
+    let died = |p: &mut Process| p.state = ProcessState::Died;
+    let stopped = |p: &mut Process| p.stopped = Some(true);
+    let torn = |p: &mut Process| p.state = ProcessState::Inconsistent("torn".into());
+    let cases: [(&str, fn(&mut Process)); 4] = [
+        ("exited", ended),
+        ("died", died),
+        ("stopped", stopped),
+        ("inconsistent", torn),
+    ];
+    for (word, change) in cases {
+        let mut model = usual.clone();
+        change(&mut model.live.processes[0]);
+        for width in [30, 36, 40, 50, 59, 60, 66, 79] {
+            assert!(row(&model, width).contains(word), "{width}: {}", row(&model, width));
+        }
+    }
+}
+
 #[test]
 fn mono_sends_no_colour() {
     for (name, model) in fixture::screens() {
