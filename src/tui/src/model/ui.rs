@@ -50,6 +50,11 @@ pub enum Popup {
         /// Lines scrolled.
         scroll: u16,
     },
+    /// Every finding in full, scrolled by so many lines.
+    Findings {
+        /// Lines scrolled.
+        scroll: u16,
+    },
     /// Which column to sort by.
     Sort {
         /// Index into [`Column::ALL`].
@@ -214,6 +219,8 @@ pub enum Target {
     Entry(usize),
     /// Opens help.
     Help,
+    /// Opens the findings in full.
+    Findings,
     /// Next step of the demo.
     Next,
 }
@@ -234,8 +241,8 @@ pub struct Hits {
     pub areas: Vec<Hit>,
     /// Process rows that fit on the screen: PgUp and PgDn move by so many.
     pub page: u16,
-    /// Lines of help beyond those that fit, plus one: how far help can scroll.
-    pub help_lines: u16,
+    /// Lines of a popup's text beyond those that fit, plus one: how far it can scroll.
+    pub popup_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
 }

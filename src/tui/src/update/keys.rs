@@ -54,6 +54,7 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
     match key {
         Key::Char('q') => return quit(model),
         Key::Char('?') | Key::F(1) => model.ui.popup = Some(Popup::Help { scroll: 0 }),
+        Key::Char('m') => model.ui.popup = Some(Popup::Findings { scroll: 0 }),
         Key::Char('/') => {
             model.ui.filter.editing = true;
             model.ui.view = View::Overview;
