@@ -118,19 +118,17 @@ fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
         screen.contains(" STATE")
     };
     assert!(!has_state(&usual, 60), "figures tell more of those that run");
-    let ended = |p: &mut Process| p.state = ProcessState::Exited;
-    let died = |p: &mut Process| p.state = ProcessState::Died;
-    let stopped = |p: &mut Process| p.stopped = Some(true);
-    let torn = |p: &mut Process| p.state = ProcessState::Inconsistent("torn".into());
-    let cases: [(&str, fn(&mut Process)); 4] = [
-        ("exited", ended),
-        ("died", died),
-        ("stopped", stopped),
-        ("inconsistent", torn),
+    let cases = [
+        ("exited", ProcessState::Exited, None),
+        ("died", ProcessState::Died, None),
+        ("stopped", ProcessState::Publishing, Some(true)),
+        ("stopped", ProcessState::NotPublishing, Some(true)),
+        ("inconsistent", ProcessState::Inconsistent("torn".into()), None),
     ];
-    for (word, change) in cases {
+    for (word, state, stopped) in cases {
         let mut model = usual.clone();
-        change(&mut model.live.processes[0]);
+        let process = &mut model.live.processes[0];
+        (process.state, process.stopped) = (state, stopped);
         for width in [30, 36, 40, 50, 59, 60, 66, 79] {
             assert!(row(&model, width).contains(word), "{width}: {}", row(&model, width));
         }
@@ -360,6 +358,25 @@ fn the_whole_device_is_in_the_legend_and_adds_up() {
     let line = text.lines().find(|l| l.contains("allocated")).unwrap();
     let figures: f64 = line.split_whitespace().filter_map(|w| w.parse::<f64>().ok()).sum();
     assert!((figures - 79.6).abs() < 0.25, "{figures}: {line}");
+}
+
+/// What is free is what somebody on call looks for.
+#[test]
+fn what_is_free_is_the_last_to_leave_a_legend() {
+    for (model, free) in [(fixture::h100(), "· free"), (fixture::simulated(), "· not published")] {
+        let legend = |width| {
+            let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let line = screen.lines().find(|line| line.contains(free));
+            line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
+        };
+        (30..=120).for_each(|width| drop(legend(width)));
+        assert!(
+            legend(50).contains("allocated") && !legend(50).contains("driver"),
+            "{}",
+            legend(50)
+        );
+        assert!(legend(120).contains("cached"), "{}", legend(120));
+    }
 }
 
 #[test]
