@@ -34,7 +34,17 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             }
             keep(&mut demo.steps, *step);
         }
-        DemoEvent::Unpublished(why) => demo.unpublished = Some(why),
+        DemoEvent::Unpublished(why) => {
+            demo.unpublished = Some(why.clone());
+            if demo.automatic {
+                // It was said to be shown.
+                return toast(
+                    model,
+                    Severity::Warning,
+                    format!("the simulated training run cannot be seen: {why}"),
+                );
+            }
+        }
         DemoEvent::Notice(text) => {
             demo.phase = between_steps(demo);
             demo.notice = Some(text);

@@ -1,5 +1,7 @@
 //! The demo's child, from start to end.
 
+use gpumem_probe::NvmlState;
+
 use super::sample::*;
 use crate::event::{DemoEvent, Effect, Event, Key};
 use crate::model::*;
@@ -73,6 +75,26 @@ fn goes_on_step_by_step_and_takes_a_fix() {
     assert_eq!(
         (&demo.phase, demo.pid, demo.steps.len()),
         (&DemoPhase::Done { ok: true }, None, 1)
+    );
+}
+
+/// What is shown on a machine without a GPU may have no place to publish.
+#[test]
+fn a_simulation_that_cannot_be_seen_is_not_said_to_be_shown() {
+    let mut model = model();
+    feed(
+        &mut model,
+        [channels(SECOND, vec![]), nvml_state(SECOND, NvmlState::Missing)],
+    );
+    let toast = |model: &Model| model.ui.toast.clone().unwrap().text;
+    assert!(toast(&model).contains("showing a simulated training run"));
+    told(
+        &mut model,
+        DemoEvent::Unpublished("/x: it belongs to another user".into()),
+    );
+    assert_eq!(
+        toast(&model),
+        "the simulated training run cannot be seen: /x: it belongs to another user"
     );
 }
 

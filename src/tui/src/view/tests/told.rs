@@ -331,6 +331,22 @@ fn why_nothing_is_simulated_is_told() {
     assert!(at_80x24(&model).contains("no room"));
 }
 
+#[test]
+fn what_cannot_be_seen_without_a_driver_is_told() {
+    let mut model = fixture::failing();
+    model.live.nvml.state = SourceState::Missing;
+    assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
+    model.demo = Some(Demo {
+        unpublished: Some("/tmp/x: it belongs to another user".into()),
+        ..Demo::default()
+    });
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("cannot be seen: /tmp/x: it") && !told.contains("shows everything"),
+        "{told}"
+    );
+}
+
 /// A black box is no process that a filter could have kept.
 #[test]
 fn a_filter_is_named_only_where_there_is_one() {
