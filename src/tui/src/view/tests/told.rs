@@ -331,6 +331,27 @@ fn why_nothing_is_simulated_is_told() {
     assert!(at_80x24(&model).contains("no room"));
 }
 
+/// In 60 s there may be twenty of several columns each.
+#[test]
+fn phases_that_are_not_drawn_are_not_said_to_be_shorter_than_they_are() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Timeline;
+    let device = &mut model.live.devices[0];
+    let newest = device.history.long.back().unwrap().at;
+    let some = device.history.marks.iter().find(|m| m.kind == MarkKind::Phase).cloned();
+    let every = |n: u64| Mark {
+        at: newest - n * 2 * SECOND,
+        text: ["forward", "backward"][n as usize % 2].into(),
+        ..some.clone().unwrap()
+    };
+    device.history.marks = (0..29).rev().map(every).collect();
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("+ shows less time: too many phases to tell apart (backward, forward)"),
+        "{told}"
+    );
+}
+
 #[test]
 fn what_cannot_be_seen_without_a_driver_is_told() {
     let mut model = fixture::failing();
