@@ -184,6 +184,8 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
             "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
         }
         (_, true) => "Its blocks appear here when it allocates.",
+        // It tells its device first of all.
+        (_, false) if demo.device.is_empty() => "It never started: it had no memory.",
         (_, false) => "It has ended, and its memory is returned.",
     };
     text.to_owned()

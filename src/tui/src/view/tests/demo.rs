@@ -49,6 +49,23 @@ fn why_there_is_no_map_is_told_in_full() {
     );
 }
 
+#[test]
+fn what_never_started_is_not_said_to_have_ended() {
+    let mut model = alone();
+    let demo = model.demo.as_mut().unwrap();
+    demo.phase = DemoPhase::Failed("no driver".into());
+    assert!(at_80x24(&model).contains("It has ended"), "{}", at_80x24(&model));
+    *model.demo.as_mut().unwrap() = Demo {
+        phase: DemoPhase::Failed("no driver".into()),
+        ..Demo::default()
+    };
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("It never started") && !told.contains("It has ended"),
+        "{told}"
+    );
+}
+
 /// Its process is stopped by a signal, and does not tell.
 #[test]
 fn a_suspended_child_is_not_said_to_run() {
