@@ -16,6 +16,7 @@ use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
 use crate::model::{Demo, Model, Only, Setup, SourceState, TRAIN};
 use crate::source::{Channels, sample_nvml_once};
+use crate::units;
 use crate::update::update;
 
 pub use json::{SCHEMA, document};
@@ -87,7 +88,7 @@ pub fn nothing(model: &Model) -> Option<String> {
         return None;
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
-        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {hint}"),
+        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", units::sentence(hint)),
         (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
             "no such device: {only}. There is no NVIDIA driver library (libnvidia-ml.so.1), without which only programs that publish tell \
              of devices, by UUID. Without --device all are reported"

@@ -32,7 +32,11 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     if let SourceState::Failing { error, hint } = &world.nvml.state {
         findings.push((
             u64::MAX,
-            finding(Severity::Error, None, format!("NVML: {error}. {hint}")),
+            finding(
+                Severity::Error,
+                None,
+                format!("NVML: {error}. {}", units::sentence(hint)),
+            ),
         ));
     }
     for device in &world.devices {

@@ -9,6 +9,7 @@ use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, wrap};
 use super::theme::Ink;
 use crate::model::{Demo, DemoPhase, Device, Model, Only, SourceState, Target};
+use crate::units;
 use device::Tier;
 
 /// A second column of devices pays from this width on.
@@ -143,7 +144,7 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let model = screen.model;
     let none = model.world().devices.is_empty();
     let (ink, first, second) = match &model.world().nvml.state {
-        SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), hint.clone()),
+        SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), units::sentence(hint)),
         SourceState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
         SourceState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
         SourceState::Missing if none => (
