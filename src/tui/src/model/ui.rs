@@ -127,6 +127,17 @@ pub struct MapGeometry {
     pub lines: u16,
 }
 
+/// How much of a text is not shown while nobody has scrolled it, told back so that it scrolls to its ends and no further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextGeometry {
+    /// Lines above what is shown.
+    pub above: u16,
+    /// Lines below.
+    pub below: u16,
+    /// Lines that a page moves it by, so that none is passed over.
+    pub page: u16,
+}
+
 /// State of the Blocks view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlocksUi {
@@ -245,6 +256,8 @@ pub struct Hits {
     pub popup_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
+    /// How the demo's text was drawn.
+    pub told: TextGeometry,
 }
 
 impl Hits {
@@ -280,6 +293,8 @@ pub struct Ui {
     pub timeline: TimelineUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
+    /// Lines that the demo's text was scrolled, up where they are negative.
+    pub demo_scroll: i32,
     /// Message in the status line.
     pub toast: Option<Toast>,
     /// The terminal.

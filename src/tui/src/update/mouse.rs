@@ -68,7 +68,7 @@ fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
         View::Overview => keys::select_row(model, by),
         View::Blocks => map::step(model, if by < 0 { Step::Up } else { Step::Down }),
         View::Timeline => keys::change_span(model, by),
-        View::Demo => return Vec::new(),
+        View::Demo => demo::scroll(model, by as i32),
     }
     vec![Effect::Draw]
 }

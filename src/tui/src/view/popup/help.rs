@@ -57,7 +57,7 @@ const KEYS: &[HelpLine] = &[
     Head("Demo"),
     Key("↑ ↓, Enter", "choose a demo, start it"),
     Key("Space, Enter", "next step; of a replay: Space halts, + - speed"),
-    Key("x", "stop it"),
+    Key("x, PgUp PgDn", "stop it; scroll what it tells"),
 ];
 
 /// The rest.
