@@ -169,7 +169,7 @@ fn sensors(device: &Device) -> Vec<String> {
     };
     vec![
         say(
-            "busy",
+            "utilization",
             s.utilization
                 .value()
                 .map(|n| format!("{n}%"))
@@ -229,6 +229,6 @@ mod tests {
         let mut model = Model::default();
         update(&mut model, 0, Event::Nvml { at: 0, sample });
         let text = text(&model, u16::MAX);
-        assert!(text.contains("busy 37%   temperature: not supported"), "{text}");
+        assert!(text.contains("utilization 37%   temperature: not supported"), "{text}");
     }
 }

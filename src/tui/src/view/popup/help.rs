@@ -86,7 +86,10 @@ const WORDS: &[HelpLine] = &[
         "driver",
         "kept by driver and firmware; where nobody tells it apart it is part of other",
     ),
-    Key("frag", "1 - largest free block / all free memory of the process"),
+    Key(
+        "fragmentation",
+        "1 - largest free block / all free memory of the process",
+    ),
     Key(
         "largest free",
         "a larger request is stitched, takes new memory, or fails",

@@ -379,6 +379,20 @@ fn what_is_free_is_the_last_to_leave_a_legend() {
     }
 }
 
+/// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
+#[test]
+fn utilization_is_called_by_its_name_where_there_is_room() {
+    let said = |model: &Model, width| text(&drawn(model.clone(), width, 40, Colors::Mono, false).0);
+    assert!(said(&fixture::h100(), 80).contains("  utilization "));
+    assert!(crate::report::text(&fixture::h100(), u16::MAX).contains("utilization 97%"));
+    let several = said(&fixture::several(), 120);
+    assert!(several.contains(" utilization 97%   memory bus 61%"), "{several}");
+    assert!(
+        several.contains(" util 3% ") && several.contains("temperature 41"),
+        "{several}"
+    );
+}
+
 #[test]
 fn hostile_text_stays_in_its_place() {
     let mut model = fixture::h100();
