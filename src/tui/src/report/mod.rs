@@ -106,7 +106,7 @@ pub fn nothing(model: &Model) -> Option<String> {
                 .problems
                 .iter()
                 .filter(|p| p.directory)
-                .map(|p| format!(". {} is refused ({}), and nothing in it is looked at", p.file, p.text))
+                .map(|p| format!(". {} is refused, and nothing in it is looked at: {}", p.file, p.text))
                 .collect();
             format!(
                 "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{refused}{past}{failed}. \
@@ -191,7 +191,7 @@ mod tests {
         });
         let text = nothing(&model).unwrap();
         assert!(
-            text.contains(". /dev/shm/x is refused (it belongs to another user), and nothing in it is looked at. "),
+            text.contains(". /dev/shm/x is refused, and nothing in it is looked at: it belongs to another user. "),
             "{text}"
         );
     }
