@@ -292,7 +292,7 @@ fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
 /// A part of a legend: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner).
 type Entry = (Ink, &'static str, u64, u8);
 
-/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most.
+/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most, and what is hardly anything least.
 fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
@@ -324,7 +324,8 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let gap = if wide(&entries, 3) <= area.width { 3 } else { 2 };
     // There is no gap behind the last.
     while entries.len() > 1 && wide(&entries, gap) > area.width + gap {
-        let leaver = (0..entries.len()).max_by_key(|&i| entries[i].3);
+        let little = |e: &Entry| e.3 > 0 && e.2 < memory.total / 50;
+        let leaver = (0..entries.len()).max_by_key(|&i| (little(&entries[i]), entries[i].3));
         entries.remove(leaver.unwrap_or(0));
     }
     let mut x = 0;

@@ -377,6 +377,18 @@ fn what_is_free_is_the_last_to_leave_a_legend() {
         );
         assert!(legend(120).contains("cached"), "{}", legend(120));
     }
+    let mut model = fixture::h100();
+    let memory = Partition {
+        basis: Basis::Driver,
+        total: 80 << 30,
+        other: 70 << 30,
+        driver: Some(1 << 29),
+        free: 19 << 29,
+        ..Partition::default()
+    };
+    model.live.devices[0].memory = gpumem_probe::Reading::Value(memory);
+    let screen = text(&drawn(model, 40, 24, Colors::Mono, false).0);
+    assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
 }
 
 /// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
