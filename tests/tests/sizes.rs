@@ -20,7 +20,7 @@ fn it_starts_and_lives_at_any_size() {
         until("it runs", || !terminal.children().is_empty());
         // Every view, with every popup over it that opens there.
         for view in ["1", "2", "3", "7"] {
-            for popup in ["?", "s", "/", "f"] {
+            for popup in ["?", "m", "s", "/", "f"] {
                 terminal.keys(view);
                 terminal.keys(popup);
                 terminal.keys("\x1b[A\x1b[B\x1b[5~\x1b[6~\x1b[F\x1b[H");
@@ -63,6 +63,7 @@ fn a_storm_of_sizes_is_survived_in_every_view_with_popups_open() {
     for (view, shown) in VIEWS {
         for (popup, close, title) in [
             ("?", "?", "Everywhere"),
+            ("m", "m", "Findings"),
             ("s", "s", "Sort by"),
             ("f", "f", "Choose a fix"),
         ] {

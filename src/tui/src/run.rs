@@ -14,6 +14,7 @@ use crate::demo::DemoOptions;
 use crate::event::Effect;
 use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
 use crate::terminal::{self, Environment};
+use crate::wrap::wrap;
 use crate::{doctor, report};
 
 /// Something failed.
@@ -49,21 +50,28 @@ pub fn main() -> u8 {
 fn examine(look: &LookArgs) -> u8 {
     let term = term(look);
     let checks = doctor::examine(&Environment::read(), term.colors, term.ascii);
-    match say(&doctor::text(&checks, terminal::columns())) {
+    match say(&doctor::text(&checks, terminal::columns(io::stdout()))) {
         0 => doctor::exit_code(&checks),
         failed => failed,
     }
 }
 
 fn list_demos() -> u8 {
+    say(&demos(terminal::columns(io::stdout())))
+}
+
+/// The demos with what each shows, in lines of at most so many columns.
+fn demos(room: u16) -> String {
+    const MARGIN: u16 = 17;
     let mut text = String::from("demos:\n");
     for demo in gpumem_demo::list() {
-        text.push_str(&format!("  {:<14} {}\n", demo.name, demo.summary));
+        let air = format!("\n{:1$}", "", MARGIN.into());
+        // Words of one letter a line help nobody.
+        let summary = wrap(demo.summary, room.saturating_sub(MARGIN).max(20)).join(&air);
+        text.push_str(&format!("  {:<14} {summary}\n", demo.name));
     }
-    text.push_str(
-        "\ngpumem-tui demo NAME shows one in the dashboard, --headless runs it here, --device sim without a GPU\n",
-    );
-    say(&text)
+    let usage = "gpumem-tui demo NAME shows one in the dashboard, --headless runs it here, --device sim without a GPU";
+    text + "\n" + &in_lines(usage, room) + "\n"
 }
 
 fn run_demo(demo: &DemoCli, name: &str) -> u8 {
@@ -184,7 +192,7 @@ fn report_once(args: &ViewArgs) -> u8 {
     match nothing {
         Some(why) => fail(NO_GPU, &why),
         None if args.json => 0,
-        None => say(&report::text(&model, terminal::columns())),
+        None => say(&report::text(&model, terminal::columns(io::stdout()))),
     }
 }
 
@@ -234,8 +242,7 @@ fn show(start: Start) -> u8 {
             failed: Some((name, why)),
         }) => {
             let command = if name == REPLAY { "replay" } else { "demo" };
-            // When stderr is closed there is nobody left to tell.
-            let _ = writeln!(io::stderr(), "gpumem-tui {command}: {why}");
+            complain(&format!("gpumem-tui {command}: {why}"));
             code
         }
         Err(error) => fail(FAILED, &format!("the dashboard cannot use this terminal: {error}")),
@@ -300,7 +307,37 @@ fn say(text: &str) -> u8 {
 }
 
 fn fail(code: u8, text: &str) -> u8 {
-    // When stderr is closed there is nobody left to tell.
-    let _ = writeln!(io::stderr(), "gpumem-tui: {text}");
+    complain(&format!("gpumem-tui: {text}"));
     code
+}
+
+/// Writes to stderr, in lines of a terminal's width.
+fn complain(text: &str) {
+    // When stderr is closed there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "{}", in_lines(text, terminal::columns(io::stderr())));
+}
+
+/// A text in lines of at most so many columns; as it is where there is no end of them.
+fn in_lines(text: &str, room: u16) -> String {
+    match room {
+        u16::MAX => text.to_owned(),
+        _ => wrap(text, room).join("\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_breaks_between_words() {
+        assert_eq!(in_lines("gpumem-tui: one  two", u16::MAX), "gpumem-tui: one  two");
+        assert_eq!(in_lines("gpumem-tui: one two", 15), "gpumem-tui: one\ntwo");
+        let whole = demos(u16::MAX);
+        let narrow = demos(60);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+        assert!(narrow.contains("\n                 "), "{narrow}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&narrow), words(&whole));
+    }
 }

@@ -28,6 +28,22 @@ pub fn bytes_short(n: u64) -> String {
     }
 }
 
+/// The same in the largest unit that tells figures apart which differ by `step` or more: `12,345.5M`.
+pub fn bytes_apart(n: u64, step: u64) -> String {
+    let (_, mut unit) = scale(n);
+    // A tenth of it is what is shown.
+    while unit > 0 && step < (1 << (10 * unit)) / 8 {
+        unit -= 1;
+    }
+    if unit == 0 {
+        return count(n);
+    }
+    let value = format!("{:.1}", n as f64 / (1u64 << (10 * unit)) as f64);
+    let (whole, tenth) = value.split_once('.').unwrap_or((&value, "0"));
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), count);
+    format!("{whole}.{tenth}{}", &NAMES[unit][..1])
+}
+
 /// Value and index of its unit. A value that would round to 1024.0 moves up a unit.
 fn scale(n: u64) -> (f64, usize) {
     let mut value = n as f64;
@@ -156,6 +172,13 @@ pub fn command_in(command: &str, room: usize) -> String {
         Some(rest) if !fits(&names, room) => rest.to_owned(),
         _ => names,
     }
+}
+
+/// A text as the beginning of a sentence.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// `1 block`, `2 blocks`.

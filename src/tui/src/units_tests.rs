@@ -103,6 +103,35 @@ fn durations_keep_two_units() {
 }
 
 #[test]
+fn a_figure_is_told_from_its_neighbour() {
+    const M: u64 = 1 << 20;
+    let cases = [
+        (5 * 1024 * M + 200 * M, 4 * 1024 * M, "5.2G"),
+        (5 * 1024 * M + 200 * M, 128 * M, "5.2G"),
+        (5 * 1024 * M + 200 * M, 100 * M, "5,320.0M"),
+        (5 * 1024 * M, 30 << 10, "5,242,880.0K"),
+        (1023 * M + 1008 * 1024, 1024 * M, "1.0G"),
+        (25, 1, "25"),
+        (4096, 1, "4,096"),
+        (u64::MAX, u64::MAX, "16.0E"),
+    ];
+    for (n, step, text) in cases {
+        assert_eq!(bytes_apart(n, step), text);
+    }
+    for step in [512, 40 << 10, 3 * M, 700 * M] {
+        let texts: Vec<String> = (1..2000).map(|i| bytes_apart(i * step, step)).collect();
+        assert!(texts.windows(2).all(|two| two[0] != two[1]), "{step}");
+    }
+}
+
+#[test]
+fn a_sentence_begins_with_a_capital() {
+    assert_eq!(sentence("see `dmesg`"), "See `dmesg`");
+    assert_eq!(sentence("Reboot"), "Reboot");
+    assert_eq!(sentence(""), "");
+}
+
+#[test]
 fn ages_move_by_the_minute() {
     let cases = [
         (0, "just now"),

@@ -31,11 +31,13 @@ pub struct Channel {
     pub last_sign: Option<Nanos>,
 }
 
-/// A file that looks like a channel and cannot be read, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A file that looks like a channel and cannot be read, or a directory of channels that is refused, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// File name, cleaned.
     pub file: String,
+    /// It is a directory: nothing in it is looked at.
+    pub directory: bool,
     /// What is wrong with it.
     pub text: String,
 }

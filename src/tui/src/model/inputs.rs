@@ -37,7 +37,7 @@ pub struct ChannelSample {
     pub at: Nanos,
     /// Every channel, live ones and black boxes.
     pub channels: Vec<Channel>,
-    /// Files that cannot be read.
+    /// Files that cannot be read, and directories that are refused.
     pub problems: Vec<Problem>,
     /// What was held between the sample before and this one, oldest first.
     pub glances: Vec<Glance>,

@@ -42,7 +42,8 @@ pub use ran_out::RanOut;
 pub use source::{Source, SourceState};
 pub use tags::{TagPast, TagPoint};
 pub use ui::{
-    Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TimelineUi, Toast, Ui, View,
+    Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
+    View,
 };
 pub use world::{Driver, World};
 

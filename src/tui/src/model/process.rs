@@ -153,6 +153,12 @@ impl Process {
         }
     }
 
+    /// Whether it lives, goes on, and what it says of itself can be read, if it says anything.
+    pub fn runs_as_usual(&self) -> bool {
+        let readable = !matches!(self.state, ProcessState::Inconsistent(_));
+        self.state.alive() && readable && self.stopped != Some(true)
+    }
+
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub fn state_text(&self) -> String {
         match (&self.state, self.stopped) {

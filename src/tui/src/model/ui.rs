@@ -50,6 +50,11 @@ pub enum Popup {
         /// Lines scrolled.
         scroll: u16,
     },
+    /// Every finding in full, scrolled by so many lines.
+    Findings {
+        /// Lines scrolled.
+        scroll: u16,
+    },
     /// Which column to sort by.
     Sort {
         /// Index into [`Column::ALL`].
@@ -120,6 +125,17 @@ pub struct MapGeometry {
     pub whole: MapLayout,
     /// Lines on screen.
     pub lines: u16,
+}
+
+/// How much of a text is not shown while nobody has scrolled it, told back so that it scrolls to its ends and no further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextGeometry {
+    /// Lines above what is shown.
+    pub above: u16,
+    /// Lines below.
+    pub below: u16,
+    /// Lines that a page moves it by, so that none is passed over.
+    pub page: u16,
 }
 
 /// State of the Blocks view.
@@ -214,6 +230,8 @@ pub enum Target {
     Entry(usize),
     /// Opens help.
     Help,
+    /// Opens the findings in full.
+    Findings,
     /// Next step of the demo.
     Next,
 }
@@ -234,10 +252,12 @@ pub struct Hits {
     pub areas: Vec<Hit>,
     /// Process rows that fit on the screen: PgUp and PgDn move by so many.
     pub page: u16,
-    /// Lines of help beyond those that fit, plus one: how far help can scroll.
-    pub help_lines: u16,
+    /// Lines of a popup's text beyond those that fit, plus one: how far it can scroll.
+    pub popup_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
+    /// How the demo's text was drawn.
+    pub told: TextGeometry,
 }
 
 impl Hits {
@@ -273,6 +293,8 @@ pub struct Ui {
     pub timeline: TimelineUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
+    /// Lines that the demo's text was scrolled, up where they are negative.
+    pub demo_scroll: i32,
     /// Message in the status line.
     pub toast: Option<Toast>,
     /// The terminal.

@@ -333,8 +333,25 @@ fn sentences_are_wrapped_where_lines_are_short() {
         process: None,
         text: "one two three".into(),
     }];
-    assert!(crate::report::text(&model, 9).ends_with("\n! one two\n  three\n"));
-    assert!(crate::report::text(&model, u16::MAX).ends_with("\n! one two three\n"));
+    assert!(crate::report::text(&model, 14).ends_with("\nwarning: one\n  two three\n"));
+    assert!(crate::report::text(&model, u16::MAX).ends_with("\nwarning: one two three\n"));
+}
+
+#[test]
+fn how_much_a_sentence_matters_is_said_without_colour() {
+    use crate::model::Severity;
+    let mut model = publishing(1);
+    let finding = |severity| crate::model::Finding {
+        severity,
+        process: None,
+        text: "it is so".into(),
+    };
+    model.live.findings = [Severity::Error, Severity::Warning, Severity::Info].map(finding).into();
+    let said = crate::report::text(&model, 80);
+    assert!(
+        said.ends_with("\n\nerror: it is so\nwarning: it is so\nnote: it is so\n"),
+        "{said}"
+    );
 }
 
 /// Names are cut first, then columns leave; where a program uses several devices that of the devices does not.

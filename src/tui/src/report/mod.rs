@@ -16,6 +16,7 @@ use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
 use crate::model::{Demo, Model, Only, Setup, SourceState, TRAIN};
 use crate::source::{Channels, sample_nvml_once};
+use crate::units;
 use crate::update::update;
 
 pub use json::{SCHEMA, document};
@@ -87,7 +88,7 @@ pub fn nothing(model: &Model) -> Option<String> {
         return None;
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
-        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {hint}"),
+        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", units::sentence(hint)),
         (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
             "no such device: {only}. There is no NVIDIA driver library (libnvidia-ml.so.1), without which only programs that publish tell \
              of devices, by UUID. Without --device all are reported"
@@ -101,8 +102,14 @@ pub fn nothing(model: &Model) -> Option<String> {
             };
             let failed = model.findings().find(|finding| finding.process.is_some());
             let failed = failed.map_or(String::new(), |finding| format!(". {}", finding.text));
+            let refused: String = world
+                .problems
+                .iter()
+                .filter(|p| p.directory)
+                .map(|p| format!(". {} is refused, and nothing in it is looked at: {}", p.file, p.text))
+                .collect();
             format!(
-                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{past}{failed}. \
+                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{refused}{past}{failed}. \
                  `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
             )
         }
@@ -171,6 +178,24 @@ mod tests {
         );
     }
 
+    /// Somebody may well publish there.
+    #[test]
+    fn a_directory_that_was_refused_is_named_where_there_is_nothing_to_report() {
+        let mut model = Model::default();
+        model.inputs.nvml.state = NvmlState::Missing;
+        assert!(!nothing(&model).unwrap().contains("refused"));
+        model.live.problems.push(crate::model::Problem {
+            file: "/dev/shm/x".into(),
+            directory: true,
+            text: "it belongs to another user".into(),
+        });
+        let text = nothing(&model).unwrap();
+        assert!(
+            text.contains(". /dev/shm/x is refused, and nothing in it is looked at: it belongs to another user. "),
+            "{text}"
+        );
+    }
+
     #[test]
     fn why_nothing_is_simulated_is_told() {
         let mut model = Model::default();
@@ -179,6 +204,7 @@ mod tests {
         model.live.problems.push(crate::model::Problem {
             file: "/tmp/x".into(),
             text: "others may read it".into(),
+            directory: true,
         });
         let text = nothing(&model).unwrap();
         assert!(text.contains("cannot be seen: /tmp/x: others may read it."), "{text}");

@@ -63,10 +63,15 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         .findings()
         .filter(|f| f.severity > Severity::Info || f.process.is_none());
     for (i, finding) in worth.enumerate() {
-        let mark = if finding.severity == Severity::Info { "-" } else { "!" };
+        let word = match finding.severity {
+            Severity::Info => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
         let air = if i == 0 { "\n" } else { "" };
-        let lines = wrap(&finding.text, room.saturating_sub(2).max(1)).join("\n  ");
-        writeln!(out, "{air}{mark} {lines}")?;
+        let text = format!("{word}: {}", finding.text);
+        let lines = wrap(&text, room.saturating_sub(2).max(1)).join("\n  ");
+        writeln!(out, "{air}{lines}")?;
     }
     Ok(())
 }
@@ -164,7 +169,7 @@ fn sensors(device: &Device) -> Vec<String> {
     };
     vec![
         say(
-            "busy",
+            "utilization",
             s.utilization
                 .value()
                 .map(|n| format!("{n}%"))
@@ -224,6 +229,6 @@ mod tests {
         let mut model = Model::default();
         update(&mut model, 0, Event::Nvml { at: 0, sample });
         let text = text(&model, u16::MAX);
-        assert!(text.contains("busy 37%   temperature: not supported"), "{text}");
+        assert!(text.contains("utilization 37%   temperature: not supported"), "{text}");
     }
 }

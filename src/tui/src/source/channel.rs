@@ -128,7 +128,11 @@ impl Channels {
     /// publisher renames its file into place when it is whole.
     fn look(&mut self) {
         let scan = discover();
-        self.places = scan.problems.iter().map(|p| problem(&p.path, &p.reason)).collect();
+        self.places = scan
+            .problems
+            .iter()
+            .map(|p| problem(&p.path, true, &p.reason))
+            .collect();
         let here = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
         self.open.retain(|key, _| here(key));
         self.refused.retain(|(key, _)| here(key));
@@ -139,7 +143,7 @@ impl Channels {
             }
             match Reader::open(&found.path) {
                 Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
-                Err(error) => self.refused.push((key, problem(&found.path, &error))),
+                Err(error) => self.refused.push((key, problem(&found.path, false, &error))),
             }
         }
     }
@@ -175,8 +179,9 @@ impl Channels {
     }
 }
 
-fn problem(path: &Path, error: &impl ToString) -> Problem {
+fn problem(path: &Path, directory: bool, error: &impl ToString) -> Problem {
     Problem {
+        directory,
         file: clean(&path.to_string_lossy()),
         text: clean(&error.to_string()),
     }

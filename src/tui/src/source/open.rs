@@ -49,6 +49,7 @@ impl Open {
                     Some(channel) => channel.error = Some(error.to_string()),
                     None => sample.problems.push(Problem {
                         file: format!("of {}", reader.identity().program),
+                        directory: false,
                         text: error.to_string(),
                     }),
                 },

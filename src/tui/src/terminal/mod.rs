@@ -45,9 +45,9 @@ pub fn size() -> (u16, u16) {
     termios::tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row))
 }
 
-/// Columns of a line on stdout; no end of them where that is no terminal.
-pub fn columns() -> u16 {
-    match size().0 {
+/// Columns of a line on stdout or stderr; no end of them where that is no terminal.
+pub fn columns(stream: impl AsFd) -> u16 {
+    match termios::tcgetwinsize(stream).map_or(0, |size| size.ws_col) {
         0 => u16::MAX,
         columns => columns,
     }

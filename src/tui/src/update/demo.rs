@@ -26,6 +26,9 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.phase = between_steps(demo);
         }
         DemoEvent::Step(step, choices) => {
+            if demo.stepped() {
+                model.ui.demo_scroll = 0;
+            }
             demo.phase = between_steps(demo);
             demo.choices = choices;
             demo.notice = None;
@@ -34,12 +37,23 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             }
             keep(&mut demo.steps, *step);
         }
-        DemoEvent::Unpublished(why) => demo.unpublished = Some(why),
+        DemoEvent::Unpublished(why) => {
+            demo.unpublished = Some(why.clone());
+            if demo.automatic {
+                // It was said to be shown.
+                return toast(
+                    model,
+                    Severity::Warning,
+                    format!("the simulated training run cannot be seen: {why}"),
+                );
+            }
+        }
         DemoEvent::Notice(text) => {
             demo.phase = between_steps(demo);
             demo.notice = Some(text);
         }
         DemoEvent::Result { ok, outcome } => {
+            model.ui.demo_scroll = 0;
             demo.phase = DemoPhase::Done { ok };
             demo.outcome = Some(outcome);
             demo.choices.clear();
@@ -65,6 +79,13 @@ fn between_steps(demo: &Demo) -> DemoPhase {
     } else {
         DemoPhase::Running
     }
+}
+
+/// Scrolls what it tells, as far as there is more.
+pub(super) fn scroll(model: &mut Model, by: i32) {
+    let told = model.ui.hits.told;
+    let ends = (-i32::from(told.above), i32::from(told.below));
+    model.ui.demo_scroll = model.ui.demo_scroll.saturating_add(by).clamp(ends.0, ends.1);
 }
 
 /// Keeps the newest steps; of one that is told several times, as the passes of a replay are, what was told last and that memory ran out.
@@ -181,6 +202,7 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
 /// Starts a demo; the one that runs ends.
 fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
     model.ui.follow_demo = true;
+    model.ui.demo_scroll = 0;
     model.demo = Some(Demo {
         name: name.clone(),
         simulated,

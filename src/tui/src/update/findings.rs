@@ -3,7 +3,7 @@
 use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
-    Device, DeviceState, Figures, Finding, Inputs, Nanos, Process, ProcessId, ProcessState, SECOND, Severity,
+    Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, Process, ProcessId, ProcessState, SECOND, Severity,
     SourceState, World,
 };
 use crate::report::reason;
@@ -32,7 +32,11 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     if let SourceState::Failing { error, hint } = &world.nvml.state {
         findings.push((
             u64::MAX,
-            finding(Severity::Error, None, format!("NVML: {error}. {hint}")),
+            finding(
+                Severity::Error,
+                None,
+                format!("NVML: {error}. {}", units::sentence(hint)),
+            ),
         ));
     }
     for device in &world.devices {
@@ -72,8 +76,16 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
-    if !world.problems.is_empty() {
-        let text = match world.problems.as_slice() {
+    let (places, files): (Vec<&Problem>, Vec<&Problem>) = world.problems.iter().partition(|p| p.directory);
+    for place in places {
+        let text = format!(
+            "channel directory {} is refused: {}. What publishes there is not seen",
+            place.file, place.text
+        );
+        findings.push((0, finding(Severity::Warning, None, text)));
+    }
+    if !files.is_empty() {
+        let text = match files.as_slice() {
             [one] => format!("channel {} cannot be read: {}", one.file, one.text),
             many => format!(
                 "{} channel files cannot be read: gpumem-tui doctor says why",

@@ -54,6 +54,7 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
     match key {
         Key::Char('q') => return quit(model),
         Key::Char('?') | Key::F(1) => model.ui.popup = Some(Popup::Help { scroll: 0 }),
+        Key::Char('m') => model.ui.popup = Some(Popup::Findings { scroll: 0 }),
         Key::Char('/') => {
             model.ui.filter.editing = true;
             model.ui.view = View::Overview;
@@ -303,6 +304,8 @@ fn demo_view(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
         Key::Char(c) if let Some(line) = demo::pace(model, c) => return Some(vec![Effect::TellDemo(line.into())]),
         Key::Up | Key::Char('k') => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
         Key::Down | Key::Char('j') => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),
+        Key::PageUp => demo::scroll(model, -i32::from(model.ui.hits.told.page)),
+        Key::PageDown => demo::scroll(model, i32::from(model.ui.hits.told.page)),
         Key::Home | Key::Char('g') => model.ui.demo_entry = 0,
         Key::End | Key::Char('G') => model.ui.demo_entry = last,
         Key::Enter if waiting_for_user(model) => return Some(demo::next(model)),

@@ -37,6 +37,7 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             return demo::start_entry(model);
         }
         Target::Help => model.ui.popup = Some(Popup::Help { scroll: 0 }),
+        Target::Findings => model.ui.popup = Some(Popup::Findings { scroll: 0 }),
         Target::Next => return demo::next(model),
     }
     vec![Effect::Draw]
@@ -67,7 +68,7 @@ fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
         View::Overview => keys::select_row(model, by),
         View::Blocks => map::step(model, if by < 0 { Step::Up } else { Step::Down }),
         View::Timeline => keys::change_span(model, by),
-        View::Demo => return Vec::new(),
+        View::Demo => demo::scroll(model, by as i32),
     }
     vec![Effect::Draw]
 }

@@ -24,6 +24,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Enter | Key::Char(' ') => return accept(model),
         Key::Esc | Key::Char('q') => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
+        Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
         Key::Char('f') if matches!(model.ui.popup, Some(Popup::Fix { .. })) => return close(model),
         Key::Char(c @ '1'..='9') => return pick(model, c as usize - '1' as usize),
@@ -64,7 +65,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
             vec![Effect::Draw]
         }
         Some(Popup::Fix { selected }) => demo::fix(model, selected),
-        Some(Popup::Help { .. }) | None => vec![Effect::Draw],
+        Some(Popup::Help { .. } | Popup::Findings { .. }) | None => vec![Effect::Draw],
     }
 }
 
@@ -90,7 +91,9 @@ fn shift(model: &mut Model, movement: &Move) {
         Move::Last => last,
     };
     match &mut model.ui.popup {
-        Some(Popup::Help { scroll }) => *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16,
+        Some(Popup::Help { scroll } | Popup::Findings { scroll }) => {
+            *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
+        }
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
         None => {}
     }
@@ -98,7 +101,7 @@ fn shift(model: &mut Model, movement: &Move) {
 
 fn last_entry(model: &Model) -> usize {
     match &model.ui.popup {
-        Some(Popup::Help { .. }) => usize::from(model.ui.hits.help_lines.saturating_sub(1)),
+        Some(Popup::Help { .. } | Popup::Findings { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
         None => 0,

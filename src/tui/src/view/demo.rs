@@ -83,6 +83,25 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         screen.pen.cell(area, end, 0, ' ', Style::new());
     }
     steps::draw(screen, inside, demo);
+    if inside != area {
+        scroll_hint(screen, area);
+    }
+}
+
+/// The keys that show the rest of what it tells, in the frame's last line.
+fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
+    let told = screen.hits.told;
+    let key = match (screen.model.ui.demo_scroll, told.below) {
+        (0, 0) => return,
+        (0, _) => "PgDn",
+        _ => "PgUp PgDn",
+    };
+    let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
+    let x = area.width.saturating_sub(width(key) + 10);
+    let (_, line) = split_bottom(area, 1);
+    screen
+        .pen
+        .spans(line, x, 0, &[(" ", dim), (key, accent), (" more ", dim)]);
 }
 
 /// Where it is. A child that a signal has stopped says nothing of it itself; a demo that the user ended is the one called stopped.
@@ -184,6 +203,8 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
             "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
         }
         (_, true) => "Its blocks appear here when it allocates.",
+        // It tells its device first of all.
+        (_, false) if demo.device.is_empty() => "It never started: it had no memory.",
         (_, false) => "It has ended, and its memory is returned.",
     };
     text.to_owned()

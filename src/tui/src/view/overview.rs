@@ -9,6 +9,7 @@ use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, wrap};
 use super::theme::Ink;
 use crate::model::{Demo, DemoPhase, Device, Model, Only, SourceState, Target};
+use crate::units;
 use device::Tier;
 
 /// A second column of devices pays from this width on.
@@ -143,13 +144,13 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let model = screen.model;
     let none = model.world().devices.is_empty();
     let (ink, first, second) = match &model.world().nvml.state {
-        SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), hint.clone()),
+        SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), units::sentence(hint)),
         SourceState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
         SourceState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
         SourceState::Missing if none => (
             Ink::Warning,
             "No NVIDIA driver on this machine (libnvidia-ml.so.1 is not installed).".to_owned(),
-            "gpumem-tui demo train --device sim shows everything on a simulated device; gpumem-tui doctor says what is missing.".to_owned(),
+            without_driver(model),
         ),
         SourceState::Ok if none => (
             Ink::Plain,
@@ -164,6 +165,17 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let mut lines: Vec<_> = first.chain(second).chain([(None, String::new(), Ink::Plain)]).collect();
     lines[0].0 = Some(ink).filter(|&ink| ink == Ink::Warning);
     lines
+}
+
+/// What can be seen without a driver, or what is in the way of it.
+fn without_driver(model: &Model) -> String {
+    match model.demo.as_ref().and_then(|demo| demo.unpublished.as_ref()) {
+        Some(why) => {
+            format!("What runs on a simulated device here cannot be seen: {why}. gpumem-tui doctor looks further.")
+        }
+        None => "gpumem-tui demo train --device sim shows everything on a simulated device; gpumem-tui doctor says what is missing."
+            .to_owned(),
+    }
 }
 
 /// Why there is no simulated device where nothing else was asked for. A demo whose channel cannot be made simulates for itself.

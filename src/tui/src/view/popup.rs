@@ -1,5 +1,6 @@
-//! What lies over a view: help, the sort menu, the fix menu.
+//! What lies over a view: help, the findings in full, the sort menu, the fix menu.
 
+mod findings;
 mod help;
 
 use ratatui::layout::Rect;
@@ -13,6 +14,7 @@ use crate::model::{Column, Popup, Target};
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
     match popup {
         Popup::Help { scroll } => help::draw(screen, area, *scroll),
+        Popup::Findings { scroll } => findings::draw(screen, area, *scroll),
         Popup::Sort { selected } => {
             let model = screen.model;
             let entries: Vec<(String, String)> = Column::ALL
@@ -53,6 +55,22 @@ fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &
     };
     screen.pen.clear(air.intersection(area));
     screen.pen.panel(window, title, note)
+}
+
+/// A window for so many lines of text, of which it shows those from line `scroll` on, where they do not all fit; its inside and the first
+/// of them.
+fn page(screen: &mut Screen<'_>, area: Rect, width: u16, lines: u16, title: &str, scroll: u16) -> (Rect, u16) {
+    let tall = lines.saturating_add(2).min(area.height);
+    let fits = tall.saturating_sub(2);
+    let most = lines.saturating_sub(fits);
+    screen.hits.popup_lines = most + 1;
+    let scroll = scroll.min(most);
+    let note = if most > 0 {
+        format!("↑↓ {}-{} of {lines}", scroll + 1, scroll + fits)
+    } else {
+        "Esc".to_owned()
+    };
+    (window(screen, area, width, tall, title, &note), scroll)
 }
 
 fn menu(screen: &mut Screen<'_>, area: Rect, title: &str, entries: &[(String, String)], selected: usize) {

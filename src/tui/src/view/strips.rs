@@ -57,7 +57,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, map: &BlockMap, cursor: Option
         let segment = &map.segments[strip.segment];
         if strip.x == 0 {
             let sharing = strips[i + 1..].iter().take_while(|s| s.line == strip.line).count();
-            label(pen, labels, y, strip, map, sharing);
+            let line = layout.bytes_per_cell.saturating_mul(u64::from(layout.columns));
+            label(pen, labels, y, strip, map, (sharing, line));
         }
         let begin = segment.segment.addr.saturating_add(strip.offset);
         cells::aggregate(&mut scratch, segment, begin, strip.cells, layout.bytes_per_cell);
@@ -99,12 +100,12 @@ fn cursor_in(block: &gpumem_channel::Block, cursor: Option<u64>) -> u64 {
         .unwrap_or(block.addr)
 }
 
-/// Address and size at a segment's first line; how far into it at the others.
-fn label(pen: &mut Pen<'_>, area: Rect, y: u16, strip: &Strip, map: &BlockMap, sharing: usize) {
+/// Address and size at a segment's first line, or how many more share it; how far into it at the others, of which each has so many bytes.
+fn label(pen: &mut Pen<'_>, area: Rect, y: u16, strip: &Strip, map: &BlockMap, (sharing, line): (usize, u64)) {
     let dim = pen.theme.ink(Ink::Dim);
     let segment = &map.segments[strip.segment].segment;
     if strip.offset > 0 {
-        let text = format!("+{}", units::bytes_short(strip.offset));
+        let text = format!("+{}", units::bytes_apart(strip.offset, line));
         pen.text_end(area, LABEL - 1, y, &text, dim);
         return;
     }

@@ -1,7 +1,9 @@
 //! The demo's child, from start to end.
 
+use gpumem_probe::NvmlState;
+
 use super::sample::*;
-use crate::event::{DemoEvent, Effect, Event, Key};
+use crate::event::{DemoEvent, Effect, Event, Key, Mouse, MouseAction};
 use crate::model::*;
 
 fn told(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
@@ -73,6 +75,52 @@ fn goes_on_step_by_step_and_takes_a_fix() {
     assert_eq!(
         (&demo.phase, demo.pid, demo.steps.len()),
         (&DemoPhase::Done { ok: true }, None, 1)
+    );
+}
+
+#[test]
+fn its_text_scrolls_to_its_ends_and_begins_anew_with_a_step() {
+    let mut model = running();
+    model.ui.hits.told = TextGeometry {
+        above: 3,
+        below: 8,
+        page: 5,
+    };
+    let mut after = |keys: &[Key]| {
+        press(&mut model, keys);
+        model.ui.demo_scroll
+    };
+    assert_eq!(after(&[Key::PageDown]), 5);
+    assert_eq!(after(&[Key::PageDown]), 8);
+    assert_eq!(after(&[Key::PageUp, Key::PageUp, Key::PageUp]), -3);
+    told(&mut model, step(1, &[]));
+    assert_eq!(model.ui.demo_scroll, 0);
+    let wheel = Mouse {
+        x: 0,
+        y: 0,
+        action: MouseAction::WheelDown,
+    };
+    feed(&mut model, [Event::Mouse(wheel)]);
+    assert_eq!(model.ui.demo_scroll, 1);
+}
+
+/// What is shown on a machine without a GPU may have no place to publish.
+#[test]
+fn a_simulation_that_cannot_be_seen_is_not_said_to_be_shown() {
+    let mut model = model();
+    feed(
+        &mut model,
+        [channels(SECOND, vec![]), nvml_state(SECOND, NvmlState::Missing)],
+    );
+    let toast = |model: &Model| model.ui.toast.clone().unwrap().text;
+    assert!(toast(&model).contains("showing a simulated training run"));
+    told(
+        &mut model,
+        DemoEvent::Unpublished("/x: it belongs to another user".into()),
+    );
+    assert_eq!(
+        toast(&model),
+        "the simulated training run cannot be seen: /x: it belongs to another user"
     );
 }
 

@@ -211,6 +211,7 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     let problem = Problem {
         file: "1-2-0.gpumem".into(),
         text: "not a gpumem channel".into(),
+        ..Problem::default()
     };
     let sample = ChannelSample {
         at: 2 * SECOND,
@@ -220,6 +221,19 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
     assert_eq!(said(&model), [(Severity::Info, text.into())]);
+    let place = Problem {
+        file: "/dev/shm/x".into(),
+        directory: true,
+        text: "it belongs to another user".into(),
+    };
+    let sample = ChannelSample {
+        at: 3 * SECOND,
+        problems: vec![place],
+        ..ChannelSample::default()
+    };
+    feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
+    let text = "channel directory /dev/shm/x is refused: it belongs to another user. What publishes there is not seen";
+    assert_eq!(said(&model), [(Severity::Warning, text.into())]);
 }
 
 /// Beside a card with room to spare nothing else says why a request failed.

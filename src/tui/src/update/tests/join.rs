@@ -304,7 +304,7 @@ fn only_the_chosen_device_is_shown() {
 fn nothing_is_simulated_when_the_library_fails() {
     let failed = NvmlState::Failed {
         error: "driver mismatch".into(),
-        hint: "Reboot".into(),
+        hint: "reboot".into(),
     };
     let mut model = model();
     let effects = feed(&mut model, [channels(SECOND, vec![]), nvml_state(SECOND, failed)]);

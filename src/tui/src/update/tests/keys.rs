@@ -53,6 +53,34 @@ fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
 }
 
 #[test]
+fn findings_open_over_every_view_and_scroll_to_their_end() {
+    for view in ['1', '2', '3', '7'] {
+        let mut model = busy();
+        press(&mut model, &[Key::Char(view), Key::Char('m')]);
+        assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 0 }));
+        model.ui.hits.popup_lines = 8;
+        press(&mut model, &[Key::End]);
+        assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 7 }));
+        press(&mut model, &[Key::Up, Key::Char('m')]);
+        assert_eq!(model.ui.popup, None);
+    }
+    let mut model = busy();
+    let area = Area {
+        x: 0,
+        y: 22,
+        width: 80,
+        height: 1,
+    };
+    model.ui.hits.areas = vec![Hit {
+        area,
+        target: Target::Findings,
+    }];
+    let (x, y, action) = (9, 22, MouseAction::Click);
+    feed(&mut model, [Event::Mouse(Mouse { x, y, action })]);
+    assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 0 }));
+}
+
+#[test]
 fn how_it_ends() {
     let mut model = busy();
     assert_eq!(press(&mut model, &[Key::Char('q')]), [Effect::Quit(0)]);

@@ -7,7 +7,7 @@ use super::super::pen::{width, wrap, wrap_to};
 use super::super::theme::Ink;
 use super::super::{Screen, overview};
 use super::severity;
-use crate::model::{Finding, Severity, Toast, View};
+use crate::model::{Finding, Severity, Target, Toast, View};
 
 /// Lines that a sentence takes at most.
 const SENTENCE: u16 = 3;
@@ -41,10 +41,10 @@ pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Fin
     let longer = |(i, finding): (usize, &&Finding)| {
         // What says how many more there are takes a part of the last line.
         let tail = match i + 1 == shown {
-            true => width(&tail(findings.len() - shown)),
-            false => 0,
+            true => tail(findings.len() - shown, false),
+            false => None,
         };
-        lines(&finding.text, room, tail).clamp(1, SENTENCE) - 1
+        lines(&finding.text, room, tail_width(tail.as_deref())).clamp(1, SENTENCE) - 1
     };
     let wanted: Vec<u16> = findings[..shown].iter().enumerate().map(longer).collect();
     let message = match area.height >= 5 && overview && !model.ui.filter.editing {
@@ -88,26 +88,32 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
         Severity::Error => severity(screen, finding.severity).1,
         _ => Style::new(),
     };
-    let tail = tail(hidden);
     let full = room_of(area);
-    let beside = full.saturating_sub(width(&tail));
     // What has a further line before it needs it uses it.
     let less = match screen.model.ui.view {
         View::Overview => full,
         View::Blocks | View::Timeline | View::Demo => full.saturating_sub(SLACK),
     };
-    let fits = |room: u16| lines(&finding.text, room, width(&tail).saturating_sub(full - room)) <= area.height;
+    let needed = tail_width(tail(hidden, false).as_deref());
+    let fits = |room: u16| lines(&finding.text, room, needed.saturating_sub(full - room)) <= area.height;
     let several = area.height > 1;
     let room = [less, full]
         .into_iter()
         .find(|&room| (several || room == full) && fits(room));
-    let room = room.unwrap_or(beside);
+    let tail = tail(hidden, room.is_none());
+    let room = room.unwrap_or(full.saturating_sub(tail_width(tail.as_deref())));
     sentence(screen, area, finding.severity, &finding.text, (room, style));
-    let dim = screen.pen.theme.ink(Ink::Dim);
-    let last = area.height.saturating_sub(1);
-    screen
-        .pen
-        .text_end(area, area.width.saturating_sub(1), last, tail.trim_start(), dim);
+    if let Some(tail) = tail {
+        let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
+        let last = area.height.saturating_sub(1);
+        let x = screen
+            .pen
+            .text_end(area, area.width.saturating_sub(1), last, &tail, dim);
+        screen
+            .pen
+            .text(area, x.saturating_sub(1 + width(MORE)), last, MORE, accent);
+    }
+    screen.hit(area, Target::Findings);
 }
 
 /// Lines of a sentence in so many columns, of which the last has room for a tail.
@@ -117,12 +123,21 @@ fn lines(text: &str, room: u16, tail: u16) -> u16 {
     lines.len() as u16 + u16::from(last + tail > room)
 }
 
-/// What is said at the end of the last finding of those that are not shown.
-fn tail(hidden: usize) -> String {
-    match hidden {
-        0 => String::new(),
-        n => format!("  +{n} more"),
+/// The key that shows all of them in full.
+const MORE: &str = "m";
+
+/// What that key would show besides: so many findings, or the rest of one that is cut.
+fn tail(hidden: usize, cut: bool) -> Option<String> {
+    match (hidden, cut) {
+        (0, false) => None,
+        (0, true) => Some("more".to_owned()),
+        (n, _) => Some(format!("+{n} more")),
     }
+}
+
+/// Columns that it takes with its key, and with air before it.
+fn tail_width(tail: Option<&str>) -> u16 {
+    tail.map_or(0, |tail| 2 + width(MORE) + 1 + width(tail))
 }
 
 /// Columns of a sentence beside its mark.

@@ -6,17 +6,19 @@ use ratatui::style::Style;
 use super::super::Screen;
 use super::super::pen::{split_top, wrap, wrap_to};
 use super::super::theme::Ink;
-use crate::model::{Demo, DemoPhase, DemoStep, Target};
+use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
 use crate::units;
 
 /// A line to draw: where it begins, and its pieces.
 type Line = Vec<(String, Style)>;
 
-/// Draws the steps; when there are too many lines the oldest leave.
+/// Draws the steps; when there are too many lines the oldest leave, and what is left out can be scrolled to.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let all = usize::from(area.height);
     let mut now = present(screen, demo, area.width, None);
+    let mut whole = now.clone();
     if now.len() > all {
+        whole = present(screen, demo, area.width, Some(usize::MAX));
         now = present(screen, demo, area.width, Some(0));
         // What is left goes to the report, then to the past.
         if now.len() < all {
@@ -25,12 +27,22 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
     let before = demo.steps.split_last().map_or(&[][..], |(_, before)| before);
     let past: Vec<Line> = before.iter().map(|step| past_line(screen, step)).collect();
-    let room = usize::from(area.height).saturating_sub(now.len());
-    let past = &past[past.len().saturating_sub(room)..];
-    for (y, line) in past.iter().cloned().chain(now).enumerate() {
-        if y >= usize::from(area.height) {
-            break;
-        }
+    let above = past.len().saturating_sub(all.saturating_sub(now.len()));
+    whole.splice(0..0, past.iter().cloned());
+    let below = whole.len().saturating_sub(above + all);
+    let first: Vec<Line> = past[above..].iter().cloned().chain(now).take(all).collect();
+    // In brief something is left out from some line on.
+    let alike = first.iter().zip(&whole[above..]).take_while(|(a, b)| a == b).count();
+    let (lines, page) = match screen.model.ui.demo_scroll.clamp(-(above as i32), below as i32) {
+        0 => (first, alike),
+        by => (whole.split_off(above.saturating_add_signed(by as isize)), all),
+    };
+    screen.hits.told = TextGeometry {
+        above: above as u16,
+        below: below as u16,
+        page: page.saturating_sub(1).max(1) as u16,
+    };
+    for (y, line) in lines.into_iter().take(all).enumerate() {
         let mut x = 0;
         for (text, style) in line {
             let room = area.width.saturating_sub(x);
@@ -220,10 +232,13 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u
         (outcome.patterns_verified, "every pattern was intact".to_owned()),
     ];
     for (held, text) in lines {
-        match held {
-            Some(true) => out.push(vec![("✓ ".into(), theme.ink(Ink::Good)), (text, plain)]),
-            Some(false) => out.push(vec![("✗ not so: ".into(), theme.ink(Ink::Warning)), (text, plain)]),
-            None => {}
-        }
+        let (mark, ink, text) = match held {
+            Some(true) => ("✓ ", Ink::Good, text),
+            Some(false) => ("✗ ", Ink::Warning, format!("not so: {text}")),
+            None => continue,
+        };
+        let marks = std::iter::once(mark).chain(std::iter::repeat("  "));
+        let parts = marks.zip(wrap(&text, width.saturating_sub(2)));
+        out.extend(parts.map(|(mark, part)| vec![(mark.into(), theme.ink(ink)), (part, plain)]));
     }
 }

@@ -289,23 +289,26 @@ fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// One line with the number of every part. Parts that are nothing are left out, except allocated and free.
+/// A part of a legend: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner).
+type Entry = (Ink, &'static str, u64, u8);
+
+/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most, and what is hardly anything least.
 fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
     };
-    let mut entries: Vec<(Ink, &str, u64)> = vec![(Ink::Allocated, "allocated", memory.allocated)];
-    entries.push((Ink::Cached, "cached", memory.cached));
+    let mut entries: Vec<Entry> = vec![(Ink::Allocated, "allocated", memory.allocated, 1)];
+    entries.push((Ink::Cached, "cached", memory.cached, 2));
     match (memory.basis, memory.driver) {
         (Basis::Driver, Some(driver)) => {
-            entries.push((Ink::Other, "other", memory.other));
-            entries.push((Ink::Driver, "driver", driver));
+            entries.push((Ink::Other, "other", memory.other, 3));
+            entries.push((Ink::Driver, "driver", driver, 4));
         }
         // Nobody tells the driver's share apart.
-        (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other)),
+        (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
         (Basis::Publishers, _) => {}
     }
-    entries.push((Ink::Free, memory.basis.rest(), memory.free));
+    entries.push((Ink::Free, memory.basis.rest(), memory.free, 0));
     let text = |bytes| {
         if memory.total >= 1 << 34 {
             gib(bytes)
@@ -314,15 +317,20 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         }
     };
     let unit = if memory.total >= 1 << 34 { " GiB" } else { "" };
-    let long: u16 = entries
-        .iter()
-        .map(|e| 2 + width(e.1) + 1 + width(&text(e.2)) + 3)
-        .sum::<u16>()
-        + width(unit);
-    let gap = if long <= area.width { 3 } else { 2 };
+    let wide = |entries: &[Entry], gap: u16| {
+        let each = entries.iter().map(|e| 2 + width(e.1) + 1 + width(&text(e.2)) + gap);
+        each.sum::<u16>() + width(unit)
+    };
+    let gap = if wide(&entries, 3) <= area.width { 3 } else { 2 };
+    // There is no gap behind the last.
+    while entries.len() > 1 && wide(&entries, gap) > area.width + gap {
+        let little = |e: &Entry| e.3 > 0 && e.2 < memory.total / 50;
+        let leaver = (0..entries.len()).max_by_key(|&i| (little(&entries[i]), entries[i].3));
+        entries.remove(leaver.unwrap_or(0));
+    }
     let mut x = 0;
     let last = entries.len() - 1;
-    for (i, (ink, label, bytes)) in entries.into_iter().enumerate() {
+    for (i, (ink, label, bytes, _)) in entries.into_iter().enumerate() {
         let figure = if i == last {
             format!("{}{unit}", text(bytes))
         } else {

@@ -158,9 +158,7 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
 }
 
 fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], process: &Process) {
-    // Beside real ones a process of a simulated device says so where nothing else in its row does.
-    let says = |&(shown, _): &(Shown, u16)| matches!(shown, Shown::Device | Shown::Of(Column::State));
-    let unsaid = process.simulated && !columns.iter().any(says);
+    let unsaid = row::unsaid(process, columns);
     let job_shown = has_jobs(columns);
     let mut x = 1;
     for &(shown, wide) in columns {
@@ -172,7 +170,7 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
             if shown == Shown::Of(Column::State) {
                 text = row::state_in(process, room);
             } else if shown == Shown::Of(Column::Command) {
-                text = row::name_in(process, room, job_shown, unsaid);
+                text = row::name_in(process, room, job_shown, &unsaid);
             }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {

@@ -30,6 +30,7 @@ const KEYS: &[HelpLine] = &[
     Key("/", "filter processes by pid, user, command, job, device or state"),
     Key("s", "sort processes"),
     Key("b", "list programs that ended, too (black boxes)"),
+    Key("m", "more: every finding in full"),
     Key("f", "choose a fix, when a demo offers some"),
     Key("Esc", "close, clear the filter, back to the Overview"),
     Key("?, F1", "this help"),
@@ -49,15 +50,14 @@ const KEYS: &[HelpLine] = &[
     Head("Timeline"),
     Key("← →, Home End", "back and forth in time"),
     Key("+ -", "less, more time"),
-    Key("↑ ↓", "another device"),
+    Key("↑ ↓, n N", "another device, another process"),
     Key("o", "hide what others use: the rest grows"),
     Key("t", "by tag: what a process allocated for"),
-    Key("n N", "next, previous process"),
     Blank,
     Head("Demo"),
     Key("↑ ↓, Enter", "choose a demo, start it"),
     Key("Space, Enter", "next step; of a replay: Space halts, + - speed"),
-    Key("x", "stop it"),
+    Key("x, PgUp PgDn", "stop it; scroll what it tells"),
 ];
 
 /// The rest.
@@ -86,7 +86,10 @@ const WORDS: &[HelpLine] = &[
         "driver",
         "kept by driver and firmware; where nobody tells it apart it is part of other",
     ),
-    Key("frag", "1 - largest free block / all free memory of the process"),
+    Key(
+        "fragmentation",
+        "1 - largest free block / all free memory of the process",
+    ),
     Key(
         "largest free",
         "a larger request is stitched, takes new memory, or fails",
@@ -130,17 +133,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
         keys.append(&mut words);
     }
     let all = keys.len().max(words.len()) as u16;
-    let tall = all.saturating_add(2).min(area.height);
-    let fits = tall.saturating_sub(2);
-    let most = all.saturating_sub(fits);
-    screen.hits.help_lines = most + 1;
-    let scroll = scroll.min(most);
-    let note = if most > 0 {
-        format!("↑↓ {}-{} of {all}", scroll + 1, scroll + fits)
-    } else {
-        "Esc".to_owned()
-    };
-    let inside = super::window(screen, area, wide, tall, "Help", &note);
+    let (inside, scroll) = super::page(screen, area, wide, all, "Help", scroll);
     column(screen, inside, keys, scroll);
     column(screen, split_left(inside, LEFT + 3).1, words, scroll);
 }

@@ -164,3 +164,20 @@ fn hostile_segments_end_in_bounded_work() {
         lines(&map, 80, 20, zoom, Some(0), ASCII);
     }
 }
+
+/// However far into a large segment.
+#[test]
+fn lines_of_a_segment_have_labels_of_their_own() {
+    let map = map(&[&[(A, 40 << 30), (F, 40 << 30)]]);
+    for zoom in 0..24 {
+        for cursor in [0, 1 << 30, 79 << 30] {
+            let area = Rect::new(0, 0, 80, 16);
+            let mut buffer = Buffer::empty(area);
+            let mut pen = Pen::new(&mut buffer, Theme::new(Colors::Mono, false));
+            draw(&mut pen, area, &map, Some((1 << 20) + cursor), zoom);
+            let label = |y| (0..LABEL).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+            let labels: Vec<String> = (0..16).map(label).filter(|l| !l.trim().is_empty()).collect();
+            assert!(labels.windows(2).all(|two| two[0] != two[1]), "{zoom}: {labels:#?}");
+        }
+    }
+}

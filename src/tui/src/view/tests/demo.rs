@@ -49,6 +49,89 @@ fn why_there_is_no_map_is_told_in_full() {
     );
 }
 
+/// Whatever a demo tells can be scrolled to, and where there is more to come the frame says how.
+#[test]
+fn what_a_demo_tells_can_be_read_to_its_end() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    let demo = model.demo.as_mut().unwrap();
+    let numbered = |from: usize, n: usize| (from..from + n).map(|n| format!("w{n}.")).collect::<Vec<_>>().join(" ");
+    let step = demo.steps.last_mut().unwrap();
+    step.detail = numbered(100, 30);
+    step.oom.as_mut().unwrap().report = numbered(200, 30);
+    for (choice, from) in demo.choices.iter_mut().zip([300, 400, 500]) {
+        choice.title = numbered(from, 20);
+    }
+    let all: Vec<String> = [(100, 30), (200, 30), (300, 20), (400, 20), (500, 20)]
+        .iter()
+        .flat_map(|&(from, n)| (from..from + n).map(|n| format!("w{n}.")))
+        .collect();
+    for (width, height) in [(80, 24), (60, 20), (40, 12)] {
+        let at = |scroll| {
+            let mut model = model.clone();
+            model.ui.demo_scroll = scroll;
+            drawn(model, width, height, Colors::Mono, false)
+        };
+        let (first, hits) = at(0);
+        assert!(text(&first).contains(" PgDn more ─"), "{}", text(&first));
+        assert_eq!(at(9999).0, at(hits.told.below.into()).0);
+        let (top, end) = (-i32::from(hits.told.above), i32::from(hits.told.below));
+        let mut pages = text(&at(top).0) + &text(&at(end).0);
+        let mut scroll = 0;
+        while scroll < end {
+            let (page, hits) = at(scroll);
+            pages += &text(&page);
+            scroll += i32::from(hits.told.page);
+        }
+        let missing: Vec<&String> = all.iter().filter(|word| !pages.contains(*word)).collect();
+        assert_eq!(missing, [""; 0], "{width}x{height}:\n{pages}");
+        assert!(pages.contains("1  Allocate eight"), "{pages}");
+    }
+    assert!(!text(&drawn(model, 200, 50, Colors::Mono, false).0).contains("PgDn"));
+}
+
+#[test]
+fn how_a_demo_ended_is_told_in_full() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    let demo = model.demo.as_mut().unwrap();
+    demo.choices.clear();
+    demo.phase = DemoPhase::Done { ok: false };
+    demo.outcome = Some(DemoOutcome {
+        failed_before: Some(false),
+        ..DemoOutcome::default()
+    });
+    model.ui.demo_scroll = 99;
+    let told = words(
+        &at_80x24(&model)
+            .lines()
+            .map(|l| l.chars().take(44).collect::<String>() + "\n")
+            .collect::<String>(),
+        0,
+    );
+    assert!(
+        told.contains("✗ not so: the large request failed before the fix"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_never_started_is_not_said_to_have_ended() {
+    let mut model = alone();
+    let demo = model.demo.as_mut().unwrap();
+    demo.phase = DemoPhase::Failed("no driver".into());
+    assert!(at_80x24(&model).contains("It has ended"), "{}", at_80x24(&model));
+    *model.demo.as_mut().unwrap() = Demo {
+        phase: DemoPhase::Failed("no driver".into()),
+        ..Demo::default()
+    };
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("It never started") && !told.contains("It has ended"),
+        "{told}"
+    );
+}
+
 /// Its process is stopped by a signal, and does not tell.
 #[test]
 fn a_suspended_child_is_not_said_to_run() {

@@ -235,6 +235,7 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("demo", at(View::Demo, simulated())),
         ("demo-list", list),
         ("help", with(Popup::Help { scroll: 0 }, h100())),
+        ("findings", with(Popup::Findings { scroll: 0 }, h100())),
         ("sort", with(Popup::Sort { selected: 3 }, h100())),
         ("fix", with(Popup::Fix { selected: 1 }, at(View::Demo, simulated()))),
     ]

@@ -103,6 +103,38 @@ fn a_line_says_once_what_is_wrong_with_its_device() {
     assert_eq!(line("GPU 2").matches("not supported").count(), 1, "{drawn}");
 }
 
+/// On a narrow screen figures leave before the state of a row that does not run as usual.
+#[test]
+fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
+    let row = |model: &Model, width| {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let row = screen.lines().find(|line| line.trim_start().starts_with("4121 "));
+        row.unwrap().to_owned()
+    };
+    let mut usual = fixture::h100();
+    usual.rows = vec![0, 1, 2];
+    let has_state = |model: &Model, width| {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        screen.contains(" STATE")
+    };
+    assert!(!has_state(&usual, 60), "figures tell more of those that run");
+    let cases = [
+        ("exited", ProcessState::Exited, None),
+        ("died", ProcessState::Died, None),
+        ("stopped", ProcessState::Publishing, Some(true)),
+        ("stopped", ProcessState::NotPublishing, Some(true)),
+        ("inconsistent", ProcessState::Inconsistent("torn".into()), None),
+    ];
+    for (word, state, stopped) in cases {
+        let mut model = usual.clone();
+        let process = &mut model.live.processes[0];
+        (process.state, process.stopped) = (state, stopped);
+        for width in [30, 36, 40, 50, 59, 60, 66, 79] {
+            assert!(row(&model, width).contains(word), "{width}: {}", row(&model, width));
+        }
+    }
+}
+
 #[test]
 fn mono_sends_no_colour() {
     for (name, model) in fixture::screens() {
@@ -326,6 +358,51 @@ fn the_whole_device_is_in_the_legend_and_adds_up() {
     let line = text.lines().find(|l| l.contains("allocated")).unwrap();
     let figures: f64 = line.split_whitespace().filter_map(|w| w.parse::<f64>().ok()).sum();
     assert!((figures - 79.6).abs() < 0.25, "{figures}: {line}");
+}
+
+/// What is free is what somebody on call looks for.
+#[test]
+fn what_is_free_is_the_last_to_leave_a_legend() {
+    for (model, free) in [(fixture::h100(), "· free"), (fixture::simulated(), "· not published")] {
+        let legend = |width| {
+            let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let line = screen.lines().find(|line| line.contains(free));
+            line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
+        };
+        (30..=120).for_each(|width| drop(legend(width)));
+        assert!(
+            legend(50).contains("allocated") && !legend(50).contains("driver"),
+            "{}",
+            legend(50)
+        );
+        assert!(legend(120).contains("cached"), "{}", legend(120));
+    }
+    let mut model = fixture::h100();
+    let memory = Partition {
+        basis: Basis::Driver,
+        total: 80 << 30,
+        other: 70 << 30,
+        driver: Some(1 << 29),
+        free: 19 << 29,
+        ..Partition::default()
+    };
+    model.live.devices[0].memory = gpumem_probe::Reading::Value(memory);
+    let screen = text(&drawn(model, 40, 24, Colors::Mono, false).0);
+    assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
+}
+
+/// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
+#[test]
+fn utilization_is_called_by_its_name_where_there_is_room() {
+    let said = |model: &Model, width| text(&drawn(model.clone(), width, 40, Colors::Mono, false).0);
+    assert!(said(&fixture::h100(), 80).contains("  utilization "));
+    assert!(crate::report::text(&fixture::h100(), u16::MAX).contains("utilization 97%"));
+    let several = said(&fixture::several(), 120);
+    assert!(several.contains(" utilization 97%   memory bus 61%"), "{several}");
+    assert!(
+        several.contains(" util 3% ") && several.contains("temperature 41"),
+        "{several}"
+    );
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     let crowded = lines(&model);
     assert_eq!(
         crowded[21],
-        format!(" ! {}…  +1 more", &words(80)[..66]),
+        format!(" ! {}…  m +1 more", &words(80)[..64]),
         "{crowded:#?}"
     );
     assert_eq!((full(&crowded), &crowded[23][..]), (3, &format!("   {}", words(5))[..]));
@@ -102,7 +102,7 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     let alone = lines(&model);
     assert_eq!(full(&alone), 4, "two, and two: {alone:#?}");
     assert!(
-        alone[20].ends_with("…  +1 more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
+        alone[20].ends_with("…  m +1 more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
         "{alone:#?}"
     );
     let above = |lines: &[String]| lines[..17].join("\n");
@@ -130,7 +130,7 @@ fn long_sentences_take_what_the_table_leaves_empty() {
         model.live.findings[0].text = words(n);
         lines(&model)[..20].join("\n")
     };
-    assert_ne!(top(12), top(15));
+    assert_ne!(top(11), top(15));
     assert_eq!(top(15), top(16));
 }
 
@@ -244,12 +244,43 @@ fn findings_that_do_not_fit_are_counted() {
         let lines = lines(&model);
         assert_eq!(told(&lines), 1, "{lines:#?}");
         assert!(
-            lines[22].starts_with(" ! word ") && lines[22].ends_with("  +2 more"),
+            lines[22].starts_with(" ! word ") && lines[22].ends_with("  m +2 more"),
             "{lines:#?}"
         );
     }
     model.live.findings.truncate(1);
     assert!(!at_80x24(&model).contains("more"), "all are shown");
+}
+
+/// The popup has every word of every finding, in the pages that it takes.
+#[test]
+fn findings_can_be_read_in_full() {
+    let mut model = fixture::h100();
+    let numbered = |from: usize| {
+        (from..from + 60)
+            .map(|n| format!("w{n}."))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for (finding, from) in model.live.findings.iter_mut().zip([100, 200]) {
+        finding.text = numbered(from);
+    }
+    let reached = |screen: &str, from: usize| numbered(from).split(' ').filter(|word| screen.contains(word)).count();
+    for (width, height) in [(80, 24), (60, 20), (30, 12), (20, 5)] {
+        let cut = text(&drawn(model.clone(), width, height, Colors::Mono, false).0);
+        assert!(reached(&cut, 200) < 60, "{width}x{height}:\n{cut}");
+        let mut pages = String::new();
+        for scroll in 0..120 {
+            let mut model = model.clone();
+            model.ui.popup = Some(Popup::Findings { scroll });
+            pages += &text(&drawn(model, width, height, Colors::Mono, false).0);
+        }
+        let all = (reached(&pages, 100), reached(&pages, 200));
+        assert_eq!(all, (60, 60), "{width}x{height}:\n{pages}");
+    }
+    model.live.findings.clear();
+    model.ui.popup = Some(Popup::Findings { scroll: 3 });
+    assert!(at_80x24(&model).contains("Nothing stands out now."));
 }
 
 /// A finding with a line more than it needs has words on both.
@@ -298,6 +329,43 @@ fn why_nothing_is_simulated_is_told() {
     model.demo.as_mut().unwrap().unpublished = None;
     model.demo.as_mut().unwrap().phase = DemoPhase::Failed("no room".into());
     assert!(at_80x24(&model).contains("no room"));
+}
+
+/// In 60 s there may be twenty of several columns each.
+#[test]
+fn phases_that_are_not_drawn_are_not_said_to_be_shorter_than_they_are() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Timeline;
+    let device = &mut model.live.devices[0];
+    let newest = device.history.long.back().unwrap().at;
+    let some = device.history.marks.iter().find(|m| m.kind == MarkKind::Phase).cloned();
+    let every = |n: u64| Mark {
+        at: newest - n * 2 * SECOND,
+        text: ["forward", "backward"][n as usize % 2].into(),
+        ..some.clone().unwrap()
+    };
+    device.history.marks = (0..29).rev().map(every).collect();
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("+ shows less time: too many phases to tell apart (backward, forward)"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_be_seen_without_a_driver_is_told() {
+    let mut model = fixture::failing();
+    model.live.nvml.state = SourceState::Missing;
+    assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
+    model.demo = Some(Demo {
+        unpublished: Some("/tmp/x: it belongs to another user".into()),
+        ..Demo::default()
+    });
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("cannot be seen: /tmp/x: it") && !told.contains("shows everything"),
+        "{told}"
+    );
 }
 
 /// A black box is no process that a filter could have kept.

@@ -34,7 +34,7 @@ struct Band {
     to: u16,
 }
 
-/// Draws the bands, or says that they are too short to be told apart.
+/// Draws the bands, or says that they are too many to be told apart.
 pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     let (bands, marks) = bands(device, window);
     let dim = screen.pen.theme.ink(Ink::Dim);
@@ -43,7 +43,7 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
         let shortest = screen.model.ui.timeline.span <= TimelineUi::SPANS[0];
         let text = format!(
-            "{}phases are shorter than a column ({})",
+            "{}too many phases to tell apart ({})",
             if shortest { "" } else { "+ shows less time: " },
             names.join(", ")
         );

@@ -10,8 +10,11 @@ use super::super::super::theme::Ink;
 use crate::model::{Device, DeviceKind, Sensors};
 use crate::units::rate;
 
-/// What the sensors say, as label and text. Figures that are not there say why; nothing is made up.
-fn readings(sensors: &Sensors) -> Vec<(&'static str, String, Option<f64>)> {
+/// A figure: its label, its text, and its share of a limit where it has one.
+type Row = (&'static str, String, Option<f64>);
+
+/// What the sensors say, utilization first. Figures that are not there say why; nothing is made up.
+fn readings(sensors: &Sensors) -> Vec<Row> {
     let mut rows = vec![];
     let share = |p: u32| Some(f64::from(p.min(100)) / 100.0);
     let mut percent = |label, reading: &Reading<u32>| {
@@ -20,7 +23,7 @@ fn readings(sensors: &Sensors) -> Vec<(&'static str, String, Option<f64>)> {
             other => (label, short_reason(other), None),
         });
     };
-    percent("compute", &sensors.utilization);
+    percent("utilization", &sensors.utilization);
     percent("memory bus", &sensors.memory_utilization);
     rows.push(match (&sensors.power, &sensors.power_limit) {
         (Reading::Value(now), Reading::Value(limit)) if *limit > 0 => (
@@ -65,14 +68,29 @@ pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         pen.clipped(area, 0, 0, no_sensors(device), area.width, pen.theme.ink(Ink::Dim));
         return;
     }
+    let rows = readings(&device.sensors);
+    let mut short = rows.clone();
+    short[0].0 = "util";
+    // The word in full, unless another figure has to go for it.
+    let rows = match fitting(&short, area.width) > fitting(&rows, area.width) {
+        true => short,
+        false => rows,
+    };
     let mut x = 0;
-    for (label, text, _) in readings(&device.sensors) {
-        if x + width(label) + 1 + width(&text) > area.width {
-            return;
-        }
+    for (label, text, _) in &rows[..fitting(&rows, area.width)] {
         x = pen.text(area, x, 0, label, pen.theme.ink(Ink::Dim));
-        x = pen.text(area, x + 1, 0, &text, Style::new()) + 3;
+        x = pen.text(area, x + 1, 0, text, Style::new()) + 3;
     }
+}
+
+/// How many of them fit on a line, with air between them.
+fn fitting(rows: &[Row], room: u16) -> usize {
+    let mut end = 0;
+    let fits = |(label, text, _): &&Row| {
+        end += width(label) + 1 + width(text) + 3;
+        end - 3 <= room
+    };
+    rows.iter().take_while(fits).count()
 }
 
 fn no_sensors(device: &Device) -> &'static str {

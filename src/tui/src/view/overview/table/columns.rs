@@ -113,9 +113,13 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let apart = several_devices && uses_several(model);
     // Columns of dashes tell less than which device a row is of.
     let untold = several_devices && model.listed().all(|p| p.figures.is_none());
+    // Who ended or stands still must not pass for one of those that run.
+    let unusual = model.listed().any(|p| !p.runs_as_usual());
     let leaves = |s: &Spec| match s.shown {
         Shown::Device if apart => 1,
+        Shown::Of(Column::State) if unusual => 1,
         Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if untold => 5,
+        Shown::Of(Column::Allocated | Column::Cached) if unusual => 2,
         _ => s.leaves,
     };
     while let Some(leaver) = (0..specs.len())
@@ -147,7 +151,7 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         };
         let text = |p: &Process| match shown {
             Shown::Of(Column::State) => width(&row::state_in(p, most)),
-            Shown::Of(Column::Command) => width(&row::name_in(p, u16::MAX, job_shown, false)),
+            Shown::Of(Column::Command) => width(&row::name_in(p, u16::MAX, job_shown, "")),
             _ => width(&row::value(p, shown).0),
         };
         let wanted = model.listed().map(text).max().unwrap_or(0).min(most);

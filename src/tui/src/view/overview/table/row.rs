@@ -69,7 +69,7 @@ fn state(process: &Process) -> (String, Ink) {
 /// The words of a state, from the fullest to the shortest.
 fn state_texts(process: &Process) -> Vec<String> {
     let text = process.state_text();
-    let short = text.split([',', '(']).next().unwrap_or_default().trim_end().to_owned();
+    let short = short_state(process);
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (_, Some(ended)) => {
@@ -102,6 +102,16 @@ fn state_texts(process: &Process) -> Vec<String> {
     order.into_iter().flat_map(lead).collect()
 }
 
+/// A state without what explains it. Whoever stands still is not taken for one of those that run.
+fn short_state(process: &Process) -> String {
+    let text = process.state_text();
+    let short = match process.state {
+        ProcessState::NotPublishing | ProcessState::OtherUser if process.stopped == Some(true) => "stopped",
+        _ => text.split([',', '(']).next().unwrap_or_default().trim_end(),
+    };
+    short.to_owned()
+}
+
 /// The fullest words of a state that fit into so many columns, else the shortest.
 pub(super) fn state_in(process: &Process, room: u16) -> String {
     let mut texts = state_texts(process);
@@ -109,16 +119,32 @@ pub(super) fn state_in(process: &Process, room: u16) -> String {
     texts.swap_remove(fits.unwrap_or(texts.len() - 1))
 }
 
-/// What a process is called in so many columns: its command where its job has a column of its own, else its job if it has one.
-/// Beside real ones a process of a simulated device may have nothing else that says what it is.
-pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, unsaid: bool) -> String {
-    let mark = if unsaid { "SIM " } else { "" };
-    let room = usize::from(room).saturating_sub(mark.len());
+/// What is said before the name of a process where no column says it: beside real ones, that it is simulated; that it ended or stands still.
+pub(super) fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
+    let has = |wanted: Shown| columns.iter().any(|&(shown, _)| shown == wanted);
+    if has(Shown::Of(Column::State)) {
+        return String::new();
+    }
+    let simulated = if process.simulated && !has(Shown::Device) {
+        "SIM "
+    } else {
+        ""
+    };
+    match process.runs_as_usual() {
+        true => simulated.to_owned(),
+        false => format!("{simulated}{} ", short_state(process)),
+    }
+}
+
+/// What a process is called in so many columns, after what is said before it: its command where its job has a column of its own, else
+/// its job if it has one.
+pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str) -> String {
+    let room = usize::from(room.saturating_sub(width(lead)));
     let name = match job_shown {
         true => units::command_in(&process.command, room),
         false => process.name_in(room),
     };
-    format!("{mark}{name}")
+    format!("{lead}{name}")
 }
 
 fn reading(reading: &Reading<u64>) -> (String, Ink) {
@@ -169,7 +195,7 @@ mod tests {
         process.stopped = Some(true);
         process.state = ProcessState::NotPublishing;
         assert_eq!(state_in(&process, 23), "not publishing, stopped");
-        assert_eq!(state_in(&process, 22), "not publishing");
+        assert_eq!(state_in(&process, 22), "stopped");
         process.state = ProcessState::Publishing;
         assert_eq!(
             value(&process, Shown::Of(Column::State)),
