@@ -59,20 +59,6 @@ impl Heap {
         best
     }
 
-    /// The same before what is set aside has joined its neighbours, where that is left out or would not help.
-    #[inline(never)]
-    pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
-        let may_fit = request.size <= MAY_FIT;
-        if may_fit && !self.streams.line(request.stream).drains.is_to_leave_out() {
-            return None;
-        }
-        let grant = self.allocate_corner(request)?;
-        if may_fit {
-            self.streams.line_mut(request.stream).drains.leaves_out();
-        }
-        Some(grant)
-    }
-
     /// A block among the large ones for a small request that nothing fits, if the long way would come to that in the end: there is no
     /// other stream to ask, and no more memory for small blocks.
     pub(super) fn allocate_corner(&mut self, request: &Request) -> Option<Grant> {
@@ -88,6 +74,20 @@ impl Heap {
         let corner = request.among_large();
         let key = self.fit(&corner)?;
         Some(self.hand_out(key, &corner))
+    }
+
+    /// The same before what is set aside has joined its neighbours, where that is left out or would hardly help. What comes again stays lent.
+    #[inline(never)]
+    pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
+        let may_fit = request.size <= MAY_FIT;
+        if may_fit && !self.streams.line(request.stream).drains.is_to_leave_out() {
+            return None;
+        }
+        let grant = self.allocate_corner(request)?;
+        if may_fit {
+            self.streams.line_mut(request.stream).drains.leaves_out();
+        }
+        Some(grant)
     }
 }
 
