@@ -2,6 +2,9 @@
 //!
 //! A program whose small memory is full comes here every few hundred operations. So what the long way (`obtain`) would come to is found by
 //! a look at a few figures; and what is set aside does not come back each time only to be lent again.
+//!
+//! While it is [remembered](super::layout) where large requests went, corners are taken as rarely as can be: one that is elsewhere in each
+//! round has what lies around it mapped again.
 
 use super::allocate::Request;
 use super::arena::COMMON;
@@ -11,6 +14,8 @@ use crate::size::{Class, KIB};
 
 /// Most attempts that are left out at a time.
 const MOST: u8 = 64;
+/// The same while it is remembered where large requests went.
+const MOST_REMEMBERED: u8 = 16;
 /// A small request of more than this finds no place by such an attempt, mostly: what is set aside is smaller.
 const MAY_FIT: u64 = 256 * KIB;
 
@@ -34,9 +39,9 @@ impl Backoff {
         out
     }
 
-    /// What an attempt came to that was made.
-    fn tried(&mut self, helped: bool) {
-        self.step = if helped { 0 } else { (self.step * 2).clamp(1, MOST) };
+    /// What an attempt came to that was made, where at `most` so many are left out.
+    fn tried(&mut self, helped: bool, most: u8) {
+        self.step = if helped { 0 } else { (self.step * 2).clamp(1, most) };
         self.left = self.step;
     }
 }
@@ -54,7 +59,11 @@ impl Heap {
         let any = self.drain(request.stream, 0);
         let best = self.fit(request);
         if any {
-            self.streams.line_mut(request.stream).drains.tried(best.is_some());
+            let most = match self.layouts.is_on() {
+                true => MOST_REMEMBERED,
+                false => MOST,
+            };
+            self.streams.line_mut(request.stream).drains.tried(best.is_some(), most);
         }
         best
     }
@@ -79,6 +88,9 @@ impl Heap {
     /// The same before what is set aside has joined its neighbours, where that is left out or would hardly help. What comes again stays lent.
     #[inline(never)]
     pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
+        if self.layouts.is_on() {
+            return None;
+        }
         let may_fit = request.size <= MAY_FIT;
         if may_fit && !self.streams.line(request.stream).drains.is_to_leave_out() {
             return None;
@@ -111,6 +123,11 @@ mod tests {
 
     /// A heap that holds 960 of 1024 MiB, and so many small blocks of 512 KiB that it takes no more memory for such; and the last of these.
     fn full_of_small_ones() -> (Heap, Sim, u32) {
+        full_of_small_ones_once(|_| true)
+    }
+
+    /// The same of a heap that is so after requests for large blocks.
+    fn full_of_small_ones_once(is_so: impl Fn(&Heap) -> bool) -> (Heap, Sim, u32) {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
             publish: Publish::Off,
@@ -121,6 +138,10 @@ mod tests {
             .map(|_| heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap().block)
             .collect();
         heap.free(large[7]);
+        while !is_so(&heap) {
+            let again = heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap().block;
+            heap.free(again);
+        }
         let request = small(&mut heap);
         let mut last = NIL;
         while !heap.is_full(&request) || heap.fit(&request).is_some() {
@@ -147,10 +168,10 @@ mod tests {
 
     #[test]
     fn what_comes_again_stays_lent_while_others_go_among_the_large_ones() {
-        let (mut heap, _, last) = full_of_small_ones();
+        let (mut heap, _, last) = full_of_small_ones_once(|heap| !heap.layouts.is_on());
         heap.free(last);
         let lent = insist(&mut heap, Stream(1));
-        assert!(heap.front.free(lent.held, true));
+        assert!(heap.front.free(lent.held, true) && !heap.layouts.is_on());
         let request = small(&mut heap);
         let waits = |heap: &Heap| heap.has_aside(heap.streams.line(request.stream).lane, 0);
         assert!(waits(&heap));
@@ -160,6 +181,17 @@ mod tests {
         }
         let again = &heap.streams.line(request.stream).again[0];
         assert!(again.comes(lent.size) && waits(&heap));
+        heap.check();
+    }
+
+    #[test]
+    fn while_it_is_remembered_where_large_ones_went_what_is_set_aside_serves_first() {
+        let (mut heap, _, last) = full_of_small_ones();
+        heap.free(last);
+        let lent = insist(&mut heap, Stream(1));
+        assert!(heap.front.free(lent.held, true) && heap.layouts.is_on());
+        let grant = heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap();
+        assert_eq!(heap.blocks[grant.block].class, Class::Fine);
         heap.check();
     }
 
@@ -190,12 +222,12 @@ mod tests {
                 assert!(backoff.leaves_out());
             }
             assert!(!backoff.leaves_out());
-            backoff.tried(false);
+            backoff.tried(false, MOST);
         }
         for _ in 0..MOST {
             assert!(backoff.leaves_out());
         }
-        backoff.tried(true);
+        backoff.tried(true, MOST);
         assert!(!backoff.leaves_out());
     }
 }

@@ -93,10 +93,16 @@ impl Layouts {
         }
     }
 
+    /// Whether where large requests go is remembered.
+    #[inline(always)]
+    pub(super) fn is_on(&self) -> bool {
+        self.left > 0
+    }
+
     /// Whether where requests of this size go is remembered.
     #[inline(always)]
     pub(super) fn remembers(&self, size: u64) -> bool {
-        (self.left > 0) & (size > SMALL_MAX)
+        self.is_on() & (size > SMALL_MAX)
     }
 
     /// Whether the program seems to do what it did before.
