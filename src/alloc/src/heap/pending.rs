@@ -9,6 +9,7 @@ use gpumem_channel::{BlockState, EventKind};
 use super::Heap;
 use super::allocate::Request;
 use super::arena::COMMON;
+use super::release::end::has_remains;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -91,8 +92,9 @@ impl Heap {
     /// blocks of that are free, and free ones are nobody's.
     pub(super) fn settle(&mut self, request: &Request) -> Result<(), DeviceError> {
         self.mark_wait();
-        // Nothing was given back since the device was waited for, and nothing waits.
-        if self.settled_at == self.frees && self.streams.pending == 0 {
+        // Nothing was given back since the device was waited for, and nothing waits, nor does memory of an allocator that has ended.
+        let settled = self.settled_at == self.frees && self.streams.pending == 0;
+        if settled && !has_remains(self.driver.info().ordinal) {
             return Ok(());
         }
         if let Some(frees) = self.wait(request)? {

@@ -173,6 +173,12 @@ pub(crate) fn give_back_remains() {
     Tried(taken.unwrap_or_default()).0.retain_mut(|remains| !remains.go());
 }
 
+/// Whether a device has yet to take something of a heap that has ended. Not while somebody just tries.
+pub(in crate::heap) fn has_remains(ordinal: u32) -> bool {
+    let of = |remains: &Remains| remains.process.is_current() && remains.driver.info().ordinal == ordinal;
+    REMAINS.lock().is_some_and(|all| all.iter().any(of))
+}
+
 /// Nothing is left on the device, if it takes everything: blocks that are still allocated have no owner any more.
 impl Drop for Heap {
     fn drop(&mut self) {
