@@ -178,10 +178,16 @@ fn place(facts: &Facts) -> Check {
                 .collect::<Vec<_>>()
                 .join("; ")
         );
-        let mut todo = "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned();
-        for why in why {
-            todo.push_str(&format!(" ({why})"));
-        }
+        let todo = match named_directory() {
+            Some(_) => {
+                "GPUMEM_DIR has to name a directory of this user's with mode 0700 on a tmpfs, as /dev/shm is one"
+                    .to_owned()
+            }
+            None => why.iter().fold(
+                "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned(),
+                |todo, why| format!("{todo} ({why})"),
+            ),
+        };
         return not(name, Verdict::Bad, seen, todo);
     };
     let at = |place: &&gpumem_probe::Place| dir.starts_with(&place.path);
