@@ -3,8 +3,8 @@
 //! A program whose small memory is full comes here every few hundred operations. So what the long way (`obtain`) would come to is found by
 //! a look at a few figures; and what is set aside does not come back each time only to be lent again.
 //!
-//! While it is [remembered](super::layout) where large requests went, corners are taken as rarely as can be: one that is elsewhere in each
-//! round has what lies around it mapped again.
+//! While it is [remembered](super::layout) where large requests went, and may be of use, corners are taken as rarely as can be: one that is
+//! elsewhere in each round has what lies around it mapped again.
 
 use super::allocate::Request;
 use super::arena::COMMON;
@@ -14,7 +14,7 @@ use crate::size::{Class, KIB};
 
 /// Most attempts that are left out at a time.
 const MOST: u8 = 64;
-/// The same while it is remembered where large requests went.
+/// The same while it is remembered where large requests went, and may be of use.
 const MOST_REMEMBERED: u8 = 16;
 /// A small request of more than this finds no place by such an attempt, mostly: what is set aside is smaller.
 const MAY_FIT: u64 = 256 * KIB;
@@ -59,7 +59,7 @@ impl Heap {
         let any = self.drain(request.stream, 0);
         let best = self.fit(request);
         if any {
-            let most = match self.layouts.is_on() {
+            let most = match self.layouts.may_be_of_use() {
                 true => MOST_REMEMBERED,
                 false => MOST,
             };
@@ -88,7 +88,7 @@ impl Heap {
     /// The same before what is set aside has joined its neighbours, where that is left out or would hardly help. What comes again stays lent.
     #[inline(never)]
     pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
-        if self.layouts.is_on() {
+        if self.layouts.may_be_of_use() {
             return None;
         }
         let may_fit = request.size <= MAY_FIT;

@@ -42,6 +42,10 @@ const STREAMS: usize = 32;
 /// It goes on for so many times longer at most, doubled each time that mapping begins again after it ended: a round may be long.
 const MOST_TIMES: u64 = 1 << 10;
 
+/// Requests in a row of which none went where it went before, after which nothing else goes by that it is remembered: what repeats begins
+/// anew much sooner.
+const LONG: u64 = 4096;
+
 /// Requests in a row of which none went where it went before, after which it goes on no longer than at first: no round is that long that
 /// could be remembered.
 const HOPELESS: u64 = 2 * MOST as u64;
@@ -97,6 +101,12 @@ impl Layouts {
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.left > 0
+    }
+
+    /// Whether where large requests go is remembered, and was not in vain for long.
+    #[inline(always)]
+    pub(super) fn may_be_of_use(&self) -> bool {
+        self.is_on() && self.vain < LONG
     }
 
     /// Whether where requests of this size go is remembered.
