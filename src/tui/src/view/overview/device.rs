@@ -323,7 +323,7 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     };
     let gap = if wide(&entries, 3) <= area.width { 3 } else { 2 };
     // There is no gap behind the last.
-    while entries.len() > 1 && wide(&entries, gap) > area.width + gap {
+    while entries.len() > 1 && wide(&entries, gap) > area.width.saturating_add(gap) {
         let little = |e: &Entry| e.3 > 0 && e.2 < memory.total / 50;
         let leaver = (0..entries.len()).max_by_key(|&i| (little(&entries[i]), entries[i].3));
         entries.remove(leaver.unwrap_or(0));
