@@ -166,10 +166,6 @@ fn place(facts: &Facts) -> Check {
     let dirs = own_directories();
     let looked: Vec<Result<&PathBuf, String>> = dirs.iter().map(|dir| usable(dir, facts).map(|()| dir)).collect();
     let Some(dir) = looked.iter().find_map(|look| look.as_ref().ok()) else {
-        let why: Vec<&String> = [&facts.runtime_dir, &facts.shm]
-            .into_iter()
-            .filter_map(|p| p.as_ref().err())
-            .collect();
         let seen = format!(
             "none can be used: {}",
             looked
@@ -183,10 +179,12 @@ fn place(facts: &Facts) -> Check {
                 "GPUMEM_DIR has to name a directory of this user's with mode 0700 on a tmpfs, as /dev/shm is one"
                     .to_owned()
             }
-            None => why.iter().fold(
-                "mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one".to_owned(),
-                |todo, why| format!("{todo} ({why})"),
-            ),
+            None => {
+                let places = [&facts.runtime_dir, &facts.shm].into_iter();
+                let why = places.filter_map(|place| place.as_ref().err());
+                let why: String = why.map(|why| format!(" ({why})")).collect();
+                format!("mount a tmpfs on /dev/shm or set GPUMEM_DIR to a directory on one{why}")
+            }
         };
         return not(name, Verdict::Bad, seen, todo);
     };
@@ -226,6 +224,8 @@ fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
     }
     if dir.is_dir() {
         check_directory(dir)?;
+    } else if dir.symlink_metadata().is_ok() {
+        return fail("it is no directory".into());
     }
     // A directory named by hand is not made by doctor's advice.
     let home = [Some(dir), dir.parent().filter(|_| !named)];

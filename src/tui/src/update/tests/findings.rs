@@ -208,32 +208,30 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
         said(&model),
         [(Severity::Warning, "4: the file was cut short while it was open".into())]
     );
-    let problem = Problem {
-        file: "1-2-0.gpumem".into(),
-        text: "not a gpumem channel".into(),
-        ..Problem::default()
+    let mut hear_of = |at, file: &str, directory, text: &str| {
+        let problem = Problem {
+            file: file.into(),
+            directory,
+            text: text.into(),
+        };
+        let sample = ChannelSample {
+            at,
+            problems: vec![problem],
+            ..ChannelSample::default()
+        };
+        feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
+        said(&model)
     };
-    let sample = ChannelSample {
-        at: 2 * SECOND,
-        problems: vec![problem],
-        ..ChannelSample::default()
-    };
-    feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
-    assert_eq!(said(&model), [(Severity::Info, text.into())]);
-    let place = Problem {
-        file: "/dev/shm/x".into(),
-        directory: true,
-        text: "it belongs to another user".into(),
-    };
-    let sample = ChannelSample {
-        at: 3 * SECOND,
-        problems: vec![place],
-        ..ChannelSample::default()
-    };
-    feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
+    assert_eq!(
+        hear_of(2 * SECOND, "1-2-0.gpumem", false, "not a gpumem channel"),
+        [(Severity::Info, text.into())]
+    );
     let text = "channel directory /dev/shm/x is refused: it belongs to another user. What publishes there is not seen";
-    assert_eq!(said(&model), [(Severity::Warning, text.into())]);
+    assert_eq!(
+        hear_of(3 * SECOND, "/dev/shm/x", true, "it belongs to another user"),
+        [(Severity::Warning, text.into())]
+    );
 }
 
 /// Beside a card with room to spare nothing else says why a request failed.
