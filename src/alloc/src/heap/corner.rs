@@ -88,15 +88,12 @@ impl Heap {
     /// The same before what is set aside has joined its neighbours, where that is left out or would hardly help. What comes again stays lent.
     #[inline(never)]
     pub(super) fn allocate_corner_at_once(&mut self, request: &Request) -> Option<Grant> {
-        if self.layouts.may_be_of_use() {
-            return None;
-        }
-        let may_fit = request.size <= MAY_FIT;
-        if may_fit && !self.streams.line(request.stream).drains.is_to_leave_out() {
+        let hardly_helps = request.size > MAY_FIT && !self.layouts.may_be_of_use();
+        if !hardly_helps && !self.streams.line(request.stream).drains.is_to_leave_out() {
             return None;
         }
         let grant = self.allocate_corner(request)?;
-        if may_fit {
+        if !hardly_helps {
             self.streams.line_mut(request.stream).drains.leaves_out();
         }
         Some(grant)
@@ -192,6 +189,23 @@ mod tests {
         assert!(heap.front.free(lent.held, true) && heap.layouts.is_on());
         let grant = heap.allocate(MIB / 2, Stream(1), Tag(0)).unwrap();
         assert_eq!(heap.blocks[grant.block].class, Class::Fine);
+        heap.check();
+    }
+
+    #[test]
+    fn meanwhile_they_go_among_the_large_ones_at_once_only_where_an_attempt_is_left_out() {
+        let (mut heap, _, _) = full_of_small_ones();
+        assert!(heap.layouts.may_be_of_use());
+        let request = small(&mut heap);
+        assert!(request.size > MAY_FIT && heap.allocate_corner_at_once(&request).is_none());
+        let backoff = |heap: &mut Heap| std::mem::take(&mut heap.streams.line_mut(request.stream).drains);
+        heap.streams
+            .line_mut(request.stream)
+            .drains
+            .tried(false, MOST_REMEMBERED);
+        let grant = heap.allocate_corner_at_once(&request).unwrap();
+        assert_eq!(heap.blocks[grant.block].class, Class::Chunked);
+        assert!(!backoff(&mut heap).is_to_leave_out(), "this was the attempt");
         heap.check();
     }
 

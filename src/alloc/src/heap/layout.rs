@@ -20,7 +20,7 @@ pub(super) use beginning::Moment;
 use sequence::{CONTEXT, MOST_ROUNDS, RUN, Sequence};
 
 /// Requests that are remembered, of all streams together.
-const MOST: usize = if cfg!(test) { 1024 } else { 1 << 17 };
+const MOST: usize = if cfg!(test) { 4096 } else { 1 << 17 };
 
 /// Requests for which a program goes on remembering when one chunk was mapped once more. Each may cost 0.1 µs more meanwhile, and mapping
 /// a chunk costs some 35 µs: remembering in vain costs a fifth of the mapping.
@@ -46,9 +46,9 @@ const MOST_TIMES: u64 = 1 << 10;
 /// anew much sooner.
 const LONG: u64 = 4096;
 
-/// Requests in a row of which none went where it went before, after which it goes on no longer than at first: no round is that long that
-/// could be remembered.
-const HOPELESS: u64 = 2 * MOST as u64;
+/// Requests in a row of which none went where it went before, after which it ends and goes on no longer than at first, unless a round has
+/// begun to come again: none is longer that could be remembered.
+const HOPELESS: u64 = MOST as u64;
 
 /// Where a request was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Layouts {
             self.lasts = true;
             self.left = ROUNDS * self.held as u64 * IN_VAIN;
         }
-        if self.vain >= HOPELESS {
+        if self.is_hopeless() {
             (self.left, self.times) = (0, 1);
         }
         self.left += chunks as u64 * WORTH * self.times * IN_VAIN;
@@ -250,15 +250,21 @@ impl Layouts {
         let counts = if sequence.in_round { 1 } else { IN_VAIN };
         self.vain = if sequence.in_round { 0 } else { self.vain + 1 };
         self.left = self.left.saturating_sub(counts);
-        if self.left == 0 {
+        if self.left == 0 || self.vain.is_multiple_of(HOPELESS) && self.is_hopeless() {
             self.end();
         }
     }
 
-    /// Nothing was mapped for long.
+    /// Whether nothing came again for so long that nothing will.
+    fn is_hopeless(&self) -> bool {
+        self.vain >= HOPELESS && self.sequences.iter().all(|sequence| sequence.run < RUN)
+    }
+
+    /// Nothing was mapped for long, or nothing came again.
     #[cold]
     #[inline(never)]
     fn end(&mut self) {
+        self.left = 0;
         self.repeated = self.sequences.iter().any(|sequence| sequence.in_round);
         if self.lasts && self.repeated {
             self.left = FIRST * IN_VAIN;

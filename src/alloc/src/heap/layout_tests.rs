@@ -96,6 +96,7 @@ fn memory_of_requests_is_bounded() {
     assert_eq!(layouts.expect(2, 2 * MIB), None);
     layouts.note(2, 2 * MIB, Placement::Home(0));
     assert_eq!((layouts.held, layouts.sequences[2].held()), (MOST, 0));
+    layouts.mapped(MOST);
     for _ in 0..2 {
         round(&mut layouts, sizes(100), 0);
     }
@@ -133,8 +134,8 @@ fn what_never_comes_again_is_not_remembered_longer_each_time() {
     };
     let (mut all, mut longest) = (0, 0);
     while all < HOPELESS {
-        longest = stretch(&mut layouts);
-        all += longest;
+        let requests = stretch(&mut layouts);
+        (all, longest) = (all + requests, longest.max(requests));
     }
     assert!(longest >= 8 * WORTH, "{longest}");
     for _ in 0..3 {
@@ -153,6 +154,43 @@ fn what_never_comes_again_is_not_remembered_longer_each_time() {
         round(&mut layouts, on.by_ref().take(1), 0);
     }
     assert!(stretch(&mut layouts) > WORTH, "and then it goes on for longer again");
+}
+
+/// A program of ever other sizes that mapped much at its beginning and nothing since.
+#[test]
+fn it_ends_once_no_round_can_come_again_that_is_remembered() {
+    let mut layouts = Layouts::new(false);
+    layouts.mapped(4 * MOST);
+    let sizes = (1..).map(|i| (i * 7919 % 1_000_003) * MIB);
+    let others = requests_until(&mut layouts, sizes, |layouts| !layouts.remembers(2 * MIB));
+    assert_eq!(others, HOPELESS);
+}
+
+/// A round nearly as long as what can be remembered.
+#[test]
+fn it_goes_on_while_a_long_round_comes_again() {
+    let mut layouts = Layouts::new(false);
+    layouts.mapped(4 * MOST);
+    let length = MOST as u64 - 50;
+    let sizes = (0..length).map(|i| (2 + i * 7919 % 1_000_003) * MIB).cycle();
+    let known = |layouts: &Layouts| layouts.sequences.iter().any(|sequence| sequence.in_round);
+    let before = requests_until(&mut layouts, sizes, |layouts| {
+        known(layouts) || !layouts.remembers(2 * MIB)
+    });
+    assert!(known(&layouts) && before > HOPELESS, "{before}");
+}
+
+/// Requests of these sizes until something holds.
+fn requests_until(layouts: &mut Layouts, sizes: impl Iterator<Item = u64>, holds: impl Fn(&Layouts) -> bool) -> u64 {
+    let mut requests = 0;
+    for size in sizes {
+        if holds(layouts) {
+            break;
+        }
+        round(layouts, [size].into_iter(), requests);
+        requests += 1;
+    }
+    requests
 }
 
 /// A round of requests, of which all blocks are freed at its end, that begins while others hold so many bytes; how many are expected
