@@ -131,9 +131,7 @@ impl Publisher {
             .ok_or(CreateError::TooMany)?;
 
         check_file_size(bytes)?;
-        let none = FallocateFlags::empty();
-        with_room(handle, || Ok(rustix::fs::fallocate(&temporary.file, none, 0, bytes)?))
-            .map_err(io_error("make room for", &path))?;
+        with_room(handle, || take_room(&temporary.file, bytes)).map_err(io_error("make room for", &path))?;
         let map = Map::writable(&temporary.file, layout.len).map_err(io_error("map", &path))?;
         life::hold(lock.file()).map_err(io_error("lock", &path))?;
         for (word, value) in map.words().iter().zip(layout.header()) {
@@ -192,6 +190,9 @@ impl<'a> Name<'a> {
 /// what is enough for one of them, and given it back.
 const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
+/// What room is made for at a time at least: some 20 microseconds.
+const LEAST_PART: u64 = 64 << 10;
+
 /// Does what takes room in `dir`. While there is none black boxes go, the oldest first: who lives comes before them.
 fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut pauses = PAUSES.into_iter();
@@ -206,6 +207,21 @@ fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Resu
             done => return done,
         }
     }
+}
+
+/// Has a file system keep `bytes` for a file. Older kernels give all of a call back that a signal interrupts: where a profiler sends one
+/// every millisecond a call for all of it would never be done, one for a part of it is.
+fn take_room(file: &File, bytes: u64) -> io::Result<()> {
+    let (mut taken, mut part) = (0, bytes);
+    while taken < bytes {
+        let next = part.min(bytes - taken);
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), taken, next) {
+            Ok(()) => taken += next,
+            Err(rustix::io::Errno::INTR) => part = (part / 2).max(LEAST_PART),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Whether the file system is full, or what this user may have of it.
