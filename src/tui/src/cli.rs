@@ -328,7 +328,7 @@ fn is_negative(text: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// `500ms`, `2s`, `1.5s`, `1m`. A number alone means seconds.
+/// `500ms`, `2s`, `1.5s`, `1m`, `1h`. A number alone means seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     if is_negative(text) {
         return Err("must not be negative".into());
@@ -341,6 +341,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" => 60.0,
+        "h" => 3600.0,
         _ => return Err("say it like 500ms or 2s".into()),
     };
     let number: f64 = number.parse().map_err(|_| "say it like 500ms or 2s".to_owned())?;

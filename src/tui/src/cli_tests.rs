@@ -21,6 +21,7 @@ fn times_have_units_and_bounds() {
         ("1.5s", 1500),
         ("1", 1000),
         ("1m", 60_000),
+        ("1h", 3_600_000),
     ] {
         assert_eq!(
             parse(&["--interval", text]).unwrap().view.interval.as_millis(),
@@ -235,4 +236,21 @@ fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
     assert_eq!(demo(&["demo", "train", "--headless"]), Some(1000));
     assert_eq!(demo(&["demo", "train", "--headless", "--interval", "500ms"]), None);
     assert_eq!(demo(&["demo", "train", "--interval", "1ms"]), None);
+}
+
+/// One parser reads it wherever it stands.
+#[test]
+fn every_interval_names_the_bounds_that_hold() {
+    let all = Cli::command();
+    let commands = [&all].into_iter().chain(all.get_subcommands());
+    let helps: Vec<String> = commands
+        .flat_map(|command| {
+            command
+                .get_arguments()
+                .filter(|argument| argument.get_id() == "interval")
+        })
+        .filter_map(|argument| argument.get_help().map(ToString::to_string))
+        .collect();
+    assert_eq!(helps.len(), 3, "{helps:?}");
+    assert!(helps.iter().all(|help| help.ends_with("from 50ms to 1h")), "{helps:?}");
 }

@@ -67,7 +67,7 @@ pub struct ReplayCli {
     /// Listen to lines on stdin: speed N, speed max, faster, slower, pause, quit. Their end is the replay's
     #[arg(long, requires = "speed", conflicts_with = "watch")]
     pub steer: bool,
-    /// How often the dashboard samples: 500ms, 2s; at least 50ms
+    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, requires = "watch")]
     pub interval: Duration,
     #[command(flatten)]
