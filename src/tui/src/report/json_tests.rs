@@ -335,6 +335,14 @@ fn sentences_are_wrapped_where_lines_are_short() {
     }];
     assert!(crate::report::text(&model, 14).ends_with("\nwarning: one\n  two three\n"));
     assert!(crate::report::text(&model, u16::MAX).ends_with("\nwarning: one two three\n"));
+    let id = crate::model::ProcessId {
+        device: crate::model::DeviceKey::NvmlIndex(0),
+        owner: crate::model::Owner::Channel(crate::model::ChannelKey(1, 2)),
+    };
+    model.live.past.insert(id);
+    let text = crate::report::text(&model, 60);
+    let told = "\n\nblack boxes of programs that ended: 1 (--json and the\n  dashboard's b list them)\n";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]

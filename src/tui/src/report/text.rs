@@ -54,10 +54,9 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     }
     if !world.past.is_empty() && !model.ui.black_boxes {
         let count = world.past.len();
-        writeln!(
-            out,
-            "\nblack boxes of programs that ended: {count} (--json and the dashboard's b list them)"
-        )?;
+        let text = format!("black boxes of programs that ended: {count} (--json and the dashboard's b list them)");
+        writeln!(out)?;
+        write_sentence(out, &text, room)?;
     }
     let worth = model
         .findings()
@@ -68,12 +67,17 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
             Severity::Warning => "warning",
             Severity::Error => "error",
         };
-        let air = if i == 0 { "\n" } else { "" };
-        let text = format!("{word}: {}", finding.text);
-        let lines = wrap(&text, room.saturating_sub(2).max(1)).join("\n  ");
-        writeln!(out, "{air}{lines}")?;
+        if i == 0 {
+            writeln!(out)?;
+        }
+        write_sentence(out, &format!("{word}: {}", finding.text), room)?;
     }
     Ok(())
+}
+
+/// A sentence of its own, broken where it is longer than there is room.
+fn write_sentence(out: &mut String, text: &str, room: u16) -> std::fmt::Result {
+    writeln!(out, "{}", wrap(text, room.saturating_sub(2).max(1)).join("\n  "))
 }
 
 /// A line of a device or process below its first, broken where it is longer than there is room.
