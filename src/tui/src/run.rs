@@ -24,6 +24,10 @@ const USAGE: u8 = 2;
 /// No GPU.
 const NO_GPU: u8 = 3;
 
+/// What a demo that is shown does not take: its channel would be looked for in vain, for ever.
+const SHOWN_IS_PUBLISHED: &str =
+    "the dashboard shows what a demo publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
+
 /// Runs the program; its exit code.
 pub fn main() -> u8 {
     let cli = match Cli::try_parse() {
@@ -83,6 +87,9 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
     }
     if !gpumem_demo::list().iter().any(|d| d.name == name) {
         return fail(USAGE, &format!("there is no demo {name:?}: gpumem-tui demo lists them"));
+    }
+    if !gpumem_demo::publishes(demo.conf.as_ref()) {
+        return fail(USAGE, SHOWN_IS_PUBLISHED);
     }
     if !io::stdout().is_terminal() {
         return fail(
@@ -197,6 +204,10 @@ fn report_once(args: &ViewArgs) -> u8 {
 }
 
 fn dashboard(args: &ViewArgs) -> u8 {
+    let simulate = only(args) == Some(Only::Simulated);
+    if simulate && !gpumem_demo::publishes(None) {
+        return fail(USAGE, SHOWN_IS_PUBLISHED);
+    }
     if !io::stdout().is_terminal() {
         return fail(
             USAGE,
@@ -205,7 +216,6 @@ fn dashboard(args: &ViewArgs) -> u8 {
     }
     let mut setup = setup(args.interval);
     setup.only = only(args);
-    let simulate = setup.only == Some(Only::Simulated);
     let mut model = Model {
         setup,
         ..Model::default()

@@ -104,6 +104,26 @@ fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
 }
 
 #[test]
+fn what_does_not_publish_is_not_shown_and_told_why() {
+    let place = Place::new("unpublished");
+    for (args, expected) in [
+        (&["--once", "--device", "sim"][..], 3),
+        (&["--json", "--device", "sim"], 3),
+        (&["--device", "sim"], 2),
+        (&["demo", "train", "--device", "sim"], 2),
+    ] {
+        let mut command = place.command(args);
+        let output = command.env("GPUMEM_ALLOC_CONF", "publish:off").output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("publish:off"), "{args:?}: {said}");
+        assert_eq!(code(&output), expected, "{args:?}: {said}");
+    }
+    let output = place.run(&["demo", "fragmentation", "--device", "sim", "--conf", "publish:off"]);
+    let said = text(&output.stderr);
+    assert!(code(&output) == 2 && said.contains("leave publish:off out"), "{said}");
+}
+
+#[test]
 fn without_a_gpu_reports_fail_and_never_simulate() {
     let place = Place::new("nogpu");
     let output = place.run(&["--once"]);

@@ -54,6 +54,9 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
         };
         let mut child = DemoChild::spawn(TRAIN, true, &options)?;
         let mut demo = Demo::default();
+        if !gpumem_demo::publishes(None) {
+            demo.unpublished = Some("GPUMEM_ALLOC_CONF says publish:off".into());
+        }
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
         look_at_channels(&mut model);
