@@ -13,6 +13,7 @@ use crate::clock;
 use crate::demo::DemoOptions;
 use crate::event::Effect;
 use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
+use crate::source::named_nvml;
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{doctor, report};
@@ -284,6 +285,7 @@ fn setup(interval: Duration) -> Setup {
         demos: gpumem_demo::list().iter().map(info).collect(),
         realtime_offset: clock::realtime_offset(),
         no_demo: false,
+        nvml: named_nvml(),
     }
 }
 

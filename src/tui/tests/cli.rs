@@ -243,6 +243,15 @@ fn doctor_says_what_is_missing_and_what_to_do() {
         "where channels are: {said}"
     );
     assert!([1, 3].contains(&code(&output)), "no NVML here: {said}");
+    assert!(
+        said.contains("GPUMEM_NVML names it") && !said.contains("GPUMEM_NVML names another"),
+        "it does already: {said}"
+    );
+    let once = text(&place.run(&["--once"]).stderr);
+    assert!(
+        once.contains("no-such-library.so (GPUMEM_NVML names it) and no program"),
+        "{once}"
+    );
 }
 
 #[test]

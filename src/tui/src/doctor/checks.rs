@@ -3,13 +3,13 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{Life, Options, check_directory, clean, left_behind, named_directory, own_directories};
+use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
 use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
 use super::{Check, Verdict};
 use crate::model::Colors;
-use crate::source::{Channels, sample_nvml_once};
+use crate::source::{Channels, named_nvml, sample_nvml_once};
 use crate::terminal::{self, Environment};
 use crate::units;
 
@@ -76,9 +76,17 @@ pub(super) fn nvml() -> Check {
     match sample.state {
         NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
         NvmlState::Missing => {
-            let todo = "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file";
-            let named = std::env::var_os("GPUMEM_NVML").filter(|file| !file.is_empty());
-            let file = named.map_or("libnvidia-ml.so.1".into(), |file| clean(&file.to_string_lossy()));
+            let (file, todo) = match named_nvml() {
+                // The driver's own was not looked for.
+                Some(file) => (
+                    file,
+                    "GPUMEM_NVML names it: correct that, or leave it out for the driver's own",
+                ),
+                None => (
+                    "libnvidia-ml.so.1".to_owned(),
+                    "it comes with the driver (libnvidia-compute, nvidia-utils); GPUMEM_NVML names another file",
+                ),
+            };
             not("NVML", Verdict::NoGpu, format!("{file} is not on this machine"), todo)
         }
         _ if sample.gpus.is_empty() => not(

@@ -74,6 +74,8 @@ pub struct Setup {
     pub realtime_offset: i128,
     /// Start no demo of our own accord.
     pub no_demo: bool,
+    /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
+    pub nvml: Option<String>,
 }
 
 /// Everything the dashboard knows and shows.

@@ -93,8 +93,9 @@ pub fn nothing(model: &Model) -> Option<String> {
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", units::sentence(hint)),
         (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
-            "no such device: {only}. There is no NVIDIA driver library (libnvidia-ml.so.1), without which only programs that publish tell \
-             of devices, by UUID. Without --device all are reported"
+            "no such device: {only}. There is {}, without which only programs that publish tell of devices, by UUID. Without --device \
+             all are reported",
+            no_library(model)
         ),
         (NvmlState::Missing, _) => {
             let world = model.world();
@@ -112,14 +113,23 @@ pub fn nothing(model: &Model) -> Option<String> {
                 .map(|p| format!(". {} is refused, and nothing in it is looked at: {}", p.file, p.text))
                 .collect();
             format!(
-                "no NVIDIA driver library (libnvidia-ml.so.1) and no program that publishes: nothing to report{refused}{past}{failed}. \
-                 `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device"
+                "{} and no program that publishes: nothing to report{refused}{past}{failed}. \
+                 `gpumem-tui doctor` says what to check, `--device sim` reports on a simulated device",
+                no_library(model)
             )
         }
         (_, Some(Only::Simulated)) => nothing_simulated(model),
         (_, Some(only)) => format!("no such device: {only}. Without --device all are reported"),
         _ => "the NVIDIA driver lists no GPU. `gpumem-tui doctor` says what to check".into(),
     })
+}
+
+/// What is missing where NVML is.
+fn no_library(model: &Model) -> String {
+    match &model.setup.nvml {
+        Some(file) => format!("no file {file} (GPUMEM_NVML names it)"),
+        None => "no NVIDIA driver library (libnvidia-ml.so.1)".to_owned(),
+    }
 }
 
 /// Why a run that was started for this report is not seen: what the run itself says, or else what is wrong with where its channel would be.
@@ -216,6 +226,22 @@ mod tests {
             ..Demo::default()
         });
         assert!(nothing(&model).unwrap().contains("cannot be seen: no room."));
+    }
+
+    /// The driver's own may well be there.
+    #[test]
+    fn a_library_that_is_named_and_missing_is_told_by_its_name() {
+        let mut model = Model::default();
+        model.inputs.nvml.state = NvmlState::Missing;
+        model.setup.nvml = Some("/opt/nvml.so".into());
+        for only in [None, Some(Only::Index(5))] {
+            model.setup.only = only;
+            let text = nothing(&model).unwrap();
+            assert!(
+                text.contains("no file /opt/nvml.so (GPUMEM_NVML names it)") && !text.contains("libnvidia-ml"),
+                "{text}"
+            );
+        }
     }
 
     /// Other devices may well have programs that publish.

@@ -149,7 +149,10 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
         SourceState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
         SourceState::Missing if none => (
             Ink::Warning,
-            "No NVIDIA driver on this machine (libnvidia-ml.so.1 is not installed).".to_owned(),
+            match &model.setup.nvml {
+                Some(file) => format!("GPUMEM_NVML names {file}, which is not on this machine."),
+                None => "No NVIDIA driver on this machine (libnvidia-ml.so.1 is not installed).".to_owned(),
+            },
             without_driver(model),
         ),
         SourceState::Ok if none => (

@@ -357,6 +357,12 @@ fn what_cannot_be_seen_without_a_driver_is_told() {
     let mut model = fixture::failing();
     model.live.nvml.state = SourceState::Missing;
     assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
+    model.setup.nvml = Some("/opt/nvml.so".into());
+    let told = at_80x24(&model);
+    assert!(
+        told.contains("GPUMEM_NVML names /opt/nvml.so, which is not") && !told.contains("libnvidia-ml"),
+        "{told}"
+    );
     model.demo = Some(Demo {
         unpublished: Some("/tmp/x: it belongs to another user".into()),
         ..Demo::default()
