@@ -31,6 +31,20 @@ fn a_simulation_lives_and_is_labelled_in_every_view() {
     until("the demo is gone", || !children.iter().any(|&child| lives(child)));
 }
 
+/// It was said to be shown, and nothing of it could be.
+#[test]
+fn what_would_not_publish_is_not_simulated() {
+    let world = World::without_gpu();
+    let environment = [("GPUMEM_ALLOC_CONF", "publish:off")];
+    let mut terminal = Terminal::start_with(&world, &[], 120, 40, &environment);
+    terminal.wait_for(&["which is not on this machine", "No process publishes now"]);
+    // Where one is to be it has begun by then.
+    assert!(!terminal.text().contains("showing a simulated"), "{}", terminal.text());
+    assert!(terminal.children().is_empty());
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
 #[test]
 fn the_label_is_there_on_small_terminals_and_without_colours() {
     let world = World::without_gpu();

@@ -284,7 +284,7 @@ fn setup(interval: Duration) -> Setup {
         only: None,
         demos: gpumem_demo::list().iter().map(info).collect(),
         realtime_offset: clock::realtime_offset(),
-        no_demo: false,
+        no_demo: !gpumem_demo::publishes(None),
         nvml: named_nvml(),
     }
 }

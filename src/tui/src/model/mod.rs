@@ -72,7 +72,7 @@ pub struct Setup {
     pub demos: Vec<DemoInfo>,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
     pub realtime_offset: i128,
-    /// Start no demo of our own accord.
+    /// Start no demo of our own accord: nobody waits for it, or it could not be seen.
     pub no_demo: bool,
     /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
     pub nvml: Option<String>,
