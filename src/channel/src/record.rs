@@ -164,7 +164,7 @@ pub enum EventKind {
     CacheRelease,
     /// Free holes were joined by remapping; `size` is what is now contiguous.
     Remap,
-    /// A request failed for want of memory; `requested` is what was asked.
+    /// A request failed for want of memory; `requested` is what was asked, and `addr` how many bytes the device had free (0: not known).
     OutOfMemory,
     /// A request was retried after making room.
     Retry,

@@ -11,6 +11,9 @@ pub struct RanOut {
     pub at: Nanos,
     /// Bytes it asked for.
     pub requested: u64,
+    /// Bytes that the device had free then; `None` where that was not told. As much as was asked for: something else refused it, a budget
+    /// or a pool's.
+    pub device_free: Option<u64>,
     /// Bytes of the largest free block then; `None` when that was not seen, or says nothing because free blocks serve a request together.
     pub largest_free: Option<u64>,
     /// A request at least as large was served since.
@@ -24,6 +27,7 @@ impl RanOut {
             EventKind::OutOfMemory => Some(RanOut {
                 at: event.time,
                 requested: event.requested,
+                device_free: (event.addr > 0).then_some(event.addr),
                 largest_free,
                 served: false,
             }),
@@ -68,5 +72,12 @@ mod tests {
         let again = [&served[..], &[event(6, OutOfMemory, 900)]].concat();
         let known = after(&again).unwrap();
         assert_eq!((known.at, known.requested, known.served), (6, 900, false));
+        assert_eq!(known.device_free, None, "not told");
+        let addr = 400;
+        let told = Event {
+            addr,
+            ..event(7, OutOfMemory, 900)
+        };
+        assert_eq!(after(&[told]).unwrap().device_free, Some(addr));
     }
 }

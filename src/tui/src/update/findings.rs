@@ -202,6 +202,9 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     };
     let age = now.saturating_sub(last.at);
     let mut text = format!("{times}: asked for {}", units::bytes(last.requested));
+    if let Some(free) = last.device_free {
+        text.push_str(&format!(", the device had {} free", units::bytes(free)));
+    }
     if let Some(largest) = last.largest_free {
         text.push_str(&format!(", largest free block {}", units::bytes(largest)));
     }

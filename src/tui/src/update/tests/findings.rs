@@ -245,6 +245,7 @@ fn a_budget_is_named_with_the_request_that_it_refused() {
     figures.ran_out = Some(RanOut {
         at: 10 * SECOND,
         requested: 20 * GIB,
+        device_free: None,
         largest_free: None,
         served: false,
     });
@@ -252,6 +253,26 @@ fn a_budget_is_named_with_the_request_that_it_refused() {
     let mut model = model();
     feed(&mut model, [channels(11 * SECOND, vec![short])]);
     let text = "4: ran out of memory: asked for 20.0 GiB, budget 24.0 GiB";
+    assert_eq!(said(&model), [(Severity::Error, text.into())]);
+}
+
+/// What no budget of the process refused, and the device had: a pool's did, and who looks for it on the device looks in vain.
+#[test]
+fn what_the_device_had_free_is_told_with_the_request_that_failed() {
+    let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
+    let mut figures = short.figures[0].clone().unwrap();
+    figures.ooms = 1;
+    figures.ran_out = Some(RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        device_free: Some(60 * GIB),
+        largest_free: None,
+        served: false,
+    });
+    short.figures = [Some(figures)].into();
+    let mut model = model();
+    feed(&mut model, [channels(11 * SECOND, vec![short])]);
+    let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
     assert_eq!(said(&model), [(Severity::Error, text.into())]);
 }
 
@@ -263,6 +284,7 @@ fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severi
     figures.ran_out = Some(RanOut {
         at: 10 * SECOND,
         requested: 20 * GIB,
+        device_free: None,
         largest_free: Some(5 * GIB),
         served,
     });
@@ -307,6 +329,7 @@ fn what_ended_is_told_after_what_lives() {
     figures.ran_out = Some(RanOut {
         at: SECOND,
         requested: 20 * GIB,
+        device_free: None,
         largest_free: None,
         served: false,
     });
@@ -364,6 +387,7 @@ fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_sa
         figures.ran_out = Some(RanOut {
             at: 0,
             requested: 2 * GIB,
+            device_free: None,
             largest_free: Some(GIB),
             served: false,
         });
