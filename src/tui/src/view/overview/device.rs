@@ -292,7 +292,8 @@ fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
 /// A part of a legend: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner).
 type Entry = (Ink, &'static str, u64, u8);
 
-/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most, and what is hardly anything least.
+/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most, then what holds most of the
+/// device, and what is hardly anything least.
 fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
@@ -317,20 +318,35 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         }
     };
     let unit = if memory.total >= 1 << 34 { " GiB" } else { "" };
-    let wide = |entries: &[Entry], gap: u16| {
-        let each = entries.iter().map(|e| 2 + width(e.1) + 1 + width(&text(e.2)) + gap);
+    // In short it is called as in the table.
+    let name = |e: &Entry, short: bool| if short && e.0 == Ink::Allocated { "alloc" } else { e.1 };
+    let wide = |entries: &[Entry], gap: u16, short: bool| {
+        let each = entries
+            .iter()
+            .map(|e| 2 + width(name(e, short)) + 1 + width(&text(e.2)) + gap);
         each.sum::<u16>() + width(unit)
     };
-    let gap = if wide(&entries, 3) <= area.width { 3 } else { 2 };
+    let gap = if wide(&entries, 3, false) <= area.width { 3 } else { 2 };
     // There is no gap behind the last.
-    while entries.len() > 1 && wide(&entries, gap) > area.width.saturating_add(gap) {
+    let fits = |entries: &[Entry], short| wide(entries, gap, short) <= area.width.saturating_add(gap);
+    let (mut short, mut whole) = (false, true);
+    while entries.len() > 1 && !fits(&entries, false) {
         let little = |e: &Entry| e.3 > 0 && e.2 < memory.total / 50;
-        let leaver = (0..entries.len()).max_by_key(|&i| (little(&entries[i]), entries[i].3));
-        entries.remove(leaver.unwrap_or(0));
+        // A bar that is mostly of one colour says nothing without its name.
+        let rank = |e: &Entry| (little(e), e.3 > 0, e.2 <= memory.total / 2, e.3);
+        let leaver = (0..entries.len()).max_by_key(|&i| rank(&entries[i])).unwrap_or(0);
+        // A shorter word keeps all that is more than little, or is not worth it.
+        short = whole && !little(&entries[leaver]) && fits(&entries, true);
+        if short {
+            break;
+        }
+        whole &= little(&entries[leaver]);
+        entries.remove(leaver);
     }
     let mut x = 0;
     let last = entries.len() - 1;
-    for (i, (ink, label, bytes, _)) in entries.into_iter().enumerate() {
+    for (i, entry) in entries.into_iter().enumerate() {
+        let (label, (ink, _, bytes, _)) = (name(&entry, short), entry);
         let figure = if i == last {
             format!("{}{unit}", text(bytes))
         } else {

@@ -391,6 +391,37 @@ fn what_is_free_is_the_last_to_leave_a_legend() {
     assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
 }
 
+/// Whoever asks where the memory went has the answer in the longest part of the bar.
+#[test]
+fn what_holds_most_of_a_device_stays_in_its_legend() {
+    let mut model = fixture::h100();
+    let memory = Partition {
+        basis: Basis::Driver,
+        total: 80 << 30,
+        allocated: 3 << 30,
+        cached: 4 << 30,
+        other: 69 << 30,
+        driver: Some(1 << 29),
+        free: 7 << 29,
+        ..Partition::default()
+    };
+    model.live.devices[0].memory = gpumem_probe::Reading::Value(memory);
+    let legend = |width| {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let line = screen.lines().find(|line| line.contains("· free"));
+        line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
+    };
+    for width in 32..=120 {
+        assert!(legend(width).contains("other 69.0"), "{width}: {}", legend(width));
+    }
+    // A shorter word costs less than a figure.
+    assert!(
+        legend(60).contains("▇ alloc 3.0  ▓ cached 4.0  ░ other 69.0  · free 3.5 GiB"),
+        "{}",
+        legend(60)
+    );
+}
+
 /// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
 #[test]
 fn utilization_is_called_by_its_name_where_there_is_room() {
