@@ -135,6 +135,20 @@ fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
     }
 }
 
+/// Of what the driver counts a narrow table shows every figure or no column: one that lacks the longer figures would be read as it is.
+#[test]
+fn a_narrow_table_has_every_figure_of_its_columns() {
+    let mut model = fixture::h100();
+    for (rows, least) in [(4, 31), (3, 26)] {
+        model.rows.truncate(rows);
+        for width in 12..=60 {
+            let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+            let told = ["NVML▾", "41.5G", "9.5G", "2.1G"].map(|figure| screen.contains(figure));
+            assert_eq!(told, [width >= least; 4], "{width}:\n{screen}");
+        }
+    }
+}
+
 #[test]
 fn mono_sends_no_colour() {
     for (name, model) in fixture::screens() {

@@ -35,7 +35,7 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Pid), 7, 0),
     spec(Shown::Device, 7, 4),
     spec(Shown::Of(Column::User), 8, 7),
-    spec(Shown::Of(Column::Command), 14, 0),
+    spec(Shown::Of(Column::Command), COMMAND, 0),
     spec(Shown::Job, 10, 13),
     spec(Shown::Bar, 18, 9),
     spec(Shown::Of(Column::Nvml), 7, 0),
@@ -61,6 +61,10 @@ pub(super) const GAP: u16 = 2;
 const EXTRA: u8 = 7;
 /// What the words should have beyond their least width before an extra column comes.
 const COMFORT: u16 = 18;
+/// Columns that a command has where there is room.
+const COMMAND: u16 = 14;
+/// Columns that it has at least beside the driver's figure: its heading; or the longest state before it, where one is not usual.
+const NAME: [u16; 2] = [7, 12];
 
 impl Shown {
     /// The heading.
@@ -133,9 +137,19 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         }
         specs.remove(leaver);
     }
+    // There is air before the first column, and none behind the last.
+    let mut over = (needed(&specs) + 1).saturating_sub(room + GAP);
+    if over > COMMAND - NAME[usize::from(unusual)] {
+        // A figure that is cut is none: the name has what there is.
+        specs.retain(|s| s.shown != Shown::Of(Column::Nvml));
+        over = 0;
+    }
     let job_shown = specs.iter().any(|s| s.shown == Shown::Job);
     let mut spare = room.saturating_sub(needed(&specs));
     let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
+    if let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(Column::Command)) {
+        widths[i] -= over;
+    }
     // What is left over goes to the words: first to what they cannot do without, then to all of them.
     for (shown, most) in [
         (Shown::Of(Column::State), 20),
