@@ -1,7 +1,7 @@
 //! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
 //!
 //! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
-//! view has a room of its own; what they share are the widgets (`bar`, `graph`, `strips`, `pen`) and the
+//! view has a room of its own; what they share are the widgets (`bar`, `legend`, `graph`, `strips`, `pen`) and the
 //! `theme`, which alone knows colours and glyphs.
 
 mod badge;
@@ -11,6 +11,7 @@ mod chrome;
 mod demo;
 mod graph;
 mod history;
+mod legend;
 mod overview;
 mod pen;
 mod popup;

@@ -12,7 +12,7 @@ use ratatui::style::Style;
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
-use super::{badge, bar, graph, history};
+use super::{badge, graph, history, legend};
 use crate::model::{Basis, Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
 use crate::units;
 
@@ -316,27 +316,18 @@ fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos, newe
 
 /// What the colours mean, with the newest figures.
 fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
-    let theme = screen.pen.theme;
     let Some(memory) = device.memory.value() else {
         return;
     };
-    let mut x = 0;
-    let mut parts = vec![
-        (Ink::Allocated, "allocated", memory.allocated),
-        (Ink::Cached, "cached", memory.cached),
+    let mut parts: Vec<legend::Entry> = vec![
+        (Ink::Allocated, "allocated", memory.allocated, 1),
+        (Ink::Cached, "cached", memory.cached, 2),
     ];
     let own = screen.model.ui.timeline.own;
     if memory.basis == Basis::Driver && !own {
-        parts.push((Ink::Other, "other", memory.other));
+        parts.push((Ink::Other, "other", memory.other, 3));
     }
-    for (ink, label, bytes) in parts {
-        bar::swatch(&mut screen.pen, area, x, 0, ink);
-        x = screen.pen.text(area, x + 2, 0, label, theme.ink(Ink::Dim));
-        x = screen
-            .pen
-            .text(area, x + 1, 0, &units::bytes_short(bytes), Style::new())
-            + 3;
-    }
+    let x = legend::draw(&mut screen.pen, area, parts, memory.total, (units::bytes_short, ""));
     let used = match own && memory.other > 0 {
         true => format!("o shows {} of others", units::bytes(memory.other)),
         false => {
@@ -349,7 +340,8 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
         }
     };
     if x + width(&used) <= area.width {
-        screen.pen.text_end(area, area.width, 0, &used, theme.ink(Ink::Dim));
+        let dim = screen.pen.theme.ink(Ink::Dim);
+        screen.pen.text_end(area, area.width, 0, &used, dim);
     }
 }
 

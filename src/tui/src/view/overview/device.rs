@@ -10,7 +10,7 @@ use ratatui::style::{Modifier, Style};
 use super::super::Screen;
 use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
-use super::super::{badge, bar, graph, history};
+use super::super::{badge, bar, graph, history, legend};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
 use crate::units;
 use crate::units::gib;
@@ -289,16 +289,12 @@ fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// A part of a legend: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner).
-type Entry = (Ink, &'static str, u64, u8);
-
-/// One line with the number of every part, as many as fit. What is left to whoever asks next matters most, then what holds most of the
-/// device, and what is hardly anything least.
+/// One line with the number of every part, as many as fit. What is left to whoever asks next is the last to leave.
 fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
     };
-    let mut entries: Vec<Entry> = vec![(Ink::Allocated, "allocated", memory.allocated, 1)];
+    let mut entries: Vec<legend::Entry> = vec![(Ink::Allocated, "allocated", memory.allocated, 1)];
     entries.push((Ink::Cached, "cached", memory.cached, 2));
     match (memory.basis, memory.driver) {
         (Basis::Driver, Some(driver)) => {
@@ -318,47 +314,7 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         }
     };
     let unit = if memory.total >= 1 << 34 { " GiB" } else { "" };
-    // In short it is called as in the table.
-    let name = |e: &Entry, short: bool| if short && e.0 == Ink::Allocated { "alloc" } else { e.1 };
-    let wide = |entries: &[Entry], gap: u16, short: bool| {
-        let each = entries
-            .iter()
-            .map(|e| 2 + width(name(e, short)) + 1 + width(&text(e.2)) + gap);
-        each.sum::<u16>() + width(unit)
-    };
-    let gap = if wide(&entries, 3, false) <= area.width { 3 } else { 2 };
-    // There is no gap behind the last.
-    let fits = |entries: &[Entry], short| wide(entries, gap, short) <= area.width.saturating_add(gap);
-    let (mut short, mut whole) = (false, true);
-    while entries.len() > 1 && !fits(&entries, false) {
-        let little = |e: &Entry| e.3 > 0 && e.2 < memory.total / 50;
-        // A bar that is mostly of one colour says nothing without its name.
-        let rank = |e: &Entry| (little(e), e.3 > 0, e.2 <= memory.total / 2, e.3);
-        let leaver = (0..entries.len()).max_by_key(|&i| rank(&entries[i])).unwrap_or(0);
-        // A shorter word keeps all that is more than little, or is not worth it.
-        short = whole && !little(&entries[leaver]) && fits(&entries, true);
-        if short {
-            break;
-        }
-        whole &= little(&entries[leaver]);
-        entries.remove(leaver);
-    }
-    let mut x = 0;
-    let last = entries.len() - 1;
-    for (i, entry) in entries.into_iter().enumerate() {
-        let (label, (ink, _, bytes, _)) = (name(&entry, short), entry);
-        let figure = if i == last {
-            format!("{}{unit}", text(bytes))
-        } else {
-            text(bytes)
-        };
-        if x + 2 + width(label) + 1 + width(&figure) > area.width {
-            return;
-        }
-        bar::swatch(pen, area, x, 0, ink);
-        x = pen.text(area, x + 2, 0, label, pen.theme.ink(Ink::Dim));
-        x = pen.text(area, x + 1, 0, &figure, Style::new()) + gap;
-    }
+    let x = legend::draw(pen, area, entries, memory.total, (text, unit));
     if memory.skewed && x + 26 <= area.width {
         pen.text(area, x, 0, "publishers ahead of driver", pen.theme.ink(Ink::Dim));
     }

@@ -405,9 +405,8 @@ fn what_is_free_is_the_last_to_leave_a_legend() {
     assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
 }
 
-/// Whoever asks where the memory went has the answer in the longest part of the bar.
-#[test]
-fn what_holds_most_of_a_device_stays_in_its_legend() {
+/// Others have nearly all of the device.
+fn crowded() -> Model {
     let mut model = fixture::h100();
     let memory = Partition {
         basis: Basis::Driver,
@@ -420,8 +419,14 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
         ..Partition::default()
     };
     model.live.devices[0].memory = gpumem_probe::Reading::Value(memory);
+    model
+}
+
+/// Whoever asks where the memory went has the answer in the longest part of the bar.
+#[test]
+fn what_holds_most_of_a_device_stays_in_its_legend() {
     let legend = |width| {
-        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let screen = text(&drawn(crowded(), width, 20, Colors::Mono, false).0);
         let line = screen.lines().find(|line| line.contains("· free"));
         line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
     };
@@ -434,6 +439,21 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
         "{}",
         legend(60)
     );
+}
+
+#[test]
+fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
+    let mut model = crowded();
+    model.ui.view = View::Timeline;
+    for width in 20..=120 {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let line = screen.lines().find(|line| line.contains("░ other 69.0G"));
+        let line = line.unwrap_or_else(|| panic!("{width}:\n{screen}"));
+        for (swatch, entries) in [('▇', ["▇ alloc 3.0G", "▇ allocated 3.0G"]), ('▓', ["▓ cached 4.0G"; 2])] {
+            let whole = !line.contains(swatch) || entries.iter().any(|entry| line.contains(entry));
+            assert!(whole, "{width}: {line}");
+        }
+    }
 }
 
 /// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
