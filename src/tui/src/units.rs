@@ -136,6 +136,16 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// A count in at most four columns, rounded down: `9999`, `12k`, `3M`.
+pub fn count_short(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{}k", n / 1_000),
+        1_000_000..1_000_000_000 => format!("{}M", n / 1_000_000),
+        _ => ">1G".into(),
+    }
+}
+
 /// A command line without the folder of its program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
 pub fn program(command: &str) -> &str {
     let first = command.split(' ').next().unwrap_or("");

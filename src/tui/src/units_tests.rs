@@ -11,6 +11,24 @@ fn a_small_part_is_never_shown_as_nothing() {
 }
 
 #[test]
+fn a_short_count_takes_four_columns_whatever_it_is() {
+    for (n, text) in [
+        (0, "0"),
+        (9_999, "9999"),
+        (12_446, "12k"),
+        (999_999, "999k"),
+        (17_999_999, "17M"),
+        (u64::MAX, ">1G"),
+    ] {
+        assert_eq!(count_short(n), text);
+    }
+    for power in 0..20 {
+        let n = 10u64.pow(power);
+        assert!(fits(&count_short(n), 4) && fits(&count_short(n - 1), 4), "{n}");
+    }
+}
+
+#[test]
 fn round_sizes_have_no_decimals() {
     for (bytes, text) in [
         (256 << 10, "256 KiB"),

@@ -14,7 +14,7 @@ use super::super::{bar, strips};
 use super::SIDE;
 use crate::model::{BlockMap, Figures, Histogram, Process};
 use crate::units;
-use crate::units::{count, round_size};
+use crate::units::{count, count_short, round_size};
 
 /// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {
@@ -235,7 +235,7 @@ pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) 
             round_size(1 << bucket)
         };
         screen.pen.text_end(area, 8, y, &label, dim);
-        let text = count(blocks);
+        let text = count_short(blocks);
         screen.pen.text_end(area, 13, y, &text, Style::new());
         let total = units::bytes_short(bytes);
         let left = screen

@@ -149,6 +149,17 @@ fn a_narrow_table_has_every_figure_of_its_columns() {
     }
 }
 
+/// Whoever fails in a loop is not the one without a figure.
+#[test]
+fn very_many_failures_fit_into_their_column() {
+    let mut model = fixture::h100();
+    for (process, (ooms, told)) in [(2_446, "  2446 "), (123_456, "  123k ")].into_iter().enumerate() {
+        model.live.processes[process].figures.as_mut().unwrap().ooms = ooms;
+        let screen = text(&drawn(model.clone(), 200, 50, Colors::Mono, false).0);
+        assert!(screen.contains(told), "{screen}");
+    }
+}
+
 #[test]
 fn mono_sends_no_colour() {
     for (name, model) in fixture::screens() {

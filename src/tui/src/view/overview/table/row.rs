@@ -47,7 +47,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         },
         Shown::Ooms => match figures.map(|f| f.ooms) {
             Some(0) => ("0".to_owned(), Ink::Dim),
-            Some(n) => (n.to_string(), Ink::Warning),
+            Some(n) => (units::count_short(n), Ink::Warning),
             None => ("-".to_owned(), Ink::Dim),
         },
         Shown::Of(Column::State) => state(process),
