@@ -98,7 +98,7 @@ const WORDS: &[HelpLine] = &[
         "black box",
         "the program is gone; what it published last is kept, its memory is not",
     ),
-    Key("-", "not told by the program or the driver"),
+    Key("- ?", "not told by the program or the driver"),
     Key("n/s", "the driver does not offer this figure"),
     Key(">", "before a figure: at least"),
     Key("▐", "where a block begins"),

@@ -56,6 +56,17 @@ fn where_nobody_publishes_the_timeline_knows_of_no_events() {
     );
 }
 
+/// A process of another container, or one that has just ended.
+#[test]
+fn whose_name_nobody_tells_is_said_not_to_be_known() {
+    let mut model = fixture::h100();
+    (model.live.processes[2].command, model.live.processes[2].user) = Default::default();
+    for (width, unknown) in [(80, "    6011  ?  "), (200, "    6011  ?         ?  ")] {
+        let screen = text(&drawn(model.clone(), width, 50, Colors::Mono, false).0);
+        assert!(screen.contains(unknown), "{screen}");
+    }
+}
+
 #[test]
 fn a_filter_is_seen_in_every_overview() {
     let mut model = fixture::h100();

@@ -23,7 +23,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
     match shown {
         Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
         Shown::Device => (process.device_label.clone(), Ink::Dim),
-        Shown::Of(Column::User) => (process.user.clone(), Ink::Dim),
+        Shown::Of(Column::User) => (known(process.user.clone()), Ink::Dim),
         Shown::Job => (process.job_text(), Ink::Dim),
         Shown::Of(Column::Nvml) if !process.may_be_counted() => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
@@ -144,7 +144,12 @@ pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str)
         true => units::command_in(&process.command, room),
         false => process.name_in(room),
     };
-    format!("{lead}{name}")
+    format!("{lead}{}", known(name))
+}
+
+/// A name, or that there is none: nothing would look like a mistake. Of who ended, or is in another container, the kernel tells none.
+fn known(name: String) -> String {
+    if name.is_empty() { "?".to_owned() } else { name }
 }
 
 fn reading(reading: &Reading<u64>) -> (String, Ink) {
