@@ -316,7 +316,7 @@ fn a_job_stands_for_its_command_in_text() {
     let command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim";
     model.live.processes[0].command = command.into();
     let unnamed = crate::report::text(&model, u16::MAX);
-    assert!(unnamed.contains("  demo replay --headless --json --steer --  ") && !unnamed.contains("JOB"));
+    assert!(unnamed.contains("  demo replay --headless --json --steer ..  ") && !unnamed.contains("JOB"));
     model.live.processes[0].job = "replay moe.csv.gz".into();
     let named = crate::report::text(&model, u16::MAX);
     assert!(
@@ -388,6 +388,31 @@ fn the_table_of_processes_fits_where_it_can() {
             1 => assert_eq!(heading(64), "PID JOB/COMMAND NVML ALLOC CACHED FRAG STATE"),
             _ => assert_eq!(heading(64), "DEVICE PID JOB/COMMAND NVML ALLOC CACHED STATE"),
         }
+    }
+}
+
+/// Letters of some scripts take two columns; the figures of their rows stand below those of the others. Where a name is cut, that is seen.
+#[test]
+fn wide_letters_move_no_column_and_cut_names_say_so() {
+    use crate::wrap::width;
+    let mut model = publishing(2);
+    for (process, job) in model
+        .live
+        .processes
+        .iter_mut()
+        .zip(["\u{5b66}\u{7fd2}", "bert-large-train"])
+    {
+        process.job = job.repeat(4);
+    }
+    for room in [76, 120] {
+        let text = crate::report::text(&model, room);
+        let states: Vec<u16> = text
+            .lines()
+            .filter_map(|line| Some(width(line.split_once("publishing")?.0)))
+            .collect();
+        assert!(states.len() == 2 && states[0] == states[1], "{room}: {text}");
+        assert!(text.lines().all(|line| width(line) <= room), "{room}: {text}");
+        assert!(text.contains(".. "), "{room}: {text}");
     }
 }
 

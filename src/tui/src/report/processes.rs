@@ -5,6 +5,7 @@ use gpumem_probe::Reading;
 use super::table::{Align, lines};
 use crate::model::{Column, Figures, JOB_OR_COMMAND, Model, Process};
 use crate::units;
+use crate::wrap::width;
 
 /// Longest job or command shown, and the shortest that is better cut than a column left out.
 const NAME: usize = 40;
@@ -37,7 +38,7 @@ pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
         .listed()
         .any(|p| model.listed().any(|other| p.pid == other.pid && p.id != other.id));
     let mut leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
-    let widest = |lines: &[String]| lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let widest = |lines: &[String]| lines.iter().map(|line| usize::from(width(line))).max().unwrap_or(0);
     loop {
         let lines = table_of(model, &told, NAME);
         let over = widest(&lines).saturating_sub(room);
@@ -101,8 +102,25 @@ fn largest_free(figures: &Figures) -> String {
 fn name_of(process: &Process, room: usize) -> String {
     match process.name_in(room) {
         name if name.is_empty() => "?".to_owned(),
-        name => name.chars().take(room).collect(),
+        name => cut(&name, room),
     }
+}
+
+/// A name in at most so many columns; where it is cut, that is seen.
+fn cut(name: &str, room: usize) -> String {
+    const SIGN: &str = "..";
+    if units::fits(name, room) {
+        return name.to_owned();
+    }
+    let mut shown = String::new();
+    for letter in name.chars() {
+        shown.push(letter);
+        if !units::fits(&shown, room.saturating_sub(SIGN.len())) {
+            shown.pop();
+            break;
+        }
+    }
+    shown + SIGN
 }
 
 fn cell(process: &Process, column: Told, name: usize) -> String {
