@@ -1,5 +1,7 @@
 //! Where figures come from, and how old they are.
 
+use crate::units;
+
 use super::Nanos;
 
 /// Whether a source delivers.
@@ -19,6 +21,16 @@ pub enum SourceState {
         /// What the user can do.
         hint: String,
     },
+}
+
+impl SourceState {
+    /// How NVML fails, as a finding; `None` while it does not.
+    pub fn nvml_failure(&self) -> Option<String> {
+        match self {
+            SourceState::Failing { error, hint } => Some(format!("NVML: {error}. {}", units::sentence(hint))),
+            SourceState::Starting | SourceState::Ok | SourceState::Missing => None,
+        }
+    }
 }
 
 /// A source of figures.

@@ -4,7 +4,7 @@ use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
     Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, Process, ProcessId, ProcessState, SECOND, Severity,
-    SourceState, World,
+    World,
 };
 use crate::report::reason;
 use crate::units;
@@ -29,15 +29,8 @@ type Ranked = (u64, Finding);
 /// Everything worth saying, worst first, of the living before the dead; of equal rank, what most memory is at stake for.
 pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
-    if let SourceState::Failing { error, hint } = &world.nvml.state {
-        findings.push((
-            u64::MAX,
-            finding(
-                Severity::Error,
-                None,
-                format!("NVML: {error}. {}", units::sentence(hint)),
-            ),
-        ));
+    if let Some(text) = world.nvml.state.nvml_failure() {
+        findings.push((u64::MAX, finding(Severity::Error, None, text)));
     }
     for device in &world.devices {
         about_device(device, &mut findings);

@@ -27,7 +27,15 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
         _ => 5,
     };
     let model = screen.model;
-    let findings: Vec<&Finding> = model.findings().collect();
+    // The Overview says above everything else how NVML fails: below there is room for what else is wrong.
+    let said = model
+        .world()
+        .nvml
+        .state
+        .nvml_failure()
+        .filter(|_| model.ui.view == View::Overview);
+    let unsaid = |finding: &&Finding| said.as_ref() != Some(&finding.text);
+    let findings: Vec<&Finding> = model.findings().filter(unsaid).collect();
     let certain = findings.len().min(room);
     let (view, below) = split_bottom(body, keys + certain as u16);
     let foot = findings::plan(screen, area, view, &findings, certain);

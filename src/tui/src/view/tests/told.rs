@@ -67,6 +67,27 @@ fn whose_name_nobody_tells_is_said_not_to_be_known() {
     }
 }
 
+/// The line is another finding's, as that of a program which ran out of memory.
+#[test]
+fn how_the_driver_fails_is_said_once() {
+    let mut model = fixture::h100();
+    model.live.nvml.state = fixture::failing().live.nvml.state;
+    let text = model.live.nvml.state.nvml_failure().unwrap();
+    model.live.findings.insert(
+        0,
+        Finding {
+            severity: Severity::Error,
+            process: None,
+            text,
+        },
+    );
+    let overview = at_80x24(&model);
+    assert_eq!(overview.matches("version mismatch").count(), 1, "{overview}");
+    assert!(overview.contains(" ! 4121: 17.1 GiB cached"), "{overview}");
+    model.ui.view = View::Blocks;
+    assert!(at_80x24(&model).contains("NVML: Driver/library version mismatch"));
+}
+
 #[test]
 fn a_filter_is_seen_in_every_overview() {
     let mut model = fixture::h100();
