@@ -108,7 +108,11 @@ fn rank(finding: &Finding, world: &World) -> (u8, bool) {
 
 fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
     if let DeviceState::Lost(text) = &device.state {
-        let text = format!("{} is lost: {text}. Its figures are the last known", device.label);
+        let old = match device.memory {
+            Reading::Value(_) => ". Its figures are the last known",
+            _ => "",
+        };
+        let text = format!("{} is lost: {text}{old}", device.label);
         findings.push((u64::MAX, finding(Severity::Error, None, text)));
     }
     if let (Reading::Value(memory), DeviceState::Present) = (&device.memory, &device.state)

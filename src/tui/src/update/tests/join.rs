@@ -247,6 +247,18 @@ fn a_lost_card_keeps_its_last_figures() {
 }
 
 #[test]
+fn a_card_that_was_lost_before_has_no_last_figures() {
+    let mut model = model();
+    let Event::Nvml { mut sample, .. } = nvml(SECOND, GIB, &[]) else {
+        panic!()
+    };
+    sample.gpus[0].state = gpumem_probe::GpuState::Lost("fell off the bus".into());
+    sample.gpus[0].memory = Reading::Failed("GPU is lost".into());
+    feed(&mut model, [Event::Nvml { at: SECOND, sample }]);
+    assert_eq!(model.world().findings[0].text, "GPU 0 is lost: fell off the bus");
+}
+
+#[test]
 fn marks_go_to_their_device_in_order_and_stay_bounded() {
     let mut model = busy();
     let process = model.world().processes[0].id;

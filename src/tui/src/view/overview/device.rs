@@ -224,6 +224,8 @@ fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_fra
 /// That a device's figures are old, in more words and in one.
 fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
     match device.state {
+        // Its figures were never known.
+        DeviceState::Lost(_) if device.memory.value().is_none() => Some(("LOST", "LOST")),
         DeviceState::Lost(_) => Some(("LOST, last known figures", "LOST")),
         DeviceState::Gone => Some(("gone, last known figures", "gone")),
         DeviceState::Present => None,

@@ -67,6 +67,23 @@ fn whose_name_nobody_tells_is_said_not_to_be_known() {
     }
 }
 
+/// A card that was lost before the dashboard began.
+#[test]
+fn of_a_card_that_was_never_asked_nothing_is_promised() {
+    let mut model = fixture::several();
+    let device = &mut model.live.devices[1];
+    device.memory = gpumem_probe::Reading::Failed("GPU is lost".into());
+    (device.sensors, device.history) = Default::default();
+    for (w, h) in [(120, 60), (200, 50)] {
+        let screen = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        assert!(screen.contains("LOST") && screen.contains("not known"), "{screen}");
+        assert!(
+            !screen.contains("last known figures") && !screen.contains("not asked yet"),
+            "{screen}"
+        );
+    }
+}
+
 /// The line is another finding's, as that of a program which ran out of memory.
 #[test]
 fn how_the_driver_fails_is_said_once() {

@@ -7,20 +7,26 @@ use ratatui::style::Style;
 use super::super::super::bar;
 use super::super::super::pen::{Pen, split_left, split_top, width};
 use super::super::super::theme::Ink;
-use crate::model::{Device, DeviceKind, Sensors};
+use crate::model::{Device, DeviceKind, DeviceState};
 use crate::units::rate;
 
 /// A figure: its label, its text, and its share of a limit where it has one.
 type Row = (&'static str, String, Option<f64>);
 
 /// What the sensors say, utilization first. Figures that are not there say why; nothing is made up.
-fn readings(sensors: &Sensors) -> Vec<Row> {
+fn readings(device: &Device) -> Vec<Row> {
+    let sensors = &device.sensors;
+    // What was not asked while it answered never will be.
+    let pending = match device.state {
+        DeviceState::Present => "not asked yet",
+        DeviceState::Lost(_) | DeviceState::Gone => "not known",
+    };
     let mut rows = vec![];
     let share = |p: u32| Some(f64::from(p.min(100)) / 100.0);
     let mut percent = |label, reading: &Reading<u32>| {
         rows.push(match reading {
             Reading::Value(p) => (label, format!("{p}%"), share(*p)),
-            other => (label, short_reason(other), None),
+            other => (label, short_reason(other, pending), None),
         });
     };
     percent("utilization", &sensors.utilization);
@@ -32,24 +38,24 @@ fn readings(sensors: &Sensors) -> Vec<Row> {
             Some(f64::from(*now) / f64::from(*limit)),
         ),
         (Reading::Value(now), _) => ("power", format!("{} W", now / 1000), None),
-        (other, _) => ("power", short_reason(other), None),
+        (other, _) => ("power", short_reason(other, pending), None),
     });
     rows.push(match &sensors.temperature {
         Reading::Value(t) => ("temperature", format!("{t} °C"), None),
-        other => ("temperature", short_reason(other), None),
+        other => ("temperature", short_reason(other, pending), None),
     });
     for (label, reading) in [("H>D", &sensors.pcie_rx), ("D>H", &sensors.pcie_tx)] {
         rows.push(match reading {
             Reading::Value(n) => (label, rate(*n), None),
-            other => (label, short_reason(other), None),
+            other => (label, short_reason(other, pending), None),
         });
     }
     rows
 }
 
-fn short_reason<T>(reading: &Reading<T>) -> String {
+fn short_reason<T>(reading: &Reading<T>, pending: &str) -> String {
     match reading {
-        Reading::Value(_) | Reading::Pending => "not asked yet",
+        Reading::Value(_) | Reading::Pending => pending,
         Reading::NotSupported => "not supported",
         Reading::NoPermission => "needs more rights",
         Reading::Failed(_) => "failed",
@@ -68,7 +74,7 @@ pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         pen.clipped(area, 0, 0, no_sensors(device), area.width, pen.theme.ink(Ink::Dim));
         return;
     }
-    let rows = readings(&device.sensors);
+    let rows = readings(device);
     let mut short = rows.clone();
     short[0].0 = "util";
     // The word in full, unless another figure has to go for it.
@@ -106,7 +112,7 @@ const FIGURE_END: u16 = 23;
 /// A column of sensors, each with a small meter where it has a limit.
 pub(super) fn column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     let dim = pen.theme.ink(Ink::Dim);
-    let mut rows = readings(&device.sensors);
+    let mut rows = readings(device);
     if usize::from(area.height) < rows.len() {
         // Both directions of the link share a line when lines are few.
         if let (Some(down), Some(up)) = (rows.pop(), rows.pop()) {
