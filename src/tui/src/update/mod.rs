@@ -47,7 +47,11 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::Nvml { at, sample } => {
             let look = Look::of(model);
             model.inputs.nvml = *sample;
-            model.inputs.nvml_at = Some(at);
+            let first = model.inputs.nvml_at.replace(at).is_none();
+            // What was the first row of those that publish need not be that of all, and nobody has chosen yet.
+            if first && model.ui.device.is_none() && model.ui.view == View::Overview && !model.paused() {
+                model.ui.process = None;
+            }
             sampled(model, Fresh::Nvml, &look)
         }
         Event::Channels(mut sample) => {

@@ -1,5 +1,7 @@
 //! Order, filter and selection of the process table.
 
+use gpumem_channel::BlockState::Allocated;
+
 use super::sample::*;
 use crate::event::{Event, Key};
 use crate::model::*;
@@ -64,6 +66,27 @@ fn the_selection_sticks_to_the_process() {
         ],
     );
     assert_eq!(model.selected_process().unwrap().pid, 12);
+}
+
+/// Channels are read before the driver answers for the first time: which row is selected does not depend on that, unless somebody chose it.
+#[test]
+fn the_first_row_of_all_is_selected_until_somebody_chooses() {
+    let selected = |keys: &[Key]| {
+        let mut model = model();
+        feed(
+            &mut model,
+            [channels(SECOND, vec![channel(11, &[&[(GIB, Allocated)]])])],
+        );
+        assert_eq!(model.selected_process().unwrap().pid, 11);
+        press(&mut model, keys);
+        feed(&mut model, [nvml(SECOND, 9 * GIB, &[(11, 2 * GIB), (99, 5 * GIB)])]);
+        assert_eq!(pids(&model), [99, 11]);
+        feed(&mut model, [nvml(2 * SECOND, 9 * GIB, &[(11, 6 * GIB), (99, GIB)])]);
+        model.selected_process().unwrap().pid
+    };
+    assert_eq!(selected(&[]), 99, "and it sticks");
+    assert_eq!(selected(&[Key::Home]), 11);
+    assert_eq!(selected(&[Key::Char('2')]), 11, "its blocks are seen");
 }
 
 #[test]
