@@ -72,17 +72,20 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
-    let title = |room: u16| {
-        let Some(p) = process else {
-            return "Blocks".to_owned();
-        };
+    let who = process.map_or_else(String::new, |p| {
         let ended = match p.state {
             ProcessState::Exited => " exited",
             ProcessState::Died => " died",
             _ if p.stopped == Some(true) => " stopped",
             _ => "",
         };
-        let whose = format!("{}{ended} on {}: ", p.pid, p.device_label);
+        format!("{}{ended}", p.pid)
+    });
+    let title = |room: u16| {
+        let Some(p) = process else {
+            return "Blocks".to_owned();
+        };
+        let whose = format!("{who} on {}: ", p.device_label);
         let left = room.saturating_sub(width(&whose));
         clip(&format!("{whose}{}", p.name_in(left.into())), room)
     };
@@ -97,7 +100,15 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         }
         return split_top(area, 1).1;
     }
-    let title = title(area.width.saturating_sub(width(note) + 10 + badge_room));
+    let beside = area.width.saturating_sub(width(note) + 10 + badge_room);
+    // Whose map it is comes before how many blocks it has.
+    let (note, room) = if beside <= width(&who) {
+        let badge_room = if simulated { badge::LEAST + 2 } else { 0 };
+        ("", area.width.saturating_sub(6 + badge_room))
+    } else {
+        (note, beside)
+    };
+    let title = title(room);
     let inside = screen.pen.panel(area, &title, note);
     if simulated {
         let x = width(&title) + 4;

@@ -243,6 +243,23 @@ fn a_halted_replay_is_not_said_to_run() {
 }
 
 /// What takes most of the map is named before what is not in it.
+/// On a narrow screen the number of blocks leaves before the process.
+#[test]
+fn a_map_says_whose_it_is() {
+    for mut model in [fixture::simulated(), fixture::h100()] {
+        model.ui.view = View::Blocks;
+        let process = model.live.processes.iter_mut().find(|p| Some(p.id) == model.ui.process);
+        let process = process.unwrap();
+        process.state = ProcessState::Died;
+        let who = format!(" {} died", process.pid);
+        for width in 26..=80 {
+            let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let title = screen.lines().nth(1).unwrap();
+            assert!(title.contains(&who), "{width}: {title}");
+        }
+    }
+}
+
 #[test]
 fn the_legend_of_a_map_names_what_is_drawn() {
     let mut model = fixture::h100();
