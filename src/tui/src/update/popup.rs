@@ -14,11 +14,13 @@ enum Move {
 
 /// A key while a popup is open.
 pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
+    // What does not fit has the whole screen, two lines of it the frame's; the last line is seen again as the first.
+    let page = model.ui.term.height.saturating_sub(3).max(1) as isize;
     let movement = match key {
         Key::Up | Key::Char('k') => Move::By(-1),
         Key::Down | Key::Char('j') => Move::By(1),
-        Key::PageUp => Move::By(-10),
-        Key::PageDown => Move::By(10),
+        Key::PageUp => Move::By(-page),
+        Key::PageDown => Move::By(page),
         Key::Home | Key::Char('g') => Move::First,
         Key::End | Key::Char('G') => Move::Last,
         Key::Enter | Key::Char(' ') => return accept(model),

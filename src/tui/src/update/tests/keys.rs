@@ -52,6 +52,19 @@ fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
     assert!(!unread(&black_box(0)), "there is nothing to read");
 }
 
+/// On a low screen no line is passed over, on a tall one few pages do.
+#[test]
+fn a_page_of_a_popup_is_what_is_seen_of_it() {
+    for (height, lines) in [(3, 1), (5, 2), (24, 21), (50, 47)] {
+        let mut model = busy();
+        (model.ui.term.height, model.ui.hits.popup_lines) = (height, 200);
+        press(&mut model, &[Key::Char('?'), Key::PageDown]);
+        assert_eq!(model.ui.popup, Some(Popup::Help { scroll: lines }));
+        press(&mut model, &[Key::PageDown, Key::PageUp, Key::PageUp]);
+        assert_eq!(model.ui.popup, Some(Popup::Help { scroll: 0 }));
+    }
+}
+
 #[test]
 fn findings_open_over_every_view_and_scroll_to_their_end() {
     for view in ['1', '2', '3', '7'] {
