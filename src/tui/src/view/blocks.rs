@@ -198,7 +198,14 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 "Its segments appear here when it allocates.",
             ),
             ProcessState::NotPublishing => (
-                format!("{} does not publish: only its driver's total is known.", p.pid),
+                match p.nvml.value() {
+                    Some(&bytes) => format!(
+                        "{} does not publish: the driver counts {}, no more is known.",
+                        p.pid,
+                        units::bytes(bytes)
+                    ),
+                    None => format!("{} does not publish: nothing of its memory is known.", p.pid),
+                },
                 "Programs that allocate through gpumem-alloc show their blocks. n and N go to other processes.",
             ),
             ProcessState::OtherUser => (

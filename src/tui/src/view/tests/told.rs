@@ -243,6 +243,20 @@ fn a_halted_replay_is_not_said_to_run() {
 }
 
 /// What takes most of the map is named before what is not in it.
+/// Where the driver tells nothing of a process either, as with memory that is the host's, no total is promised.
+#[test]
+fn in_place_of_a_map_stands_what_is_known() {
+    for (mut model, known) in [
+        (fixture::h100(), "the driver counts 2.1 GiB, no more is known."),
+        (fixture::shared(), "nothing of its memory is known."),
+    ] {
+        (model.ui.view, model.map) = (View::Blocks, None);
+        model.ui.process = Some(model.live.processes[2].id);
+        let told = at_80x24(&model);
+        assert!(told.contains(&format!("6011 does not publish: {known}")), "{told}");
+    }
+}
+
 /// On a narrow screen the number of blocks leaves before the process.
 #[test]
 fn a_map_says_whose_it_is() {
