@@ -84,6 +84,29 @@ fn of_a_card_that_was_never_asked_nothing_is_promised() {
     }
 }
 
+/// Why there is no figure is never cut without a sign, and said once for both directions.
+#[test]
+fn why_a_link_has_no_figures_fits_beside_its_name() {
+    use gpumem_probe::Reading;
+    let link = |pcie_rx: Reading<u64>, pcie_tx: Reading<u64>| {
+        let mut model = fixture::several();
+        let sensors = &mut model.live.devices[2].sensors;
+        (sensors.pcie_rx, sensors.pcie_tx) = (pcie_rx, pcie_tx);
+        let screen = text(&drawn(model, 120, 60, Colors::Mono, false).0);
+        let lines: Vec<&str> = screen
+            .lines()
+            .filter_map(|line| Some(line.split_once("PCIe")?.1))
+            .collect();
+        lines[2].trim_matches(['│', ' ']).to_owned()
+    };
+    assert_eq!(link(Reading::NotSupported, Reading::NotSupported), "not supported");
+    assert_eq!(link(Reading::Value(0), Reading::Value(0)), "H>D 0  D>H 0");
+    assert_eq!(
+        link(Reading::NoPermission, Reading::Failed("no".into())),
+        "H>D needs more rights  D>H fai…"
+    );
+}
+
 /// The line is another finding's, as that of a program which ran out of memory.
 #[test]
 fn how_the_driver_fails_is_said_once() {

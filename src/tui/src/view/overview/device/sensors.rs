@@ -116,7 +116,13 @@ pub(super) fn column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
     if usize::from(area.height) < rows.len() {
         // Both directions of the link share a line when lines are few.
         if let (Some(down), Some(up)) = (rows.pop(), rows.pop()) {
-            rows.push(("PCIe", format!("H>D {}  D>H {}", up.1, down.1), None));
+            let told = device.sensors.pcie_rx.value().is_some();
+            let text = match up.1 == down.1 && !told {
+                // One reason for both is said once.
+                true => up.1,
+                false => format!("H>D {}  D>H {}", up.1, down.1),
+            };
+            rows.push(("PCIe", text, None));
         }
     }
     for (y, (label, text, share)) in rows.into_iter().enumerate() {
@@ -134,7 +140,7 @@ pub(super) fn column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
                     .width
                     .saturating_sub(width(&text))
                     .clamp(width(label) + 1, 12.max(width(label) + 1));
-                pen.text(area, x, y, &text, dim);
+                pen.clipped(area, x, y, &text, area.width, dim);
             }
             None => {
                 pen.text_end(area, FIGURE_END, y, &text, Style::new());
