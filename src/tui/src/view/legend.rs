@@ -43,8 +43,8 @@ pub(super) fn draw(
         // A bar that is mostly of one colour says nothing without its name.
         let rank = |e: &Entry| (little(e), e.3 > 0, e.2 <= total / 2, e.3);
         let leaver = (0..entries.len()).max_by_key(|&i| rank(&entries[i])).unwrap_or(0);
-        // A shorter word keeps all that is more than little, or is not worth it.
-        short = whole && !little(&entries[leaver]) && fits(&entries, true);
+        // A shorter word keeps all but what is little, or is not worth it.
+        short = whole && fits(&entries, true);
         if short {
             break;
         }

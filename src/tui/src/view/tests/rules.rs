@@ -436,11 +436,17 @@ fn crowded() -> Model {
 /// Whoever asks where the memory went has the answer in the longest part of the bar.
 #[test]
 fn what_holds_most_of_a_device_stays_in_its_legend() {
-    let legend = |width| {
-        let screen = text(&drawn(crowded(), width, 20, Colors::Mono, false).0);
+    let of = |allocated: u64, width| {
+        let mut model = crowded();
+        if let gpumem_probe::Reading::Value(memory) = &mut model.live.devices[0].memory {
+            memory.cached = memory.reserved() - allocated;
+            memory.allocated = allocated;
+        }
+        let screen = text(&drawn(model, width, 20, Colors::Mono, false).0);
         let line = screen.lines().find(|line| line.contains("· free"));
         line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
     };
+    let legend = |width| of(3 << 30, width);
     for width in 32..=120 {
         assert!(legend(width).contains("other 69.0"), "{width}: {}", legend(width));
     }
@@ -449,6 +455,12 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
         legend(60).contains("▇ alloc 3.0  ▓ cached 4.0  ░ other 69.0  · free 3.5 GiB"),
         "{}",
         legend(60)
+    );
+    // Nor does it come and go with what a program allocates.
+    assert!(
+        of(1 << 30, 60).contains("▇ alloc 1.0  ▓ cached 6.0"),
+        "{}",
+        of(1 << 30, 60)
     );
 }
 
