@@ -337,6 +337,31 @@ fn what_a_pool_that_is_gone_left_to_the_gpu_goes_back_when_it_is_looked_what_is_
     assert_eq!(sim.violations(), Vec::<String>::new());
 }
 
+/// What is held of it, and what else lies in the same segment, follows when that is freed.
+#[test]
+fn what_is_free_of_a_pool_goes_back_when_it_ends_though_something_of_it_is_held() {
+    for private in [false, true] {
+        let (alloc, sim) = allocator(Timeline::Manual);
+        let pool = match private {
+            true => alloc.private_pool().unwrap(),
+            false => alloc.pool("tenant", PoolConfig::default()).unwrap(),
+        };
+        let held = pool.alloc::<u8>(512, Stream(1)).unwrap();
+        drop(pool.alloc::<u8>(30 * MIB, Stream(1)).unwrap());
+        let used = pool.alloc::<u8>(40 * MIB, Stream(1)).unwrap();
+        sim.enqueue(Stream(1), used.device_ptr(), 40 << 20);
+        drop(used);
+        drop(pool);
+        assert_eq!(reserved(&alloc), 72 << 20, "it may be used yet");
+        sim.finish(Stream(1));
+        alloc.poll();
+        assert_eq!(reserved(&alloc), 2 << 20);
+        drop(held);
+        assert_eq!((reserved(&alloc), sim.live().allocations), (0, 0));
+        assert_eq!(sim.violations(), Vec::<String>::new());
+    }
+}
+
 /// A graph's memory stays where it is, and so does that of others while it is captured.
 #[test]
 fn nothing_of_a_pool_that_is_gone_goes_back_in_a_capture() {

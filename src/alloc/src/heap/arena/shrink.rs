@@ -29,7 +29,7 @@ pub(crate) fn set_pool_budget(on: &mut impl Access, arena: u16, budget: Option<u
     Ok(())
 }
 
-/// Looks whether nothing uses any more what is left of these arenas, whose pools are gone, and then gives it back and forgets those of which
+/// Looks whether nothing uses any more what is free of these arenas, whose pools are gone, and then gives it back and forgets those of which
 /// nothing is left. What the driver does not take stays for the next release.
 pub(crate) fn shrink_closing(on: &mut impl Access, arenas: &[u16]) -> Result<u64, Error> {
     probe(on, |heap| heap.lines_with_free(arenas))?;
@@ -61,13 +61,13 @@ impl Heap {
         }
     }
 
-    /// The same for one, if its pool is gone and nothing of it is held. What has no memory is forgotten at once: a capture would be waited
-    /// for in vain, and where one always goes on, for ever.
+    /// The same for one, if its pool is gone. What has no memory is forgotten at once: a capture would be waited for in vain, and where one
+    /// always goes on, for ever.
     pub(in crate::heap) fn look_at_closing(&mut self, arena: u16) {
         if self.forget_empty_arena(arena) {
             return;
         }
-        if self.arenas.get(arena).is_some_and(Arena::is_gone) && !self.capturing() {
+        if self.arenas.get(arena).is_some_and(|arena| arena.closing) && !self.capturing() {
             self.leave_closing(arena);
         }
     }
@@ -125,7 +125,7 @@ impl Heap {
     fn spare_of_closing(&mut self) -> Vec<Going> {
         match self.capturing() {
             true => Vec::new(),
-            false => self.spare_in(|segment| self.arenas.get(segment.arena).is_some_and(Arena::is_gone)),
+            false => self.spare_in(|segment| self.arenas.get(segment.arena).is_some_and(|arena| arena.closing)),
         }
     }
 

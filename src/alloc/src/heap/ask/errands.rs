@@ -70,8 +70,8 @@ impl Heap {
         self.due = true;
     }
 
-    /// An arena whose pool is gone and of which nothing is held is to be given back. Who leaves that looks whether it is its turn; else who
-    /// has that does it at its end.
+    /// What is free of an arena whose pool is gone is to be given back. Who leaves that looks whether it is its turn; else who has that does
+    /// it at its end.
     pub(in crate::heap) fn leave_closing(&mut self, arena: u16) {
         if !self.closing.contains(&arena) {
             self.closing.push(arena);
