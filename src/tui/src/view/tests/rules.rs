@@ -464,6 +464,28 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
     );
 }
 
+/// On 60 columns the cache, which nobody else tells, was gone for the sake of two blanks.
+#[test]
+fn a_shorter_word_keeps_the_cache_in_a_legend() {
+    let mut model = fixture::simulated();
+    let memory = Partition {
+        basis: Basis::Publishers,
+        total: 80 << 30,
+        allocated: 47 << 30,
+        cached: 15 << 30,
+        free: 18 << 30,
+        ..Partition::default()
+    };
+    model.live.devices[0].memory = gpumem_probe::Reading::Value(memory);
+    for (width, expected) in [
+        (80, "▇ allocated 47.0   ▓ cached 15.0   · not published 18.0 GiB"),
+        (60, "▇ alloc 47.0  ▓ cached 15.0  · not published 18.0 GiB"),
+    ] {
+        let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+        assert!(screen.contains(expected), "{screen}");
+    }
+}
+
 #[test]
 fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
     let mut model = crowded();

@@ -265,7 +265,6 @@ fn a_halted_replay_is_not_said_to_run() {
     assert!(told.contains("halted") && !told.contains("running"), "{told}");
 }
 
-/// What takes most of the map is named before what is not in it.
 /// Where the driver tells nothing of a process either, as with memory that is the host's, no total is promised.
 #[test]
 fn in_place_of_a_map_stands_what_is_known() {
@@ -297,6 +296,7 @@ fn a_map_says_whose_it_is() {
     }
 }
 
+/// What takes most of the map is named before what is not in it.
 #[test]
 fn the_legend_of_a_map_names_what_is_drawn() {
     let mut model = fixture::h100();

@@ -148,7 +148,7 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let mut spare = room.saturating_sub(needed(&specs));
     let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
     if let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(Column::Command)) {
-        widths[i] -= over;
+        widths[i] = widths[i].saturating_sub(over);
     }
     // What is left over goes to the words: first to what they cannot do without, then to all of them.
     for (shown, most) in [
