@@ -393,6 +393,44 @@ fn run_in_child(forked: i32, child: impl FnOnce()) -> i32 {
     }
 }
 
+/// Has this thread's `fallocate(2)` of more than `most` bytes interrupted, as if a signal came before it is done: older kernels give all of it
+/// back then.
+#[allow(unsafe_code, reason = "seccomp has no safe interface")]
+pub(crate) fn interrupt_room_beyond(most: u32) {
+    let step = |code: u32, value: u32, else_skip: u8| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: else_skip,
+        k: value,
+    };
+    // Where the kernel has a filter find the call's number, and the lower half of the fourth argument.
+    let (number, length) = (0, if cfg!(target_endian = "little") { 40 } else { 44 });
+    let load = |from: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, from, 0);
+    let leave = |with: u32| step(libc::BPF_RET | libc::BPF_K, with, 0);
+    let mut filter = [
+        load(number),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::SYS_fallocate as u32,
+            3,
+        ),
+        load(length),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, most, 1),
+        leave(libc::SECCOMP_RET_ERRNO | libc::EINTR as u32),
+        leave(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: no memory is passed to the first; the kernel copies the filter, which lives until then.
+    let filtered = unsafe {
+        (libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+            && (libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0)
+    };
+    assert!(filtered, "no filter: {}", std::io::Error::last_os_error());
+}
+
 /// Closes stdin, stdout and stderr.
 #[allow(unsafe_code, reason = "the descriptors are the process's")]
 pub(crate) fn close_stdio() {
