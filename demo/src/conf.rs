@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use gpumem_alloc::{ConfError, Config, Options, Publish, conf};
 
+use crate::replay::Segments;
+
 /// A configuration as text, and what it says.
 #[derive(Clone, Debug)]
 pub struct Conf {
@@ -78,11 +80,27 @@ pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
         && *gpu_direct_rdma == usual.gpu_direct_rdma
 }
 
-/// The configuration of an allocator that publishes in a directory, under a label unless another one was asked for.
-pub(crate) fn told(user: Option<&Conf>, dir: Option<PathBuf>, label: String) -> Result<Config, ConfError> {
-    let config = match user {
-        Some(conf) => conf.config.clone(),
-        None => Config::from_env()?,
+/// The configuration of an allocator that publishes in a directory, under a label unless another one was asked for; with these segments
+/// in place of what it says of them.
+pub(crate) fn told(
+    user: Option<&Conf>,
+    segments: Option<Segments>,
+    dir: Option<PathBuf>,
+    label: String,
+) -> Result<Config, ConfError> {
+    let config = match (user, segments) {
+        // What means nothing with them is refused as if all were said in one place, where the last one counts.
+        (Some(conf), Some(segments)) => {
+            let ends = conf.text.trim_end();
+            let comma = if ends.is_empty() || ends.ends_with(',') {
+                ""
+            } else {
+                ","
+            };
+            Config::parse(&format!("{}{comma}segments:{}", conf.text, segments.name()))?
+        }
+        (Some(conf), None) => conf.config.clone(),
+        (None, _) => Config::from_env()?,
     };
     let publish = match config.publish {
         Publish::Off => Publish::Off,
@@ -92,5 +110,41 @@ pub(crate) fn told(user: Option<&Conf>, dir: Option<PathBuf>, label: String) -> 
             Publish::On(Options { dir, job, ..options })
         }
     };
-    Ok(Config { publish, ..config })
+    let segments = segments.map_or(config.segments, |segments| segments.0);
+    Ok(Config {
+        publish,
+        segments,
+        ..config
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use gpumem_alloc::SegmentMode;
+
+    use super::*;
+
+    #[test]
+    fn segments_said_apart_are_as_said_last() {
+        let told = |conf: &str, segments: SegmentMode| {
+            let conf: Conf = conf.parse().unwrap();
+            told(Some(&conf), Some(Segments(segments)), None, "job".to_owned())
+        };
+        for conf in [
+            "",
+            "max_chunk_mb:8",
+            "max_chunk_mb:8,",
+            "max_chunk_mb:8,segments:stitched",
+        ] {
+            let config = told(conf, SegmentMode::Virtual).unwrap();
+            assert_eq!(config.segments, SegmentMode::Virtual);
+            assert_eq!(config.max_chunk == 8 << 20, !conf.is_empty());
+        }
+        let refused = told("max_chunk_mb:8", SegmentMode::Plain).unwrap_err().to_string();
+        assert!(
+            refused.contains("max_chunk_mb means nothing with plain segments"),
+            "{refused}"
+        );
+    }
 }

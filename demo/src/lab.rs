@@ -98,7 +98,8 @@ impl Lab {
             (Kind::Replay, Some(trace)) => replay::job(trace),
             _ => format!("demo {}", args.demo),
         };
-        let told = told(args.conf.as_ref(), args.channel_dir.clone(), label)?;
+        let segments = args.segments.filter(|_| kind == Kind::Replay);
+        let told = told(args.conf.as_ref(), segments, args.channel_dir.clone(), label)?;
         let config = match kind {
             // What it shows depends on sizes, segments and budget: of those nothing is taken, of the environment's neither.
             Kind::Full => Config {
@@ -121,7 +122,6 @@ impl Lab {
             },
             Kind::Replay => Config {
                 budget: args.budget.or(told.budget),
-                segments: args.segments.map_or(told.segments, |segments| segments.0),
                 ..told
             },
         };

@@ -112,10 +112,14 @@ impl Default for ReplayArgs {
 impl ReplayArgs {
     /// What our allocator is told, all in all.
     pub(super) fn config(&self) -> Result<Config, ConfError> {
-        let told = told(self.conf.as_ref(), self.channel_dir.clone(), job(&self.trace))?;
+        let told = told(
+            self.conf.as_ref(),
+            self.segments,
+            self.channel_dir.clone(),
+            job(&self.trace),
+        )?;
         Ok(Config {
             budget: self.limit.or(told.budget),
-            segments: self.segments.map_or(told.segments, |segments| segments.0),
             publish: if self.publish { told.publish } else { Publish::Off },
             ..told
         })
