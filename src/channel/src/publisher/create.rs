@@ -190,7 +190,7 @@ impl<'a> Name<'a> {
 /// what is enough for one of them, and given it back.
 const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
-/// What room is made for at a time at least: some 20 microseconds.
+/// What room is made for at a time at least.
 const LEAST_PART: u64 = 64 << 10;
 
 /// Does what takes room in `dir`. While there is none black boxes go, the oldest first: who lives comes before them.
