@@ -168,7 +168,7 @@ fn sensors(device: &Device) -> Vec<String> {
         (other, _) => Err(reason(other)),
     };
     let rate = |reading: &Reading<u64>| match reading {
-        Reading::Value(n) => Ok(format!("{:.1} GB/s", *n as f64 / 1e9)),
+        Reading::Value(n) => Ok(units::rate(*n)),
         other => Err(reason(other)),
     };
     vec![
@@ -218,13 +218,7 @@ mod tests {
     use crate::event::Event;
     use crate::update::update;
 
-    #[test]
-    fn each_sensor_is_named() {
-        let gpu = Gpu {
-            utilization: Reading::Value(37),
-            temperature: Reading::NotSupported,
-            ..Gpu::default()
-        };
+    fn of(gpu: Gpu) -> String {
         let sample = Box::new(NvmlSample {
             state: NvmlState::Ready,
             gpus: vec![gpu],
@@ -232,7 +226,27 @@ mod tests {
         });
         let mut model = Model::default();
         update(&mut model, 0, Event::Nvml { at: 0, sample });
-        let text = text(&model, u16::MAX);
+        text(&model, u16::MAX)
+    }
+
+    #[test]
+    fn each_sensor_is_named() {
+        let text = of(Gpu {
+            utilization: Reading::Value(37),
+            temperature: Reading::NotSupported,
+            ..Gpu::default()
+        });
         assert!(text.contains("utilization 37%   temperature: not supported"), "{text}");
+    }
+
+    /// In tenths of a gigabyte a link that is little used looked idle.
+    #[test]
+    fn little_traffic_is_not_told_as_none() {
+        let text = of(Gpu {
+            pcie_rx: Reading::Value(30_000_000),
+            pcie_tx: Reading::Value(1_234_000_000),
+            ..Gpu::default()
+        });
+        assert!(text.contains("H>D 30 MB/s   D>H 1.2 GB/s"), "{text}");
     }
 }
