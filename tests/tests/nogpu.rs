@@ -41,6 +41,9 @@ fn what_would_not_publish_is_not_simulated() {
     // Where one is to be it has begun by then.
     assert!(!terminal.text().contains("showing a simulated"), "{}", terminal.text());
     assert!(terminal.children().is_empty());
+    // Who starts a demo all the same is told.
+    terminal.keys("7\r");
+    terminal.wait_for(&["It does not publish: it is told publish:off"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }

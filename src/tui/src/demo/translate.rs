@@ -50,6 +50,8 @@ fn started(start: &Start) -> Demo {
         simulated: start.simulated,
         budget: start.budget,
         total_steps: start.steps,
+        // Where it could not be made, a complaint says why, before or after this.
+        unpublished: start.channel.is_none().then(|| "it is told publish:off".to_owned()),
         ..Demo::default()
     }
 }

@@ -54,9 +54,6 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
         };
         let mut child = DemoChild::spawn(TRAIN, true, &options)?;
         let mut demo = Demo::default();
-        if !gpumem_demo::publishes(None) {
-            demo.unpublished = Some("GPUMEM_ALLOC_CONF says publish:off".into());
-        }
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
         look_at_channels(&mut model);
@@ -71,6 +68,7 @@ async fn first_step(child: &mut DemoChild, demo: &mut Demo) -> Result<(), String
     loop {
         match child.next().await {
             DemoEvent::Step(..) => return Ok(()),
+            DemoEvent::Start(start) => demo.unpublished = demo.unpublished.take().or(start.unpublished),
             DemoEvent::Unpublished(why) => demo.unpublished = Some(why),
             DemoEvent::Failed(why) | DemoEvent::Exited(why) => return Err(why),
             _ => {}

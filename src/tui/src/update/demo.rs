@@ -23,6 +23,7 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.simulated = start.simulated;
             demo.budget = start.budget;
             demo.total_steps = start.total_steps;
+            demo.unpublished = demo.unpublished.take().or(start.unpublished);
             demo.phase = between_steps(demo);
         }
         DemoEvent::Step(step, choices) => {

@@ -227,6 +227,31 @@ fn an_endless_demo_keeps_its_newest_steps() {
     assert!(!demo.stepped(), "space pauses while it runs");
 }
 
+/// What it complains of, before it begins or after, says more than that it has no channel.
+#[test]
+fn why_a_demo_does_not_publish_is_known_however_it_is_told() {
+    let start = |why: Option<&str>| {
+        DemoEvent::Start(Box::new(Demo {
+            unpublished: why.map(Into::into),
+            ..Demo::default()
+        }))
+    };
+    let complaint = || DemoEvent::Unpublished("no room".into());
+    for (news, expected) in [
+        (vec![start(None)], None),
+        (vec![start(Some("told so"))], Some("told so")),
+        (vec![complaint(), start(Some("told so"))], Some("no room")),
+        (vec![start(Some("told so")), complaint()], Some("no room")),
+    ] {
+        let mut model = busy();
+        press(&mut model, &[Key::Char('7'), Key::Enter]);
+        for news in news {
+            told(&mut model, news);
+        }
+        assert_eq!(model.demo.unwrap().unpublished.as_deref(), expected);
+    }
+}
+
 /// Nobody has to ask for the next one.
 #[test]
 fn a_training_of_some_steps_runs_by_itself() {
