@@ -8,6 +8,25 @@ pub fn width(text: &str) -> u16 {
     u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
+/// A text in at most `room` columns, with a sign at its end where something is missing.
+pub fn cut(text: &str, room: u16, sign: &str) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let Some(room) = room.checked_sub(width(sign)) else {
+        return String::new();
+    };
+    let mut out = String::new();
+    for letter in text.chars() {
+        out.push(letter);
+        if width(&out) > room {
+            out.pop();
+            break;
+        }
+    }
+    out + sign
+}
+
 /// A text in lines of at most `room` columns, broken at spaces; longer words are cut.
 pub fn wrap(text: &str, room: u16) -> Vec<String> {
     let mut lines = vec![];

@@ -5,7 +5,7 @@ use gpumem_probe::Reading;
 use super::table::{Align, lines};
 use crate::model::{Column, Figures, JOB_OR_COMMAND, Model, Process};
 use crate::units;
-use crate::wrap::width;
+use crate::wrap::{cut, width};
 
 /// Longest job or command shown, and the shortest that is better cut than a column left out.
 const NAME: usize = 40;
@@ -102,25 +102,8 @@ fn largest_free(figures: &Figures) -> String {
 fn name_of(process: &Process, room: usize) -> String {
     match process.name_in(room) {
         name if name.is_empty() => "?".to_owned(),
-        name => cut(&name, room),
+        name => cut(&name, u16::try_from(room).unwrap_or(u16::MAX), ".."),
     }
-}
-
-/// A name in at most so many columns; where it is cut, that is seen.
-fn cut(name: &str, room: usize) -> String {
-    const SIGN: &str = "..";
-    if units::fits(name, room) {
-        return name.to_owned();
-    }
-    let mut shown = String::new();
-    for letter in name.chars() {
-        shown.push(letter);
-        if !units::fits(&shown, room.saturating_sub(SIGN.len())) {
-            shown.pop();
-            break;
-        }
-    }
-    shown + SIGN
 }
 
 fn cell(process: &Process, column: Told, name: usize) -> String {

@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
 use super::theme::{Ink, Theme};
+use crate::wrap::cut;
 pub(super) use crate::wrap::{width, wrap, wrap_to};
 
 /// Writes into a buffer with a theme. Positions are relative to the area given with each call.
@@ -248,18 +249,5 @@ pub(super) fn split_right(area: Rect, n: u16) -> (Rect, Rect) {
 
 /// A text cut to so many columns, with an ellipsis when something is missing.
 pub(super) fn clip(text: &str, room: u16) -> String {
-    if width(text) <= room {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    for c in text.chars() {
-        if width(&out) + width(c.encode_utf8(&mut [0; 4])) + 1 > room {
-            break;
-        }
-        out.push(c);
-    }
-    if room > 0 {
-        out.push('…');
-    }
-    out
+    cut(text, room, "…")
 }

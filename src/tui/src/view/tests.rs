@@ -4,6 +4,7 @@ mod demo;
 pub(super) mod fixture;
 mod gallery;
 mod labels;
+mod legends;
 mod rules;
 mod screens;
 mod told;

@@ -256,41 +256,42 @@ fn a_budget_is_named_with_the_request_that_it_refused() {
     assert_eq!(said(&model), [(Severity::Error, text.into())]);
 }
 
-/// What no budget of the process refused, and the device had: a pool's did, and who looks for it on the device looks in vain.
-#[test]
-fn what_the_device_had_free_is_told_with_the_request_that_failed() {
+/// What is said at a time of a process with this failure, of so many.
+fn told_of(model: &mut Model, at: Nanos, failure: RanOut, ooms: u64) -> Vec<(Severity, String)> {
     let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
     let mut figures = short.figures[0].clone().unwrap();
-    figures.ooms = 1;
-    figures.ran_out = Some(RanOut {
-        at: 10 * SECOND,
-        requested: 20 * GIB,
-        device_free: Some(60 * GIB),
-        largest_free: None,
-        served: false,
-    });
+    figures.ooms = ooms;
+    figures.ran_out = Some(failure);
     short.figures = [Some(figures)].into();
-    let mut model = model();
-    feed(&mut model, [channels(11 * SECOND, vec![short])]);
-    let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
-    assert_eq!(said(&model), [(Severity::Error, text.into())]);
+    feed(model, [channels(at, vec![short])]);
+    said(model)
 }
 
 /// A request of 20 GiB failed at second 10, when the largest free block had 5.
 fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severity, String)> {
-    let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
-    let mut figures = short.figures[0].clone().unwrap();
-    figures.ooms = ooms;
-    figures.ran_out = Some(RanOut {
+    let failure = RanOut {
         at: 10 * SECOND,
         requested: 20 * GIB,
         device_free: None,
         largest_free: Some(5 * GIB),
         served,
-    });
-    short.figures = [Some(figures)].into();
-    feed(model, [channels(at, vec![short])]);
-    said(model)
+    };
+    told_of(model, at, failure, ooms)
+}
+
+/// What no budget of the process refused, and the device had: a pool's did, and who looks for it on the device looks in vain.
+#[test]
+fn what_the_device_had_free_is_told_with_the_request_that_failed() {
+    let failure = RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        device_free: Some(60 * GIB),
+        largest_free: None,
+        served: false,
+    };
+    let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
+    let said = told_of(&mut model(), 11 * SECOND, failure, 1);
+    assert_eq!(said, [(Severity::Error, text.into())]);
 }
 
 #[test]

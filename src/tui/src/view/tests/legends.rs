@@ -1,0 +1,130 @@
+//! The legends of a device's memory: what they name, and what leaves first where there is no room.
+
+use gpumem_probe::Reading;
+
+use super::fixture;
+use super::gallery::drawn;
+use super::screens::text;
+use crate::model::*;
+
+/// A model whose first device, of 80 GiB, holds this.
+fn holding(mut model: Model, memory: Partition) -> Model {
+    let total = 80 << 30;
+    model.live.devices[0].memory = Reading::Value(Partition { total, ..memory });
+    model
+}
+
+/// What is free is what somebody on call looks for.
+#[test]
+fn what_is_free_is_the_last_to_leave_a_legend() {
+    for (model, free) in [(fixture::h100(), "· free"), (fixture::simulated(), "· not published")] {
+        let legend = |width| {
+            let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let line = screen.lines().find(|line| line.contains(free));
+            line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
+        };
+        (30..=120).for_each(|width| drop(legend(width)));
+        assert!(
+            legend(50).contains("allocated") && !legend(50).contains("driver"),
+            "{}",
+            legend(50)
+        );
+        assert!(legend(120).contains("cached"), "{}", legend(120));
+    }
+    let model = holding(
+        fixture::h100(),
+        Partition {
+            basis: Basis::Driver,
+            other: 70 << 30,
+            driver: Some(1 << 29),
+            free: 19 << 29,
+            ..Partition::default()
+        },
+    );
+    let screen = text(&drawn(model, 40, 24, Colors::Mono, false).0);
+    assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
+}
+
+/// Others have nearly all of the device.
+fn crowded() -> Model {
+    holding(
+        fixture::h100(),
+        Partition {
+            basis: Basis::Driver,
+            allocated: 3 << 30,
+            cached: 4 << 30,
+            other: 69 << 30,
+            driver: Some(1 << 29),
+            free: 7 << 29,
+            ..Partition::default()
+        },
+    )
+}
+
+/// Whoever asks where the memory went has the answer in the longest part of the bar.
+#[test]
+fn what_holds_most_of_a_device_stays_in_its_legend() {
+    let of = |allocated: u64, width| {
+        let mut model = crowded();
+        if let Reading::Value(memory) = &mut model.live.devices[0].memory {
+            memory.cached = memory.reserved() - allocated;
+            memory.allocated = allocated;
+        }
+        let screen = text(&drawn(model, width, 20, Colors::Mono, false).0);
+        let line = screen.lines().find(|line| line.contains("· free"));
+        line.unwrap_or_else(|| panic!("{width}:\n{screen}")).to_owned()
+    };
+    let legend = |width| of(3 << 30, width);
+    for width in 32..=120 {
+        assert!(legend(width).contains("other 69.0"), "{width}: {}", legend(width));
+    }
+    // A shorter word costs less than a figure.
+    assert!(
+        legend(60).contains("▇ alloc 3.0  ▓ cached 4.0  ░ other 69.0  · free 3.5 GiB"),
+        "{}",
+        legend(60)
+    );
+    // Nor does it come and go with what a program allocates.
+    assert!(
+        of(1 << 30, 60).contains("▇ alloc 1.0  ▓ cached 6.0"),
+        "{}",
+        of(1 << 30, 60)
+    );
+}
+
+/// On 60 columns the cache, which nobody else tells, was gone for the sake of two blanks.
+#[test]
+fn a_shorter_word_keeps_the_cache_in_a_legend() {
+    let model = holding(
+        fixture::simulated(),
+        Partition {
+            basis: Basis::Publishers,
+            allocated: 47 << 30,
+            cached: 15 << 30,
+            free: 18 << 30,
+            ..Partition::default()
+        },
+    );
+    for (width, expected) in [
+        (80, "▇ allocated 47.0   ▓ cached 15.0   · not published 18.0 GiB"),
+        (60, "▇ alloc 47.0  ▓ cached 15.0  · not published 18.0 GiB"),
+    ] {
+        let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+        assert!(screen.contains(expected), "{screen}");
+    }
+}
+
+#[test]
+fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
+    let mut model = crowded();
+    model.ui.view = View::Timeline;
+    for width in 20..=120 {
+        let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
+        let line = screen.lines().find(|line| line.contains("░ other 69.0G"));
+        let line = line.unwrap_or_else(|| panic!("{width}:\n{screen}"));
+        for (swatch, entries) in [('▇', ["▇ alloc 3.0G", "▇ allocated 3.0G"]), ('▓', ["▓ cached 4.0G"; 2])] {
+            let whole = !line.contains(swatch) || entries.iter().any(|entry| line.contains(entry));
+            assert!(whole, "{width}: {line}");
+        }
+    }
+}
