@@ -14,7 +14,7 @@
 //!
 //! The lock is the sign of life ([`Life`]): held means alive, in whatever pid namespace; free means the process is gone, and
 //! the file is its black box. The next publisher of the same user sweeps all but the newest 16 of the last 24 hours that fit into a quarter
-//! of the file system, and where it finds no room these, too, the oldest first (`sweep.rs`).
+//! of the file system, and where it finds no room these, too, the oldest first; programs that ran out of memory stay longest (`sweep.rs`).
 //!
 //! A forked child lets go of the lock and of the mapping: it publishes nothing. One of `_Fork` or a bare `clone`, in which no handler
 //! runs, publishes nothing either, but keeps the lock for as long as it lives.

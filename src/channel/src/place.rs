@@ -107,3 +107,8 @@ pub(crate) fn open_in(dir: impl AsFd, name: &std::ffi::OsStr) -> io::Result<File
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
 }
+
+/// Bytes of the file system that a directory is in; 0 if it has no limit.
+pub(crate) fn total(dir: &File) -> u64 {
+    rustix::fs::fstatvfs(dir).map_or(0, |about| about.f_blocks.saturating_mul(about.f_frsize))
+}

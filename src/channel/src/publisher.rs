@@ -15,9 +15,10 @@ use crate::writer::{Structure, Told, Writer};
 
 mod create;
 mod operation;
+mod options;
 
-pub use create::Options;
 pub use operation::{Operation, Split};
+pub use options::Options;
 
 /// A channel being published. One writer: every method that stores takes `&mut self`.
 ///

@@ -12,12 +12,15 @@ use rustix::fs::{AtFlags, Dir};
 
 use crate::error::OpenError;
 use crate::reader::Reader;
+use crate::snapshot::Snapshot;
 use crate::{life, place};
 
 /// How long a black box is kept.
 const KEEP_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How many of the newest black boxes are kept.
 const KEEP_NEWEST: usize = 16;
+/// Of those the newest programs that ran out of memory: what somebody will ask about stays, however many began and ended since.
+const KEEP_OUT_OF_MEMORY: usize = 4;
 /// All together take at most this part of their file system, which others need, too: `/dev/shm` has 64 MiB in a container.
 const KEEP_WITHIN: u64 = 4;
 /// A file under construction for longer than this, with its lock free, was abandoned.
@@ -50,6 +53,8 @@ struct BlackBox {
     name: OsString,
     /// What its file takes.
     bytes: u64,
+    /// Whether a request of it failed.
+    out_of_memory: bool,
 }
 
 /// Removes black boxes that are too old, too many or too large, and abandoned temporary files. Never touches a file whose lock is held,
@@ -65,10 +70,9 @@ pub(crate) fn sweep(dir: &File) {
     }
 }
 
-/// Removes the oldest black box that can be removed. Returns whether there was one.
-pub(crate) fn remove_oldest(dir: &File) -> bool {
-    let newest_first = black_boxes(dir);
-    newest_first.iter().rev().any(|oldest| remove(dir, &oldest.name))
+/// Removes the black box that is worth least, of those that can be removed. Returns whether there was one.
+pub(crate) fn remove_least(dir: &File) -> bool {
+    black_boxes(dir).iter().rev().any(|least| remove(dir, &least.name))
 }
 
 /// Bytes that programs of this user left in a directory that have ended. A publisher that finds no room there takes it from these.
@@ -77,32 +81,50 @@ pub fn left_behind(dir: &Path) -> u64 {
     black_boxes(&dir).iter().map(|black_box| black_box.bytes).sum()
 }
 
-/// All that are there, the newest first.
+/// All that are there, those first that stay longest.
 fn black_boxes(dir: &File) -> Vec<BlackBox> {
     let names = names(dir).into_iter().filter(|name| is_channel(name));
-    let mut found: Vec<BlackBox> = names.filter_map(|name| black_box(dir, name)).collect();
+    by_worth(names.filter_map(|name| black_box(dir, name)).collect())
+}
+
+/// The newest that ran out of memory, and then the newest of all others.
+fn by_worth(mut found: Vec<BlackBox>) -> Vec<BlackBox> {
     found.sort_by(|one, other| other.cmp(one));
-    found
+    let mut kept = 0;
+    let (mut worth, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|black_box| {
+        let first = black_box.out_of_memory && kept < KEEP_OUT_OF_MEMORY;
+        kept += usize::from(first);
+        first
+    });
+    worth.extend(others);
+    worth
 }
 
 fn black_box(dir: &File, name: OsString) -> Option<BlackBox> {
     let file = open_dead(dir, &name)?;
     let about = file.metadata().ok()?;
-    let reader = match Reader::of_file(file) {
+    let mut reader = match Reader::of_file(file) {
         Ok(reader) => Some(reader),
         // One all the same.
         Err(OpenError::TooNew { .. } | OpenError::Malformed(_)) => None,
         Err(_) => return None,
     };
     // Stores into a mapping do not move a file's modification time: a long run's file is old by that measure the moment it dies.
-    let event = reader.and_then(|mut reader| reader.last_event_realtime());
+    let event = reader.as_mut().and_then(Reader::last_event_realtime);
     let event = event.map(|event| SystemTime::UNIX_EPOCH + Duration::from_nanos(event));
     let last = about.modified().ok().max(event)?;
+    let figures = reader.as_mut().and_then(|reader| reader.glance().ok());
     Some(BlackBox {
         last,
         name,
         bytes: about.blocks() * 512,
+        out_of_memory: figures.is_some_and(|figures| ran_out_of_memory(&figures)),
     })
+}
+
+fn ran_out_of_memory(figures: &Snapshot) -> bool {
+    let stats = figures.devices.iter().filter_map(|map| map.stats.as_ref());
+    stats.map(|stats| stats.num_ooms).any(|failed| failed > 0)
 }
 
 /// How old something is. A clock that jumped back makes files of the future: they are new.
@@ -112,17 +134,17 @@ fn age(made: SystemTime, now: SystemTime) -> Duration {
 
 /// What all black boxes of a directory may take. A file system without a limit sets none.
 fn room(dir: &File) -> u64 {
-    match rustix::fs::fstatvfs(dir) {
-        Ok(about) if about.f_blocks > 0 => about.f_blocks.saturating_mul(about.f_frsize) / KEEP_WITHIN,
-        _ => u64::MAX,
+    match place::total(dir) {
+        0 => u64::MAX,
+        total => total / KEEP_WITHIN,
     }
 }
 
-/// Those of black boxes that go where all may take `room` bytes. One that is too large for what newer ones leave does not cost older ones
+/// Those of black boxes that go where all may take `room` bytes. One that is too large for what is worth more leaves does not cost others
 /// their place.
-fn surplus(newest_first: Vec<BlackBox>, now: SystemTime, room: u64) -> impl Iterator<Item = BlackBox> {
+fn surplus(by_worth: Vec<BlackBox>, now: SystemTime, room: u64) -> impl Iterator<Item = BlackBox> {
     let (mut kept, mut left) = (0, room);
-    newest_first.into_iter().filter(move |black_box| {
+    by_worth.into_iter().filter(move |black_box| {
         let stays = kept < KEEP_NEWEST && age(black_box.last, now) <= KEEP_FOR && black_box.bytes <= left;
         if stays {
             kept += 1;
@@ -162,18 +184,26 @@ mod tests {
     #![allow(clippy::unwrap_used, missing_docs)]
     use super::*;
 
-    /// Ages in hours and MiB, the newest first, in this many MiB: the places of those that go.
-    fn gone(black_boxes: &[(u64, u64)], room: u64) -> Vec<usize> {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
-        let made = |(place, (hours, mib)): (usize, &(u64, u64))| BlackBox {
-            last: now - Duration::from_secs(hours * 3600),
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn black_box(place: usize, hours: u64, mib: u64) -> BlackBox {
+        BlackBox {
+            last: NOW - Duration::from_secs(hours * 3600),
             name: place.to_string().into(),
             bytes: mib << 20,
-        };
+            out_of_memory: false,
+        }
+    }
+
+    fn place(black_box: BlackBox) -> usize {
+        black_box.name.to_str().unwrap().parse().unwrap()
+    }
+
+    /// Ages in hours and MiB, the newest first, in this many MiB: the places of those that go.
+    fn gone(black_boxes: &[(u64, u64)], room: u64) -> Vec<usize> {
+        let made = |(place, &(hours, mib)): (usize, &(u64, u64))| black_box(place, hours, mib);
         let newest_first = black_boxes.iter().enumerate().map(made).collect();
-        let gone = surplus(newest_first, now, room << 20);
-        gone.map(|black_box| black_box.name.to_str().unwrap().parse().unwrap())
-            .collect()
+        surplus(newest_first, NOW, room << 20).map(place).collect()
     }
 
     #[test]
@@ -189,5 +219,19 @@ mod tests {
         let mut many = [(1, 1); 18];
         many[3] = (1, 200);
         assert_eq!(gone(&many, 100), [3, 17]);
+    }
+
+    #[test]
+    fn the_newest_that_ran_out_of_memory_stay_longest() {
+        let found = (0..24).map(|place| BlackBox {
+            out_of_memory: [9, 17, 20, 21, 22].contains(&place),
+            ..black_box(place, place as u64, 1)
+        });
+        let by_worth = by_worth(found.rev().collect());
+        let places: Vec<usize> = by_worth.iter().cloned().map(place).collect();
+        assert_eq!(places[..6], [9, 17, 20, 21, 0, 1]);
+        assert_eq!(places[22..], [22, 23], "no more than some of them");
+        let gone: Vec<usize> = surplus(by_worth, NOW, u64::MAX).map(place).collect();
+        assert_eq!(gone, [13, 14, 15, 16, 18, 19, 22, 23], "sixteen stay in all");
     }
 }

@@ -15,6 +15,7 @@ fn room_is_made_for_a_channel_between_signals() {
     let dir = channel_dir();
     let options = Options {
         dir: Some(dir.path().to_owned()),
+        fit: false,
         ..Options::default()
     };
     assert!(options.file_len() > 8 * u64::from(MOST));

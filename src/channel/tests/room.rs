@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use common::{channel_dir, files, options, victim};
-use gpumem_channel::{CreateError, Life, Options, Publisher, Reader, left_behind};
+use gpumem_channel::{CreateError, Device, DeviceStats, Life, Options, Publisher, Reader, Touched, left_behind};
 
 const MIB: u64 = 1 << 20;
 
@@ -83,6 +83,7 @@ fn one_program_after_the_other() {
     let Some(dir) = small_tmpfs() else { return };
     let options = Options {
         dir: Some(dir.clone()),
+        fit: false,
         ..Options::default()
     };
     let mut before = None;
@@ -98,6 +99,27 @@ fn one_program_after_the_other() {
         before = Some(path);
     }
     assert!(free(&dir) > 40 * MIB);
+}
+
+#[test]
+fn the_ranks_of_a_job_leave_room_to_those_that_load_its_data() {
+    in_small_tmpfs("64m", "eight_ranks");
+}
+
+#[test]
+fn eight_ranks() {
+    let Some(dir) = small_tmpfs() else { return };
+    let options = Options {
+        dir: Some(dir.clone()),
+        ..Options::default()
+    };
+    let mut ranks: Vec<Publisher> = (0..8).map(|_| Publisher::create(&options).unwrap()).collect();
+    assert!(free(&dir) > 40 * MIB, "{} bytes are free", free(&dir));
+    for rank in &mut ranks {
+        let len = rank.path().metadata().unwrap().len();
+        assert_eq!(len, options.file_len_within(64 * MIB));
+        assert!(rank.has_slot(16_383) && !rank.has_slot(16_384));
+    }
 }
 
 /// They go before the file is made, not only where there is no room for both.
@@ -204,6 +226,29 @@ fn eight_at_once() {
     }
     // On a busy machine that moment may last longer than anybody tries again.
     assert!(missing <= 60, "{missing} of 300, for all of which there was room");
+}
+
+#[test]
+fn who_ran_out_of_memory_stays_however_many_begin_and_end_since() {
+    let dir = channel_dir();
+    let mut failed = Publisher::create(&options(dir.path())).unwrap();
+    let stats = DeviceStats {
+        num_ooms: 1,
+        ..DeviceStats::default()
+    };
+    failed.set_device(0, &Device::default());
+    failed.stats(0, &stats, Touched::ALL);
+    let failed_path = failed.path().to_owned();
+    drop(failed);
+    aged(&failed_path, 2);
+    let before = black_box(dir.path(), 16, 1);
+    for _ in 0..17 {
+        black_box(dir.path(), 16, 0);
+    }
+    assert!(failed_path.exists() && !before.exists());
+    aged(&failed_path, 25);
+    black_box(dir.path(), 16, 0);
+    assert!(!failed_path.exists(), "for a day");
 }
 
 #[test]

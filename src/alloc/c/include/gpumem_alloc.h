@@ -57,8 +57,8 @@
  * read is waited for no longer than 100 ms.
  *
  * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there. What it reads takes 9.7 MiB of
- * /dev/shm for each device, also after the program has ended, until another one begins: that leaves the newest 16 of the last day, in at
- * most a quarter of the file system, and takes their room if it finds none. GPUMEM_DIR names a directory in another tmpfs,
+ * /dev/shm for each device (less where that is more than a sixteenth of it), also after the program has ended, until another one begins:
+ * that leaves the newest 16 of the last day, in at most a quarter of the file system, and takes their room if it finds none. GPUMEM_DIR names a directory in another tmpfs,
  * GPUMEM_ALLOC_CONF=publish:off takes none. A program that closes all its descriptors (daemons do) is shown as ended from then on: let
  * it do so before its first allocation.
  */

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,78 +13,15 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::Publisher;
+use super::{Options, Publisher};
 use crate::error::CreateError;
-use crate::layout::{Capacity, IDENTITY, LANES_MAX, Layout};
+use crate::layout::IDENTITY;
 use crate::map::{LockedFile, Map, Process};
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::word::{Word, Words};
 use crate::writer::Writer;
 use crate::{identity, life, place, sweep};
-
-/// How large a channel is and what it says about its program.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Directory to publish in, made if its parent is there; `None` tries [`own_directories`](crate::own_directories). It must be in memory
-    /// (tmpfs), belong to this user, be nobody else's to enter (mode 0700), and be no symbolic link. The dashboard looks into those of
-    /// its own environment: give it the same one as `GPUMEM_DIR`.
-    pub dir: Option<PathBuf>,
-    /// Blocks it has room for (64 bytes each). Blocks beyond that are counted as untracked.
-    pub blocks: u32,
-    /// Segments it has room for (128 bytes each).
-    pub segments: u32,
-    /// Events it keeps (64 bytes each), rounded up to a power of two.
-    pub events: u32,
-    /// Different tags, names of pools and marks it has room for (128 bytes each); marks take three quarters at most.
-    pub strings: u32,
-    /// Devices it has room for (1.5 KiB each); at most 256.
-    pub devices: u32,
-    /// Lanes it has room for (1 KiB each, and their events); at most 63, and none if 0.
-    pub lanes: u32,
-    /// Events that it keeps of each lane (64 bytes each), rounded up to a power of two.
-    pub lane_events: u32,
-    /// Job label.
-    pub job: String,
-    /// Program name; `None` takes the executable's.
-    pub program: Option<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            dir: None,
-            blocks: 65_536,
-            segments: 4_096,
-            events: 16_384,
-            strings: 1_024,
-            devices: 16,
-            lanes: 8,
-            lane_events: 8_192,
-            job: std::env::var("GPUMEM_JOB").unwrap_or_default(),
-            program: None,
-        }
-    }
-}
-
-impl Options {
-    /// Bytes of the file of such a channel. All of them are taken when it is made.
-    pub fn file_len(&self) -> u64 {
-        self.layout().bytes()
-    }
-
-    fn layout(&self) -> Layout {
-        Layout::new(Capacity {
-            devices: self.devices.clamp(1, 256) as usize,
-            segments: self.segments.clamp(1, 1 << 20) as usize,
-            blocks: self.blocks.clamp(1, 1 << 22) as usize,
-            events: self.events.clamp(16, 1 << 20) as usize,
-            strings: self.strings.clamp(1, 1 << 16) as usize,
-            lanes: (self.lanes as usize).min(LANES_MAX),
-            lane_events: self.lane_events.clamp(16, 1 << 17) as usize,
-        })
-    }
-}
 
 impl Publisher {
     /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that nobody ever sees a part of it.
@@ -109,7 +46,7 @@ impl Publisher {
     }
 
     fn create_in(dir: &Path, handle: &File, options: &Options) -> Result<Publisher, CreateError> {
-        let layout = options.layout();
+        let layout = options.layout_within(place::total(handle));
         let bytes = layout.bytes();
         let io_error = |doing, path: &Path| {
             let (dir, path) = (dir.to_owned(), path.to_owned());
@@ -193,13 +130,13 @@ const PAUSES: [u64; 4] = [1, 2, 4, 8];
 /// What room is made for at a time at least.
 const LEAST_PART: u64 = 64 << 10;
 
-/// Does what takes room in `dir`. While there is none black boxes go, the oldest first: who lives comes before them.
+/// Does what takes room in `dir`. While there is none black boxes go, those first that are worth least: who lives comes before them.
 fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut pauses = PAUSES.into_iter();
     loop {
         match take() {
             Err(error) if lacks_room(&error) => {
-                if !sweep::remove_oldest(dir) {
+                if !sweep::remove_least(dir) {
                     let pause = pauses.next().ok_or(error)?;
                     thread::sleep(Duration::from_millis(pause));
                 }

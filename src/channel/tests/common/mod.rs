@@ -56,6 +56,7 @@ pub(crate) fn options(dir: &Path) -> Options {
         devices: 2,
         lanes: 3,
         lane_events: 64,
+        fit: false,
         ..Options::default()
     }
 }

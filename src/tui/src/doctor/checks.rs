@@ -197,16 +197,13 @@ fn place(facts: &Facts) -> Check {
         return not(name, Verdict::Bad, seen, todo);
     };
     let at = |place: &&gpumem_probe::Place| dir.starts_with(&place.path);
-    let free = [&facts.runtime_dir, &facts.shm]
-        .into_iter()
-        .flatten()
-        .find(at)
-        .map(|place| place.free);
+    let place = [&facts.runtime_dir, &facts.shm].into_iter().flatten().find(at);
+    let free = place.map(|place| place.free);
     let seen = match free {
         Some(free) => format!("{}, {} free", dir.display(), units::bytes(free)),
         None => dir.display().to_string(),
     };
-    let needed = Options::default().file_len();
+    let needed = Options::default().file_len_within(place.map_or(0, |place| place.total));
     match free {
         // What ended programs left makes way.
         Some(free) if free + left_behind(dir) < needed => {

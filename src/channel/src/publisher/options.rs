@@ -1,0 +1,95 @@
+//! How large a channel is.
+
+use std::path::PathBuf;
+
+use crate::layout::{Capacity, LANES_MAX, Layout};
+
+/// How large a channel is and what it says about its program.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory to publish in, made if its parent is there; `None` tries [`own_directories`](crate::own_directories). It must be in memory
+    /// (tmpfs), belong to this user, be nobody else's to enter (mode 0700), and be no symbolic link. The dashboard looks into those of
+    /// its own environment: give it the same one as `GPUMEM_DIR`.
+    pub dir: Option<PathBuf>,
+    /// Blocks it has room for (64 bytes each). Blocks beyond that are counted as untracked.
+    pub blocks: u32,
+    /// Segments it has room for (128 bytes each).
+    pub segments: u32,
+    /// Events it keeps (64 bytes each), rounded up to a power of two.
+    pub events: u32,
+    /// Different tags, names of pools and marks it has room for (128 bytes each); marks take three quarters at most.
+    pub strings: u32,
+    /// Devices it has room for (1.5 KiB each); at most 256.
+    pub devices: u32,
+    /// Lanes it has room for (1 KiB each, and their events); at most 63, and none if 0.
+    pub lanes: u32,
+    /// Events that it keeps of each lane (64 bytes each), rounded up to a power of two.
+    pub lane_events: u32,
+    /// Job label.
+    pub job: String,
+    /// Program name; `None` takes the executable's.
+    pub program: Option<String>,
+    /// Whether it is made smaller where it would take more than a sixteenth of its file system, which others need, too: a container's
+    /// `/dev/shm` has 64 MiB, where the ranks of a job and the workers that load its data put theirs. Blocks, segments
+    /// and events are halved as often as that takes.
+    pub fit: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            dir: None,
+            blocks: 65_536,
+            segments: 4_096,
+            events: 16_384,
+            strings: 1_024,
+            devices: 16,
+            lanes: 8,
+            lane_events: 8_192,
+            job: std::env::var("GPUMEM_JOB").unwrap_or_default(),
+            program: None,
+            fit: true,
+        }
+    }
+}
+
+/// What one channel takes of its file system at most, where it is to fit.
+const PART: u64 = 16;
+/// Blocks of a channel that are too few to halve them.
+const FEW_BLOCKS: u32 = 2048;
+
+impl Options {
+    /// Bytes of the file of such a channel. All of them are taken when it is made.
+    pub fn file_len(&self) -> u64 {
+        self.layout().bytes()
+    }
+
+    /// The same where [`fit`](Options::fit) is looked at, in a file system of `total` bytes; 0 is one without a limit.
+    pub fn file_len_within(&self, total: u64) -> u64 {
+        self.layout_within(total).bytes()
+    }
+
+    pub(super) fn layout_within(&self, total: u64) -> Layout {
+        let most = if self.fit && total > 0 { total / PART } else { u64::MAX };
+        let mut smaller = self.clone();
+        while smaller.file_len() > most && smaller.blocks >= FEW_BLOCKS {
+            smaller.blocks /= 2;
+            smaller.segments /= 2;
+            smaller.events /= 2;
+            smaller.lane_events /= 2;
+        }
+        smaller.layout()
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::new(Capacity {
+            devices: self.devices.clamp(1, 256) as usize,
+            segments: self.segments.clamp(1, 1 << 20) as usize,
+            blocks: self.blocks.clamp(1, 1 << 22) as usize,
+            events: self.events.clamp(16, 1 << 20) as usize,
+            strings: self.strings.clamp(1, 1 << 16) as usize,
+            lanes: (self.lanes as usize).min(LANES_MAX),
+            lane_events: self.lane_events.clamp(16, 1 << 17) as usize,
+        })
+    }
+}
