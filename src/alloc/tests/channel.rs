@@ -4,8 +4,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, MonitorConfig, Options, Publish, SegmentMode, Stream};
-use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader};
+use gpumem_alloc::{
+    Allocator, Buffer, Config, Error, MonitorConfig, Options, PoolConfig, Publish, SegmentMode, Stream,
+};
+use gpumem_channel::{BlockState, DeviceKind, EventKind, Life, Reader, StringId};
 
 const MIB: usize = 1 << 20;
 
@@ -89,6 +91,28 @@ fn tags_marks_and_events_arrive_in_order() {
     assert_eq!(snapshot.devices[0].stats, Some(alloc.stats()));
     drop(alloc);
     assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+}
+
+#[test]
+fn a_request_that_fails_is_told_with_its_tag_and_its_pool() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 1024);
+    let budget = PoolConfig {
+        budget: Some(32 << 20),
+        ..PoolConfig::default()
+    };
+    let pool = alloc.pool("tenant", budget).unwrap();
+    let scope = alloc.scope("batch");
+    assert!(pool.alloc::<u8>(64 * MIB, Stream(5)).is_err());
+    drop(scope);
+    assert!(alloc.alloc::<u8>(300 * MIB, Stream(5)).is_err());
+    let snapshot = reader.refresh().unwrap();
+    let events = reader.events().unwrap().events;
+    let failed = events.iter().filter(|event| event.kind == EventKind::OutOfMemory);
+    let told: Vec<_> = failed
+        .map(|event| (snapshot.string(event.tag), snapshot.string(StringId(event.segment))))
+        .collect();
+    assert_eq!(told, [("batch", "tenant"), ("", "")]);
 }
 
 #[test]

@@ -194,7 +194,7 @@ pub struct Event {
     pub device: u8,
     /// Pool it happened in.
     pub pool: PoolId,
-    /// Address, where there is one.
+    /// Address, where there is one. Of a request that failed what the device had free, if that is known.
     pub addr: u64,
     /// Bytes (rounded).
     pub size: u64,
@@ -204,7 +204,8 @@ pub struct Event {
     pub stream: u64,
     /// Who, or which mark.
     pub tag: StringId,
-    /// Slot of the segment it happened in.
+    /// Slot of the segment it happened in. Of a request that failed, which happened in none, the string with the name of its pool, if it
+    /// has one.
     pub segment: u32,
     /// The pool that counts the block as an inactive split while it is free, if it is one.
     pub split: Option<PoolId>,

@@ -207,20 +207,35 @@ impl Heap {
         }
     }
 
-    /// An event about a request that found no block; `free` is what the device has left.
-    pub(super) fn tell(&mut self, kind: EventKind, request: &Request, free: u64) {
+    /// Tells that a request was served once room was made.
+    pub(super) fn tell_retry(&mut self, request: &Request) {
         self.outlet.event(&Event {
+            segment: NIL,
+            ..self.event_about(EventKind::Retry, request)
+        });
+    }
+
+    /// Tells that a request failed; `free` is what the device has left.
+    pub(super) fn tell_failure(&mut self, request: &Request, free: Option<u64>) {
+        self.outlet.event(&Event {
+            addr: free.unwrap_or(0),
+            segment: self.arenas.label(request.arena).0,
+            ..self.event_about(EventKind::OutOfMemory, request)
+        });
+    }
+
+    /// An event about a request that found no block.
+    fn event_about(&self, kind: EventKind, request: &Request) -> Event {
+        Event {
             kind,
             device: DEVICE,
             pool: request.pool,
-            addr: free,
             size: request.size,
             requested: request.requested,
             stream: self.streams.name(request.stream).0,
             tag: request.tag,
-            segment: NIL,
             ..Event::default()
-        });
+        }
     }
 
     /// An event about memory of a segment. `tag`: whose request it was for. A segment that grows has its first one's for ever.

@@ -1,7 +1,5 @@
 //! What is tried when nothing fits, in which order.
 
-use gpumem_channel::EventKind;
-
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::foreign::{FAR, NEAR};
@@ -70,7 +68,7 @@ impl Heap {
     /// A request was served once room was made.
     fn granted_at_last(&mut self, grant: Grant, request: &Request) -> Grant {
         self.ledger.retried();
-        self.tell(EventKind::Retry, request, 0);
+        self.tell_retry(request);
         self.tell_figures();
         grant
     }
@@ -205,7 +203,7 @@ impl Heap {
         if let Some(shared) = self.shared_if_known(request) {
             report.also(self.explain(&shared, request.arena, memory));
         }
-        self.tell(EventKind::OutOfMemory, request, report.device_free.unwrap_or(0));
+        self.tell_failure(request, report.device_free);
         self.tell_figures();
         Err(Error::OutOfMemory(Box::new(report)))
     }

@@ -1,16 +1,22 @@
 //! The last request of a publisher that failed, and whether it has recovered.
 
+use std::sync::Arc;
+
 use gpumem_channel::{Event, EventKind};
 
 use super::Nanos;
 
 /// The last request that failed on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RanOut {
     /// When.
     pub at: Nanos,
     /// Bytes it asked for.
     pub requested: u64,
+    /// Its tag, if it has one.
+    pub tag: Option<Arc<str>>,
+    /// The name of the pool that it was asked of, if that has one.
+    pub pool: Option<Arc<str>>,
     /// Bytes that the device had free then; `None` where that was not told. As much as was asked for: something else refused it, a budget
     /// or a pool's.
     pub device_free: Option<u64>,
@@ -21,12 +27,21 @@ pub struct RanOut {
 }
 
 impl RanOut {
-    /// What is known after an event, when the largest free block is `largest_free`. Events come in order.
-    pub fn after(known: Option<RanOut>, event: &Event, largest_free: Option<u64>) -> Option<RanOut> {
+    /// What is known after an event of a channel with these strings, when the largest free block is `largest_free`. Events come in
+    /// order.
+    pub fn after(
+        known: Option<RanOut>,
+        event: &Event,
+        strings: &[Arc<str>],
+        largest_free: Option<u64>,
+    ) -> Option<RanOut> {
+        let name = |id: u32| strings.get(id as usize).filter(|name| !name.is_empty()).cloned();
         match event.kind {
             EventKind::OutOfMemory => Some(RanOut {
                 at: event.time,
                 requested: event.requested,
+                tag: name(event.tag.0),
+                pool: name(event.segment),
                 device_free: (event.addr > 0).then_some(event.addr),
                 largest_free,
                 served: false,
@@ -43,6 +58,8 @@ impl RanOut {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use gpumem_channel::StringId;
+
     use super::*;
 
     fn event(time: Nanos, kind: EventKind, requested: u64) -> Event {
@@ -60,7 +77,7 @@ mod tests {
         let after = |events: &[Event]| {
             events
                 .iter()
-                .fold(None, |known, event| RanOut::after(known, event, Some(300)))
+                .fold(None, |known, event| RanOut::after(known, event, &[], Some(300)))
         };
         assert_eq!(after(&[event(1, Alloc, 500), event(2, Free, 500)]), None);
         let failed = [event(1, Alloc, 500), event(2, OutOfMemory, 500), event(3, Alloc, 499)];
@@ -79,5 +96,26 @@ mod tests {
             ..event(7, OutOfMemory, 900)
         };
         assert_eq!(after(&[told]).unwrap().device_free, Some(addr));
+    }
+
+    #[test]
+    fn knows_who_asked_and_of_which_pool() {
+        let strings: [Arc<str>; 3] = ["", "optimizer", "tenant"].map(Arc::from);
+        let names = |tag, segment| {
+            let event = Event {
+                tag: StringId(tag),
+                segment,
+                ..event(1, EventKind::OutOfMemory, 500)
+            };
+            let known = RanOut::after(None, &event, &strings, None).unwrap();
+            (known.tag, known.pool)
+        };
+        assert_eq!(names(1, 2), (Some(strings[1].clone()), Some(strings[2].clone())));
+        assert_eq!(names(0, 0), (None, None), "it has none");
+        assert_eq!(
+            names(3, u32::MAX),
+            (None, None),
+            "not known, or of a publisher that does not tell"
+        );
     }
 }

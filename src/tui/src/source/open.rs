@@ -98,14 +98,14 @@ impl Open {
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);
         } else if self.newest.is_none() {
-            self.find_last_signs();
+            self.find_last_signs(&snapshot);
         }
         if !dead {
             self.last_sign = Some(snapshot.read_at);
         }
         for (figures, ran_out) in figures.iter_mut().zip(&self.ran_out) {
             if let Some(figures) = figures {
-                figures.ran_out = *ran_out;
+                figures.ran_out.clone_from(ran_out);
             }
         }
         let read_at = snapshot.read_at;
@@ -125,7 +125,7 @@ impl Open {
     }
 
     /// When the newest event was of a program that ended before anybody looked, and which request failed last.
-    fn find_last_signs(&mut self) {
+    fn find_last_signs(&mut self, snapshot: &Snapshot) {
         let Some(reader) = &mut self.reader else { return };
         let (newest, ran_out) = (&mut self.last_sign, &mut self.ran_out);
         // Of a file that fails nothing is known.
@@ -133,7 +133,7 @@ impl Open {
             *newest = (*newest).max(Some(event.time));
             if let Some(known) = ran_out.get_mut(event.device as usize) {
                 // The largest free block then nobody saw.
-                *known = RanOut::after(*known, event, None);
+                *known = RanOut::after(known.take(), event, &snapshot.strings, None);
             }
         });
     }
@@ -156,7 +156,7 @@ impl Open {
             *newest = (*newest).max(Some(event.time));
             let device = usize::from(event.device);
             if let (Some(known), Some(fresh)) = (self.ran_out.get_mut(device), fresh.get_mut(device)) {
-                *known = RanOut::after(*known, event, largest_free(device));
+                *known = RanOut::after(known.take(), event, &snapshot.strings, largest_free(device));
                 *fresh |= event.kind == EventKind::OutOfMemory;
                 if let (Some(known), true, true) = (known, *fresh, changes_what_is_free(event.kind)) {
                     known.largest_free = None;

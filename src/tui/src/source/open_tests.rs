@@ -73,7 +73,12 @@ fn a_request_that_fails_is_followed_until_as_much_is_served() {
             requested,
             ..Event::default()
         });
-        pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap()
+        pass(&mut open, false).figures[0]
+            .as_ref()
+            .unwrap()
+            .ran_out
+            .clone()
+            .unwrap()
     };
     let failed = tell(EventKind::OutOfMemory, 3 << 21);
     assert_eq!(
@@ -99,7 +104,12 @@ fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
                 ..Event::default()
             });
         }
-        let ran_out = pass(&mut open, false).figures[0].as_ref().unwrap().ran_out.unwrap();
+        let ran_out = pass(&mut open, false).figures[0]
+            .as_ref()
+            .unwrap()
+            .ran_out
+            .clone()
+            .unwrap();
         std::fs::remove_dir_all(dir).unwrap();
         ran_out.largest_free
     };
@@ -251,7 +261,12 @@ fn a_black_box_tells_which_request_failed_last() {
     });
     drop(publisher);
     let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
-    let last = pass(&mut late, false).figures[0].as_ref().unwrap().ran_out.unwrap();
+    let last = pass(&mut late, false).figures[0]
+        .as_ref()
+        .unwrap()
+        .ran_out
+        .clone()
+        .unwrap();
     assert_eq!((last.requested, last.largest_free, last.served), (7 << 20, None, false));
     std::fs::remove_dir_all(dir).unwrap();
 }

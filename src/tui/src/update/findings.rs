@@ -198,7 +198,11 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
         return (Severity::Warning, 0, times);
     };
     let age = now.saturating_sub(last.at);
-    let mut text = format!("{times}: asked for {}", units::bytes(last.requested));
+    let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
+    let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
+    if let Some(pool) = &last.pool {
+        text.push_str(&format!(" in pool {pool}"));
+    }
     if let Some(free) = last.device_free {
         text.push_str(&format!(", the device had {} free", units::bytes(free)));
     }

@@ -248,6 +248,7 @@ fn a_budget_is_named_with_the_request_that_it_refused() {
         device_free: None,
         largest_free: None,
         served: false,
+        ..RanOut::default()
     });
     short.figures = [Some(figures)].into();
     let mut model = model();
@@ -275,6 +276,7 @@ fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severi
         device_free: None,
         largest_free: Some(5 * GIB),
         served,
+        ..RanOut::default()
     };
     told_of(model, at, failure, ooms)
 }
@@ -288,8 +290,24 @@ fn what_the_device_had_free_is_told_with_the_request_that_failed() {
         device_free: Some(60 * GIB),
         largest_free: None,
         served: false,
+        ..RanOut::default()
     };
     let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
+    let said = told_of(&mut model(), 11 * SECOND, failure, 1);
+    assert_eq!(said, [(Severity::Error, text.into())]);
+}
+
+#[test]
+fn who_asked_for_what_failed_and_of_which_pool_is_told() {
+    let failure = RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        tag: Some("optimizer".into()),
+        pool: Some("tenant".into()),
+        device_free: Some(60 * GIB),
+        ..RanOut::default()
+    };
+    let text = "4: ran out of memory: optimizer asked for 20.0 GiB in pool tenant, the device had 60.0 GiB free";
     let said = told_of(&mut model(), 11 * SECOND, failure, 1);
     assert_eq!(said, [(Severity::Error, text.into())]);
 }
@@ -333,6 +351,7 @@ fn what_ended_is_told_after_what_lives() {
         device_free: None,
         largest_free: None,
         served: false,
+        ..RanOut::default()
     });
     ended.figures = [Some(figures)].into();
     let mut model = model();
@@ -391,6 +410,7 @@ fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_sa
             device_free: None,
             largest_free: Some(GIB),
             served: false,
+            ..RanOut::default()
         });
         ended.figures = [Some(figures)].into();
         ended.last_sign = Some(0);
