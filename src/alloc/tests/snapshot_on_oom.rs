@@ -45,6 +45,18 @@ fn runs_out() {
     assert!(alloc.alloc::<u8>(40 * MIB, Stream::DEFAULT).is_ok());
 }
 
+/// The same, once it has become the user altogether as which it runs: set-uid programs do that.
+#[test]
+fn becomes_who_it_runs_as_and_runs_out() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let user = rustix::process::geteuid().as_raw();
+    // SAFETY: sets three numbers of the process's.
+    assert_eq!(unsafe { libc::setresuid(user, user, user) }, 0);
+    runs_out();
+}
+
 /// A tenant is refused, as may happen all day, and later memory runs out, when it is told to.
 #[test]
 fn a_tenant_and_then_all_run_out() {
@@ -122,14 +134,19 @@ fn a_set_uid_program_writes_no_file_where_who_started_it_wants_one() {
     let program = folder.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let written = folder.path().join("oom.pickle");
-    for (mode, written_then) in [(0o755, true), (0o4755, false)] {
+    for (mode, test, written_then) in [
+        (0o755, "runs_out", true),
+        (0o755, "becomes_who_it_runs_as_and_runs_out", true),
+        (0o4755, "runs_out", false),
+        (0o4755, "becomes_who_it_runs_as_and_runs_out", false),
+    ] {
         allow(&program, mode);
         allow(folder.path(), if mode == 0o755 { 0o777 } else { 0o755 });
         let mut program = Command::new(&program);
-        program.args(["--exact", "runs_out", "--nocapture", "--test-threads=1"]);
+        program.args(["--exact", test, "--nocapture", "--test-threads=1"]);
         let output = program.env(VARIABLE, &written).uid(65534).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(written.exists(), written_then, "mode {mode:o}");
+        assert_eq!(written.exists(), written_then, "mode {mode:o}, {test}");
         let _ = std::fs::remove_file(&written);
     }
 }

@@ -10,7 +10,7 @@ use gpumem_channel::clean;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::process::{Uncancelled, say};
+use crate::process::{Uncancelled, say, started_by_another};
 use crate::report::Help;
 
 const VARIABLE: &str = "GPUMEM_SNAPSHOT_ON_OOM";
@@ -20,13 +20,6 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 /// One of a pool's budget beside it: programs with tenants go on when one of them is refused, and what memory then runs out of is another
 /// matter.
 static WRITTEN_FOR_POOL: AtomicBool = AtomicBool::new(false);
-
-/// Whether the environment is of a user that the process does not run as (a set-uid program): who started it must not have files
-/// written where only the other one may.
-fn runs_as_another() -> bool {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    getuid() != geteuid() || getgid() != getegid()
-}
 
 /// A path with the process's number in the place of each `%p`, of whatever bytes the rest is.
 fn numbered(path: &OsStr, process: u32) -> PathBuf {
@@ -48,7 +41,8 @@ pub(crate) struct OnOom(Option<PathBuf>);
 impl OnOom {
     /// What the environment says; `%p` is the process's number.
     pub(crate) fn from_environment() -> OnOom {
-        if runs_as_another() {
+        // Who started it must not have files written where only the one may as which it runs.
+        if started_by_another() {
             return OnOom::default();
         }
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());

@@ -5,6 +5,7 @@ mod cancel;
 mod origin;
 mod raise;
 mod say;
+mod started;
 mod trouble;
 
 pub use cancel::Uncancelled;
@@ -12,5 +13,6 @@ pub(crate) use cancel::sleep;
 pub use origin::Origin;
 pub(crate) use raise::{Unraised, Unsignalled};
 pub use say::say;
+pub(crate) use started::started_by_another;
 pub(crate) use trouble::tell_trouble;
 pub use trouble::tell_trouble_to;
