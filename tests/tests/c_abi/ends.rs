@@ -57,6 +57,53 @@ fn inner_exits_with_memory_held() {
     std::process::exit(1);
 }
 
+/// A pool of threads, say, whose destructor has them do what is left to do: what they free would soon be all that the device has.
+#[test]
+fn threads_that_work_while_the_process_exits_do_not_run_out_of_memory() {
+    let world = World::without_gpu();
+    let little = [("FAKE_CUDA_TOTAL", "67108864")];
+    let output = inner(&world, "ends::inner_works_while_it_exits", &little);
+    let stderr = said(&output.stderr);
+    assert_eq!(
+        (output.status.code(), stderr.as_str()),
+        (Some(42), ""),
+        "{}",
+        said(&output.stdout)
+    );
+}
+
+/// Turns of a thread that works on, once the process exits.
+static TURNS: AtomicU32 = AtomicU32::new(0);
+static EXITS: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn await_the_work() {
+    EXITS.store(true, Ordering::Relaxed);
+    while TURNS.load(Ordering::Relaxed) < 100 {
+        std::thread::yield_now();
+    }
+    let failed = ABI.get().map_or(1, Abi::error_count);
+    // SAFETY: nothing is left to do.
+    unsafe { libc::_exit(if failed == 0 { 42 } else { 43 }) };
+}
+
+#[test]
+fn inner_works_while_it_exits() {
+    let Some(abi) = library() else { return };
+    // As that of a static object would be: asked for first, called last.
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(await_the_work) };
+    let abi = ABI.get_or_init(|| abi);
+    abi.free(abi.alloc(MIB, 0, null_mut()), MIB, 0, null_mut());
+    std::thread::spawn(|| {
+        loop {
+            let held = abi.alloc(4 * MIB, 0, null_mut());
+            abi.free(held, 4 * MIB, 0, null_mut());
+            TURNS.fetch_add(u32::from(EXITS.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
+    });
+    std::process::exit(1);
+}
+
 #[test]
 fn a_forked_child_is_refused_and_frees_are_free_of_effect() {
     assert_eq!(passes("ends::inner_forks", &[]), "");

@@ -48,8 +48,8 @@
  * 4 KiB), but as long as one of these lives the dashboard shows their parent as running.
  *
  * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
- * last: once they run gpumem_free does nothing, whatever is left of CUDA, and a monitor of GPUMEM_ALLOC_CONF has ended. In those that were
- * added later it frees.
+ * last: once they run gpumem_free does nothing on the thread that runs them, whatever is left of CUDA, and a monitor of GPUMEM_ALLOC_CONF
+ * has ended. In those that were added later it frees, and other threads go on as before.
  *
  * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
  * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on

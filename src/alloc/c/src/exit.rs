@@ -5,17 +5,31 @@
 //! if it had been killed. No lock is taken for that: if a signal handler calls `exit`, who has it may be the thread that was interrupted.
 
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::devices;
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
-static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The thread that exits, by the C library's handle, which is never 0; 0 before. It ends with the process: no other one has its handle.
+static EXITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the process has begun to exit.
-#[inline]
 pub(crate) fn has_begun() -> bool {
-    BEGUN.load(Ordering::Relaxed)
+    EXITING.load(Ordering::Relaxed) != 0
+}
+
+/// Whether it is the calling thread that exits, perhaps from a signal's handler, in the middle of one of our functions. Others work on, some
+/// until a destructor has waited for them: what they free they need again.
+#[inline]
+pub(crate) fn is_here() -> bool {
+    let exiting = EXITING.load(Ordering::Relaxed);
+    exiting != 0 && exiting == this_thread()
+}
+
+#[cold]
+fn this_thread() -> usize {
+    // SAFETY: names the calling thread.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Asks to be told of the exit. To be called once a device is open: what is asked for last is called first, so the driver still
@@ -29,7 +43,7 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn begin() {
-    BEGUN.store(true, Ordering::Relaxed);
+    EXITING.store(this_thread(), Ordering::Relaxed);
     let ended = catch_unwind(|| devices::in_use().for_each(|(_, allocator)| allocator.goodbye()));
     if let Err(panic) = ended {
         std::mem::forget(panic);

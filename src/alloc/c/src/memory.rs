@@ -48,7 +48,7 @@ fn refused(device: c_int, error: Error) -> Failure {
 
 #[inline]
 fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(), Failure> {
-    if ptr.is_null() || exit::has_begun() {
+    if ptr.is_null() || exit::is_here() {
         return Ok(());
     }
     let place = devices::place(device)?;
