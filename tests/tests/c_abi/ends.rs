@@ -57,6 +57,40 @@ fn inner_exits_with_memory_held() {
     std::process::exit(1);
 }
 
+/// The library's own handler has run by then.
+#[test]
+fn a_device_that_is_first_used_while_the_process_exits_leaves_no_black_box() {
+    let world = World::without_gpu();
+    let output = inner(
+        &world,
+        "ends::inner_opens_while_it_exits",
+        &[("FAKE_CUDA_DEVICES", "2")],
+    );
+    assert_eq!(output.status.code(), Some(42), "{}", said(&output.stderr));
+    let files = world.channel_files();
+    let life = |file| Reader::open(file).unwrap().refresh().unwrap().life;
+    assert_eq!(
+        files.iter().map(|file| life(file)).collect::<Vec<_>>(),
+        [Life::Closed; 2]
+    );
+}
+
+extern "C" fn open_late() {
+    let opened = ABI.get().is_some_and(|abi| !abi.alloc(MIB, 1, null_mut()).is_null());
+    // SAFETY: nothing is left to do.
+    unsafe { libc::_exit(if opened { 42 } else { 43 }) };
+}
+
+#[test]
+fn inner_opens_while_it_exits() {
+    let Some(abi) = library() else { return };
+    // Asked for first, called last.
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(open_late) };
+    ABI.get_or_init(|| abi).alloc(MIB, 0, null_mut());
+    std::process::exit(1);
+}
+
 /// A pool of threads, say, whose destructor has them do what is left to do: what they free would soon be all that the device has.
 #[test]
 fn threads_that_work_while_the_process_exits_do_not_run_out_of_memory() {

@@ -5,7 +5,7 @@
 //! if it had been killed. No lock is taken for that: if a signal handler calls `exit`, who has it may be the thread that was interrupted.
 
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicUsize, Ordering};
 
 use crate::devices;
 
@@ -40,10 +40,21 @@ pub(crate) fn watch() {
         // for it, channels look like those of a killed program.
         unsafe { libc::atexit(begin) };
     }
+    // Either who exits finds the device, or who opened it finds that.
+    atomic::fence(Ordering::SeqCst);
+    if has_begun() {
+        say_goodbye();
+    }
 }
 
 extern "C" fn begin() {
     EXITING.store(this_thread(), Ordering::Relaxed);
+    // As above.
+    atomic::fence(Ordering::SeqCst);
+    say_goodbye();
+}
+
+fn say_goodbye() {
     let ended = catch_unwind(|| devices::in_use().for_each(|(_, allocator)| allocator.goodbye()));
     if let Err(panic) = ended {
         std::mem::forget(panic);
