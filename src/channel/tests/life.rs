@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,35 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     // Where one is already a name is enough. Nothing else here has a path that is not a whole one.
     std::env::set_current_dir(dir.path()).unwrap();
     Reader::open(path.file_name().unwrap().as_ref()).unwrap();
+}
+
+/// In a locale of old, say: what is no UTF-8 of it is replaced, as in the program's name.
+#[test]
+fn a_job_has_its_name_in_whatever_encoding() {
+    let dir = channel_dir();
+    let mut named = victim("victim_of_a_job", dir.path());
+    assert!(
+        named
+            .env("GPUMEM_JOB", OsStr::from_bytes(b"caf\xe9 7"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let snapshot = Reader::open(&files(dir.path())[0]).unwrap().refresh().unwrap().clone();
+    assert_eq!(snapshot.identity.job, "caf\u{fffd} 7");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_of_a_job() {
+    let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
+        return;
+    };
+    let named = Options {
+        job: Options::default().job,
+        ..options(Path::new(&dir))
+    };
+    Publisher::create(&named).unwrap();
 }
 
 /// Channels are counted in each copy of this library: a process has several where it executed itself, or where a library that it loaded has one.

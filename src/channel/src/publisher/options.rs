@@ -46,7 +46,10 @@ impl Default for Options {
             devices: 16,
             lanes: 8,
             lane_events: 8_192,
-            job: std::env::var("GPUMEM_JOB").unwrap_or_default(),
+            job: std::env::var_os("GPUMEM_JOB")
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             program: None,
             fit: true,
         }
