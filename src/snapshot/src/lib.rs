@@ -35,7 +35,7 @@ mod types;
 mod write;
 
 pub use check::Problem;
-pub use read::{Limits, Opcode, PickleError, ReadError};
+pub use read::{Bound, Limits, Opcode, PickleError, ReadError};
 pub use requests::{Request, RequestKind, Requests};
 pub use tables::{Frame, FrameId, StackId, Tables, TextId, Value, ValueId};
 pub use types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};

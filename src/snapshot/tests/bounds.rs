@@ -158,8 +158,8 @@ fn what_takes_too_much_memory_says_where() {
         ..Limits::default()
     };
     let said = |bytes: &[u8]| Snapshot::from_bytes_within(bytes, &limits).unwrap_err().to_string();
-    let too_much =
-        "the content takes more than 1048576 bytes of memory, too much for a file of its size: damaged or hostile?";
+    let too_much = "the content takes more than 1048576 bytes of memory, as much as any snapshot may take: record fewer events \
+                    (max_entries of _record_memory_history())";
     let list = |item: &[u8]| with_value(&[b"](", &item.repeat(20_000)[..], b"e"].concat());
     // The 16,385th object, the lists and the dict around them among them: beside 32 bytes for each would be twice as many.
     assert_eq!(said(&list(b"]")), format!("pickle, byte 16401: {too_much}"));

@@ -68,18 +68,14 @@ pub enum ReadError {
         found: String,
     },
     /// The content would take more memory than files of its size do: [`Limits::memory_ratio`](crate::Limits) and the like.
-    #[error(
-        "{}: the content takes more than {limit} bytes of memory, too much for a file of its size: damaged or hostile?{}",
-        at_place(place),
-        if *packed { " If neither, unpack it first (gzip -d): it may take more then" } else { "" }
-    )]
+    #[error("{}: the content takes more than {limit} bytes of memory, {}", at_place(place), bound.why())]
     Memory {
         /// Where: as with [`ReadError::Shape`], or the byte of a pickle or line and column of JSON.
         place: String,
         /// The limit.
         limit: u64,
-        /// It is one of the compressed file: unpacked, it may take more.
-        packed: bool,
+        /// What sets it.
+        bound: Bound,
     },
     /// What the content shares would come to more than files of its size do: [`Limits::values_ratio`](crate::Limits).
     #[error(
@@ -96,6 +92,31 @@ pub enum ReadError {
 
 fn at_place(path: &str) -> &str {
     if path.is_empty() { "the snapshot" } else { path }
+}
+
+/// What sets the limit of a file's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The size of its content: [`Limits::memory_ratio`](crate::Limits).
+    Content,
+    /// The size that it is compressed to, [`Limits::file_ratio`](crate::Limits): unpacked, it may take more.
+    Compressed,
+    /// Nothing of its own, [`Limits::memory`](crate::Limits): real ones of long programs may be as large.
+    Any,
+}
+
+impl Bound {
+    fn why(self) -> &'static str {
+        match self {
+            Bound::Content => "too much for a file of its size: damaged or hostile?",
+            Bound::Compressed => {
+                "too much for a file of its size: damaged or hostile? If neither, unpack it first (gzip -d): it may take more then"
+            }
+            Bound::Any => {
+                "as much as any snapshot may take: record fewer events (max_entries of _record_memory_history())"
+            }
+        }
+    }
 }
 
 /// What is wrong with a pickle.

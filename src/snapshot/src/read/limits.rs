@@ -1,6 +1,6 @@
 //! How much a file may take of this machine, whatever it says.
 
-use super::error::ReadError;
+use super::error::{Bound, ReadError};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,7 +70,11 @@ impl Limits {
         Meter {
             used: 0,
             limit: packed.min(earned),
-            packed: packed < earned.min(self.memory),
+            bound: match packed.min(earned) {
+                limit if limit == self.memory => Bound::Any,
+                limit if limit < earned => Bound::Compressed,
+                _ => Bound::Content,
+            },
             values: 0,
             most_values: unpacked.saturating_mul(self.values_ratio).saturating_add(LEAST_VALUES),
         }
@@ -82,8 +86,7 @@ impl Limits {
 pub(crate) struct Meter {
     used: u64,
     limit: u64,
-    /// The limit is one of a compressed file.
-    packed: bool,
+    bound: Bound,
     values: u64,
     most_values: u64,
 }
@@ -97,7 +100,7 @@ impl Meter {
             return Err(ReadError::Memory {
                 place,
                 limit: self.limit,
-                packed: self.packed,
+                bound: self.bound,
             });
         }
         Ok(())
@@ -208,6 +211,23 @@ mod tests {
         };
         assert!(said(1 << 20, 100 << 20));
         assert!(!said(1 << 20, 1 << 20) && !said(100 << 20, 100 << 20) && !said(1 << 30, 2 << 30));
+    }
+
+    /// Which a long program's snapshot meets that is neither damaged nor hostile.
+    #[test]
+    fn the_limit_of_all_files_blames_none() {
+        let said = |file, unpacked| {
+            let full = Limits::default().meter(file, unpacked).charge(usize::MAX);
+            full.unwrap_err().to_string()
+        };
+        for (file, unpacked) in [(700_000_000, 700_000_000), (70_000_000, 700_000_000)] {
+            assert_eq!(
+                said(file, unpacked),
+                "the snapshot: the content takes more than 4294967296 bytes of memory, as much as any snapshot may take: record \
+                 fewer events (max_entries of _record_memory_history())"
+            );
+        }
+        assert!(said(1 << 20, 1 << 20).ends_with("too much for a file of its size: damaged or hostile?"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use values::Converter;
 use crate::tables::{Tables, TextId};
 use crate::types::Snapshot;
 
-pub use error::{PickleError, ReadError};
+pub use error::{Bound, PickleError, ReadError};
 pub use limits::Limits;
 pub use opcode::Opcode;
 
