@@ -36,6 +36,9 @@ pub enum Problem {
     /// What gzip makes of it is made by gzip.
     #[error("is compressed twice: unpack it once (gzip -d)")]
     CompressedTwice,
+    /// It is compressed, and not with gzip.
+    #[error("is compressed by {0}, and only what gzip compressed is read: unpack it first ({0} -d)")]
+    CompressedBy(&'static str),
     /// What gzip makes of it are more rows than files of its size have.
     #[error(
         "has more than {} rows once unpacked, too many for the {} bytes of it that were read: if it is no hostile one, unpack it \

@@ -215,6 +215,10 @@ fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Proble
         _ => {
             return Err(match header.text() {
                 [0x1f, 0x8b, ..] => Problem::CompressedTwice,
+                [0x28, 0xb5, 0x2f, 0xfd, ..] => Problem::CompressedBy("zstd"),
+                [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Problem::CompressedBy("xz"),
+                [b'B', b'Z', b'h', b'1'..=b'9', ..] => Problem::CompressedBy("bzip2"),
+                [0x04, 0x22, 0x4d, 0x18, ..] => Problem::CompressedBy("lz4"),
                 // A byte order mark, or one byte of so many of what can be read.
                 [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [1..=0x7f, 0, 0, 0, ..] | [0, 0, 0, 1..=0x7f, ..] => {
                     Problem::Wide("UTF-32")

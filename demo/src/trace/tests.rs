@@ -217,6 +217,17 @@ fn other_ways_to_write_a_trace_are_told_by_name() {
     let text = format!("{OURS}a,1,5,0\n");
     let twice = read(gzip(&gzip(text.as_bytes()))).unwrap_err();
     assert!(matches!(twice, Problem::CompressedTwice), "{twice}");
+    for (begin, name) in [
+        (&b"\x28\xb5\x2f\xfd\x04\x58"[..], "zstd"),
+        (b"\xfd7zXZ\0\0\x04", "xz"),
+        (b"BZh91AY&SY", "bzip2"),
+        (b"\x04\x22\x4d\x18\x64", "lz4"),
+    ] {
+        let said = read(begin).unwrap_err().to_string();
+        let expected =
+            format!("is compressed by {name}, and only what gzip compressed is read: unpack it first ({name} -d)");
+        assert_eq!(said, expected);
+    }
     for mark in ["", "\u{feff}"] {
         let units = || mark.encode_utf16().chain(text.encode_utf16());
         let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
