@@ -34,6 +34,8 @@ pub(super) struct Lines<'a> {
     /// An empty line, which only the end of the file may follow.
     blank: Option<u64>,
     ended: bool,
+    /// The newest line has no end of its own: the file ends within it.
+    open: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -49,6 +51,7 @@ impl<'a> Lines<'a> {
             packed,
             blank: None,
             ended: false,
+            open: false,
         }
     }
 
@@ -83,6 +86,7 @@ impl<'a> Lines<'a> {
                 line: self.line,
                 text: &self.bytes[from..to],
                 at: 0,
+                open: self.open,
             })),
         }
     }
@@ -130,6 +134,7 @@ impl<'a> Lines<'a> {
             if found.is_none() && from == to {
                 return Ok(None);
             }
+            self.open = found.is_none();
             self.start = (to + 1).min(self.end);
             let to = if self.bytes[from..to].ends_with(b"\r") {
                 to - 1
@@ -179,6 +184,8 @@ pub(super) struct Row<'a> {
     text: &'a [u8],
     /// Where the next field begins; one past the end when there is none.
     at: usize,
+    /// The file ends within it.
+    open: bool,
 }
 
 /// A field of a line.
@@ -258,12 +265,16 @@ impl<'a> Row<'a> {
         self.at(column, what)
     }
 
-    /// A problem at a column.
+    /// A problem at a column. Programs that are killed leave a part of their last line; what is wrong with a first one makes it no trace.
     pub(super) fn at(&self, column: usize, what: String) -> Problem {
+        let cut = match self.open && self.line > 1 {
+            true => "; the file ends within this line: if it was cut off, take the line out",
+            false => "",
+        };
         Problem::At {
             line: self.line,
             column,
-            what,
+            what: what + cut,
         }
     }
 }
