@@ -202,7 +202,8 @@ fn limits_hold() {
     let error = Snapshot::from_bytes_within(&bomb, &limits).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the snapshot is larger than 1048576 bytes once unpacked"
+        "the snapshot is larger than 1048576 bytes once unpacked, the most that is read of any: record fewer events (max_entries of \
+         _record_memory_history())"
     );
     // What is compressed well may be read unpacked.
     let spaces = vec![b' '; 70 << 20];
@@ -229,7 +230,11 @@ fn limits_hold() {
     );
     let large = vec![b' '; (1 << 20) + 1];
     let error = Snapshot::from_bytes_within(&large, &limits).unwrap_err();
-    assert_eq!(error.to_string(), "the snapshot is larger than 1048576 bytes");
+    assert_eq!(
+        error.to_string(),
+        "the snapshot is larger than 1048576 bytes, the most that is read of any: record fewer events (max_entries of \
+         _record_memory_history())"
+    );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &large).unwrap();
     let error = Snapshot::read_within(file.path(), &limits).unwrap_err();

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use super::opcode::Opcode;
 
+/// What helps where a real snapshot is too much.
+const FEWER: &str = "record fewer events (max_entries of _record_memory_history())";
+
 /// Why a snapshot could not be read. Nothing of the file was run, and nothing of it is kept.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -16,7 +19,10 @@ pub enum ReadError {
         source: std::io::Error,
     },
     /// The file or what it unpacks to is larger than [`Limits::input`](crate::Limits::input).
-    #[error("the snapshot is larger than {limit} bytes{}", if *unpacked { " once unpacked" } else { "" })]
+    #[error(
+        "the snapshot is larger than {limit} bytes{}, the most that is read of any: {FEWER}",
+        if *unpacked { " once unpacked" } else { "" }
+    )]
     TooLarge {
         /// The limit.
         limit: u64,
@@ -68,7 +74,7 @@ pub enum ReadError {
         found: String,
     },
     /// The content would take more memory than files of its size do: [`Limits::memory_ratio`](crate::Limits) and the like.
-    #[error("{}: the content takes more than {limit} bytes of memory, {}", at_place(place), bound.why())]
+    #[error("{}: the content takes more than {limit} bytes of memory, {bound}", at_place(place))]
     Memory {
         /// Where: as with [`ReadError::Shape`], or the byte of a pickle or line and column of JSON.
         place: String,
@@ -105,16 +111,16 @@ pub enum Bound {
     Any,
 }
 
-impl Bound {
-    fn why(self) -> &'static str {
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const DOUBT: &str = "too much for a file of its size: damaged or hostile?";
         match self {
-            Bound::Content => "too much for a file of its size: damaged or hostile?",
-            Bound::Compressed => {
-                "too much for a file of its size: damaged or hostile? If neither, unpack it first (gzip -d): it may take more then"
-            }
-            Bound::Any => {
-                "as much as any snapshot may take: record fewer events (max_entries of _record_memory_history())"
-            }
+            Bound::Content => f.write_str(DOUBT),
+            Bound::Compressed => write!(
+                f,
+                "{DOUBT} If neither, unpack it first (gzip -d): it may take more then"
+            ),
+            Bound::Any => write!(f, "as much as any snapshot may take: {FEWER}"),
         }
     }
 }
