@@ -461,3 +461,28 @@ fn a_part_of_the_device_that_is_no_memory_is_an_error() {
         assert!(refused.to_string().contains("is no memory"), "{part}: {refused}");
     }
 }
+
+/// New memory comes before stitching only as far as the program once held more: which there may be no room for any more.
+#[test]
+fn free_pieces_are_stitched_where_there_is_less_memory_than_there_was() {
+    for lowered in [true, false] {
+        let config = Config {
+            max_chunk: 2 << 20,
+            ..of(SegmentMode::Stitched)
+        };
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        drop(get(&alloc, 90));
+        alloc.release_cached().unwrap();
+        match lowered {
+            true => alloc.set_budget(Some(20 << 20)).unwrap(),
+            false => sim.set_used_by_others(80 << 20),
+        }
+        let mut held: Vec<_> = (0..6).map(|_| Some(get(&alloc, 3))).collect();
+        let _rest = get(&alloc, 2);
+        (held[1], held[4]) = (None, None);
+        let bytes = sim.live().bytes;
+        let served = alloc.alloc::<u8>(6 * MIB, S);
+        assert!(served.is_ok(), "a lower budget: {lowered}, {served:?}");
+        assert_eq!(sim.live().bytes, bytes, "the cache did not go for it");
+    }
+}

@@ -225,27 +225,9 @@ impl Heap {
             return Ok(Some(grant));
         }
         let plain = self.best_place(request).map_or(request.size, |place| place.missing);
-        if self.ledger.reserved() + plain > self.target(request) {
-            if let Some(grant) = self.fit_in_views(request) {
-                return Ok(Some(grant));
-            }
-            self.ask_about_views(request)?;
-            let mut left = self.budget_left();
-            while let Some(plan) = self.plan(request, left).filter(|plan| plan.missing < plain) {
-                if self.give_back_small(request, plan.missing)? {
-                    continue;
-                }
-                if let Some(grant) = self.stitch(plan, request)? {
-                    return Ok(Some(grant));
-                }
-                if left == 0 {
-                    break;
-                }
-                // The device has less than the budget leaves: what needs the least.
-                left = 0;
-            }
-            // New memory that it took before the mapping failed may do.
-            if let Some(grant) = self.find(request) {
+        let first = self.ledger.reserved() + plain > self.target(request);
+        if first {
+            if let Some(grant) = self.obtain_from_pieces(request, plain)? {
                 return Ok(Some(grant));
             }
             self.give_back_small(request, plain)?;
@@ -253,7 +235,35 @@ impl Heap {
         if self.grow(request)? || self.absorb(request, FAR) {
             return Ok(self.find(request));
         }
-        Ok(None)
+        // What the program once held may be more than there is now: of the budget, or beside others on the device.
+        match first {
+            true => Ok(None),
+            false => self.obtain_from_pieces(request, plain),
+        }
+    }
+
+    /// What lies side by side in a view, or free pieces that are stitched, with less new memory than the `plain` bytes that it would take without.
+    fn obtain_from_pieces(&mut self, request: &Request, plain: u64) -> Result<Option<Grant>, Error> {
+        if let Some(grant) = self.fit_in_views(request) {
+            return Ok(Some(grant));
+        }
+        self.ask_about_views(request)?;
+        let mut left = self.budget_left();
+        while let Some(plan) = self.plan(request, left).filter(|plan| plan.missing < plain) {
+            if self.give_back_small(request, plan.missing)? {
+                continue;
+            }
+            if let Some(grant) = self.stitch(plan, request)? {
+                return Ok(Some(grant));
+            }
+            if left == 0 {
+                break;
+            }
+            // The device has less than the budget leaves: what needs the least.
+            left = 0;
+        }
+        // New memory that it took before the mapping failed may do.
+        Ok(self.find(request))
     }
 
     /// For a large request that nothing fits: a place in the memory for small blocks, if most of that is idle. A program whose small blocks
