@@ -332,3 +332,98 @@ fn what_the_text_says_is_enough() {
         );
     }
 }
+
+/// The whole chunks of what will be free are too few: it takes a piece at each end, too.
+#[test]
+fn what_is_stitched_once_the_gpu_is_done_is_advised_to_wait() {
+    for captures in [true, false] {
+        let config = Config {
+            budget: Some(8 << 20),
+            max_chunk: 2 << 20,
+            release_on_oom: captures,
+            ..of(SegmentMode::Stitched)
+        };
+        let (sim, alloc) = sim(100, config);
+        let [free, _held, pending] = [3, 2, 3].map(|mib| get(&alloc, mib));
+        let graph = alloc.private_pool().unwrap();
+        let route = Route::Stream(Stream(9));
+        let captured = captures.then(|| alloc.begin_allocate_to_pool(&graph, route).unwrap());
+        sim.enqueue(Stream(1), pending.device_ptr(), pending.bytes());
+        pending.record_stream(Stream(1)).unwrap();
+        drop((free, pending));
+        let report = fails(&alloc, 6);
+        assert_eq!(report.helps[0], Help::Wait { capturing: captures }, "{report}");
+        sim.finish(Stream(1));
+        if captured.is_some() {
+            alloc.end_allocate_to_pool(&graph).unwrap();
+        }
+        let bytes = sim.live().bytes;
+        drop(get(&alloc, 6));
+        assert_eq!(sim.live().bytes, bytes, "it was stitched");
+    }
+}
+
+/// Of what will be free a part lies where new memory goes on, in no whole chunk.
+#[test]
+fn what_new_memory_goes_on_from_once_the_gpu_is_done_is_advised_to_wait() {
+    let config = Config {
+        budget: Some(8 << 20),
+        max_chunk: 2 << 20,
+        release_on_oom: false,
+        ..of(SegmentMode::Stitched)
+    };
+    let (sim, alloc) = sim(100, config);
+    let [_held, pending] = [3, 3].map(|mib| get(&alloc, mib));
+    sim.enqueue(Stream(1), pending.device_ptr(), pending.bytes());
+    pending.record_stream(Stream(1)).unwrap();
+    drop(pending);
+    let report = fails(&alloc, 5);
+    assert_eq!(report.helps[0], Help::Wait { capturing: false }, "{report}");
+    sim.finish(Stream(1));
+    drop(get(&alloc, 5));
+}
+
+/// What a release leaves of it is stitched with the memory that the cache of others was.
+#[test]
+fn a_release_that_is_enough_beside_pieces_is_advised() {
+    let config = Config {
+        budget: Some(10 << 20),
+        max_chunk: 2 << 20,
+        release_on_oom: false,
+        ..of(SegmentMode::Stitched)
+    };
+    let (sim, alloc) = sim(100, config);
+    let [free, _held, pending] = [3, 2, 3].map(|mib| get(&alloc, mib));
+    let tenant = alloc.pool("tenant", PoolConfig::default()).unwrap();
+    drop(tenant.alloc::<u8>(1000, S).unwrap());
+    sim.enqueue(Stream(1), pending.device_ptr(), pending.bytes());
+    pending.record_stream(Stream(1)).unwrap();
+    drop((free, pending));
+    let report = fails(&alloc, 7);
+    assert_eq!(report.helps[0], Help::ReleaseCache { bytes: 6 << 20 }, "{report}");
+    alloc.release_cached().unwrap();
+    drop(get(&alloc, 7));
+}
+
+/// What lies free beside what waits goes back together with that, and is not there for new memory to go on from.
+#[test]
+fn a_release_that_takes_the_beginning_of_a_request_with_it_is_not_advised() {
+    let config = Config {
+        budget: Some(9 << 20),
+        max_chunk: 2 << 20,
+        release_on_oom: false,
+        ..of(SegmentMode::Stitched)
+    };
+    let (sim, alloc) = sim(100, config);
+    let get = |kib: usize| alloc.alloc::<u8>(kib << 10, S).unwrap();
+    let [_held, pending, free] = [2048, 1536, 2560].map(get);
+    sim.enqueue(Stream(1), pending.device_ptr(), pending.bytes());
+    pending.record_stream(Stream(1)).unwrap();
+    drop((pending, free));
+    let ask = || alloc.alloc::<u8>(13 * MIB / 2, S);
+    let report = common::short(ask());
+    let releases = |help: &Help| matches!(help, Help::ReleaseCache { .. });
+    assert!(!report.helps.iter().any(releases), "{report}");
+    alloc.release_cached().unwrap();
+    assert!(ask().is_err(), "{report}");
+}

@@ -101,7 +101,12 @@ impl Program {
                 for _ in 0..=self.random.below(4) {
                     if !self.held.is_empty() {
                         let at = self.random.below(self.held.len() as u64) as usize;
-                        drop(self.held.swap_remove(at));
+                        let buffer = self.held.swap_remove(at);
+                        if self.random.often() {
+                            let user = Stream(self.random.below(self.streams));
+                            self.sim.enqueue(user, buffer.device_ptr(), buffer.bytes());
+                            buffer.record_stream(user).unwrap();
+                        }
                     }
                 }
             }

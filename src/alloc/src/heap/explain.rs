@@ -85,7 +85,7 @@ impl Heap {
         };
         let pool = |extra: u64| left(pool_budget, pool_reserved, extra);
         let outside = |extra: u64| device_free.saturating_add(extra).min(left(budget, reserved, extra));
-        let releases = |cache: &Cache| {
+        let releases = |cache: &Cache, after: u64| {
             let mut release = Vec::new();
             let all = cache.releasable + cache.others;
             // Outside of pools there is one call for both.
@@ -103,15 +103,18 @@ impl Heap {
             }
             release
         };
-        let mut helps = releases(&cache);
+        let mut helps = releases(&cache, after);
         // What was waited for, and what was given up, is not to be had by waiting; and what is beyond everything not at all.
         if helps.is_empty() && (self.capturing() || !self.release_on_oom) && !self.is_beyond_all(request) {
             let later = self.survey_later(request, sent_to);
-            if later.largest >= request.size {
+            let its = (request.arena == COMMON).then(|| self.missing_later(request));
+            // What could be taken now is not missing for want of time.
+            let will_do = outside(0) < missing && its.is_some_and(|its| outside(0) >= its.beside_all);
+            if later.largest >= request.size || will_do {
                 let capturing = self.capturing();
                 helps.push(Help::Wait { capturing });
             } else {
-                helps = releases(&later);
+                helps = releases(&later, its.map_or(whole, |its| its.after_release));
             }
         }
         let release = |help: &Help| matches!(help, Help::ReleaseCache { .. } | Help::ReleasePools { .. });

@@ -51,6 +51,26 @@ impl Candidate {
         self.end - self.first
     }
 
+    /// What is left of it without its whole chunks.
+    fn ends(&self) -> [Candidate; 2] {
+        let (first, last) = (self.first, self.last);
+        let chunks = 0;
+        [
+            Candidate {
+                end: first,
+                last: first,
+                chunks,
+                ..*self
+            },
+            Candidate {
+                addr: last,
+                first: last,
+                chunks,
+                ..*self
+            },
+        ]
+    }
+
     /// What its middle goes by among others: the size of its chunks, to a power of two, and how short it is. Of no whole chunk there is none.
     fn order(&self) -> (Option<u32>, Reverse<u64>) {
         let chunk = self.middle().checked_div(self.chunks).and_then(u64::checked_ilog2);
@@ -142,6 +162,32 @@ impl Heap {
             .min_by_key(|plan| (new(plan) > left, plan.cost(mapping)))
     }
 
+    /// Bytes of new memory that the request takes where these parts of the home segment are free: where they begin, and their bytes. After a
+    /// release their whole chunks are not there any more.
+    pub(in crate::heap) fn missing_beside(
+        &self,
+        request: &Request,
+        parts: &[(u64, u64)],
+        released: bool,
+    ) -> Option<u64> {
+        if request.class != Class::Chunked || request.size <= SMALL_MAX {
+            return None;
+        }
+        let home = self.segments.get(self.home?)?;
+        let candidates = || {
+            let parts = parts.iter();
+            let whole = parts.filter_map(|(addr, size)| candidate(home, *addr, addr + size));
+            match released {
+                true => whole.flat_map(|whole| whole.ends()).collect(),
+                false => whole.collect(),
+            }
+        };
+        let measures: [fn(&Candidate) -> u64; 2] = [Candidate::head_by_chunk, Candidate::lead];
+        let plans = measures.map(|measure| plan_anew(candidates(), request.size, measure));
+        let missing = plans.into_iter().flatten().map(|plan| plan.missing);
+        Some(missing.min()?.next_multiple_of(self.sizes.granularity))
+    }
+
     /// One that begins with the end of a view. A view has a chunk once only.
     fn plan_onto(&self, home: &Segment, tail: Run, request: &Request) -> Option<Plan> {
         let taken = self.views.chunks_of(tail.view);
@@ -158,18 +204,7 @@ impl Heap {
     /// The free blocks that a stream may have and that reach a border of a chunk, without the chunks that are taken.
     fn candidates(&self, home: &Segment, request: &Request, taken: &HashSet<u64>) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        let mut offer = |addr: u64, end: u64| {
-            let (first, last, chunks) = borders(home, addr, end)?;
-            (addr < end && first <= last).then(|| {
-                candidates.push(Candidate {
-                    addr,
-                    end,
-                    first,
-                    last,
-                    chunks,
-                });
-            })
-        };
+        let mut offer = |addr: u64, end: u64| candidates.extend(candidate(home, addr, end));
         for index in self.free_at_home(request.stream) {
             let mut keys = Vec::new();
             self.each_at_border(home, index, request.size, |key| keys.push(key));
@@ -188,6 +223,18 @@ impl Heap {
         }
         candidates
     }
+}
+
+/// A free block that reaches a border of a chunk.
+fn candidate(home: &Segment, addr: u64, end: u64) -> Option<Candidate> {
+    let (first, last, chunks) = borders(home, addr, end)?;
+    (addr < end && first <= last).then_some(Candidate {
+        addr,
+        end,
+        first,
+        last,
+        chunks,
+    })
 }
 
 /// A plan that begins with the end of a free block: of the one that is the most by some measure.
