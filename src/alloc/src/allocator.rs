@@ -179,7 +179,7 @@ impl Allocator {
             ..Config::default()
         };
         config.check()?;
-        self.set_budget(config.budget_on(self.0.device.info().total))
+        self.set_budget(config.budget_on(self.0.device.info().total)?)
     }
 
     /// The most bytes this allocator may take from the driver now.

@@ -197,8 +197,14 @@ impl Config {
     }
 
     /// Most bytes to take from a device that has `total`.
-    pub(crate) fn budget_on(&self, total: u64) -> Option<u64> {
+    pub(crate) fn budget_on(&self, total: u64) -> Result<Option<u64>, Error> {
         let part = self.budget_fraction.map(|part| (total as f64 * part) as u64);
-        self.budget.into_iter().chain(part).min()
+        if part == Some(0) {
+            return Err(Error::Config {
+                setting: "budget_fraction",
+                reason: format!("that part of {total} bytes is no memory"),
+            });
+        }
+        Ok(self.budget.into_iter().chain(part).min())
     }
 }

@@ -460,6 +460,10 @@ fn a_part_of_the_device_that_is_no_memory_is_an_error() {
         let refused = Allocator::new(device::sim(SimConfig::default()), config).unwrap_err();
         assert!(refused.to_string().contains("is no memory"), "{part}: {refused}");
     }
+    let (_, alloc) = start(100 * MIB, Timeline::Manual, Config::default());
+    let refused = alloc.set_memory_fraction(1e-12).unwrap_err();
+    assert!(refused.to_string().contains("is no memory"), "{refused}");
+    assert_eq!(alloc.budget(), None);
 }
 
 /// New memory comes before stitching only as far as the program once held more: which there may be no room for any more.

@@ -228,13 +228,7 @@ impl Heap {
             ..config.clone()
         };
         let granularity = check_settings(info, config)?;
-        let budget = config.budget_on(info.total);
-        if budget == Some(0) {
-            return Err(Error::Config {
-                setting: "budget_fraction",
-                reason: format!("that part of {} bytes is no memory", info.total),
-            });
-        }
+        let budget = config.budget_on(info.total)?;
         let outlet = Outlet::open(&config.publish, &narrate::describe(info, budget));
         let sizes = Sizes::new(config, granularity);
         front.round_as(&sizes);
