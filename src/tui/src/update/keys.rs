@@ -239,8 +239,8 @@ fn timeline(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
         Key::Right | Key::Char('l') => pan(model, |back| back.saturating_sub(quarter)),
         Key::Home | Key::Char('g') => pan(model, |_| Nanos::MAX),
         Key::End | Key::Char('G') => pan(model, |_| 0),
-        Key::Up | Key::Char('k') => select_device(model, -1),
-        Key::Down | Key::Char('j') => select_device(model, 1),
+        Key::Up | Key::Char('k') => timeline_device(model, -1),
+        Key::Down | Key::Char('j') => timeline_device(model, 1),
         Key::Char('n') => select_row(model, 1),
         Key::Char('N') => select_row(model, -1),
         Key::Char('o') => model.ui.timeline.own = !model.ui.timeline.own,
@@ -250,16 +250,52 @@ fn timeline(model: &mut Model, key: Key) -> Option<Vec<Effect>> {
     Some(vec![Effect::Draw])
 }
 
+/// Looks at another device, by tag at whoever publishes there.
+fn timeline_device(model: &mut Model, by: isize) {
+    select_device(model, by);
+    if model.ui.timeline.by_tag {
+        let _ = select_publisher(model);
+    }
+}
+
+/// Selects the first process listed that publishes on the device that is looked at, if the selected one is not on it. Whether
+/// there is one.
+fn select_publisher(model: &mut Model) -> bool {
+    let Some(device) = model.selected_device().map(|d| d.key) else {
+        return true;
+    };
+    if model.selected_process().is_none_or(|p| p.id.device == device) {
+        return true;
+    }
+    let publishes = |p: &&crate::model::Process| p.id.device == device && p.figures.is_some();
+    let there = model.listed().find(publishes).map(|p| p.id);
+    if there.is_some() {
+        select_process(model, there);
+    }
+    there.is_some()
+}
+
 /// Stacks by tag, or by state again.
 fn by_tag(model: &mut Model) -> Vec<Effect> {
     model.ui.timeline.by_tag = !model.ui.timeline.by_tag;
-    // What was seen of it is on the device that it uses.
+    if !model.ui.timeline.by_tag {
+        return vec![Effect::Draw];
+    }
+    if !select_publisher(model) {
+        model.ui.timeline.by_tag = false;
+        let label = model.selected_device().map(|d| d.label.clone()).unwrap_or_default();
+        let text = format!("{label}: nobody who publishes there is listed");
+        return toast(model, Severity::Info, text);
+    }
+    // Of many blocks tags are summed up only now that they are asked for.
     select_process(model, model.ui.process);
     let any = model
         .tags
         .as_ref()
         .is_some_and(|t| Some(t.process) == model.ui.process && t.any());
-    if model.ui.timeline.by_tag && !any {
+    // What a black box tells of them is read once it is selected.
+    let unread = |p: &crate::model::Process| p.has_unread_blocks(model.map.as_ref());
+    if !any && !model.selected_process().is_some_and(unread) {
         let text = match model.selected_process() {
             Some(process) => {
                 let next = if model.rows.len() > 1 {

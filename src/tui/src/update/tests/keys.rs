@@ -309,6 +309,78 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     assert!(!model.ui.timeline.by_tag);
 }
 
+/// Whose tags are asked for is on the device that is looked at, not on that of the row selected before.
+#[test]
+fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
+    use gpumem_channel::{BlockState, DeviceKind, Life};
+    let on = |pid: u32, uuid: u8, life, blocks: &[&[(u64, BlockState)]]| {
+        let mut channel = channel_on(pid, blocks, DeviceKind::Cuda, life);
+        let snapshot = std::sync::Arc::make_mut(&mut channel.snapshot);
+        snapshot.devices[0].device.uuid = [uuid; 16];
+        channel.figures = [Figures::of(&snapshot.devices[0], &[])].into();
+        if life == Life::Died {
+            // Its blocks are read once it is selected.
+            snapshot.devices[0].segments.clear();
+            channel.figures = channel
+                .figures
+                .iter()
+                .cloned()
+                .map(|f| f.map(|f| Figures { segments: 1, ..f }))
+                .collect();
+        }
+        channel
+    };
+    let two = |sizes: [u64; 2]| {
+        let mut model = model();
+        let list = vec![
+            on(11, 1, Life::Alive, &[&[(sizes[0], BlockState::Allocated)]]),
+            on(12, 2, Life::Alive, &[&[(sizes[1], BlockState::Allocated)]]),
+        ];
+        feed(&mut model, [channels(SECOND, list)]);
+        model
+    };
+    let named = |model: &Model| {
+        let device = model.selected_device().unwrap().key;
+        (
+            model.selected_process().unwrap().pid,
+            device == DeviceKey::Uuid([2; 16]),
+        )
+    };
+    let mut model = two([2 * GIB, GIB]);
+    assert_eq!(named(&model), (11, false));
+    press(&mut model, &[Key::Char('3'), Key::Down, Key::Char('t')]);
+    assert_eq!(named(&model), (12, true));
+    // So it is where tags are shown already.
+    model.ui.timeline.by_tag = true;
+    press(&mut model, &[Key::Up]);
+    assert_eq!(named(&model), (11, false));
+    press(&mut model, &[Key::Down]);
+    assert_eq!(named(&model), (12, true));
+
+    // Of who has ended nobody knows yet whether its blocks have tags.
+    let mut model = two([2 * GIB, GIB]);
+    let list = vec![
+        on(11, 1, Life::Alive, &[&[(2 * GIB, BlockState::Allocated)]]),
+        on(12, 2, Life::Died, &[&[(GIB, BlockState::Allocated)]]),
+    ];
+    feed(&mut model, [channels(2 * SECOND, list)]);
+    press(&mut model, &[Key::Char('3'), Key::Down, Key::Char('t')]);
+    assert_eq!(named(&model), (12, true));
+    assert!(model.ui.timeline.by_tag && model.ui.toast.is_none());
+
+    // Where nobody publishes it says so, and stays.
+    let mut model = two([2 * GIB, GIB]);
+    feed(&mut model, [nvml(2 * SECOND, 3 * GIB, &[(99, GIB)])]);
+    let devices = model.world().devices.iter();
+    let card = devices.clone().position(|d| d.key == DeviceKey::Uuid(CARD)).unwrap();
+    model.ui.device = Some(DeviceKey::Uuid(CARD));
+    press(&mut model, &[Key::Char('3'), Key::Char('t')]);
+    assert_eq!(model.selected_device().unwrap().key, model.world().devices[card].key);
+    let said = &model.ui.toast.as_ref().unwrap().text;
+    assert_eq!(said, "GPU 0: nobody who publishes there is listed");
+    assert!(!model.ui.timeline.by_tag);
+}
+
 /// Steps that go on behind a frozen picture would be missed.
 #[test]
 fn space_resumes_before_it_goes_on_with_a_demo() {
