@@ -166,7 +166,7 @@ impl Model {
         self.listed().position(|p| p.id == *id)
     }
 
-    /// The selected device: the one chosen, else the first.
+    /// The selected device: the one chosen, else that of the selected process, else the first.
     pub fn selected_device(&self) -> Option<&Device> {
         let devices = &self.world().devices;
         let chosen = self
@@ -174,7 +174,9 @@ impl Model {
             .device
             .as_ref()
             .and_then(|key| devices.iter().find(|d| d.key == *key));
-        chosen.or(devices.first())
+        let its = self.ui.process.as_ref();
+        let its = || its.and_then(|id| devices.iter().find(|d| d.key == id.device));
+        chosen.or_else(its).or(devices.first())
     }
 
     /// The block under the cursor of the Blocks view, with the index of its segment in [`BlockMap::segments`].

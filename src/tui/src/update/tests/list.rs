@@ -89,6 +89,24 @@ fn the_first_row_of_all_is_selected_until_somebody_chooses() {
     assert_eq!(selected(&[Key::Char('2')]), 11, "its blocks are seen");
 }
 
+/// The mark of the device stands beside the selected row of a table that has no room to say which device each row is of.
+#[test]
+fn the_device_of_the_first_row_is_marked_at_first() {
+    let mut model = model();
+    let mut other = channel(12, &[&[(2 * GIB, Allocated)]]);
+    std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
+    let list = || vec![channel(11, &[&[(GIB, Allocated)]]), other.clone()];
+    feed(&mut model, [channels(SECOND, list())]);
+    let marked = |model: &Model| model.selected_device().unwrap().key;
+    assert_eq!(model.selected_process().unwrap().pid, 12);
+    assert_eq!(marked(&model), DeviceKey::Uuid([9; 16]));
+    assert_eq!(model.world().devices[0].key, DeviceKey::Uuid(CARD));
+    press(&mut model, &[Key::Left]);
+    assert_eq!(marked(&model), DeviceKey::Uuid(CARD), "somebody chose it");
+    feed(&mut model, [channels(2 * SECOND, list())]);
+    assert_eq!(marked(&model), DeviceKey::Uuid(CARD));
+}
+
 #[test]
 fn the_first_row_is_selected_once_the_selected_process_is_gone_for_good() {
     let mut model = busy();
