@@ -73,15 +73,18 @@ fn state_texts(process: &Process) -> Vec<String> {
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (_, Some(ended)) => {
-            let ago = match ended.minutes {
-                0 => "just now".to_owned(),
-                minutes @ 1..60 => format!("{minutes}m ago"),
-                minutes => format!("{}h ago", minutes / 60),
+            let (ago, brief) = match ended.minutes {
+                0 => ("just now".to_owned(), "now".to_owned()),
+                minutes @ 1..60 => (format!("{minutes}m ago"), format!("{minutes}m")),
+                minutes => (format!("{}h ago", minutes / 60), format!("{}h", minutes / 60)),
             };
-            let when = [units::ago(ended.minutes * 60 * SECOND), ago].map(|ago| format!("{short} {ago}"));
+            let [full, ago, brief] =
+                [units::ago(ended.minutes * 60 * SECOND), ago, brief].map(|when| format!("{short} {when}"));
             let ooms = process.figures.as_ref().map_or(0, |f| f.ooms);
+            // That it ran out of memory is worth more than the word behind the time.
             let failed = |when: &String| (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
-            when.iter().filter_map(failed).chain(when.clone()).collect()
+            let failed: Vec<String> = [&full, &ago, &brief].into_iter().filter_map(failed).collect();
+            failed.into_iter().chain([full, ago]).collect()
         }
         _ => vec![text],
     };
@@ -196,6 +199,16 @@ mod tests {
         assert_eq!(state_in(&process, 18), "exited 3 min ago");
         assert_eq!(state_in(&process, 14), "exited 3m ago");
         assert_eq!(state_in(&process, 12), "exited");
+        // Columns of the state on a screen of 80.
+        process.figures.as_mut().unwrap().ooms = 2;
+        for (minutes, text) in [
+            (0, "exited now, 2 OOMs"),
+            (59, "exited 59m, 2 OOMs"),
+            (23 * 60, "exited 23h, 2 OOMs"),
+        ] {
+            process.ended = Some(Ended { at: 0, minutes });
+            assert_eq!(state_in(&process, 18), text);
+        }
         process.ended = None;
         process.stopped = Some(true);
         process.state = ProcessState::NotPublishing;
