@@ -7,6 +7,7 @@ use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
 use crate::units;
+use crate::wrap::cut;
 
 /// What makes a row the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,16 +141,31 @@ impl Process {
         }
     }
 
+    /// The same in so many columns: a job that is too long is cut, with a sign, before the rank, which tells those of a job apart. With
+    /// no room for that it is as long as it is.
+    pub fn job_in(&self, room: usize, sign: &str) -> String {
+        let job = self.job_text();
+        let rank = self.rank.map(|rank| format!(":{rank}"));
+        let Some(rank) = rank.filter(|_| !units::fits(&job, room)) else {
+            return job;
+        };
+        let left = room.saturating_sub(rank.len());
+        match units::fits(sign, left.saturating_sub(1)) {
+            true => cut(&self.job, u16::try_from(left).unwrap_or(u16::MAX), sign) + &rank,
+            false => job,
+        }
+    }
+
     /// What it is called in so many columns, where there is room for one name: its job, which somebody chose for it, else its
     /// command line. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
-    pub fn name_in(&self, room: usize) -> String {
+    pub fn name_in(&self, room: usize, sign: &str) -> String {
         if self.job.is_empty() {
             return units::command_in(&self.command, room);
         }
         let job = self.job_text();
         match job.strip_prefix("replay ") {
             Some(trace) if !units::fits(&job, room) => trace.to_owned(),
-            _ => job,
+            _ => self.job_in(room, sign),
         }
     }
 

@@ -10,6 +10,8 @@ use crate::wrap::{cut, width};
 /// Longest job or command shown, and the shortest that is better cut than a column left out.
 const NAME: usize = 40;
 const SHORT_NAME: usize = 14;
+/// What stands where a name is cut.
+const CUT: &str = "..";
 
 /// A column of the process table: the device's, or one of the dashboard's.
 type Told = Option<Column>;
@@ -100,9 +102,9 @@ fn largest_free(figures: &Figures) -> String {
 
 /// What a process is called, in at most so many columns.
 fn name_of(process: &Process, room: usize) -> String {
-    match process.name_in(room) {
+    match process.name_in(room, CUT) {
         name if name.is_empty() => "?".to_owned(),
-        name => cut(&name, u16::try_from(room).unwrap_or(u16::MAX), ".."),
+        name => cut(&name, u16::try_from(room).unwrap_or(u16::MAX), CUT),
     }
 }
 

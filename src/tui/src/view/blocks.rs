@@ -5,7 +5,7 @@ mod detail;
 use ratatui::layout::Rect;
 
 use super::Screen;
-use super::pen::{clip, split_bottom, split_left, split_right, split_top, width, wrap};
+use super::pen::{CUT, clip, split_bottom, split_left, split_right, split_top, width, wrap};
 use super::theme::Ink;
 use super::{badge, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
@@ -87,7 +87,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         };
         let whose = format!("{who} on {}: ", p.device_label);
         let left = room.saturating_sub(width(&whose));
-        clip(&format!("{whose}{}", p.name_in(left.into())), room)
+        clip(&format!("{whose}{}", p.name_in(left.into(), CUT)), room)
     };
     let simulated = process.is_some_and(|p| p.simulated);
     let badge_room = if simulated { 12 } else { 0 };

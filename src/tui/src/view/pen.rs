@@ -247,7 +247,10 @@ pub(super) fn split_right(area: Rect, n: u16) -> (Rect, Rect) {
     split_left(area, area.width - n.min(area.width))
 }
 
+/// What stands where a text is cut.
+pub(super) const CUT: &str = "…";
+
 /// A text cut to so many columns, with an ellipsis when something is missing.
 pub(super) fn clip(text: &str, room: u16) -> String {
-    cut(text, room, "…")
+    cut(text, room, CUT)
 }

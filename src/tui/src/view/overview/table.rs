@@ -8,7 +8,7 @@ use ratatui::style::Modifier;
 
 use super::super::Screen;
 use super::super::bar;
-use super::super::pen::{split_left, split_top, width, wrap};
+use super::super::pen::{CUT, split_left, split_top, width, wrap};
 use super::super::theme::Ink;
 use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, SourceState, Target};
 use crate::units::plural;
@@ -171,6 +171,8 @@ fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], proce
                 text = row::state_in(process, room);
             } else if shown == Shown::Of(Column::Command) {
                 text = row::name_in(process, room, job_shown, &unsaid);
+            } else if shown == Shown::Job {
+                text = process.job_in(room.into(), CUT);
             }
             let style = screen.pen.theme.ink(ink);
             if shown.is_text() {

@@ -87,6 +87,24 @@ fn replays_are_told_apart_by_their_jobs() {
     assert!(at_80x24(&model).contains("GPU 0: replay torch211_moe.csv.gz"));
 }
 
+/// What tells them apart stands at the end, where a name that is too long is cut.
+#[test]
+fn ranks_of_a_job_with_a_long_name_are_told_apart() {
+    let mut model = fixture::h100();
+    for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
+        process.job = "finetune-llama-3-70b-instruct-with-adapters-of-rank-64".into();
+        process.rank = Some(rank);
+    }
+    for (w, h) in SIZES.into_iter().filter(|(w, _)| *w >= 80) {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for rank in [":3 ", ":12 "] {
+            assert!(drawn.contains(&format!("…{rank}")), "{w}x{h}:\n{drawn}");
+        }
+    }
+    let report = crate::report::text(&model, 80);
+    assert!(report.contains("..:3 ") && report.contains("..:12 "), "{report}");
+}
+
 /// A device of which there is room for one line.
 #[test]
 fn a_line_says_once_what_is_wrong_with_its_device() {

@@ -2,7 +2,7 @@
 
 use gpumem_probe::Reading;
 
-use super::super::super::pen::width;
+use super::super::super::pen::{CUT, width};
 use super::super::super::theme::Ink;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState, SECOND};
@@ -145,7 +145,7 @@ pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str)
     let room = usize::from(room.saturating_sub(width(lead)));
     let name = match job_shown {
         true => units::command_in(&process.command, room),
-        false => process.name_in(room),
+        false => process.name_in(room, CUT),
     };
     format!("{lead}{}", known(name))
 }
