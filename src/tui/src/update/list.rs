@@ -76,12 +76,12 @@ fn follow_publisher(model: &mut Model) {
 
 /// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.
 fn matches(process: &Process, needle: &str) -> bool {
-    let (pid, state) = (process.pid.to_string(), process.state_text());
+    let (pid, job, state) = (process.pid.to_string(), process.job_text(), process.state_text());
     let fields = [
         &pid,
         &process.user,
         &process.command,
-        &process.job,
+        &job,
         &process.device_label,
         &state,
     ];

@@ -32,6 +32,21 @@ fn sorts_by_each_column_and_turns_round() {
 }
 
 #[test]
+fn a_rank_is_found_as_it_is_shown() {
+    let mut model = model();
+    let rank = |pid, rank| {
+        let mut channel = channel(pid, &[&[(GIB, Allocated)]]);
+        let identity = &mut std::sync::Arc::make_mut(&mut channel.snapshot).identity;
+        let identity = std::sync::Arc::make_mut(identity);
+        (identity.job, identity.rank) = ("pretrain".into(), Some(rank));
+        channel
+    };
+    feed(&mut model, [channels(SECOND, vec![rank(11, 2), rank(12, 3)])]);
+    type_text(&mut model, "/pretrain:3");
+    assert_eq!(pids(&model), [12]);
+}
+
+#[test]
 fn the_sort_menu_sorts() {
     let mut model = busy();
     press(&mut model, &[Key::Char('s'), Key::Home, Key::Enter]);
