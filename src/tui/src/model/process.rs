@@ -133,9 +133,10 @@ impl Process {
         !self.state.alive() && segments > 0 && map.is_none_or(|map| map.process != self.id)
     }
 
-    /// Its job with its rank; empty where neither is set.
+    /// Its job with its rank, or its rank alone (`torchrun` sets one, and nobody a job); empty where neither is set.
     pub fn job_text(&self) -> String {
         match self.rank {
+            Some(rank) if self.job.is_empty() => format!("rank {rank}"),
             Some(rank) => format!("{}:{rank}", self.job),
             None => self.job.clone(),
         }
@@ -146,7 +147,7 @@ impl Process {
     pub fn job_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         let rank = self.rank.map(|rank| format!(":{rank}"));
-        let Some(rank) = rank.filter(|_| !units::fits(&job, room)) else {
+        let Some(rank) = rank.filter(|_| !self.job.is_empty() && !units::fits(&job, room)) else {
             return job;
         };
         let left = room.saturating_sub(rank.len());
@@ -157,12 +158,14 @@ impl Process {
     }
 
     /// What it is called in so many columns, where there is room for one name: its job, which somebody chose for it, else its
-    /// command line. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
+    /// command line, after the rank if it has one. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
     pub fn name_in(&self, room: usize, sign: &str) -> String {
-        if self.job.is_empty() {
-            return units::command_in(&self.command, room);
-        }
         let job = self.job_text();
+        if self.job.is_empty() {
+            let lead = if job.is_empty() { job } else { job + " " };
+            let command = units::command_in(&self.command, room.saturating_sub(lead.len()));
+            return (lead + &command).trim_end().to_owned();
+        }
         match job.strip_prefix("replay ") {
             Some(trace) if !units::fits(&job, room) => trace.to_owned(),
             _ => self.job_in(room, sign),

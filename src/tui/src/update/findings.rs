@@ -159,12 +159,8 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     if figures.ooms > 0 {
         let (severity, bytes, text) = about_failures(figures, now, process.ended.is_some());
         // Nobody knows any more what its number stands for.
-        let named = !process.job.is_empty() && !process.state.alive();
-        let job = if named {
-            format!(" {}", process.job_text())
-        } else {
-            String::new()
-        };
+        let job = Some(process.job_text()).filter(|job| !job.is_empty() && !process.state.alive());
+        let job = job.map(|job| format!(" {job}")).unwrap_or_default();
         let when = process
             .ended
             .map(|ended| format!(" {}", units::ago(ended.minutes * 60 * SECOND)));

@@ -105,6 +105,28 @@ fn ranks_of_a_job_with_a_long_name_are_told_apart() {
     assert!(report.contains("..:3 ") && report.contains("..:12 "), "{report}");
 }
 
+/// `torchrun` sets ranks, and nobody a job.
+#[test]
+fn ranks_are_told_where_there_is_no_job() {
+    let mut model = fixture::h100();
+    for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
+        (process.job, process.rank) = (String::new(), Some(rank));
+    }
+    for (w, h) in SIZES.into_iter().filter(|(w, _)| *w >= 80) {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for rank in ["rank 3 ", "rank 12 "] {
+            assert!(drawn.contains(rank), "{w}x{h}:\n{drawn}");
+        }
+    }
+    let report = crate::report::text(&model, 80);
+    assert!(
+        report.contains(" rank 3 pyth") && report.contains(" rank 12 pyth"),
+        "{report}"
+    );
+    model.ui.view = View::Blocks;
+    assert!(at_80x24(&model).contains("GPU 0: rank 3 python"));
+}
+
 /// A device of which there is room for one line.
 #[test]
 fn a_line_says_once_what_is_wrong_with_its_device() {

@@ -94,7 +94,7 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let model = screen.model;
     let several_devices = model.world().devices.len() > 1;
     let managed = model.listed().any(|p| p.managed.value().is_some());
-    let jobs = model.listed().any(|p| !p.job.is_empty());
+    let jobs = model.listed().any(|p| !p.job_text().is_empty());
     let mut specs: Vec<&Spec> = SPECS
         .iter()
         .filter(|s| match s.shown {
