@@ -70,10 +70,7 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Char(' ') if model.paused() => pause(model),
         Key::Char(' ') if model.demo.as_ref().is_some_and(|d| d.stepped()) => return demo::next(model),
         Key::Char(' ' | 'p') => pause(model),
-        Key::Char('b') => {
-            model.ui.black_boxes = !model.ui.black_boxes;
-            relist(model);
-        }
+        Key::Char('b') => return black_boxes(model),
         Key::Char('f') => return demo::choose_fix(model),
         Key::Tab => turn(model, 1),
         Key::BackTab => turn(model, -1),
@@ -85,6 +82,26 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
             model.ui.view = view;
         }
         _ => return Vec::new(),
+    }
+    vec![Effect::Draw]
+}
+
+/// Lists programs that ended, too, or no more. Where there are none that were not listed, nothing would be seen to happen.
+fn black_boxes(model: &mut Model) -> Vec<Effect> {
+    model.ui.black_boxes = !model.ui.black_boxes;
+    relist(model);
+    // The message that told of this key is answered.
+    if model.ui.toast.as_ref().is_some_and(|t| t.severity == Severity::Info) {
+        model.ui.toast = None;
+    }
+    let world = model.world();
+    if model.ui.black_boxes && world.past.is_empty() && world.channels.sampled_at.is_some() {
+        let chosen = model.setup.only.as_ref().map_or("", |_| " on the chosen device");
+        let text = match world.processes.iter().all(|p| p.state.alive()) {
+            true => format!("no program that ended left a black box{chosen}"),
+            false => format!("no program left a black box{chosen} but those that are listed"),
+        };
+        return toast(model, Severity::Info, text);
     }
     vec![Effect::Draw]
 }

@@ -219,6 +219,34 @@ fn black_boxes_that_are_not_listed_are_told_of_once() {
     assert!(model.ui.toast.is_none());
 }
 
+/// `b lists it` beside what it lists would be wrong: it would hide it.
+#[test]
+fn where_they_are_listed_nobody_says_how_to_list_them() {
+    let mut model = model();
+    let list = vec![channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died)];
+    feed(&mut model, [channels(SECOND, list)]);
+    assert!(model.ui.toast.is_some());
+    press(&mut model, &[Key::Char('b')]);
+    assert_eq!((pids(&model), model.ui.toast.is_none()), (vec![5], true));
+}
+
+#[test]
+fn where_there_are_none_the_key_that_lists_them_says_so() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('b')]);
+    assert_eq!(
+        model.ui.toast.take().unwrap().text,
+        "no program that ended left a black box"
+    );
+    press(&mut model, &[Key::Char('b')]);
+    assert!(model.ui.toast.is_none());
+    let died = channel_on(11, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
+    feed(&mut model, [channels(2 * SECOND, vec![died])]);
+    press(&mut model, &[Key::Char('b')]);
+    let said = model.ui.toast.take().unwrap().text;
+    assert_eq!(said, "no program left a black box but those that are listed");
+}
+
 #[test]
 fn a_program_leaves_a_black_box_for_each_of_its_devices() {
     let mut model = model();
