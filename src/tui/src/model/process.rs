@@ -178,6 +178,16 @@ impl Process {
         self.state.alive() && readable && self.stopped != Some(true)
     }
 
+    /// That it ended or stands still, in a word where it does.
+    pub fn halt_text(&self) -> Option<&'static str> {
+        match self.state {
+            ProcessState::Exited => Some("exited"),
+            ProcessState::Died => Some("died"),
+            _ if self.stopped == Some(true) => Some("stopped"),
+            _ => None,
+        }
+    }
+
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub fn state_text(&self) -> String {
         match (&self.state, self.stopped) {

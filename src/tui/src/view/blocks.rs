@@ -73,12 +73,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
     let who = process.map_or_else(String::new, |p| {
-        let ended = match p.state {
-            ProcessState::Exited => " exited",
-            ProcessState::Died => " died",
-            _ if p.stopped == Some(true) => " stopped",
-            _ => "",
-        };
+        let ended = p.halt_text().map(|word| format!(" {word}")).unwrap_or_default();
         format!("{}{ended}", p.pid)
     });
     let title = |room: u16| {

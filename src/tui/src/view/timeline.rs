@@ -136,10 +136,13 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
         note = format!("{} up to {} ago", span_text(ui.span), span_text(ui.back));
     }
     if ui.by_tag {
-        let pid = screen.model.selected_process().map_or(0, |p| p.pid);
+        let process = screen.model.selected_process();
+        let pid = process.map_or(0, |p| p.pid);
+        let halted = process.and_then(|p| p.halt_text());
+        let who = halted.map_or_else(|| pid.to_string(), |word| format!("{pid} {word},"));
         note = match tags::past(screen.model, device) {
-            Some(_) => format!("{pid} by tag, {note}"),
-            None => format!("{pid} has no tags here, {note}"),
+            Some(_) => format!("{who} by tag, {note}"),
+            None => format!("{who} has no tags here, {note}"),
         };
     } else if ui.own {
         note = format!("publishers only, {note}");

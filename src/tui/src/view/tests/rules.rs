@@ -460,6 +460,26 @@ fn rows_of_several_devices_say_which_where_nothing_else_is_known() {
     assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
 }
 
+/// Its tags are drawn where its black box was read, which is after it held what they tell.
+#[test]
+fn the_timeline_by_tag_says_whether_its_program_has_ended() {
+    let (_, mut model) = fixture::screens()
+        .into_iter()
+        .find(|(name, _)| *name == "timeline-tags")
+        .unwrap();
+    assert!(at_80x24(&model).contains(" 4121 by tag, "));
+    let id = model.ui.process.unwrap();
+    for (state, told) in [
+        (ProcessState::Died, " 4121 died, by tag, "),
+        (ProcessState::Exited, " 4121 exited, by tag, "),
+    ] {
+        let process = model.live.processes.iter_mut().find(|p| p.id == id).unwrap();
+        process.state = state;
+        let drawn = at_80x24(&model);
+        assert!(drawn.contains(told), "{drawn}");
+    }
+}
+
 /// What is frozen is not of now.
 #[test]
 fn a_frozen_picture_says_how_old_it_is() {
