@@ -279,7 +279,15 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
                 joined = true;
             }
             if !joined {
-                rows.push(row::unpublished(listed, device, &people, &model.setup));
+                let mut row = row::unpublished(listed, device, &people, &model.setup);
+                // Who publishes on another device opened a context on this one, too.
+                let mut channels = inputs.channels.channels.iter();
+                let its = channels.find(|c| c.pid == Some(listed.pid) && c.snapshot.life == Life::Alive);
+                if let Some(identity) = its.map(|c| &c.snapshot.identity) {
+                    row.job.clone_from(&identity.job);
+                    row.rank = identity.rank;
+                }
+                rows.push(row);
             }
         }
     }

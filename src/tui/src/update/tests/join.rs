@@ -39,6 +39,32 @@ fn processes_join_by_pid_and_the_rest_does_not_publish() {
     assert!(row(99).figures.is_none());
 }
 
+/// Each rank of a job that opens a context on the first card, too, has a row there, which is as much of the job.
+#[test]
+fn what_a_publisher_has_on_a_card_where_it_does_not_publish_is_its_jobs() {
+    let mut model = model();
+    let mut rank = channel(11, &[&[(GIB, Allocated)]]);
+    let snapshot = std::sync::Arc::make_mut(&mut rank.snapshot);
+    snapshot.devices[0].device.uuid = [9; 16];
+    let identity = std::sync::Arc::make_mut(&mut snapshot.identity);
+    (identity.job, identity.rank) = ("pretrain".into(), Some(3));
+    let mut gone = channel_on(99, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
+    gone.snapshot = {
+        let mut snapshot = (*gone.snapshot).clone();
+        std::sync::Arc::make_mut(&mut snapshot.identity).job = "earlier".into();
+        snapshot.into()
+    };
+    let listed = nvml(SECOND, 2 * GIB, &[(11, GIB / 2), (99, GIB / 2)]);
+    feed(&mut model, [channels(SECOND, vec![rank, gone]), listed]);
+    let card = DeviceKey::Uuid(CARD);
+    let rows = model.world().processes.iter();
+    let job = |pid| {
+        let on_card = |p: &&Process| p.pid == pid && p.id.device == card && p.state.alive();
+        rows.clone().find(on_card).unwrap().job_text()
+    };
+    assert_eq!([job(11), job(99)], ["pretrain:3", ""]);
+}
+
 #[test]
 fn a_publisher_that_is_stopped_says_so_and_until_when() {
     let mut model = model();
