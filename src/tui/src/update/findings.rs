@@ -1,5 +1,6 @@
 //! Says in words what the figures show.
 
+use gpumem_channel::pool_called;
 use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
@@ -197,7 +198,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
     let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
     if let Some(pool) = &last.pool {
-        text.push_str(&format!(" in pool {pool}"));
+        text.push_str(&format!(" in {}", pool_called(pool)));
     }
     if let Some(free) = last.device_free {
         text.push_str(&format!(", the device had {} free", units::bytes(free)));

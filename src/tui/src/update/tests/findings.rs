@@ -308,8 +308,15 @@ fn who_asked_for_what_failed_and_of_which_pool_is_told() {
         ..RanOut::default()
     };
     let text = "4: ran out of memory: optimizer asked for 20.0 GiB in pool tenant, the device had 60.0 GiB free";
-    let said = told_of(&mut model(), 11 * SECOND, failure, 1);
+    let said = told_of(&mut model(), 11 * SECOND, failure.clone(), 1);
     assert_eq!(said, [(Severity::Error, text.into())]);
+    // Those that the program did not name say that they are pools.
+    let failure = RanOut {
+        pool: Some("private pool 1".into()),
+        ..failure
+    };
+    let said = &told_of(&mut model(), 11 * SECOND, failure, 1)[0].1;
+    assert!(said.contains("asked for 20.0 GiB in private pool 1, "), "{said}");
 }
 
 #[test]
