@@ -163,7 +163,8 @@ pub(super) fn has_blocks(model: &Model) -> bool {
 fn why_no_map(model: &mut Model) -> Vec<Effect> {
     match model.selected_process() {
         Some(process) => {
-            let text = format!("{} has no block map: {}", process.pid, process.state.text());
+            let name = model.world().name_of(process);
+            let text = format!("{name} has no block map: {}", process.state.text());
             toast(model, Severity::Info, text)
         }
         None => Vec::new(),
@@ -320,7 +321,8 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
                 } else {
                     ""
                 };
-                format!("{} gives its memory no tags (scopes in Rust and C){next}", process.pid)
+                let name = model.world().name_of(process);
+                format!("{name} gives its memory no tags (scopes in Rust and C){next}")
             }
             None => "no process is selected: 1 lists them".to_owned(),
         };

@@ -52,6 +52,21 @@ fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
     assert!(!unread(&black_box(0)), "there is nothing to read");
 }
 
+/// It may have one on another device, where it publishes.
+#[test]
+fn where_a_process_has_no_map_is_said_of_its_device() {
+    let mut model = model();
+    let mut other = channel(11, &[&[(GIB, gpumem_channel::BlockState::Allocated)]]);
+    std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
+    feed(
+        &mut model,
+        [channels(SECOND, vec![other]), nvml(SECOND, 4 * GIB, &[(11, 3 * GIB)])],
+    );
+    press(&mut model, &[Key::Home, Key::Enter]);
+    let said = &model.ui.toast.as_ref().unwrap().text;
+    assert_eq!(said, "11 on GPU 0 has no block map: not publishing");
+}
+
 /// On a low screen no line is passed over, on a tall one few pages do.
 #[test]
 fn a_page_of_a_popup_is_what_is_seen_of_it() {
