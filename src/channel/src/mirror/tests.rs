@@ -175,6 +175,42 @@ fn both_ways_of_reading_follow_every_change() {
     }
 }
 
+/// A hostile channel, or one that was cut off, may say anything of a segment: what is shown of it can be added up and drawn.
+#[test]
+fn of_blocks_that_overlap_or_reach_beyond_their_segment_only_those_that_fit_are_shown() {
+    let dir = dir();
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        ..Options::default()
+    };
+    let mut publisher = Publisher::create(&options).unwrap();
+    publisher.set_device(0, &Device::default());
+    publisher.segment_begin(0);
+    // Of a segment of four times the size: where each begins, and how long it is. The last one goes again.
+    let blocks = [(0, 2), (1, 1), (2, 1), (3, 2), (3, 1)];
+    for (slot, (at, sizes)) in (0..).zip(blocks) {
+        let block = Block {
+            addr: (1 << 30) + at * SIZE,
+            size: sizes * SIZE,
+            ..Block::default()
+        };
+        assert!(publisher.block(slot, &block, Some(slot + 1).filter(|next| *next < 4)));
+    }
+    publisher.clear_block(4);
+    let segment = Segment {
+        addr: 1 << 30,
+        size: 4 * SIZE,
+        mapped: 4 * SIZE,
+        ..Segment::default()
+    };
+    publisher.segment_end(0, Some((&segment, Some(0))));
+    let snapshot = Reader::open(publisher.path()).unwrap().refresh().unwrap();
+    let blocks = shown(&snapshot);
+    let shown: Vec<u64> = blocks.iter().map(|block| (block.addr - (1 << 30)) / SIZE).collect();
+    assert_eq!(shown, [0, 2]);
+    assert!(!snapshot.devices[0].segments[0].complete);
+}
+
 /// A hostile channel has as many as there is room for. A step for every two of them would take minutes.
 #[test]
 fn late_segments_are_counted_without_looking_at_all_others_for_each() {
