@@ -76,6 +76,29 @@ fn what_queued_work_or_another_stream_may_use_is_to_be_had_after_the_capture() {
     }
 }
 
+/// No block is large enough once the GPU is done, but all that is free then, given back.
+#[test]
+fn what_queued_work_may_use_is_to_be_released_after_the_capture() {
+    for segments in SegmentMode::ALL {
+        let config = Config {
+            segments,
+            ..Config::default()
+        };
+        let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
+        let graph = alloc.private_pool().unwrap();
+        let block = alloc.alloc::<u8>(60 * MIB, Stream(5)).unwrap();
+        block.record_stream(Stream(6)).unwrap();
+        sim.enqueue(Stream(6), block.device_ptr(), block.bytes());
+        alloc.begin_allocate_to_pool(&graph, Route::Stream(Stream(9))).unwrap();
+        drop(block);
+        let report = fails(&alloc, 90);
+        assert_eq!(report.helps[0], Help::EndCapture, "{segments:?}: {report}");
+        alloc.end_allocate_to_pool(&graph).unwrap();
+        sim.finish(Stream(6));
+        let _now = get(&alloc, 90);
+    }
+}
+
 #[test]
 fn where_the_cache_is_kept_waiting_for_the_gpu_may_be_enough() {
     for segments in SegmentMode::ALL {
