@@ -2,11 +2,27 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
+use std::sync::Mutex;
 
 use gpumem_alloc::device::{self, SimConfig};
 use gpumem_alloc::{Allocator, Config, Publish, Stream};
 
 const STREAMS: u64 = 2000;
+const ALLOCATORS: u64 = 100;
+
+/// What one test takes is none of what another one measures.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// An allocator that has served something.
+fn allocator() -> Allocator {
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    drop(alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap());
+    alloc
+}
 
 /// Bytes of this process's own memory.
 fn resident() -> u64 {
@@ -28,12 +44,8 @@ fn for_a_stream(alloc: &Allocator, bytes: usize) -> u64 {
 /// Some programs have thousands of streams: what is kept for one is in proportion to what it had.
 #[test]
 fn a_stream_that_had_little_takes_little() {
-    let config = Config {
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let alloc = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
-    drop(alloc.alloc::<u8>(512, Stream::DEFAULT).unwrap());
+    let _alone = ALONE.lock().unwrap();
+    let alloc = allocator();
     let small = for_a_stream(&alloc, 512);
     let large = for_a_stream(&alloc, 4 << 20);
     assert!(
@@ -41,4 +53,15 @@ fn a_stream_that_had_little_takes_little() {
         "{small} bytes of host memory for one stream"
     );
     assert!(large < 4 << 10, "{large} more for a large block");
+}
+
+/// Some programs make one for each of their jobs.
+#[test]
+fn allocators_that_come_and_go_take_nothing() {
+    let _alone = ALONE.lock().unwrap();
+    drop(allocator());
+    let before = resident();
+    (0..ALLOCATORS).for_each(|_| drop(allocator()));
+    let each = resident().saturating_sub(before) / ALLOCATORS;
+    assert!(each < 4 << 10, "{each} bytes of host memory for one allocator");
 }
