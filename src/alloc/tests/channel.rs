@@ -201,6 +201,35 @@ fn blocks_beyond_the_table_are_counted() {
     assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (0, 0));
 }
 
+/// Readers follow the events that came after a lane's figures were published last: there must be no more of these than are kept.
+#[test]
+fn figures_are_right_after_more_blocks_came_or_went_in_a_row_than_a_lane_keeps_events() {
+    let dir = dir();
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        lane_events: 64,
+        ..Options::default()
+    };
+    let config = Config {
+        publish: Publish::On(options),
+        ..Config::default()
+    };
+    let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+    let mut reader = Reader::open(&alloc.channel().unwrap()).unwrap();
+    let mut current = || {
+        let stats = reader.refresh().unwrap().devices[0].stats.unwrap();
+        stats.all().allocation.current
+    };
+    for _ in 0..10 {
+        let blocks: Vec<_> = (0..300).map(|_| alloc.alloc::<u8>(512, Stream(5)).unwrap()).collect();
+        assert_eq!(current(), 300);
+        drop(blocks);
+        assert_eq!(current(), 0);
+    }
+    let lanes = reader.refresh().unwrap().lanes;
+    assert!(lanes.iter().any(|lane| lane.event_count > 1000), "{lanes:?}");
+}
+
 #[test]
 fn without_a_channel_the_allocator_works_and_says_why() {
     let options = Options {
