@@ -148,7 +148,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::device::{Sim, SimConfig};
+    use crate::device::{Call, Sim, SimConfig};
 
     /// The chunk was moved, and could not be unmapped where it was: not then, and not now.
     #[test]
@@ -182,5 +182,20 @@ mod tests {
         let went = give_back(going(), &*driver);
         assert_eq!((went.taken.len(), went.refused.len()), (2, 0));
         assert_eq!(sim.live().bytes, 0);
+    }
+
+    #[test]
+    fn what_fails_does_not_keep_the_rest() {
+        let sim = Sim::new(SimConfig::default());
+        let driver = sim.device().driver;
+        let plain = |slot| Going::Plain {
+            slot,
+            addr: driver.alloc(2 << 20).unwrap(),
+        };
+        let going = vec![plain(0), plain(1), plain(2)];
+        sim.fail_next(Call::Free, 1);
+        let went = give_back(going, &*driver);
+        assert_eq!((went.taken.len(), went.refused.len()), (2, 1));
+        assert_eq!(sim.live().bytes, 2 << 20);
     }
 }
