@@ -151,6 +151,9 @@ fn a_hundred_thousand_streams_leave_nothing_behind() {
         }
     }
     heap.check();
+    let segment = heap.segments.get(heap.blocks[kept.block].segment).unwrap();
+    let name = heap.streams.name(segment.stream);
+    assert_eq!(name, Stream::DEFAULT, "who took it is there still");
     let lines = heap.streams.indices().len();
     assert!(lines <= 150, "{lines} lines");
     assert!(sim.live().events <= 20, "{} events", sim.live().events);
