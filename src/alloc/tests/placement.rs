@@ -72,10 +72,12 @@ fn holes_are_joined_where_chunks_may_be_larger_than_address_ranges() {
             max_chunk,
             ..Config::default()
         };
-        let (_, alloc) = start(total as usize, Timeline::Immediate, config);
+        let (sim, alloc) = start(total as usize, Timeline::Immediate, config);
         let mut held: Vec<_> = (0..10).map(|_| get(&alloc, 2)).collect();
         (0..5).rev().for_each(|i| drop(held.remove(2 * i)));
+        let calls = sim.total_calls();
         let report = alloc.join_holes(8 << 20, Stream::DEFAULT).unwrap();
         assert!(report.contiguous >= 8 << 20, "{total} {max_chunk} {report:?}");
+        assert_eq!(report.driver_calls, sim.total_calls() - calls, "{total} {max_chunk}");
     }
 }

@@ -84,7 +84,7 @@ impl Shift {
                 new.map(|(at, chunk)| (self.place.segment, *at, chunk.size)).collect()
             }
         };
-        self.calls += if outcome.is_ok() { old.len() as u64 } else { 0 };
+        self.calls += old.len() as u64;
         for (slot, addr, bytes) in old {
             if let Err(error) = driver.unmap(addr, bytes) {
                 self.stale.push((slot, addr, bytes));
