@@ -132,11 +132,10 @@ mod tests {
             [0; 0],
             "not for long enough"
         );
-        assert_eq!(
-            told(None, &[0.6, 0.6, 0.6, 0.45, 0.6, 0.6, 0.6]),
-            [2],
-            "it is not over yet"
-        );
+        for ratio in [0.45, 0.4] {
+            let ratios = [0.6, 0.6, 0.6, ratio, 0.6, 0.6, 0.6];
+            assert_eq!(told(None, &ratios), [2], "it is not over yet at {ratio}");
+        }
         assert_eq!(told(None, &[0.6, 0.6, 0.6, 0.39, 0.6, 0.6, 0.6]), [2, 6]);
     }
 
