@@ -225,3 +225,43 @@ impl Gave {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::device::{Call as Made, Sim, SimConfig};
+
+    /// What was mapped behind a view before the driver refused more stays there only if it is not to be unmapped, either.
+    #[test]
+    fn a_view_that_could_not_be_extended_keeps_what_could_not_be_undone() {
+        let sim = Sim::new(SimConfig::default());
+        let driver = sim.device().driver;
+        let size = 2 << 20;
+        let addr = driver.reserve(2 * size).unwrap();
+        let extend = || {
+            let chunks = [0, size].map(|home| {
+                let handle = driver.create(size, false).unwrap();
+                (home, Chunk { handle, size })
+            });
+            // The first is mapped.
+            sim.fail_after(1, true);
+            let mut call = Call::Extend {
+                view: 0,
+                addr,
+                chunks: chunks.into(),
+            };
+            call.run(&*driver)
+        };
+        let (gave, result) = extend();
+        assert!(result.is_err() && matches!(gave, Gave::Mapped(0)), "{gave:?}");
+        sim.fail_next(Made::Unmap, 1);
+        let (gave, result) = extend();
+        assert!(
+            result.is_err() && matches!(gave, Gave::Mapped(mapped) if mapped == size),
+            "{gave:?}"
+        );
+        driver.unmap(addr, size).unwrap();
+    }
+}
