@@ -99,6 +99,28 @@ fn what_queued_work_may_use_is_to_be_released_after_the_capture() {
     }
 }
 
+/// Graphs that were captured may still use it.
+#[test]
+fn what_is_free_of_a_graphs_pool_is_not_to_be_released_after_the_capture() {
+    for segments in SegmentMode::ALL {
+        let config = Config {
+            segments,
+            ..Config::default()
+        };
+        let (_, alloc) = start(100 * MIB, Timeline::Immediate, config);
+        let graph = alloc.private_pool().unwrap();
+        alloc.begin_allocate_to_pool(&graph, Route::Stream(Stream(9))).unwrap();
+        drop(alloc.alloc::<u8>(60 * MIB, Stream(9)).unwrap());
+        let report = fails(&alloc, 90);
+        assert_eq!(
+            report.helps,
+            [Help::SmallerBy { bytes: 50 << 20 }],
+            "{segments:?}: {report}"
+        );
+        alloc.end_allocate_to_pool(&graph).unwrap();
+    }
+}
+
 #[test]
 fn where_the_cache_is_kept_waiting_for_the_gpu_may_be_enough() {
     for segments in SegmentMode::ALL {
