@@ -132,7 +132,12 @@ fn a_set_uid_program_writes_no_file_where_who_started_it_wants_one() {
     let allow = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     allow(folder.path(), 0o755);
     let program = folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: who forks here while a file is open for writing hands that on, and what is being written cannot be run.
+    let copied = Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let written = folder.path().join("oom.pickle");
     for (mode, test, written_then) in [
         (0o755, "runs_out", true),
