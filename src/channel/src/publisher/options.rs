@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::layout::{Capacity, LANES_MAX, Layout};
+use crate::layout::{Capacity, LANES_MAX, Layout, words};
 
 /// How large a channel is and what it says about its program.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct Options {
     /// Program name; `None` takes the executable's.
     pub program: Option<String>,
     /// Whether it is made smaller where it would take more than a sixteenth of its file system, which others need, too: a container's
-    /// `/dev/shm` has 64 MiB, where the ranks of a job and the workers that load its data put theirs. Blocks, segments
-    /// and events are halved as often as that takes.
+    /// `/dev/shm` has 64 MiB, where the ranks of a job and the workers that load its data put theirs. Of blocks,
+    /// segments and events, what takes most is halved as often as that takes.
     pub fit: bool,
 }
 
@@ -58,8 +58,8 @@ impl Default for Options {
 
 /// What one channel takes of its file system at most, where it is to fit.
 const PART: u64 = 16;
-/// Blocks of a channel that are too few to halve them.
-const FEW_BLOCKS: u32 = 2048;
+/// Bytes of a table that is too small to halve it.
+const LITTLE: u64 = 64 << 10;
 
 impl Options {
     /// Bytes of the file of such a channel. All of them are taken when it is made.
@@ -75,13 +75,31 @@ impl Options {
     pub(super) fn layout_within(&self, total: u64) -> Layout {
         let most = if self.fit && total > 0 { total / PART } else { u64::MAX };
         let mut smaller = self.clone();
-        while smaller.file_len() > most && smaller.blocks >= FEW_BLOCKS {
-            smaller.blocks /= 2;
-            smaller.segments /= 2;
-            smaller.events /= 2;
-            smaller.lane_events /= 2;
-        }
+        while smaller.file_len() > most && smaller.halve_largest() {}
         smaller.layout()
+    }
+
+    /// Halves the table that takes most. False if that is too small.
+    fn halve_largest(&mut self) -> bool {
+        // Of equals the last: blocks are the truth, events what led to it.
+        let tables = [
+            (words::SEGMENT, &mut self.segments),
+            (words::BLOCK, &mut self.blocks),
+            (words::EVENT, &mut self.events),
+            (
+                words::EVENT * (self.lanes as usize).min(LANES_MAX),
+                &mut self.lane_events,
+            ),
+        ];
+        let bytes = |(words, count): (usize, u32)| 8 * words as u64 * u64::from(count);
+        let largest = tables.into_iter().max_by_key(|(words, count)| bytes((*words, **count)));
+        match largest {
+            Some((words, count)) if bytes((words, *count)) > LITTLE => {
+                *count /= 2;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn layout(&self) -> Layout {
@@ -94,5 +112,37 @@ impl Options {
             lanes: (self.lanes as usize).min(LANES_MAX),
             lane_events: self.lane_events.clamp(16, 1 << 17) as usize,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_takes_most_gives_way_in_a_small_file_system() {
+        let options = Options::default();
+        for total in [0, 1 << 40, PART * options.file_len()] {
+            assert_eq!(options.file_len_within(total), options.file_len());
+        }
+        let small = options.layout_within(64 * MIB);
+        assert!(small.bytes() <= 4 * MIB);
+        let counts = [small.blocks.count, small.segments.count, small.lane_events.count / 8];
+        assert_eq!(counts, [16_384, 4_096, 2_048]);
+        // What somebody wants to have few of stays, and what is wanted of many things is as much as there is room for.
+        let odd = Options {
+            blocks: u32::MAX,
+            segments: 3,
+            ..options.clone()
+        };
+        let odd = odd.layout_within(64 * MIB);
+        assert!(odd.bytes() <= 4 * MIB && odd.blocks.count >= 8_192 && odd.segments.count == 3);
+        // What is left is too little to do without.
+        let least = options.file_len_within(MIB);
+        assert!((MIB / 8..MIB).contains(&least), "{least}");
+        let exact = Options { fit: false, ..options };
+        assert_eq!(exact.file_len_within(MIB), exact.file_len());
     }
 }
