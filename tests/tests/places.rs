@@ -147,27 +147,29 @@ fn an_empty_name_of_a_folder_names_none() {
 #[test]
 fn doctor_knows_how_much_room_a_channel_needs() {
     let world = World::without_gpu();
-    for (size, enough) in [("9M", false), ("10M", true)] {
-        let setup = format!("mount -t tmpfs -o size={size} none /dev/shm");
+    // A channel takes less where there is little in all, but not where others took what there was.
+    for (size, others, enough) in [(64, 61, false), (64, 60, true), (9, 0, true)] {
+        let setup =
+            format!("mount -t tmpfs -o size={size}M none /dev/shm && head -c {others}M /dev/zero > /dev/shm/others");
         let Some(doctor) = outside(&world, &setup, &["doctor"]) else {
             return;
         };
         let text = in_one_line(&doctor);
-        assert_eq!(text.contains("ok channel dir"), enough, "{size}: {text}");
+        assert_eq!(text.contains("ok channel dir"), enough, "{setup}: {text}");
         assert_eq!(
-            text.contains("a program needs up to 10 MiB there"),
+            text.contains("a program needs up to 4 MiB there"),
             !enough,
-            "{size}: {text}"
+            "{setup}: {text}"
         );
         let demo = outside(&world, &setup, &DEMO).unwrap();
         let complaint = said(&demo.stderr);
         assert_eq!(
             complaint.contains("no room for a channel"),
             !enough,
-            "{size}: {complaint}"
+            "{setup}: {complaint}"
         );
         for advice in ["make room there", "GPUMEM_DIR", "publish:off"] {
-            assert_eq!(complaint.contains(advice), !enough, "{size}: {complaint}");
+            assert_eq!(complaint.contains(advice), !enough, "{setup}: {complaint}");
         }
     }
 }

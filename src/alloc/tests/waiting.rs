@@ -76,7 +76,7 @@ fn what_queued_work_or_another_stream_may_use_is_to_be_had_after_the_capture() {
     }
 }
 
-/// No block is large enough once the GPU is done, but all that is free then, given back.
+/// No block is large enough once the GPU is done, but all that is free then, given back, or stitched.
 #[test]
 fn what_queued_work_may_use_is_to_be_released_after_the_capture() {
     for segments in SegmentMode::ALL {
@@ -87,15 +87,22 @@ fn what_queued_work_may_use_is_to_be_released_after_the_capture() {
         let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
         let graph = alloc.private_pool().unwrap();
         let block = alloc.alloc::<u8>(60 * MIB, Stream(5)).unwrap();
+        // Where new memory does not go on from what is free.
+        let _behind = alloc.alloc::<u8>(2 * MIB, Stream(5)).unwrap();
         block.record_stream(Stream(6)).unwrap();
         sim.enqueue(Stream(6), block.device_ptr(), block.bytes());
         alloc.begin_allocate_to_pool(&graph, Route::Stream(Stream(9))).unwrap();
         drop(block);
-        let report = fails(&alloc, 90);
-        assert_eq!(report.helps[0], Help::EndCapture, "{segments:?}: {report}");
+        let report = fails(&alloc, 75);
+        let help = match segments {
+            SegmentMode::Plain | SegmentMode::Virtual => Help::EndCapture,
+            // It is stitched with what is new.
+            _ => Help::Wait { capturing: true },
+        };
+        assert_eq!(report.helps[0], help, "{segments:?}: {report}");
         alloc.end_allocate_to_pool(&graph).unwrap();
         sim.finish(Stream(6));
-        let _now = get(&alloc, 90);
+        let _now = get(&alloc, 75);
     }
 }
 
