@@ -87,17 +87,17 @@ fn black_boxes(dir: &File) -> Vec<BlackBox> {
     by_worth(names.filter_map(|name| black_box(dir, name)).collect())
 }
 
-/// The newest that ran out of memory, and then the newest of all others.
+/// The newest, then the newest that ran out of memory, and then the newest of all others.
 fn by_worth(mut found: Vec<BlackBox>) -> Vec<BlackBox> {
     found.sort_by(|one, other| other.cmp(one));
+    let others = found.split_off(found.len().min(1));
     let mut kept = 0;
-    let (mut worth, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|black_box| {
-        let first = black_box.out_of_memory && kept < KEEP_OUT_OF_MEMORY;
-        kept += usize::from(first);
-        first
+    let (failed, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|black_box| {
+        let kept_for_it = black_box.out_of_memory && kept < KEEP_OUT_OF_MEMORY;
+        kept += usize::from(kept_for_it);
+        kept_for_it
     });
-    worth.extend(others);
-    worth
+    [found, failed, others].concat()
 }
 
 fn black_box(dir: &File, name: OsString) -> Option<BlackBox> {
@@ -229,9 +229,19 @@ mod tests {
         });
         let by_worth = by_worth(found.rev().collect());
         let places: Vec<usize> = by_worth.iter().cloned().map(place).collect();
-        assert_eq!(places[..6], [9, 17, 20, 21, 0, 1]);
+        assert_eq!(places[..6], [0, 9, 17, 20, 21, 1]);
         assert_eq!(places[22..], [22, 23], "no more than some of them");
         let gone: Vec<usize> = surplus(by_worth, NOW, u64::MAX).map(place).collect();
         assert_eq!(gone, [13, 14, 15, 16, 18, 19, 22, 23], "sixteen stay in all");
+        let all_failed = (0..6).map(|place| BlackBox {
+            out_of_memory: place > 0,
+            ..black_box(place, place as u64, 4)
+        });
+        let gone = surplus(super::by_worth(all_failed.collect()), NOW, 16 << 20).map(place);
+        assert_eq!(
+            gone.collect::<Vec<_>>(),
+            [4, 5],
+            "nor do those take the place of what ended last"
+        );
     }
 }

@@ -5,6 +5,7 @@ pub(super) mod fixture;
 mod gallery;
 mod labels;
 mod legends;
+mod names;
 mod rules;
 mod screens;
 mod told;

@@ -1,0 +1,92 @@
+//! What rows are called: what tells one from another is there at every size.
+
+use super::fixture;
+use super::gallery::drawn;
+use super::rules::{SIZES, at_80x24};
+use super::screens::text;
+use crate::model::*;
+
+#[test]
+fn rows_of_one_program_say_their_devices() {
+    let mut model = fixture::several();
+    let alone = at_80x24(&model);
+    assert!(alone.contains("FRAG") && !alone.contains("DEVICE"), "{alone}");
+    let mut other = model.live.processes[0].clone();
+    other.id.device = model.live.devices[1].key;
+    other.device_label = model.live.devices[1].label.clone();
+    model.live.processes[1] = other;
+    let both = at_80x24(&model);
+    let devices =
+        ["GPU 0", "GPU 1"].map(|label| both.lines().any(|row| row.starts_with(&format!("    4121  {label} "))));
+    assert_eq!(devices, [true; 2], "{both}");
+}
+
+/// Their command lines begin alike, and what tells them apart is the name that they were given.
+#[test]
+fn replays_are_told_apart_by_their_jobs() {
+    let mut model = fixture::h100();
+    for (process, trace) in model.live.processes.iter_mut().zip(["moe", "gan"]) {
+        process.command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim".into();
+        process.job = format!("replay torch211_{trace}.csv.gz");
+    }
+    for (w, h) in SIZES {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for trace in ["moe", "gan"] {
+            assert!(drawn.contains(&format!("torch211_{trace}")), "{w}x{h}:\n{drawn}");
+        }
+        let alone = drawn.contains(" JOB ");
+        assert_eq!((alone, drawn.contains("JOB/COMMAND")), (w == 200, w < 200), "{drawn}");
+        assert_eq!(drawn.contains("replay --headless"), alone, "{drawn}");
+    }
+    model.ui.view = View::Blocks;
+    assert!(at_80x24(&model).contains("GPU 0: replay torch211_moe.csv.gz"));
+}
+
+/// What tells them apart stands at the end, where a name that is too long is cut.
+#[test]
+fn ranks_of_a_job_with_a_long_name_are_told_apart() {
+    let mut model = fixture::h100();
+    for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
+        process.job = "finetune-llama-3-70b-instruct-with-adapters-of-rank-64".into();
+        process.rank = Some(rank);
+    }
+    for (w, h) in SIZES.into_iter().filter(|(w, _)| *w >= 80) {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for rank in [":3 ", ":12 "] {
+            assert!(drawn.contains(&format!("…{rank}")), "{w}x{h}:\n{drawn}");
+        }
+    }
+    let report = crate::report::text(&model, 80);
+    assert!(report.contains("..:3 ") && report.contains("..:12 "), "{report}");
+}
+
+/// `torchrun` sets ranks, and nobody a job.
+#[test]
+fn ranks_are_told_where_there_is_no_job() {
+    let mut model = fixture::h100();
+    for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
+        (process.job, process.rank) = (String::new(), Some(rank));
+    }
+    for (w, h) in SIZES.into_iter().filter(|(w, _)| *w >= 80) {
+        let drawn = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        for rank in ["rank 3 ", "rank 12 "] {
+            assert!(drawn.contains(rank), "{w}x{h}:\n{drawn}");
+        }
+    }
+    let report = crate::report::text(&model, 80);
+    assert!(
+        report.contains(" rank 3 pyth") && report.contains(" rank 12 pyth"),
+        "{report}"
+    );
+    model.ui.view = View::Blocks;
+    assert!(at_80x24(&model).contains("GPU 0: rank 3 python"));
+}
+
+/// Nobody publishes: every other column is of dashes.
+#[test]
+fn rows_of_several_devices_say_which_where_nothing_else_is_known() {
+    let mut model = fixture::several();
+    model.live.processes.iter_mut().for_each(|p| p.figures = None);
+    let told = at_80x24(&model);
+    assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
+}
