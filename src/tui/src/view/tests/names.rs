@@ -21,6 +21,20 @@ fn rows_of_one_program_say_their_devices() {
     assert_eq!(devices, [true; 2], "{both}");
 }
 
+/// A number is enough where there is no room for more, and costs no other column.
+#[test]
+fn rows_say_their_gpu_at_80_columns() {
+    let mut model = fixture::h100();
+    let mut second = model.live.devices[0].clone();
+    (second.key, second.label) = (DeviceKey::Uuid([8; 16]), "GPU 12".into());
+    (model.live.processes[1].id.device, model.live.processes[1].device_label) = (second.key, second.label.clone());
+    model.live.devices.push(second);
+    let drawn = at_80x24(&model);
+    let rows = ["     PID  GPU  JOB/", "    4121    0  serve", "    5570   12  pyth"].map(|row| drawn.contains(row));
+    assert_eq!(rows, [true; 3], "{drawn}");
+    assert!(drawn.contains("FRAG") && !drawn.contains("DEVICE"), "{drawn}");
+}
+
 /// Their command lines begin alike, and what tells them apart is the name that they were given.
 #[test]
 fn replays_are_told_apart_by_their_jobs() {

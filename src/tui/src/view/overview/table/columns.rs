@@ -12,6 +12,8 @@ pub(super) enum Shown {
     Of(Column),
     /// Which device.
     Device,
+    /// The same where there is little room and all are real ones: its number.
+    Gpu,
     /// Job label and rank.
     Job,
     /// Bytes asked for.
@@ -51,6 +53,9 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::State), 14, 2),
 ];
 
+/// What the column of devices becomes before it leaves.
+const GPU: Spec = spec(Shown::Gpu, 3, 4);
+
 const fn spec(shown: Shown, width: u16, leaves: u8) -> Spec {
     Spec { shown, width, leaves }
 }
@@ -72,6 +77,7 @@ impl Shown {
         match self {
             Shown::Of(column) => column.title(),
             Shown::Device => "DEVICE",
+            Shown::Gpu => "GPU",
             Shown::Job => "JOB",
             Shown::Requested => "REQUESTED",
             Shown::Peak => "PEAK",
@@ -115,12 +121,16 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let needed = |specs: &[&Spec]| specs.iter().map(|s| wide(s) + GAP).sum::<u16>();
     // Where a program uses several devices only this column tells its rows apart.
     let apart = several_devices && uses_several(model);
+    let numbered = model
+        .listed()
+        .all(|p| row::gpu(p).is_some_and(|number| width(number) <= GPU.width));
     // Columns of dashes tell less than which device a row is of.
     let untold = several_devices && model.listed().all(|p| p.figures.is_none());
     // Who ended or stands still must not pass for one of those that run.
     let unusual = model.listed().any(|p| !p.runs_as_usual());
     let leaves = |s: &Spec| match s.shown {
-        Shown::Device if apart => 1,
+        Shown::Device if numbered => GPU.leaves,
+        Shown::Device | Shown::Gpu if apart => 1,
         Shown::Of(Column::State) if unusual => 1,
         Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if untold => 5,
         Shown::Of(Column::Allocated | Column::Cached) if unusual => 2,
@@ -135,7 +145,10 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         if needed(&specs) + comfort <= room {
             break;
         }
-        specs.remove(leaver);
+        match specs[leaver].shown {
+            Shown::Device if numbered => specs[leaver] = &GPU,
+            _ => drop(specs.remove(leaver)),
+        }
     }
     // There is air before the first column, and none behind the last.
     let mut over = (needed(&specs) + 1).saturating_sub(room + GAP);

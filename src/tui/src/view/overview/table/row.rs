@@ -23,6 +23,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
     match shown {
         Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
         Shown::Device => (process.device_label.clone(), Ink::Dim),
+        Shown::Gpu => (gpu(process).unwrap_or_default().to_owned(), Ink::Dim),
         Shown::Of(Column::User) => (known(process.user.clone()), Ink::Dim),
         Shown::Job => (process.job_text(), Ink::Dim),
         Shown::Of(Column::Nvml) if !process.may_be_counted() => ("-".to_owned(), Ink::Dim),
@@ -54,6 +55,11 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         // A bar is drawn, and what a process is called depends on the room: `name_in`.
         Shown::Bar | Shown::Of(Column::Command) => (String::new(), Ink::Plain),
     }
+}
+
+/// The number of the real device that a process uses.
+pub(super) fn gpu(process: &Process) -> Option<&str> {
+    process.device_label.strip_prefix("GPU ")
 }
 
 fn state(process: &Process) -> (String, Ink) {
