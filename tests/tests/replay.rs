@@ -55,6 +55,16 @@ fn a_report_has_every_figure_and_its_label() {
     let text = replay(&world, &[TRACE, "--no-publish"]);
     assert_eq!(text.status.code(), Some(0), "{}", said(&text.stderr));
     assert!(said(&text.stdout).starts_with("SIMULATED "), "{}", said(&text.stdout));
+    let piped = world
+        .command(&["replay", "-", "--no-publish"])
+        .stdin(std::fs::File::open(TRACE).unwrap())
+        .output()
+        .unwrap();
+    assert!(
+        said(&piped.stdout).contains("2,000 operations"),
+        "{}",
+        said(&piped.stderr)
+    );
     let refused = replay(&world, &[TRACE, "--json"]);
     assert_eq!(refused.status.code(), Some(3), "{}", said(&refused.stdout));
     assert!(said(&refused.stderr).contains("--device sim") && refused.stdout.is_empty());

@@ -202,10 +202,13 @@ fn a_watched_replays_flags_mean_what_the_users_meant() {
 
 #[test]
 fn a_replay_is_measured_or_looked_at() {
-    let replay = |args: &[&str]| match parse(&[&["replay", "x"], args].concat()).map(|cli| cli.command) {
+    let replay_of = |trace: &str, args: &[&str]| match parse(&[&["replay", trace], args].concat())
+        .map(|cli| cli.command)
+    {
         Ok(Some(Command::Replay(replay))) => Some((replay.live(), replay.to_args().passes, replay.to_demo().is_ok())),
         _ => None,
     };
+    let replay = |args: &[&str]| replay_of("x", args);
     assert_eq!(replay(&[]), Some((false, 3, true)));
     assert_eq!(replay(&["--speed", "max", "--json", "--steer"]), Some((true, 3, true)));
     assert_eq!(
@@ -214,6 +217,12 @@ fn a_replay_is_measured_or_looked_at() {
     );
     assert_eq!(replay(&["--watch", "--interval", "500ms"]), Some((true, 3, true)));
     assert_eq!(replay(&["--watch", "--conf", "publish:off"]), Some((true, 3, false)));
+    // What steers comes on stdin, too.
+    for stdin in ["-", "/dev/stdin"] {
+        assert_eq!(replay_of(stdin, &["--watch"]), Some((true, 3, false)));
+        assert_eq!(replay_of(stdin, &["--speed", "2", "--steer"]), Some((true, 3, false)));
+        assert_eq!(replay_of(stdin, &["--speed", "2"]), Some((true, 3, true)));
+    }
     for bad in [
         &["--watch", "--json"][..],
         &["--watch", "--no-publish"],

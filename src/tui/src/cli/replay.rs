@@ -1,10 +1,11 @@
 //! `replay`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
 use gpumem_demo::{Conf, DemoArgs, DeviceChoice, parse_bytes};
 
@@ -31,8 +32,8 @@ With --speed it is a line of schema gpumem-demo/1 whenever there is something to
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct ReplayCli {
-    /// The recorded allocations
-    #[arg(value_name = "TRACE")]
+    /// The recorded allocations; - is stdin
+    #[arg(value_name = "TRACE", value_parser = OsStringValueParser::new().map(trace_path))]
     pub trace: PathBuf,
     /// Where to run: auto (a GPU; without a driver, and not with --json: sim), sim, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = |text: &str| text.parse::<DeviceChoice>())]
@@ -75,6 +76,13 @@ pub struct ReplayCli {
     pub look: LookArgs,
 }
 
+/// What stdin is called among files.
+const STDIN: &str = "/dev/stdin";
+
+fn trace_path(text: OsString) -> PathBuf {
+    if text == "-" { STDIN.into() } else { text.into() }
+}
+
 fn parse_limit(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         0 => Err("0 bytes leave no room for anything".to_owned()),
@@ -88,6 +96,9 @@ const LIVE_IS_GPUMEM: &str = "--watch and --speed show what gpumem publishes: le
 /// Nor a replay that is watched.
 const WATCHED_IS_PUBLISHED: &str =
     "--watch shows what gpumem publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
+
+/// Nor one that listens: under the dashboard it does.
+const STDIN_IS_TAKEN: &str = "--watch and --steer leave no stdin to read a trace from: name a file";
 
 impl ReplayCli {
     /// Whether it is to be looked at, and not measured.
@@ -122,6 +133,9 @@ impl ReplayCli {
         }
         if self.watch && !gpumem_demo::publishes(self.conf.as_ref()) {
             return Err(WATCHED_IS_PUBLISHED);
+        }
+        if (self.watch || self.steer) && self.trace == Path::new(STDIN) {
+            return Err(STDIN_IS_TAKEN);
         }
         Ok(DemoArgs {
             demo: REPLAY.to_owned(),
