@@ -79,6 +79,24 @@ impl Help {
             Help::Exhausted => 9,
         }
     }
+
+    /// The same for the channel: words, and the bytes that complete them (0: they say all). `None` where nothing helps.
+    pub(crate) fn told(&self) -> Option<(&'static str, u64)> {
+        Some(match *self {
+            Help::ReleaseCache { bytes } => ("release the cache of", bytes),
+            Help::ReleasePools { bytes } => ("release the allocator's whole cache, elsewhere", bytes),
+            Help::EndCapture => ("release the cache after the graph's capture has ended", 0),
+            Help::Wait { capturing: false } => ("wait for the GPU", 0),
+            Help::Wait { capturing: true } => ("wait for the GPU after the graph's capture has ended", 0),
+            Help::RaisePoolBudget { bytes } => ("raise the pool's budget by", bytes),
+            Help::RaiseBudget { bytes } => ("raise the budget by", bytes),
+            // One figure is enough for both.
+            Help::RaiseBudgets { pool, all } => ("raise the pool's budget and the allocator's by", pool.max(all)),
+            Help::JoinHoles { bytes } => ("join holes of", bytes),
+            Help::SmallerBy { bytes } => ("a request smaller by", bytes),
+            Help::Exhausted => return None,
+        })
+    }
 }
 
 impl fmt::Display for Help {

@@ -80,6 +80,7 @@ fn tags_marks_and_events_arrive_in_order() {
         SegmentUnmap,
         CacheRelease,
         OutOfMemory,
+        Advice,
     ];
     assert_eq!(kinds, expected);
     assert_eq!(snapshot.string(events.events[0].tag), "step 1");
@@ -113,6 +114,13 @@ fn a_request_that_fails_is_told_with_its_tag_and_its_pool() {
         .map(|event| (snapshot.string(event.tag), snapshot.string(StringId(event.segment))))
         .collect();
     assert_eq!(told, [("batch", "tenant"), ("", "")]);
+    let advice = events.iter().filter(|event| event.kind == EventKind::Advice);
+    let told: Vec<_> = advice.map(|event| (snapshot.string(event.tag), event.size)).collect();
+    let expected = [
+        ("raise the pool's budget by", 32 << 20),
+        ("raise the budget by", 44 << 20),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

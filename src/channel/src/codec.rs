@@ -43,6 +43,7 @@ numbers!(EventKind {
     OutOfMemory = 10,
     Retry = 11,
     Mark = 12,
+    Advice = 13,
 });
 
 #[inline(always)]

@@ -170,6 +170,9 @@ pub enum EventKind {
     Retry,
     /// A mark of the program's own, named by `tag` ("forward", "step 12"), or of [a monitor](MONITOR).
     Mark,
+    /// What would have helped the last request that failed: words named by `tag` ("raise the budget by"), which `size` completes, the bytes
+    /// that it is about (0: the words say all).
+    Advice,
     /// A kind newer than this reader.
     Unknown(u8),
 }

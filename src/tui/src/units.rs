@@ -18,6 +18,13 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// The same of what would not be enough if it were less.
+pub fn bytes_at_least(n: u64) -> String {
+    let unit = 1u128 << (10 * scale(n).1);
+    let tenths = (u128::from(n) * 10).div_ceil(unit);
+    bytes(u64::try_from((tenths * unit).div_ceil(10)).unwrap_or(n))
+}
+
 /// The same for narrow columns: `18.0G`, `512.0M`, `25`.
 pub fn bytes_short(n: u64) -> String {
     let (value, unit) = scale(n);

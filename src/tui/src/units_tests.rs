@@ -93,6 +93,21 @@ fn rates_and_counts() {
 }
 
 #[test]
+fn what_must_be_enough_is_rounded_up() {
+    let cases = [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (2 << 30, "2.0 GiB"),
+        ((2 << 30) + 1, "2.1 GiB"),
+        ((1 << 30) - 1, "1.0 GiB"),
+        (u64::MAX, "16.0 EiB"),
+    ];
+    for (n, text) in cases {
+        assert_eq!(bytes_at_least(n), text);
+    }
+}
+
+#[test]
 fn bytes_round_to_one_decimal_and_carry() {
     let cases = [
         (0, "0 B", "0"),

@@ -106,7 +106,7 @@ fn done_by(event: &Event) -> Counters {
         EventKind::SegmentFree | EventKind::SegmentUnmap => pool[9] = event.size,
         EventKind::OutOfMemory => counters[20] = 1,
         EventKind::Retry => counters[21] = 1,
-        EventKind::CacheRelease | EventKind::Remap | EventKind::Mark => {}
+        EventKind::CacheRelease | EventKind::Remap | EventKind::Mark | EventKind::Advice => {}
         EventKind::Unknown(_) => panic!("{event:?}"),
     }
     Counters(counters)

@@ -18,6 +18,7 @@ use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
 use crate::publish::DEVICE;
+use crate::report::{Help, OomReport};
 use crate::size::Class;
 use crate::tag::{self, Tag};
 use seen::Seen;
@@ -222,6 +223,20 @@ impl Heap {
             segment: self.arenas.label(request.arena).0,
             ..self.event_about(EventKind::OutOfMemory, request)
         });
+    }
+
+    /// Tells what would have helped best, if anything would.
+    pub(super) fn tell_advice(&mut self, request: &Request, report: &OomReport) {
+        let Some((words, bytes)) = report.helps.first().and_then(Help::told) else {
+            return;
+        };
+        if let Some(tag) = self.labels.advice(&mut self.outlet, words) {
+            self.outlet.publish(&Event {
+                size: bytes,
+                tag,
+                ..self.event_about(EventKind::Advice, request)
+            });
+        }
     }
 
     /// An event about a request that found no block.

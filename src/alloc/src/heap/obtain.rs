@@ -205,6 +205,7 @@ impl Heap {
         }
         self.tell_failure(request, report.device_free);
         self.tell_figures();
+        self.tell_advice(request, &report);
         Err(Error::OutOfMemory(Box::new(report)))
     }
 

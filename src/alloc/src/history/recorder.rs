@@ -117,8 +117,8 @@ impl Recorder {
             EventKind::CacheRelease => Deed::Release,
             EventKind::OutOfMemory => Deed::OutOfMemory,
             EventKind::Retry => Deed::Retry,
-            // Told by `mark`; unknown ones are not made here.
-            EventKind::Mark | EventKind::Unknown(_) => return,
+            // Told by `mark`, or by the error; unknown ones are not made here.
+            EventKind::Mark | EventKind::Advice | EventKind::Unknown(_) => return,
         };
         self.record(deed, event);
     }

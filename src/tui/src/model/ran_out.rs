@@ -22,6 +22,8 @@ pub struct RanOut {
     pub device_free: Option<u64>,
     /// Bytes of the largest free block then; `None` when that was not seen, or says nothing because free blocks serve a request together.
     pub largest_free: Option<u64>,
+    /// What would have helped, if that was told: words, and the bytes that complete them (0: they say all).
+    pub advice: Option<(Arc<str>, u64)>,
     /// A request at least as large was served since.
     pub served: bool,
 }
@@ -44,7 +46,12 @@ impl RanOut {
                 pool: name(event.segment),
                 device_free: (event.addr > 0).then_some(event.addr),
                 largest_free,
+                advice: None,
                 served: false,
+            }),
+            EventKind::Advice => known.map(|ran_out| RanOut {
+                advice: name(event.tag.0).map(|words| (words, event.size)),
+                ..ran_out
             }),
             EventKind::Alloc => known.map(|ran_out| RanOut {
                 served: ran_out.served || event.requested >= ran_out.requested,
@@ -96,6 +103,25 @@ mod tests {
             ..event(7, OutOfMemory, 900)
         };
         assert_eq!(after(&[told]).unwrap().device_free, Some(addr));
+    }
+
+    #[test]
+    fn knows_what_would_have_helped_until_the_next_one_fails() {
+        let strings: [Arc<str>; 2] = ["", "raise the budget by"].map(Arc::from);
+        let failed = RanOut::after(None, &event(1, EventKind::OutOfMemory, 500), &strings, None);
+        let advice = |tag| Event {
+            size: 300,
+            tag: StringId(tag),
+            ..event(2, EventKind::Advice, 500)
+        };
+        let helped = RanOut::after(failed.clone(), &advice(1), &strings, None).unwrap();
+        assert_eq!(helped.advice, Some((strings[1].clone(), 300)));
+        assert_eq!((helped.at, helped.requested), (1, 500));
+        let no_words = RanOut::after(failed, &advice(2), &strings, None).unwrap();
+        assert_eq!(no_words.advice, None);
+        let again = RanOut::after(Some(helped), &event(3, EventKind::OutOfMemory, 900), &strings, None);
+        assert_eq!(again.unwrap().advice, None);
+        assert_eq!(RanOut::after(None, &advice(1), &strings, None), None);
     }
 
     #[test]

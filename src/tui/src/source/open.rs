@@ -182,7 +182,10 @@ impl Open {
 
 /// Whether another block may be the largest free one after such an event.
 fn changes_what_is_free(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::OutOfMemory | EventKind::Retry | EventKind::Mark)
+    !matches!(
+        kind,
+        EventKind::OutOfMemory | EventKind::Retry | EventKind::Mark | EventKind::Advice
+    )
 }
 
 /// The same without its segments; the figures stay.

@@ -209,6 +209,12 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if let Some(budget) = figures.budget {
         text.push_str(&format!(", budget {}", units::bytes(budget)));
     }
+    if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !last.served) {
+        text.push_str(&format!("; would have helped: {words}"));
+        if *bytes > 0 {
+            text.push_str(&format!(" {}", units::bytes_at_least(*bytes)));
+        }
+    }
     if last.served && dated {
         text.push_str("; as much was served since");
     } else if last.served {

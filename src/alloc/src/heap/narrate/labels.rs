@@ -57,6 +57,11 @@ impl Labels {
         other.unwrap_or_default()
     }
 
+    /// That of advice, of which there are few.
+    pub(super) fn advice(&mut self, outlet: &mut Outlet, words: &str) -> Option<StringId> {
+        self.intern(outlet, words, self.room)
+    }
+
     /// That of a tag's name.
     pub(super) fn tag(&mut self, outlet: &mut Outlet, name: &str) -> Option<StringId> {
         self.intern(outlet, name, self.room.saturating_sub(1))

@@ -319,6 +319,28 @@ fn who_asked_for_what_failed_and_of_which_pool_is_told() {
     assert!(said.contains("asked for 20.0 GiB in private pool 1, "), "{said}");
 }
 
+/// It is what to do next; once as much was served nobody has to do it.
+#[test]
+fn what_would_have_helped_is_told_until_as_much_was_served() {
+    let advised = |words: &str, bytes, served| {
+        let failure = RanOut {
+            at: 10 * SECOND,
+            requested: 20 * GIB,
+            advice: Some((words.into(), bytes)),
+            served,
+            ..RanOut::default()
+        };
+        told_of(&mut model(), 11 * SECOND, failure, 1)[0].1.clone()
+    };
+    let text = "4: ran out of memory: asked for 20.0 GiB; would have helped: ";
+    assert_eq!(advised("wait for the GPU", 0, false), format!("{text}wait for the GPU"));
+    // No less than it takes.
+    let raise = advised("raise the budget by", (2 << 30) + 1, false);
+    assert_eq!(raise, format!("{text}raise the budget by 2.1 GiB"));
+    let served = advised("wait for the GPU", 0, true);
+    assert!(!served.contains("helped"), "{served}");
+}
+
 #[test]
 fn a_failed_request_is_an_error_until_as_much_is_served_or_it_is_old() {
     let mut model = model();
