@@ -13,6 +13,8 @@ use gpumem_channel::{Life, Reader};
 use gpumem_demo::protocol::{Body, Line, Start};
 use gpumem_demo::{DemoArgs, DeviceChoice, MIN_BUDGET};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT};
+use signal_hook::iterator::Signals;
 
 const ROLE: &str = "GPUMEM_DEMO_TEST_ROLE";
 /// Names the one directory for channels: nothing shows up among the user's.
@@ -32,6 +34,8 @@ fn child() {
         demo.wait().unwrap();
         return;
     }
+    // What is ignored where the tests began (nohup, a job in the background of a script) a demo would go on ignoring.
+    drop(Signals::new([SIGINT, SIGHUP]).unwrap());
     let args = DemoArgs {
         demo: "fragmentation".into(),
         device: DeviceChoice::Sim,

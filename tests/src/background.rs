@@ -2,11 +2,26 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT};
 
 use crate::{Ended, World, children, lives, until};
+
+/// Has programs that are started from here on heed the signals that are ignored where the tests began (nohup, a job in the background of a
+/// script): a handler is not inherited, but that a signal is ignored is.
+fn heed_signals() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    for signal in [SIGINT, SIGHUP] {
+        if ignored >> (signal - 1) & 1 == 1 {
+            signal_hook::flag::register(signal, Arc::default()).unwrap();
+        }
+    }
+}
 
 /// A running program whose output is read line by line. Killed when dropped.
 pub struct Background {
@@ -22,6 +37,7 @@ impl Background {
 
     /// Starts a command that ends up as `gpumem-tui`.
     pub fn run(mut command: Command) -> Background {
+        heed_signals();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Background { child, output }
