@@ -64,7 +64,7 @@
 //! **Pools.** [`Allocator::pool`] keeps a tenant's memory apart: its cache serves nobody else, its budget binds what it takes, what it
 //! has no room for fails or overflows to everybody's memory, and when memory runs out pools of lower priority give their caches back
 //! first. [`Allocator::private_pool`] is for CUDA graphs: what it handed out stays where it is for as long as it lives, and while a
-//! graph is captured ([`Allocator::begin_allocate_to_pool`]) nothing is done that would end the capture. Pools live in plain segments, and
+//! graph is captured ([`Pool::serve`]) nothing is done that would end the capture. Pools live in plain segments, and
 //! their requests go through the heap.
 //!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
@@ -137,7 +137,7 @@ pub use gpumem_snapshot::Snapshot;
 pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
-pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures};
+pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures, Serving};
 #[doc(hidden)]
 pub use process::{Origin, Uncancelled, say, tell_trouble_to};
 pub use publish::Publish;

@@ -188,11 +188,7 @@ impl Allocator {
     /// when its memory has run out, or it is asked to give some back.
     pub fn begin_allocate_to_pool(&self, pool: &Pool, route: Route) -> Result<(), Error> {
         self.of_this(pool)?;
-        // Before anybody can find the route and end both. Nobody who has the turn gives memory back when the capture begins.
-        if pool.0.private {
-            heap::begin_capture(&mut self.0.home.turn()?)?;
-        }
-        self.0.routes.begin(&pool.0.memory, route)
+        pool.0.begin(route).map(drop)
     }
 
     /// Ends what the calling thread began last for a pool, or if it began nothing for that, what any thread did. Whether there was anything.
@@ -260,6 +256,32 @@ impl Pool {
         self.allocator().alloc_raw_in(self.0.memory.arena, bytes, stream)
     }
 
+    /// Has the pool serve what a route says, whoever asks the allocator for it, until the guard is dropped: as
+    /// [`begin_allocate_to_pool`](Allocator::begin_allocate_to_pool), with an end that no error on the way leaves out. The guard is a clone
+    /// of the pool, and ends its own route, in whatever order and on whatever thread guards are dropped.
+    ///
+    /// ```
+    /// use gpumem_alloc::{Allocator, Config, Route, Stream, device};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let allocator = Allocator::new(device::sim(Default::default()), Config::default())?;
+    /// let (pool, stream) = (allocator.private_pool()?, Stream(7));
+    /// let graph = {
+    ///     let _capturing = pool.serve(Route::Stream(stream))?;
+    ///     // The stream's capture begins, and ends before the guard does.
+    ///     allocator.alloc::<f32>(1 << 20, stream)?
+    /// };
+    /// assert_eq!(pool.stats().allocated_bytes.current, 4 << 20);
+    /// # drop(graph);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn serve(&self, route: Route) -> Result<Serving, Error> {
+        let number = self.0.begin(route)?;
+        let pool = self.clone();
+        Ok(Serving { pool, number })
+    }
+
     /// Its figures now.
     ///
     /// In a forked child: all zero.
@@ -296,7 +318,38 @@ impl Pool {
     }
 }
 
+/// Has a pool serve what its [route](Pool::serve) says until it is dropped.
+#[derive(Debug)]
+#[must_use = "the pool serves until the guard is dropped"]
+pub struct Serving {
+    pool: Pool,
+    number: u64,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let Inner { memory, private, .. } = &*self.pool.0;
+        let PoolMemory { handle, .. } = &**memory;
+        // In a forked child the routes are the parent's, and nothing is captured.
+        if let Ok(true) = handle.routes.end_number(handle.home, self.number)
+            && *private
+        {
+            let _ = handle.home.give(|heap| heap.end_capture());
+        }
+    }
+}
+
 impl Inner {
+    /// Begins a route, and a capture where the pool is private. The route's number.
+    fn begin(&self, route: Route) -> Result<u64, Error> {
+        let PoolMemory { handle, .. } = &*self.memory;
+        // Before anybody can find the route and end both. Nobody who has the turn gives memory back when the capture begins.
+        if self.private {
+            heap::begin_capture(&mut handle.home.turn()?)?;
+        }
+        handle.routes.begin(&self.memory, route)
+    }
+
     fn give_up_name(&self) {
         let PoolMemory { handle, arena } = &*self.memory;
         // In a forked child there are no pools.

@@ -39,10 +39,13 @@ impl fmt::Debug for Route {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     open: RwLock<Vec<Open>>,
+    begun: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Open {
+    /// No other one of this allocator ever has it.
+    number: u64,
     memory: Arc<PoolMemory>,
     route: Route,
     thread: Thread,
@@ -92,27 +95,39 @@ impl Routes {
         Ok(self.open.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn begin(&self, memory: &Arc<PoolMemory>, route: Route) -> Result<(), Error> {
+    /// Its number.
+    pub(crate) fn begin(&self, memory: &Arc<PoolMemory>, route: Route) -> Result<u64, Error> {
         let home = memory.handle.home;
         let mut open = self.write(home)?;
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
         open.push(Open {
+            number,
             memory: Arc::clone(memory),
             route,
             thread: Thread::here(),
         });
         home.set_routed(true);
-        Ok(())
+        Ok(number)
     }
 
     /// Ends what this thread began last for a pool, or where it began nothing, what anybody did. Whether there was anything.
     pub(crate) fn end(&self, memory: &PoolMemory) -> Result<bool, Error> {
-        let home = memory.handle.home;
-        let mut open = self.write(home)?;
         let here = Thread::here();
         let its = |route: &Open| route.memory.arena == memory.arena;
-        let mine = open.iter().rposition(|route| its(route) && route.thread == here);
-        let last = mine.or_else(|| open.iter().rposition(its));
-        let ended = last.map(|at| open.remove(at));
+        self.end_one(memory.handle.home, |open| {
+            let mine = open.iter().rposition(|route| its(route) && route.thread == here);
+            mine.or_else(|| open.iter().rposition(its))
+        })
+    }
+
+    /// Ends the one of this number. Whether nobody did before.
+    pub(crate) fn end_number(&self, home: &Home, number: u64) -> Result<bool, Error> {
+        self.end_one(home, |open| open.iter().position(|route| route.number == number))
+    }
+
+    fn end_one(&self, home: &Home, which: impl FnOnce(&[Open]) -> Option<usize>) -> Result<bool, Error> {
+        let mut open = self.write(home)?;
+        let ended = which(&open).map(|at| open.remove(at));
         home.set_routed(!open.is_empty());
         // A function may own the last of another pool, which has routes to end, too.
         drop(open);

@@ -357,6 +357,36 @@ fn routes_are_of_a_thread_or_a_stream_and_the_newest_counts() {
     assert!(other.begin_allocate_to_pool(&a, Route::ThisThread).is_err());
 }
 
+/// An error on the way drops them in no order, and one may have been ended by hand.
+#[test]
+fn guards_end_what_they_began_and_nothing_else() {
+    let (alloc, _) = allocator(1024, SegmentMode::Plain);
+    let pool = alloc.private_pool().unwrap();
+    let within = |pool: &Pool, stream| {
+        let before = pool.stats().allocation.current;
+        let _buffer = alloc.alloc::<u8>(512, Stream(stream)).unwrap();
+        pool.stats().allocation.current > before
+    };
+    let first = pool.serve(Route::Stream(Stream(1))).unwrap();
+    let second = pool.serve(Route::Stream(Stream(2))).unwrap();
+    assert_eq!([1, 2, 3].map(|stream| within(&pool, stream)), [true, true, false]);
+    std::thread::scope(|scope| scope.spawn(|| drop(first)).join().unwrap());
+    assert_eq!([1, 2].map(|stream| within(&pool, stream)), [false, true]);
+    assert!(
+        matches!(alloc.release_cached(), Err(Error::Capturing)),
+        "the other one goes on"
+    );
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    alloc.release_cached().unwrap();
+    // Ended by hand: what began since is not its own.
+    alloc.begin_allocate_to_pool(&pool, Route::Stream(Stream(2))).unwrap();
+    drop(second);
+    assert!(within(&pool, 2));
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    assert!(!alloc.end_allocate_to_pool(&pool).unwrap());
+    alloc.release_cached().unwrap();
+}
+
 #[test]
 fn pools_that_cannot_be_are_errors() {
     let (alloc, _) = allocator(1000, SegmentMode::Plain);
