@@ -29,10 +29,11 @@ impl Seat {
         self.inside[floor].load(Ordering::Relaxed) == OUTSIDE
     }
 
-    /// Its thread is about to be inside of a lock.
+    /// Its thread is about to be inside of a lock. Who waits for it to be out of another one may see this only, and then also
+    /// [sees](Seat::has_left) what it did there.
     #[inline(always)]
     pub(super) fn enter(&self, floor: usize, lock: usize) {
-        self.inside[floor].store(lock, Ordering::Relaxed);
+        self.inside[floor].store(lock, Ordering::Release);
     }
 
     /// Its thread is out; who [sees](Seat::has_left) that also sees what it did inside.

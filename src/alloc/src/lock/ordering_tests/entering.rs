@@ -30,6 +30,8 @@ mod without {
         Heavy,
         /// Who is out does not hand on what it did.
         Leave,
+        /// Nor who is somewhere else by then.
+        Elsewhere,
         /// Who waits for that does not take it.
         Wait,
     }
@@ -51,6 +53,7 @@ mod without {
 mod atomic {
     pub(super) use loom::sync::atomic::Ordering;
 
+    use super::seat::OUTSIDE;
     use super::without::{Without, is_left_out};
 
     #[derive(Debug)]
@@ -70,7 +73,12 @@ mod atomic {
         }
 
         pub(super) fn store(&self, value: usize, order: Ordering) {
-            self.0.store(value, unless(Without::Leave, order));
+            let stored = if value == OUTSIDE {
+                Without::Leave
+            } else {
+                Without::Elsewhere
+            };
+            self.0.store(value, unless(stored, order));
         }
     }
 }
@@ -189,6 +197,39 @@ fn one_thread_at_a_time_has_it_while_the_right_is_given() {
     assert!(
         !holds_from(TURNS, Without::Leave, 1),
         "nobody misses the order of who leaves"
+    );
+}
+
+/// Whether nothing is lost where the thread that may enter goes on into another lock that it may enter, and who waits for it looks
+/// only then.
+fn holds_when_it_goes_elsewhere(without: Without) -> bool {
+    leave_out(without);
+    let model = move || {
+        let locks = Arc::new([(); 2].map(|()| Biased::<_, INNER>::new(AtomicU32::new(0))));
+        for lock in &*locks {
+            (0..TURNS + 1).for_each(|_| count(lock));
+        }
+        let other = thread::spawn({
+            let locks = locks.clone();
+            move || count(&locks[0])
+        });
+        count(&locks[0]);
+        count(&locks[1]);
+        other.join().unwrap();
+        let found = locks[0].lock().load(Ordering::Relaxed);
+        assert_eq!(found, TURNS + 3, "lost");
+    };
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(4);
+    std::panic::catch_unwind(move || builder.check(model)).is_ok()
+}
+
+#[test]
+fn who_is_seen_in_another_lock_has_handed_on_what_it_did_in_this_one() {
+    assert!(holds_when_it_goes_elsewhere(Without::Nothing));
+    assert!(
+        !holds_when_it_goes_elsewhere(Without::Elsewhere),
+        "nobody misses the order of who is elsewhere"
     );
 }
 
