@@ -84,8 +84,7 @@
 //! are ordinary locks. A sandbox that ends a program for calls that it does not know has to know this one.
 //!
 //! In a forked child every call is [`Error::Forked`] and dropping is free of effect: CUDA does not survive a fork. That goes for children of
-//! `_Fork` and of `clone` without `CLONE_VM`, too (Linux 4.14 and pages of 4 KiB), but these keep the channel looking alive for as long as
-//! they live.
+//! `_Fork` and of `clone` without `CLONE_VM`, too (Linux 4.14), but these keep the channel looking alive for as long as they live.
 //!
 //! Before a stream is destroyed that buffers were allocated on, or that was noted to use them, the allocator has to be told:
 //! [`Allocator::retire_stream`]. CUDA crashes on the handle of a stream that is gone. Buffers live on without their stream, its lane goes

@@ -216,17 +216,17 @@ fn watch_forks() {
     }
 }
 
-/// Asks the kernel to (Linux 4.14). Not where pages are larger: others' statics would be wiped with ours.
+/// Asks the kernel to (Linux 4.14). Not where pages are larger than we know of: others' statics would be wiped with ours.
 fn wipe_in_children() -> bool {
     // Emulators that take any advice and heed none take one that does not exist.
     const NONE: i32 = -1;
-    let page = size_of_val(&HERE);
+    let bytes = size_of_val(&HERE);
     let advise = |advice| {
-        // SAFETY: a page that is all `HERE`'s, and private to this process: the program's own memory, zero until it is stored to. In this
+        // SAFETY: pages that are all `HERE`'s, and private to this process: the program's own memory, zero until it is stored to. In this
         // process nothing changes, and in children zeros are values like any other.
-        unsafe { libc::madvise((&raw const HERE).cast_mut().cast(), page, advice) == 0 }
+        unsafe { libc::madvise((&raw const HERE).cast_mut().cast(), bytes, advice) == 0 }
     };
-    rustix::param::page_size() == page && !advise(NONE) && advise(libc::MADV_WIPEONFORK)
+    bytes.is_multiple_of(rustix::param::page_size()) && !advise(NONE) && advise(libc::MADV_WIPEONFORK)
 }
 
 /// An open file whose lock says "alive", registered so that forked children let go of it.

@@ -44,8 +44,8 @@
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
  *
  * Fork. CUDA does not survive it: in a child of a process that allocated, or tried to, every function that has to do with a device
- * fails, and frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14, pages of
- * 4 KiB), but as long as one of these lives the dashboard shows their parent as running.
+ * fails, and frees are free of effect. That goes for children of _Fork() and of clone() without CLONE_VM, too (Linux 4.14), but as long
+ * as one of these lives the dashboard shows their parent as running.
  *
  * Exit. Memory goes back with the process. Handlers of exit() run in reverse order, those that were there at the first allocation
  * last: once they run gpumem_free does nothing on the thread that runs them, whatever is left of CUDA, and a monitor of GPUMEM_ALLOC_CONF

@@ -7,14 +7,15 @@ use super::watch_forks;
 /// The process something was made in. After a fork the child's copy can tell that it is one, at the cost of a load: in the child
 /// mappings and locks are gone or lie, and a mutex may be held by a thread that does not exist there.
 ///
-/// That holds for children of `fork`, and where a page has 4 KiB, from Linux 4.14 on, for those that the C library does not know of: of
-/// `_Fork`, and of `clone` without `CLONE_VM`.
+/// That holds for children of `fork` and, from Linux 4.14 on, for those that the C library does not know of: of `_Fork`, and of `clone`
+/// without `CLONE_VM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
-/// What is known of this process only: a forked child has zeros here, however it was forked ([`watch_forks`]). Alone in its page, as the
-/// kernel knows only pages.
-#[repr(C, align(4096))]
+/// What is known of this process only: a forked child has zeros here, however it was forked ([`watch_forks`]). Alone in its pages, as the
+/// kernel knows only pages. On ARM it may have been built with pages of 4, 16 or 64 KiB.
+#[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
+#[cfg_attr(not(target_arch = "aarch64"), repr(C, align(4096)))]
 pub(super) struct Here {
     /// That of [`Process`], or 0 while nobody has asked.
     number: AtomicU64,
@@ -86,5 +87,16 @@ impl Here {
     pub(super) fn forget(&self) {
         self.number.store(0, Ordering::Relaxed);
         self.agreed.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wiped_is_whole_pages_and_nobody_elses() {
+        let page = rustix::param::page_size();
+        assert_eq!((size_of::<Here>() % page, (&raw const HERE).addr() % page), (0, 0));
     }
 }
