@@ -169,7 +169,8 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were.
+    /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were. Waits for it only if the
+    /// buffer's stream has ended.
     ///
     /// # Errors
     /// As [`write`](Buffer::write), but for the length.
@@ -177,8 +178,13 @@ impl<T: Element> Buffer<T> {
         if self.bytes() < 4 {
             return Ok(());
         }
-        let device = self.home.device()?;
-        Ok(device.driver.fill(self.addr, word, self.bytes() / 4, self.queue()?)?)
+        let (device, stream) = (self.home.device()?, self.queue()?);
+        device.driver.fill(self.addr, word, self.bytes() / 4, stream)?;
+        // Whose stream has ended gives its memory to whoever comes first, who would not wait for the default one.
+        if stream != self.stream {
+            device.driver.read(self.addr, &mut [0; 4], stream)?;
+        }
+        Ok(())
     }
 
     /// The stream that orders what is done with a buffer that is not empty: its own, or if that has ended the default one, after all that it

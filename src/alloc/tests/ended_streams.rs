@@ -5,7 +5,7 @@ mod common;
 
 use common::{MIB, of, start};
 use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
-use gpumem_alloc::{Allocator, Config, Error, Publish, Route, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, Route, SegmentMode, Stream};
 
 const A: Stream = Stream(10);
 const B: Stream = Stream(20);
@@ -39,6 +39,22 @@ fn a_buffer_outlives_its_stream() {
         let addr = buffer.device_ptr();
         drop(buffer);
         assert_eq!(alloc.alloc::<u32>(4 * MIB, B).unwrap().device_ptr(), addr);
+    });
+}
+
+/// Its memory is anybody's when it is dropped, and nobody waits for the default stream then.
+#[test]
+fn a_fill_of_a_buffer_whose_stream_has_ended_is_done_when_it_returns() {
+    all(|sim, alloc| {
+        let [mut kept, mut ended] = [Stream::DEFAULT, A].map(|stream| alloc.alloc::<u32>(MIB, stream).unwrap());
+        end(&sim, &alloc, A);
+        sim.finish(A);
+        let mut copies = |buffer: &mut Buffer<u32>| {
+            let before = sim.calls(Call::Copy);
+            buffer.fill_words(7).unwrap();
+            sim.calls(Call::Copy) - before
+        };
+        assert_eq!((copies(&mut kept), copies(&mut ended)), (1, 2), "it is read, which waits");
     });
 }
 
