@@ -51,6 +51,7 @@ pub(crate) fn compact(on: &mut impl Access) -> Result<CompactReport, Error> {
     let started = Instant::now();
     on.heap(|heap| heap.not_capturing())??;
     poll(on)?;
+    // What is set aside is among them: it joins its neighbours.
     let before = on.heap(|heap| heap.free_blocks())?;
     // Named in the visit that asks about them: between two of them their streams may end.
     probe(on, |heap| heap.unsure())?;
@@ -102,7 +103,6 @@ impl Heap {
 
     /// Makes free memory nobody's as far as no queued work uses it. Whether work may still use some.
     fn is_busy(&mut self) -> bool {
-        self.drain_all();
         for stream in self.owners() {
             self.disown(stream);
         }
