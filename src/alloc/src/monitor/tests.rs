@@ -173,7 +173,6 @@ fn a_driver_that_fails_is_told_and_left_alone_for_a_while() {
     assert_eq!((*bytes, alerts.len(), sim.calls(Call::Free)), (80 * MIB, 2, 5));
 }
 
-/// A capture was under way, or all free memory was pinned by what is held, when something was first done about it.
 #[test]
 fn a_listener_that_panics_is_not_called_again_and_the_monitor_goes_on() {
     let (_, allocator) = start(SegmentMode::Virtual, Publish::Off);
@@ -202,6 +201,7 @@ fn a_listener_that_panics_is_not_called_again_and_the_monitor_goes_on() {
     assert_eq!(told.len(), 1);
 }
 
+/// A capture was under way, or all free memory was pinned by what is held, when something was first done about it.
 #[test]
 fn what_did_not_help_at_first_helps_later() {
     let (_, allocator) = start(SegmentMode::Plain, Publish::Off);
@@ -254,6 +254,36 @@ fn what_changed_something_did_not_help_where_the_ratio_stays() {
             "{segments:?}: {alerts:?}"
         );
     }
+}
+
+/// Others go on while the driver takes something back: what they set aside meanwhile is free memory, too.
+#[test]
+fn what_was_given_back_meanwhile_counts_for_whether_it_helped() {
+    let (sim, allocator) = start(SegmentMode::Plain, Publish::Off);
+    let (config, told) = looking_for(Action::Release);
+    let mut eye = eye(&allocator, config);
+    let large = || allocator.alloc::<u8>((100 * MIB) as usize, Stream(2)).unwrap();
+    // Of a size that comes again: it is set aside when it is given back.
+    (0..10).for_each(|_| drop(large()));
+    let (large, held) = (large(), holes(&allocator));
+    look(&mut eye, 0..2);
+    let pause = sim.pause(Call::Free);
+    std::thread::scope(|scope| {
+        scope.spawn(|| look(&mut eye, 2..3));
+        pause.wait();
+        drop(large);
+        drop(pause);
+    });
+    drop(held);
+    let _held = holes(&allocator);
+    look(&mut eye, 3..10);
+    let lasted = told
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|alert| alert.lasted.as_secs())
+        .collect::<Vec<_>>();
+    assert_eq!(lasted, [2, 2], "two episodes, each from its own beginning on");
 }
 
 #[test]
