@@ -209,6 +209,25 @@ fn blocks_beyond_the_table_are_counted() {
     assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (0, 0));
 }
 
+/// Holes of virtual segments that lie side by side become one.
+#[test]
+fn holes_beyond_the_table_that_became_one_are_counted_once() {
+    let dir = dir();
+    let (alloc, mut reader) = publishing(&dir, 2);
+    let mut buffers: Vec<_> = (0..6)
+        .map(|_| Some(alloc.alloc::<u8>(20 * MIB, Stream::DEFAULT).unwrap()))
+        .collect();
+    // The last one is held: what is before it stays in the segment.
+    for hole in [4, 2, 3] {
+        buffers[hole] = None;
+        alloc.release_cached().unwrap();
+    }
+    assert_eq!(alloc.stats().all().reserved_bytes.current, 60 << 20);
+    let snapshot = reader.refresh().unwrap();
+    // Two are shown; a hole of 60 MiB and the last one are not.
+    assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (2, 80 << 20));
+}
+
 /// Readers follow the events that came after a lane's figures were published last: there must be no more of these than are kept.
 #[test]
 fn figures_are_right_after_more_blocks_came_or_went_in_a_row_than_a_lane_keeps_events() {

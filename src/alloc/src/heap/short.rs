@@ -127,3 +127,95 @@ impl Heap {
         grant.or_else(|| self.find(request))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::{Config, SegmentMode};
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+
+    const MIB: u64 = 1 << 20;
+
+    fn plain() -> Heap {
+        let config = Config {
+            segments: SegmentMode::Plain,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let driver = Sim::new(SimConfig::default()).device().driver;
+        Heap::new(driver, &config, Front::alone()).unwrap()
+    }
+
+    /// So many MiB, by the long way.
+    fn take(heap: &mut Heap, mib: u64) -> Grant {
+        heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap()
+    }
+
+    /// So many MiB that the lane has until they are given back.
+    fn take_often(heap: &mut Heap, mib: u64) -> Grant {
+        let mut grant = take(heap, mib);
+        while grant.held.lane().is_none() {
+            heap.free(grant.block);
+            grant = take(heap, mib);
+        }
+        grant
+    }
+
+    fn set_aside(heap: &Heap, grant: &Grant) {
+        assert!(heap.front.free(grant.held, true) && is_set_aside(heap));
+    }
+
+    fn is_set_aside(heap: &Heap) -> bool {
+        let at = heap.streams.named(Stream(1)).next().unwrap();
+        heap.has_aside(heap.streams.line(at).lane, 1)
+    }
+
+    /// A request that nothing fits: what was given back before may be part of a better fit no longer.
+    fn look_at_all(heap: &mut Heap) {
+        take(heap, 60);
+    }
+
+    /// So many MiB, by the short way: where they are.
+    fn ask(heap: &mut Heap, mib: u64) -> u64 {
+        let addr = heap.allocate_short(mib * MIB, Stream(1), Tag(0), |grant| grant.addr);
+        heap.check();
+        addr.unwrap()
+    }
+
+    #[test]
+    fn what_is_set_aside_serves_a_large_request_that_it_fits_better() {
+        let mut heap = plain();
+        let (free, often) = (take(&mut heap, 40), take_often(&mut heap, 24));
+        heap.free(free.block);
+        set_aside(&heap, &often);
+        assert_eq!(ask(&mut heap, 22), often.addr);
+    }
+
+    #[test]
+    fn what_is_set_aside_stays_there_where_it_is_too_small() {
+        let mut heap = plain();
+        let (free, often) = (take(&mut heap, 40), take_often(&mut heap, 24));
+        heap.free(free.block);
+        look_at_all(&mut heap);
+        set_aside(&heap, &often);
+        assert_eq!(ask(&mut heap, 38), free.addr);
+        assert!(is_set_aside(&heap));
+    }
+
+    #[test]
+    fn nothing_fits_better_than_a_block_of_just_the_size() {
+        let mut heap = plain();
+        let [free, like] = [40, 42].map(|mib| take(&mut heap, mib));
+        let often = take_often(&mut heap, 24);
+        heap.free(free.block);
+        look_at_all(&mut heap);
+        heap.free(like.block);
+        set_aside(&heap, &often);
+        assert_eq!(ask(&mut heap, 40), free.addr);
+        assert!(is_set_aside(&heap));
+    }
+}
