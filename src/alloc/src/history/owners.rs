@@ -15,6 +15,8 @@ const MOST: usize = 65_536;
 const STEPS: usize = 64;
 /// Fewer steps tell nothing about growth.
 const FEWEST_STEPS: usize = 8;
+/// All steps are told apart in half as many spans to so many, each of as many steps: what leaks seldom is seen over all of them only.
+const SPANS: usize = 32;
 
 /// Blocks and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,9 @@ struct Account {
     peak: u64,
     /// Bytes at the end of the last steps, the last one last. What is missing in front was 0.
     steps: VecDeque<u64>,
+    /// The least of them in each span that is over, likewise, and in the one that is not.
+    spans: Vec<u64>,
+    least: u64,
 }
 
 /// How an owner's bytes go.
@@ -53,6 +58,60 @@ pub(crate) struct Owners {
     last: u32,
     /// How many peaks there were.
     peaks: u64,
+    /// Steps that ended.
+    steps: u64,
+    /// Steps of a span.
+    span: u64,
+}
+
+impl Account {
+    /// A step ends: the first one of a span, or the last one.
+    fn step(&mut self, first: bool, last: bool) {
+        let bytes = self.now.bytes;
+        if bytes == 0 && self.steps.is_empty() {
+            return;
+        }
+        if self.steps.len() == STEPS {
+            self.steps.pop_front();
+        }
+        self.steps.push_back(bytes);
+        self.least = if first { bytes } else { self.least.min(bytes) };
+        if last {
+            self.spans.push(self.least);
+        }
+        if self.steps.iter().all(|bytes| *bytes == 0) {
+            (self.steps, self.spans, self.least) = Default::default();
+        }
+    }
+
+    /// Two spans become one. There was an even number of them.
+    fn merge_spans(&mut self) {
+        if self.spans.len() % 2 == 1 {
+            self.spans.insert(0, 0);
+        }
+        self.spans = self
+            .spans
+            .chunks(2)
+            .filter_map(|two| two.iter().min().copied())
+            .collect();
+    }
+}
+
+/// The last of so many figures; what is missing in front was 0.
+fn last<'a>(count: usize, kept: impl ExactSizeIterator<Item = &'a u64>) -> Vec<u64> {
+    let missing = count.saturating_sub(kept.len());
+    let left_out = kept.len().saturating_sub(count);
+    std::iter::repeat_n(0, missing)
+        .chain(kept.skip(left_out).copied())
+        .collect()
+}
+
+/// The least of some figures in each part between these eighths of them; nothing if a part has none.
+fn least_between<const N: usize>(all: &[u64], eighths: [usize; N]) -> Vec<u64> {
+    let parts = eighths
+        .windows(2)
+        .map(|two| &all[two[0] * all.len() / 8..two[1] * all.len() / 8]);
+    parts.filter_map(|part| part.iter().min().copied()).collect()
 }
 
 impl Owners {
@@ -62,6 +121,8 @@ impl Owners {
             numbers: HashMap::new(),
             last: 0,
             peaks: 0,
+            steps: 0,
+            span: 1,
         };
         owners.open(StringId(0), Stack::OTHER);
         owners
@@ -92,6 +153,8 @@ impl Owners {
             at_peak: Owned::default(),
             peak: self.peaks,
             steps: VecDeque::new(),
+            spans: Vec::new(),
+            least: 0,
         });
         number
     }
@@ -146,39 +209,50 @@ impl Owners {
 
     /// A step ends.
     pub(crate) fn step(&mut self) {
-        for account in &mut self.accounts {
-            if account.now.bytes == 0 && account.steps.is_empty() {
-                continue;
-            }
-            if account.steps.len() == STEPS {
-                account.steps.pop_front();
-            }
-            account.steps.push_back(account.now.bytes);
-            if account.steps.iter().all(|bytes| *bytes == 0) {
-                account.steps = VecDeque::new();
-            }
+        let first = self.steps.is_multiple_of(self.span);
+        self.steps += 1;
+        let last = self.steps.is_multiple_of(self.span);
+        self.accounts.iter_mut().for_each(|account| account.step(first, last));
+        if self.steps == self.span * SPANS as u64 {
+            self.accounts.iter_mut().for_each(Account::merge_spans);
+            self.span *= 2;
         }
     }
 
-    /// How an owner's bytes went over the last of `steps` steps; `None` while they are too few to tell.
+    /// How an owner's bytes went; `None` while there were too few steps to tell.
+    pub(crate) fn growth(&self, number: u32) -> Option<Grown> {
+        let account = &self.accounts[number as usize];
+        let recent = self.recent_growth(account)?;
+        let all = self.growth_over_all(account).filter(|_| !recent.steadily);
+        Some(all.unwrap_or(recent))
+    }
+
+    /// Over the last steps.
     ///
     /// The least that it had at the end of a step in each quarter of the time: what comes and goes does not count, and what was
     /// taken once stays the same. If it is more in each quarter than in the one before, it grows.
-    pub(crate) fn growth(&self, number: u32, steps: u64) -> Option<Grown> {
-        let account = &self.accounts[number as usize];
-        let window = usize::try_from(steps).unwrap_or(STEPS).min(STEPS);
+    fn recent_growth(&self, account: &Account) -> Option<Grown> {
+        let window = usize::try_from(self.steps).unwrap_or(STEPS).min(STEPS);
         if window < FEWEST_STEPS {
             return None;
         }
-        let kept = account.steps.len().min(window);
-        let recent = account.steps.iter().skip(account.steps.len() - kept);
-        let all: Vec<u64> = std::iter::repeat_n(0, window - kept).chain(recent.copied()).collect();
-        let quarter = |n: usize| &all[n * window / 4..(n + 1) * window / 4];
-        let least: Vec<u64> = (0..4).filter_map(|n| quarter(n).iter().min().copied()).collect();
+        let least = least_between(&last(window, account.steps.iter()), [0, 2, 4, 6, 8]);
         let [first, _, _, last] = least[..] else { return None };
         Some(Grown {
             per_step: (last as i64 - first as i64) / (window * 3 / 4) as i64,
             steadily: least.is_sorted_by(|before, after| before < after),
+        })
+    }
+
+    /// Over all steps, if it grows there: what leaks now and then. It has to grow in the end, too, as what was filled once and stays does not.
+    fn growth_over_all(&self, account: &Account) -> Option<Grown> {
+        let spans = usize::try_from(self.steps / self.span).ok()?;
+        let least = least_between(&last(spans, account.spans.iter()), [0, 2, 4, 6, 7, 8]);
+        let [first, _, _, _, last] = least[..] else { return None };
+        let between = (spans * 7 / 8) as u64 * self.span;
+        least.is_sorted_by(|before, after| before < after).then(|| Grown {
+            per_step: (last - first).div_ceil(between).cast_signed(),
+            steadily: true,
         })
     }
 
@@ -189,7 +263,8 @@ impl Owners {
 
     /// Bytes of host memory.
     pub(crate) fn bytes(&self) -> usize {
-        let steps: usize = self.accounts.iter().map(|account| account.steps.capacity()).sum();
+        let of_account = |account: &Account| account.steps.capacity() + account.spans.capacity();
+        let steps: usize = self.accounts.iter().map(of_account).sum();
         self.accounts.capacity() * size_of::<Account>()
             + self.numbers.capacity() * size_of::<((StringId, Stack), u32)>()
             + steps * size_of::<u64>()
@@ -223,10 +298,10 @@ mod tests {
             owners.step();
             owners.gave(busy, 100 * (step % 3));
             if step == 6 {
-                assert_eq!(owners.growth(leak, 7), None, "too early to tell");
+                assert_eq!(owners.growth(leak), None, "too early to tell");
             }
         }
-        let grown = |number| owners.growth(number, 40);
+        let grown = |number| owners.growth(number);
         assert_eq!(
             grown(leak),
             Some(Grown {
@@ -254,7 +329,37 @@ mod tests {
             }
             owners.step();
         }
-        assert_eq!(owners.growth(late, 40).map(|grown| grown.steadily), Some(false));
+        assert_eq!(owners.growth(late).map(|grown| grown.steadily), Some(false));
+    }
+
+    /// A service that leaks with one request of some hundred has blocks of each time, and none of what it does else.
+    #[test]
+    fn what_leaks_seldom_grows_over_all_steps() {
+        let (mut owners, leak, filled) = two();
+        let comes_and_goes = owners.number(StringId(3), Stack::NONE);
+        let steadily = |owners: &Owners, number| owners.growth(number).map(|grown| grown.steadily);
+        for step in 0..40_000u64 {
+            if step % 300 == 299 {
+                owners.took(leak, 600);
+            }
+            if step < 3000 {
+                owners.took(filled, 10);
+            }
+            match step % 500 {
+                0 => (0..step / 1000).for_each(|_| owners.took(comes_and_goes, 100)),
+                490 => (0..step / 1000).for_each(|_| owners.gave(comes_and_goes, 100)),
+                _ => {}
+            }
+            owners.step();
+            if step >= 4500 && step % 777 == 0 {
+                assert_eq!(steadily(&owners, leak), Some(true), "{step}");
+                for number in [filled, comes_and_goes] {
+                    assert_eq!(steadily(&owners, number), Some(false), "{number}: {step}");
+                }
+            }
+        }
+        assert_eq!(owners.growth(leak).map(|grown| grown.per_step), Some(2));
+        assert!(owners.accounts.iter().all(|account| account.spans.len() < SPANS));
     }
 
     #[test]

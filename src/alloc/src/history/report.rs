@@ -74,10 +74,12 @@ pub struct Leak {
     pub held_bytes: u64,
     /// The step in which the oldest was allocated, from 1; 0 for what was held when the history began.
     pub oldest_step: u64,
-    /// Bytes more a step of everything that this place holds, over the last 64 steps at most; `None` for fewer than 8 steps.
+    /// Bytes more a step of everything that this place holds, over the last 64 steps at most, or over all of them if it
+    /// [grows](Leak::grows) over these only; `None` for fewer than 8 steps.
     pub growth_per_step: Option<i64>,
-    /// Whether they grow all the time, as a leak does: the least held at the end of a step was more in each quarter of these steps
-    /// than in the one before. What was allocated once and stays (weights) does not, nor what comes and goes.
+    /// Whether they grow all the time, as a leak does: the least held at the end of a step was more in each quarter of the last 64
+    /// steps than in the one before, or, for what leaks with one step of many, in each quarter of all steps, and in the end of the last
+    /// one than in its beginning. What was allocated once and stays (weights) does not, nor what comes and goes.
     pub grows: bool,
 }
 

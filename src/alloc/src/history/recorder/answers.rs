@@ -41,7 +41,7 @@ impl Recorder {
     }
 
     pub(crate) fn growth(&self, owner: u32) -> Option<Grown> {
-        self.owners.growth(owner, self.steps)
+        self.owners.growth(owner)
     }
 
     pub(crate) fn figures(&self) -> HistoryFigures {
