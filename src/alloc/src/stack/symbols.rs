@@ -131,6 +131,7 @@ fn begin(frames: &[StackFrame]) -> usize {
             || name.starts_with("backtrace::")
             || name.starts_with("gpumem_") && !name.contains("::")
             || name.starts_with("core::ptr::drop")
+            || name.starts_with("drop_in_place<")
             || frame
                 .file
                 .as_ref()
@@ -190,6 +191,7 @@ mod tests {
                 "core::ptr::drop_in_place<alloc::vec::Vec<gpumem_alloc::buffer::Buffer<u8>>>",
                 "",
             ),
+            frame("drop_in_place<app::Batch>", "/rustc/1/library/core/src/ptr/mod.rs"),
         ];
         let outer = [
             frame("train<gpumem_alloc::Allocator>", "/home/me/src/train.rs"),
