@@ -124,14 +124,14 @@ impl Drop for Symbols {
 /// Rust's library lies between.
 fn begin(frames: &[StackFrame]) -> usize {
     let name = |frame: &StackFrame| frame.name.trim_start_matches('<').to_owned();
+    let drops = ["core::ptr::drop", "core::mem::drop", "drop_in_place<", "drop<"];
     let ours = |frame: &StackFrame| {
         let name = name(frame);
         // Functions that were inlined may have a name without its path; those for C have no path.
         name.starts_with("gpumem_alloc::")
             || name.starts_with("backtrace::")
             || name.starts_with("gpumem_") && !name.contains("::")
-            || name.starts_with("core::ptr::drop")
-            || name.starts_with("drop_in_place<")
+            || frame.is_library() && drops.iter().any(|drop| name.starts_with(drop))
             || frame
                 .file
                 .as_ref()
@@ -192,6 +192,7 @@ mod tests {
                 "",
             ),
             frame("drop_in_place<app::Batch>", "/rustc/1/library/core/src/ptr/mod.rs"),
+            frame("core::mem::drop", ""),
         ];
         let outer = [
             frame("train<gpumem_alloc::Allocator>", "/home/me/src/train.rs"),
