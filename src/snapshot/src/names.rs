@@ -54,6 +54,7 @@ names! {
     SEGMENT_UNMAP = "segment_unmap",
     SNAPSHOT = "snapshot",
     OOM = "oom",
+    USER_DEFINED = "user_defined",
     NAME = "name",
     FILENAME = "filename",
     LINE = "line",

@@ -145,6 +145,8 @@ pub enum Action {
     Snapshot,
     /// Out of memory.
     Oom,
+    /// A range that the program names has begun or ended. Newer files tell of it in `external_annotations`.
+    UserDefined,
     /// A name that is not known here.
     Other(TextId),
 }
@@ -194,6 +196,7 @@ named!(Action {
     SegmentUnmap = SEGMENT_UNMAP,
     Snapshot = SNAPSHOT,
     Oom = OOM,
+    UserDefined = USER_DEFINED,
 });
 named!(BlockState {
     ActiveAllocated = ACTIVE_ALLOCATED,
