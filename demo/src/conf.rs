@@ -100,7 +100,11 @@ pub(crate) fn told(
             Config::parse(&format!("{}{comma}segments:{}", conf.text, segments.name()))?
         }
         (Some(conf), None) => conf.config.clone(),
-        (None, _) => Config::from_env()?,
+        (None, Some(segments)) => Config {
+            segments: segments.0,
+            ..Config::from_env()?
+        },
+        (None, None) => Config::from_env()?,
     };
     let publish = match config.publish {
         Publish::Off => Publish::Off,
@@ -110,12 +114,7 @@ pub(crate) fn told(
             Publish::On(Options { dir, job, ..options })
         }
     };
-    let segments = segments.map_or(config.segments, |segments| segments.0);
-    Ok(Config {
-        publish,
-        segments,
-        ..config
-    })
+    Ok(Config { publish, ..config })
 }
 
 #[cfg(test)]
@@ -140,6 +139,14 @@ mod tests {
             let config = told(conf, SegmentMode::Virtual).unwrap();
             assert_eq!(config.segments, SegmentMode::Virtual);
             assert_eq!(config.max_chunk == 8 << 20, !conf.is_empty());
+        }
+        for (conf, left) in [
+            ("segments:plain", SegmentMode::Auto),
+            ("expandable_segments:False", SegmentMode::Plain),
+            ("expandable_segments:True", SegmentMode::Virtual),
+        ] {
+            let config = told(conf, SegmentMode::Auto).unwrap();
+            assert_eq!(config.segments, left, "auto leaves it to {conf}, if that is another option");
         }
         let refused = told("max_chunk_mb:8", SegmentMode::Plain).unwrap_err().to_string();
         assert!(
