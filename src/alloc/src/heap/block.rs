@@ -215,7 +215,7 @@ impl Blocks {
     }
 
     /// Every block, and some of the state `Unmapped` that are gone.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Block> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Block> {
         self.slots.iter()
     }
 

@@ -25,6 +25,9 @@ use crate::error::Error;
 use crate::process::Uncancelled;
 use crate::stream::Stream;
 
+/// Blocks that may be looked at for one stream that ends.
+const LOOKS: usize = 4096;
+
 /// Streams that were just named for the first time.
 #[derive(Debug)]
 pub(crate) struct Unmet {
@@ -248,7 +251,8 @@ impl Heap {
             }
         }
         let left = self.streams.all_retired().len();
-        self.streams.most_retired = left + left / 4 + SPARE;
+        // However many blocks there are, so many were looked at for each stream that ends, as long as most of those can go.
+        self.streams.most_retired = left + left / 4 + SPARE + self.blocks.iter().len() / LOOKS;
     }
 
     /// Blocks do not wait for streams that have ended and whose work is done.

@@ -50,7 +50,7 @@ pub(crate) struct Streams {
 }
 
 /// Lines of streams that have ended which are kept until it is worth a look at all blocks.
-pub(super) const SPARE: usize = if cfg!(test) { 2 } else { 16 };
+pub(in crate::heap) const SPARE: usize = if cfg!(test) { 2 } else { 16 };
 
 impl Streams {
     pub(crate) fn new(handles: bool) -> Streams {

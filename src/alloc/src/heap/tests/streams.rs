@@ -4,7 +4,7 @@
 use crate::allocator::Allocator;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
-use crate::heap::streams::{LaneOf, MAX_IN_POOLS, MAX_STREAMS};
+use crate::heap::streams::{LaneOf, MAX_IN_POOLS, MAX_STREAMS, SPARE};
 use crate::heap::tests::pools::{Pools, unless_capturing};
 use crate::heap::turn::Suspended;
 use crate::heap::*;
@@ -404,6 +404,22 @@ fn streams_that_used_a_block_which_lives_on_are_forgotten() {
     heap.free(grant.block);
     heap.check();
     assert_eq!(heap.streams.pending, 0);
+}
+
+/// A server of many blocks makes a stream for each of its jobs: to find out which of these can be forgotten takes a look at all blocks.
+#[test]
+fn the_more_blocks_there_are_the_more_streams_that_have_ended_are_kept() {
+    let (_, mut heap) = heap(Timeline::Immediate);
+    let held: Vec<Grant> = (0..9000)
+        .map(|_| heap.allocate(512, Stream::DEFAULT, Tag(0)).unwrap())
+        .collect();
+    // The first time that it is looked nothing is known.
+    let kept = (1..100).map(|n| {
+        heap.record_use(held[0].block, Stream(n)).unwrap();
+        heap.retire_stream(Stream(n)).unwrap();
+        heap.streams.all_retired().len()
+    });
+    assert_eq!(kept.skip(3).max(), Some(SPARE + 9000 / 4096));
 }
 
 /// Its handle is that by which lanes know that they have no stream.
