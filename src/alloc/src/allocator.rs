@@ -256,6 +256,10 @@ impl Allocator {
     }
 
     /// Publishes a mark on the timeline: "forward", "step 12".
+    ///
+    /// A channel has room for 1,024 names ([`Options::strings`](crate::Options)), of which marks take 768 at most: further names of marks are
+    /// on the timeline without a name, for as long as the allocator lives. A program that goes on for long marks what comes again. A history
+    /// has the names of the first 65,535, and others as "(other marks)".
     pub fn mark(&self, name: &str) {
         // A forked child has no timeline.
         let _ = self.heap(|heap| heap.mark(name));

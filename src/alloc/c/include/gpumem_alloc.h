@@ -226,7 +226,10 @@ int gpumem_reset_peaks(int device);
 
 /* ---- Names, as the dashboard shows them ---- */
 
-/* A mark on the timeline of every device in use: "forward", "step 12". 0, or -1 on errors. */
+/*
+ * A mark on the timeline of every device in use: "forward", "step 12". After 768 different names each further one is there without a name.
+ * 0, or -1 on errors.
+ */
 int gpumem_mark(const char *name);
 
 /*
