@@ -155,7 +155,7 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
         ("largest free block", units::bytes(f.largest_free)),
         ("peak allocated", units::bytes(f.peak_allocated)),
         ("external, 1 - largest/free", percent(f.fragmentation())),
-        ("internal, 1 - requested/alloc", percent(f.internal_fragmentation())),
+        ("internal, 1 - requested/active", percent(f.internal_fragmentation())),
         ("inactive split / reserved", percent(f.inactive_split_ratio())),
         ("failed / retried", format!("{} / {}", count(f.ooms), count(f.retries))),
     ]);
