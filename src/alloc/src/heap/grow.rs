@@ -58,7 +58,7 @@ impl Heap {
         let segment = self.segments.insert(Segment {
             mapped: bytes,
             size: bytes,
-            ..empty(request, addr, bytes)
+            ..empty(request, self.streams.name(request.stream), addr, bytes)
         });
         self.ledger.segment_added(request.class.pool());
         self.ledger.reserved_added(request.class.pool(), bytes, 1);

@@ -262,7 +262,7 @@ impl Heap {
             pool: segment.class.pool(),
             addr,
             size,
-            stream: self.streams.name(segment.stream).0,
+            stream: segment.taken_for.0,
             tag,
             segment: slot,
             ..Event::default()

@@ -94,7 +94,10 @@ impl Heap {
                         pool: segment.class.pool(),
                         owner: self.name_of_arena(segment.arena),
                         kind: segment.kind,
-                        stream: self.streams.name(segment.stream).0,
+                        stream: match segment.kind {
+                            SegmentKind::Virtual => segment.taken_for.0,
+                            _ => self.streams.name(segment.stream).0,
+                        },
                         blocks,
                     });
                 }

@@ -97,12 +97,13 @@ impl Heap {
         recorder.record_stitched(&event, &parts_of(&self.blocks, whole));
     }
 
-    /// Memory is not mapped at a place any more: the channel knows from the event of where it is now.
-    pub(super) fn record_moved(&mut self, addr: u64, size: u64) {
-        if let Some(recorder) = self.outlet.recorder_mut() {
+    /// Memory of a segment is not mapped at a place any more: the channel knows from the event of where it is now.
+    pub(super) fn record_moved(&mut self, slot: u32, addr: u64, size: u64) {
+        if let (Some(recorder), Some(segment)) = (self.outlet.recorder_mut(), self.segments.get(slot)) {
             let event = Event {
                 addr,
                 size,
+                stream: segment.taken_for.0,
                 ..Event::default()
             };
             recorder.record(Deed::SegmentUnmap, &event);

@@ -6,6 +6,7 @@ use gpumem_channel::{SegmentKind, StringId};
 
 use crate::device::Handle;
 use crate::size::Class;
+use crate::stream::Stream;
 
 /// Physical memory mapped into a virtual segment. Chunks are moved and given back whole.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,9 @@ pub(crate) struct Segment {
     /// Index of the stream it was taken for, to be told: whose its free blocks are they know themselves. Nobody's once that has ended and was
     /// forgotten.
     pub(crate) stream: u16,
+    /// The name of that stream, whatever became of it: of a virtual segment events and snapshots go on telling this one, as PyTorch's viewer
+    /// joins its parts only while they are of the same.
+    pub(crate) taken_for: Stream,
     pub(crate) tag: StringId,
     /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) time: u64,

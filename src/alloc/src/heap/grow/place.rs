@@ -11,6 +11,7 @@ use crate::heap::block::NIL;
 use crate::heap::segment::Segment;
 use crate::heap::{Heap, narrate};
 use crate::size::Class;
+use crate::stream::Stream;
 
 /// Where a virtual segment gets new memory.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,7 @@ impl Heap {
     pub(in crate::heap) fn add_range(&mut self, request: &Request, addr: u64, bytes: u64) -> u32 {
         let segment = self.segments.insert(Segment {
             kind: SegmentKind::Virtual,
-            ..empty(request, addr, bytes)
+            ..empty(request, self.streams.name(request.stream), addr, bytes)
         });
         if self.sizes.mode == SegmentMode::Stitched && request.class == Class::Chunked {
             self.home = Some(segment);
@@ -100,7 +101,7 @@ impl Heap {
 }
 
 /// A plain segment without blocks.
-pub(in crate::heap) fn empty(request: &Request, addr: u64, reservation: u64) -> Segment {
+pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, reservation: u64) -> Segment {
     Segment {
         addr,
         size: 0,
@@ -110,6 +111,7 @@ pub(in crate::heap) fn empty(request: &Request, addr: u64, reservation: u64) -> 
         kind: SegmentKind::Plain,
         arena: request.arena,
         stream: request.stream,
+        taken_for,
         tag: request.tag,
         time: narrate::now(),
         used_at: 0,

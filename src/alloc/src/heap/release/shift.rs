@@ -116,7 +116,7 @@ impl Heap {
         self.tell_segment(EventKind::Remap, place.segment, place.addr, bytes, StringId(0));
         for (slot, block, run) in shift.runs() {
             let (from, to) = span(run);
-            self.record_moved(from, to - from);
+            self.record_moved(slot, from, to - from);
             self.hollow_out(slot, block, run);
             self.show_segment(slot);
         }
