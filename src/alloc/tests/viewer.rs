@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{MIB, of, start};
+use common::{MIB, get, of, start};
 use gpumem_alloc::device::Timeline;
 use gpumem_alloc::{Buffer, Config, History, SegmentMode, Snapshot, Stacks, Stream};
 use gpumem_snapshot::Action;
@@ -111,5 +111,25 @@ fn it_finds_what_was_mapped() {
             }
         }
         assert_eq!(alloc.history().unwrap().dropped, 0);
+    }
+}
+
+/// A block whose free is completed later than it is requested is shown as waiting for other streams until then.
+#[test]
+fn stitched_blocks_that_wait_for_nobody_are_not_shown_as_waiting() {
+    let config = Config {
+        history: History::ON,
+        ..of(SegmentMode::Stitched)
+    };
+    let (_sim, alloc) = start(1 << 30, Timeline::Immediate, config);
+    let mut blocks: Vec<_> = (0..8).map(|_| Some(get(&alloc, 20))).collect();
+    blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+    drop(get(&alloc, 60));
+    let snapshot = alloc.snapshot().unwrap();
+    let trace = &snapshot.device_traces[0];
+    let pieces = trace.iter().rev().take_while(|event| event.action != Action::Alloc);
+    assert!(pieces.count() >= 6, "three pieces at least");
+    for two in trace.windows(2).filter(|two| two[1].action == Action::FreeCompleted) {
+        assert_eq!((two[0].action, two[0].addr), (Action::FreeRequested, two[1].addr));
     }
 }

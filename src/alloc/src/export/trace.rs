@@ -72,17 +72,20 @@ impl Story<'_, '_> {
             .pieces
             .get(entry.pieces as usize)
             .filter(|pieces| !pieces.is_empty());
-        for action in actions {
-            let Some(pieces) = pieces else {
+        let Some(pieces) = pieces else {
+            for action in actions {
                 self.event(*action, entry, entry.addr, entry.requested, time_us);
-                continue;
-            };
-            let (first, mut left) = (pieces[0].0, entry.requested);
-            for (addr, size) in pieces.iter() {
+            }
+            return;
+        };
+        let (first, mut left) = (pieces[0].0, entry.requested);
+        for (addr, size) in pieces.iter() {
+            // Of one piece side by side, as of other blocks: else a viewer shows what was freed at once as waiting.
+            for action in actions {
                 let piece = piece(*addr, first, entry.requested);
                 self.event_with(*action, entry, *addr, left.min(*size), time_us, Some(piece));
-                left = left.saturating_sub(*size);
             }
+            left = left.saturating_sub(*size);
         }
     }
 
