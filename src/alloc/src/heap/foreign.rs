@@ -79,6 +79,11 @@ impl Heap {
         if own.is_empty() || nobodys.is_empty() || own.bytes() + nobodys.bytes() < request.size {
             return false;
         }
+        // Where all of a row together would be too short no block has to be looked at.
+        let [own_largest, largest] = [own, nobodys].map(|index| index.largest_and_count().0);
+        if own_largest + 2 * far as u64 * own_largest.max(largest) < request.size {
+            return false;
+        }
         let mut best: Option<Key> = None;
         let mut consider = |b: u32| {
             let grown = self.grown(b, request.stream, far);

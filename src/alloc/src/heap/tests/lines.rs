@@ -142,3 +142,30 @@ fn a_refused_request_does_not_look_at_all_segments_for_each_pool() {
     assert!(looks > 0);
     assert_eq!(looks_at_segments(100), looks);
 }
+
+/// How many lines are looked at for a request of more than a few holes together, where so many are its stream's and as many nobody's, all
+/// of them between blocks that another stream holds.
+fn looks_at_holes(count: usize) -> usize {
+    const HOLE: u64 = 1536 << 10;
+    let mut heap = with_idle_pools(0);
+    let blocks: Vec<u32> = (0..4 * count)
+        .map(|n| heap.allocate(HOLE, Stream(1 + n as u64 % 2), Tag(0)).unwrap().block)
+        .collect();
+    let leave = |heap: &mut Heap, first: usize| {
+        let holes = blocks.iter().skip(first).step_by(4);
+        holes.for_each(|b| heap.free(*b));
+        heap.drain_all();
+    };
+    leave(&mut heap, 0);
+    heap.wait_for_device().unwrap();
+    leave(&mut heap, 2);
+    looks(&mut heap, |heap| {
+        heap.allocate(20 * HOLE, Stream(1), Tag(0)).unwrap();
+    })
+}
+
+#[test]
+fn a_request_of_more_than_a_few_holes_looks_at_none_of_them() {
+    let [few, many] = [20, 200].map(looks_at_holes);
+    assert!(few > 0 && many < 2 * few, "{few} and {many} lines");
+}
