@@ -3,7 +3,10 @@
 use gpumem_alloc::{Allocator, Config, Stream, device};
 
 fn main() -> Result<(), gpumem_alloc::Error> {
-    let device = device::cuda(0).unwrap_or_else(|_| device::sim(device::SimConfig::default()));
+    let device = device::cuda(0).unwrap_or_else(|why| {
+        println!("SIMULATED, as there is no GPU to use: {why}");
+        device::sim(device::SimConfig::default())
+    });
     let allocator = Allocator::new(device, Config::default())?;
     allocator.mark("start");
     let _scope = allocator.scope("weights");
