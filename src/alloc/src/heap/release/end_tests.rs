@@ -7,7 +7,7 @@ use super::*;
 use crate::allocator::Allocator;
 use crate::config::{Config, SegmentMode};
 use crate::device::{Call, Live, Sim, SimConfig, Timeline};
-use crate::heap::tests::faults::everything;
+use crate::heap::tests::faults::{everything, stitching};
 use crate::publish::Publish;
 use crate::stream::Stream;
 
@@ -59,9 +59,18 @@ fn until_all_is_given_back(sim: &Sim, mut again: impl FnMut()) {
     }
 }
 
+/// An allocator that has views.
+fn stitched(sim: &Sim, segments: SegmentMode) -> Allocator {
+    let alloc = Allocator::new(sim.device(), config(segments)).unwrap();
+    let mapped = |heap: &mut Heap| stitching(heap, sim).map(|()| heap.views.mappings);
+    assert!(alloc.heap(mapped).unwrap().unwrap() > 0);
+    alloc
+}
+
 #[test]
 fn every_call_of_an_end_fails_once() {
-    for segments in MODES {
+    let used = MODES.map(|segments| (segments, used as fn(&Sim, SegmentMode) -> Allocator));
+    for (segments, used) in used.into_iter().chain([(SegmentMode::Stitched, stitched as _)]) {
         for skip in 0.. {
             let sim = device();
             let alloc = used(&sim, segments);

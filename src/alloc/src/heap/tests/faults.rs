@@ -15,7 +15,7 @@ use crate::tag::Tag;
 
 const MIB: u64 = 1 << 20;
 
-/// A program that makes every kind of driver call: growth, cross-stream frees, release, joining.
+/// A program that makes every kind of driver call but those of views: growth, cross-stream frees, release, joining.
 pub(in crate::heap) fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     let mut held = Vec::new();
     let result = (|| {
@@ -96,7 +96,30 @@ fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
     result.and(heap.shrink_closing().map(drop))
 }
 
+/// The same for views, on a heap that has held nothing so far: pieces that lie apart are mapped side by side, and others behind them.
+pub(in crate::heap) fn stitching(heap: &mut Heap, _: &Sim) -> Result<(), Error> {
+    let mut held = Vec::new();
+    let result = (|| {
+        for _ in 0..10 {
+            held.push(heap.allocate(6 * MIB, Stream(0), Tag(0))?.block);
+        }
+        (0..5).for_each(|at| heap.free(held.remove(at)));
+        for mib in [12, 18] {
+            let grant = heap.allocate(mib * MIB, Stream(0), Tag(0))?;
+            heap.free(grant.block);
+        }
+        Ok(())
+    })();
+    held.into_iter().for_each(|block| heap.free(block));
+    result
+}
+
 fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {
+    fail_each(segments, out_of_memory, everything);
+}
+
+/// Each call of a program fails once.
+fn fail_each(segments: SegmentMode, out_of_memory: bool, program: fn(&mut Heap, &Sim) -> Result<(), Error>) {
     for skip in 0.. {
         let sim = Sim::new(SimConfig {
             total: 512 * MIB,
@@ -111,14 +134,14 @@ fn fail_everywhere(segments: SegmentMode, out_of_memory: bool) {
         };
         let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
         sim.fail_after(skip, out_of_memory);
-        let result = everything(&mut heap, &sim);
+        let result = program(&mut heap, &sim);
         let not_reached = sim.clear_failure();
         heap.check();
         assert!(
             matches!(result, Ok(()) | Err(Error::Device(_) | Error::OutOfMemory(_))),
             "call {skip}: {result:?}"
         );
-        everything(&mut heap, &sim).unwrap_or_else(|error| panic!("after call {skip} failed: {error}"));
+        program(&mut heap, &sim).unwrap_or_else(|error| panic!("after call {skip} failed: {error}"));
         heap.check();
         heap.release_cached().unwrap();
         heap.check();
@@ -155,6 +178,13 @@ fn every_call_fails_once_on_virtual_segments() {
 fn every_call_fails_once_on_stitched_memory() {
     fail_everywhere(SegmentMode::Stitched, false);
     fail_everywhere(SegmentMode::Stitched, true);
+}
+
+/// What could not be mapped is served from new memory where the driver has some.
+#[test]
+fn every_call_fails_once_where_pieces_are_stitched() {
+    fail_each(SegmentMode::Stitched, false, stitching);
+    fail_each(SegmentMode::Stitched, true, stitching);
 }
 
 #[test]
