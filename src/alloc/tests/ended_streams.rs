@@ -54,7 +54,11 @@ fn a_fill_of_a_buffer_whose_stream_has_ended_is_done_when_it_returns() {
             buffer.fill_words(7).unwrap();
             sim.calls(Call::Copy) - before
         };
-        assert_eq!((copies(&mut kept), copies(&mut ended)), (1, 2), "it is read, which waits");
+        assert_eq!(
+            (copies(&mut kept), copies(&mut ended)),
+            (1, 2),
+            "it is read, which waits"
+        );
     });
 }
 

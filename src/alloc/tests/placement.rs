@@ -63,6 +63,31 @@ fn what_lies_free_between_others_on_a_full_device_is_not_lost() {
     }
 }
 
+/// Blocks that are held for long lie anywhere, and all that is free went back to the driver: the device has room for a large request, and so
+/// has the address space.
+#[test]
+fn what_is_held_here_and_there_leaves_address_space_for_large_requests() {
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        let config = Config {
+            max_chunk: 2 * MIB,
+            ..of(segments)
+        };
+        let (sim, alloc) = start(64 << 20, Timeline::Immediate, config);
+        let mut held: Vec<_> = (0..32).map(|_| get(&alloc, 2)).collect();
+        let mut kept = vec![held.remove(31), held.remove(15)];
+        drop(held);
+        for _ in 0..4 {
+            alloc.release_cached().unwrap();
+            drop(get(&alloc, 40));
+            let mut held: Vec<_> = (0..20).map(|_| get(&alloc, 2)).collect();
+            kept.extend(held.pop());
+        }
+        alloc.release_cached().unwrap();
+        assert_eq!(sim.live().bytes, 12 << 20);
+        assert!(alloc.alloc::<u8>(52 << 20, Stream::DEFAULT).is_ok(), "{segments:?}");
+    }
+}
+
 /// There is a range for what is joined, however large chunks may be and however small the device is.
 #[test]
 fn holes_are_joined_where_chunks_may_be_larger_than_address_ranges() {

@@ -13,6 +13,10 @@ use crate::heap::{Heap, narrate};
 use crate::size::Class;
 use crate::stream::Stream;
 
+/// Address space of the home of views, as a multiple of that of other virtual segments: there is no second one, and what fits nowhere in it
+/// is refused though the device has memory. Few blocks that stay for long leave no large hole in twice the device.
+const HOME: u64 = 8;
+
 /// Where a virtual segment gets new memory.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Place {
@@ -77,8 +81,15 @@ impl Heap {
     /// Reserves address space for a new virtual segment.
     pub(in crate::heap) fn reserve(&mut self, request: &Request) -> Result<Place, DeviceError> {
         let unit = self.sizes.granularity;
-        let bytes = self.range_for(request.size);
-        let addr = self.take_range(request, bytes)?;
+        let twice = self.range_for(request.size);
+        let (addr, bytes) = match self.becomes_home(request) {
+            true => match self.take_range(request, HOME * twice) {
+                // Less does, too, where a limit is set on address space.
+                Err(error) if error.is_out_of_memory() => (self.take_range(request, twice)?, twice),
+                addr => (addr?, HOME * twice),
+            },
+            false => (self.take_range(request, twice)?, twice),
+        };
         Ok(Place {
             segment: self.add_range(request, addr, bytes),
             addr,
@@ -93,10 +104,15 @@ impl Heap {
             kind: SegmentKind::Virtual,
             ..empty(request, self.streams.name(request.stream), addr, bytes)
         });
-        if self.sizes.mode == SegmentMode::Stitched && request.class == Class::Chunked {
+        if self.becomes_home(request) {
             self.home = Some(segment);
         }
         segment
+    }
+
+    /// Whether a virtual segment that is taken for a request is the home of views.
+    fn becomes_home(&self, request: &Request) -> bool {
+        self.sizes.mode == SegmentMode::Stitched && request.class == Class::Chunked
     }
 }
 
