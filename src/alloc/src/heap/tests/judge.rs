@@ -3,7 +3,7 @@
 
 use gpumem_channel::BlockState;
 
-use crate::device::Live;
+use crate::device::{Call, Live};
 use crate::heap::tests::check::Seen;
 use crate::heap::tests::meanwhile::Among;
 use crate::heap::tests::model::World;
@@ -195,12 +195,29 @@ impl World {
             all.allocated_bytes.current,
             self.held.iter().map(|h| h.grant.size).sum::<u64>()
         );
+        self.naive.judge_held(&all);
+        self.judge_device();
         let pending = self.heap.stats().pending_bytes();
         assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
         let reserved = all.reserved_bytes.current;
         let allowed = self.budget.map_or(u64::MAX, |budget| budget.max(self.reserved));
         assert!(reserved <= allowed, "{reserved} are reserved, {allowed} allowed");
         self.reserved = reserved;
+    }
+
+    /// The device says the same as the figures about it.
+    fn judge_device(&mut self) {
+        let (stats, live) = (self.heap.stats(), self.sim.live());
+        assert_eq!(stats.num_ooms, self.ooms);
+        let reserved = stats.all().reserved_bytes.current;
+        if self.faulty {
+            // What was made and could not be undone is not always known to be there.
+            return assert!(reserved <= live.bytes, "{reserved} are reserved, {}", live.bytes);
+        }
+        assert_eq!(reserved, live.bytes);
+        let taken = (live.allocations + live.chunks) as u64;
+        assert_eq!(stats.num_device_alloc - stats.num_device_free, taken);
+        assert_eq!(stats.num_sync_all_streams, self.sim.calls(Call::Synchronize));
     }
 
     /// Live blocks hold what was written into them.

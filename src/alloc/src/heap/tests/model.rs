@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::device::{Sim, SimConfig, Timeline};
 use crate::heap::tests::naive::{self, Naive};
 use crate::heap::tests::pools::Pools;
-use crate::heap::tests::program::{Op, TOTAL, config, program};
+use crate::heap::tests::program::{Op, TOTAL, config, program, timeline};
 use crate::heap::tests::streams::{Life, Lives};
 use crate::heap::*;
 use crate::stack::Stack;
@@ -32,6 +32,8 @@ pub(in crate::heap) struct World {
     stamps: u32,
     pub(in crate::heap) config: Config,
     pub(in crate::heap) budget: Option<u64>,
+    /// Requests that were refused.
+    pub(in crate::heap) ooms: u64,
     /// Bytes reserved after the last step.
     pub(in crate::heap) reserved: u64,
     /// Whether driver calls fail in this world.
@@ -58,6 +60,7 @@ impl World {
             stamps: 0,
             config: config.clone(),
             budget: config.budget,
+            ooms: 0,
             reserved: 0,
             faulty: false,
             alone: false,
@@ -192,6 +195,7 @@ impl World {
         let grant = match granted {
             Ok(grant) => grant,
             Err(Error::OutOfMemory(report)) => {
+                self.ooms += 1;
                 self.judge(&report);
                 return Ok(());
             }
@@ -284,8 +288,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_keep_every_promise(config in config(), ops in program(120)) {
-        let mut world = World::new(&config, Timeline::Manual);
+    fn random_programs_keep_every_promise(config in config(), timeline in timeline(), ops in program(120)) {
+        let mut world = World::new(&config, timeline);
         for op in &ops {
             world.step(op).unwrap();
             world.judge_all();

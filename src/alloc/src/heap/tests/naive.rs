@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpumem_channel::StringId;
+use gpumem_channel::{PoolStats, StringId};
 use gpumem_snapshot::{Action, BlockState, Snapshot, TraceEntry};
 
 use crate::heap::{Grant, Heap};
@@ -25,9 +25,15 @@ struct Block {
     step: u64,
 }
 
-/// All that a history should know.
+/// What was held: blocks, and bytes of them.
+type Held = [u64; 2];
+
+/// All that a history should know, and how much was held.
 #[derive(Default)]
 pub(in crate::heap) struct Naive {
+    /// All so far, and the most at once since peaks were reset.
+    came: Held,
+    most: Held,
     on: bool,
     held: Vec<Block>,
     peak: u64,
@@ -86,6 +92,7 @@ impl Naive {
             owner: (tag::name(tag), if self.on { stack } else { Stack::NONE }),
             step: self.steps + 1,
         });
+        self.came = [self.came[0] + 1, self.came[1] + grant.size];
         self.look();
     }
 
@@ -101,17 +108,26 @@ impl Naive {
 
     /// The peak is what is held now.
     pub(in crate::heap) fn reset_peak(&mut self) {
-        self.peak = 0;
+        (self.peak, self.most) = (0, Held::default());
         self.owners_at_peak.clear();
         self.look();
     }
 
     fn look(&mut self) {
         let now: u64 = self.held.iter().map(|block| block.size).sum();
+        let blocks = self.held.len() as u64;
+        self.most = [self.most[0].max(blocks), self.most[1].max(now)];
         if now > self.peak {
             self.peak = now;
             self.owners_at_peak = sum(self.held.iter());
         }
+    }
+
+    /// The figures of what was held must be as here.
+    pub(in crate::heap) fn judge_held(&self, all: &PoolStats) {
+        let figures = [all.allocation, all.allocated_bytes];
+        assert_eq!(figures.map(|figure| figure.allocated), self.came);
+        assert_eq!(figures.map(|figure| figure.peak), self.most);
     }
 
     /// The heap's history must be as this one.

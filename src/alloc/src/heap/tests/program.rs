@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use crate::config::{Config, SegmentMode};
+use crate::device::Timeline;
 use crate::pool::{Overflow, PoolConfig};
 use crate::publish::Publish;
 use crate::rounding::Divisions;
@@ -129,6 +130,11 @@ fn budget() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![Just(None), (8 * MIB..TOTAL).prop_map(Some)]
 }
 
+/// Work is done when told, or in the midst of what the heap does, between two driver calls.
+pub(in crate::heap) fn timeline() -> impl Strategy<Value = Timeline> {
+    prop_oneof![2 => Just(Timeline::Manual), 1 => (1u64..30).prop_map(Timeline::After)]
+}
+
 pub(in crate::heap) fn config() -> impl Strategy<Value = Config> {
     let budget = budget();
     let segments = prop_oneof![
@@ -141,14 +147,15 @@ pub(in crate::heap) fn config() -> impl Strategy<Value = Config> {
         20 * MIB..24 * MIB,
         prop_oneof![2 => Just(None), 1 => (0.05..0.95).prop_map(Some)],
         prop_oneof![2 => Just(0), 1 => 1u32..5],
+        prop::sample::select(vec![1, 2 * MIB, 8 * MIB, 8 * MIB, 64 * MIB]),
     );
     (segments, any::<bool>(), budget, options).prop_map(
-        |(segments, release_on_oom, budget, (split, rounding, collect, parts))| {
+        |(segments, release_on_oom, budget, (split, rounding, collect, parts, max_chunk))| {
             let plain = segments == SegmentMode::Plain;
             Config {
                 budget,
                 segments,
-                max_chunk: 8 * MIB,
+                max_chunk,
                 max_split_size: split.filter(|_| plain),
                 max_non_split_rounding: rounding,
                 garbage_collection_threshold: collect.filter(|_| plain && budget.is_some()),
