@@ -49,7 +49,7 @@ fn a_fill_of_a_buffer_whose_stream_has_ended_is_done_when_it_returns() {
         let [mut kept, mut ended] = [Stream::DEFAULT, A].map(|stream| alloc.alloc::<u32>(MIB, stream).unwrap());
         end(&sim, &alloc, A);
         sim.finish(A);
-        let mut copies = |buffer: &mut Buffer<u32>| {
+        let copies = |buffer: &mut Buffer<u32>| {
             let before = sim.calls(Call::Copy);
             buffer.fill_words(7).unwrap();
             sim.calls(Call::Copy) - before
