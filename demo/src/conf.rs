@@ -146,7 +146,10 @@ mod tests {
             ("expandable_segments:True", SegmentMode::Virtual),
         ] {
             let config = told(conf, SegmentMode::Auto).unwrap();
-            assert_eq!(config.segments, left, "auto leaves it to {conf}, if that is another option");
+            assert_eq!(
+                config.segments, left,
+                "auto leaves it to {conf}, if that is another option"
+            );
         }
         let refused = told("max_chunk_mb:8", SegmentMode::Plain).unwrap_err().to_string();
         assert!(
