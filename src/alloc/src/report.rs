@@ -80,11 +80,12 @@ impl Help {
         }
     }
 
-    /// The same for the channel: words, and the bytes that complete them (0: they say all). `None` where nothing helps.
+    /// The same for the channel: words, and the bytes that complete them, no less of which is enough (0: they say all). `None` where nothing
+    /// helps.
     pub(crate) fn told(&self) -> Option<(&'static str, u64)> {
         Some(match *self {
-            Help::ReleaseCache { bytes } => ("release the cache of", bytes),
-            Help::ReleasePools { bytes } => ("release the allocator's whole cache, elsewhere", bytes),
+            Help::ReleaseCache { .. } => ("release the cache", 0),
+            Help::ReleasePools { .. } => ("release the allocator's whole cache", 0),
             Help::EndCapture => ("release the cache after the graph's capture has ended", 0),
             Help::Wait { capturing: false } => ("wait for the GPU", 0),
             Help::Wait { capturing: true } => ("wait for the GPU after the graph's capture has ended", 0),
@@ -92,7 +93,7 @@ impl Help {
             Help::RaiseBudget { bytes } => ("raise the budget by", bytes),
             // One figure is enough for both.
             Help::RaiseBudgets { pool, all } => ("raise the pool's budget and the allocator's by", pool.max(all)),
-            Help::JoinHoles { bytes } => ("join holes of", bytes),
+            Help::JoinHoles { .. } => ("join holes", 0),
             Help::SmallerBy { bytes } => ("a request smaller by", bytes),
             Help::Exhausted => return None,
         })

@@ -132,6 +132,35 @@ fn tags_that_the_channel_has_no_room_for_are_the_other_ones() {
     assert!(!leaks.contains(&"tag 15".to_owned()), "held before");
 }
 
+/// Whichever of them comes first.
+#[test]
+fn tags_leave_room_for_advice_and_advice_for_the_other_tags() {
+    for before in 60..64 {
+        let options = Options {
+            strings: 64,
+            ..Options::default()
+        };
+        let config = Config {
+            budget: Some(256 << 20),
+            ..Config::default()
+        };
+        let (_, alloc, mut reader) = publishing(options, config);
+        let held = |n: u64| {
+            let _scope = alloc.scope(&format!("tag {n}"));
+            alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap()
+        };
+        let _held: Vec<_> = (1..=before).map(held).collect();
+        assert!(alloc.alloc::<u8>(300 * MIB, Stream::DEFAULT).is_err());
+        let _others: Vec<_> = (64..70).map(held).collect();
+        let shown = reader.refresh().unwrap();
+        let events = reader.events().unwrap().events;
+        let told = events.iter().find(|event| event.kind == EventKind::Advice).unwrap();
+        assert!(shown.string(told.tag).starts_with("raise the budget"));
+        let tags = shown.devices[0].blocks().map(|block| shown.string(block.tag));
+        assert!(tags.filter(|tag| *tag == "(other tags)").count() >= 6, "{before}");
+    }
+}
+
 #[test]
 fn names_of_pools_that_come_and_go_leave_room_for_tags() {
     let options = Options {

@@ -171,7 +171,7 @@ pub enum EventKind {
     /// A mark of the program's own, named by `tag` ("forward", "step 12"), or of [a monitor](MONITOR).
     Mark,
     /// What would have helped the last request that failed: words named by `tag` ("raise the budget by"), which `size` completes, the bytes
-    /// that it is about (0: the words say all).
+    /// that it takes at least (0: the words say all).
     Advice,
     /// A kind newer than this reader.
     Unknown(u8),

@@ -18,11 +18,16 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// The same of what would not be enough if it were less.
-pub fn bytes_at_least(n: u64) -> String {
-    let unit = 1u128 << (10 * scale(n).1);
-    let tenths = (u128::from(n) * 10).div_ceil(unit);
-    bytes(u64::try_from((tenths * unit).div_ceil(10)).unwrap_or(n))
+/// The same of what would not be enough if it were less, and of what must not be more than `over` more.
+pub fn bytes_at_least(n: u64, over: u64) -> String {
+    let tenths = |unit: usize| (u128::from(n) * 10).div_ceil(1 << (10 * unit));
+    let is_near = |unit: usize| tenths(unit) << (10 * unit) <= (u128::from(n) + u128::from(over)) * 10;
+    // What is not quite 1024.0 of the next smaller unit is one of this.
+    let mut units = (1..NAMES.len()).rev();
+    match units.find(|&unit| tenths(unit - 1) >= 10_240 && is_near(unit)) {
+        Some(unit) => format!("{}.{} {}", tenths(unit) / 10, tenths(unit) % 10, NAMES[unit]),
+        None => format!("{n} B"),
+    }
 }
 
 /// The same for narrow columns: `18.0G`, `512.0M`, `25`.

@@ -103,8 +103,12 @@ fn what_must_be_enough_is_rounded_up() {
         (u64::MAX, "16.0 EiB"),
     ];
     for (n, text) in cases {
-        assert_eq!(bytes_at_least(n), text);
+        assert_eq!(bytes_at_least(n, u64::MAX), text);
     }
+    // A tenth of a GiB would be more than all that is left.
+    let less = (10 << 30) - (50 << 20);
+    assert_eq!(bytes_at_least(less, 25 << 20), "10190.0 MiB");
+    assert_eq!(bytes_at_least(less + 1, 0), format!("{} B", less + 1));
 }
 
 #[test]

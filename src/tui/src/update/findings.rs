@@ -212,7 +212,9 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !last.served) {
         text.push_str(&format!("; would have helped: {words}"));
         if *bytes > 0 {
-            text.push_str(&format!(" {}", units::bytes_at_least(*bytes)));
+            // A request that is smaller by what is rounded up to all of it would be none.
+            let over = last.requested.checked_sub(*bytes).map_or(u64::MAX, |left| left / 2);
+            text.push_str(&format!(" {}", units::bytes_at_least(*bytes, over)));
         }
     }
     if last.served && dated {

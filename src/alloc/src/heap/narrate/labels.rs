@@ -1,7 +1,7 @@
 //! Which names the channel has room for: who uses up many leaves some to the others.
 //!
 //! Marks, of which there may be another one each step, take no more than three quarters of its table, names of pools, which come and go, no
-//! more than seven eighths, and tags the rest but for one place. What finds none there is told as one of the others.
+//! more than seven eighths, and tags the rest but for the last few, of which advice leaves one. What finds no place is told as one of the others.
 
 use gpumem_channel::StringId;
 
@@ -57,14 +57,15 @@ impl Labels {
         other.unwrap_or_default()
     }
 
-    /// That of advice, of which there are few.
+    /// That of advice, of which there are ten.
     pub(super) fn advice(&mut self, outlet: &mut Outlet, words: &str) -> Option<StringId> {
-        self.intern(outlet, words, self.room)
+        let one_for_tags = u32::from(self.other_tags.is_none());
+        self.intern(outlet, words, self.room.saturating_sub(one_for_tags))
     }
 
     /// That of a tag's name.
     pub(super) fn tag(&mut self, outlet: &mut Outlet, name: &str) -> Option<StringId> {
-        self.intern(outlet, name, self.room.saturating_sub(1))
+        self.intern(outlet, name, self.room.saturating_sub(1) - self.room / 64)
     }
 
     /// That of tags whose names have no place.

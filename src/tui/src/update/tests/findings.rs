@@ -337,6 +337,9 @@ fn what_would_have_helped_is_told_until_as_much_was_served() {
     // No less than it takes.
     let raise = advised("raise the budget by", (2 << 30) + 1, false);
     assert_eq!(raise, format!("{text}raise the budget by 2.1 GiB"));
+    // Nor all that was asked for.
+    let smaller = advised("a request smaller by", (20 << 30) - (50 << 20), false);
+    assert_eq!(smaller, format!("{text}a request smaller by 20430.0 MiB"));
     let served = advised("wait for the GPU", 0, true);
     assert!(!served.contains("helped"), "{served}");
 }
