@@ -1,7 +1,10 @@
 //! `replay` as people and programs run it: on the simulated device, on CUDA as the fake driver plays it, and refused.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::process::Output;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Output, Stdio};
 
 use gpumem_tests::{Ended, Terminal, World, said};
 use serde_json::Value;
@@ -69,6 +72,23 @@ fn a_report_has_every_figure_and_its_label() {
     assert_eq!(refused.status.code(), Some(3), "{}", said(&refused.stdout));
     assert!(said(&refused.stderr).contains("--device sim") && refused.stdout.is_empty());
     assert_eq!(world.channel_files().len(), 1, "nothing was published");
+}
+
+/// Programs that start others may give them one.
+#[test]
+fn stdin_may_be_a_socket() {
+    let world = World::without_gpu();
+    for args in [&["--no-publish"][..], &["--speed", "max", "--passes", "1"]] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let writer = std::thread::spawn(move || (&ours).write_all(&std::fs::read(TRACE).unwrap()));
+        let piped = world
+            .command(&[&["replay", "-", "--device", "sim"], args].concat())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .output()
+            .unwrap();
+        assert_eq!(piped.status.code(), Some(0), "{}", said(&piped.stderr));
+        writer.join().unwrap().unwrap();
+    }
 }
 
 /// The options of PyTorch do here what they do there, whoever gives them; a flag of its own says more than they do.

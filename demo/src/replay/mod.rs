@@ -19,6 +19,7 @@ mod report;
 mod speed;
 mod text;
 
+use std::fs::Metadata;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -30,7 +31,7 @@ use gpumem_channel::DeviceKind;
 use crate::args::DeviceChoice;
 use crate::bytes::entries;
 use crate::gpu;
-use crate::trace::{Trace, TraceError};
+use crate::trace::{STDIN, Trace, TraceError};
 
 pub use args::{AllocatorChoice, ReplayArgs, Segments};
 pub use report::{
@@ -132,12 +133,16 @@ pub fn main(args: &ReplayArgs) -> u8 {
 }
 
 /// Whether a replay could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that
-/// of [`main`]. What can be read only once (a pipe) is left to whoever replays it, and so is a device that there is a driver for: to open
-/// one takes memory on it.
+/// of [`main`]. What can be read only once (a pipe, stdin) is left to whoever replays it, and so is a device that there is a driver for: to
+/// open one takes memory on it.
 pub fn check(args: &ReplayArgs) -> u8 {
     exit_code(check_settings(args).and_then(|()| {
-        let once = std::fs::metadata(&args.trace).is_ok_and(|file| !file.is_file() && !file.is_dir());
-        if once { Ok(()) } else { read(&args.trace).map(drop) }
+        let once = |file: Metadata| !file.is_file() && !file.is_dir();
+        if args.trace == Path::new(STDIN) || std::fs::metadata(&args.trace).is_ok_and(once) {
+            Ok(())
+        } else {
+            read(&args.trace).map(drop)
+        }
     }))
 }
 

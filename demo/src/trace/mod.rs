@@ -32,6 +32,7 @@ mod tests;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
@@ -41,6 +42,9 @@ use builder::Builder;
 pub use error::{Problem, TraceError};
 use lines::{Lines, Row};
 use packed::Counted;
+
+/// What stdin is called among files.
+pub const STDIN: &str = "/dev/stdin";
 
 /// Bytes by which a file is known, and of what gzip makes of them.
 const HEAD: u64 = 1 << 16;
@@ -123,16 +127,22 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a file.
+    /// Reads a file, or [stdin](STDIN) from where it is.
     ///
     /// # Errors
     /// When it cannot be read or is no trace; with the file's name, and line and column where there are such.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
-        let file = File::open(path).map_err(Problem::Io);
-        file.and_then(Trace::read).map_err(|problem| TraceError {
-            path: path.to_owned(),
-            problem,
-        })
+        // A socket cannot be opened by a name, nor what another user opened for us.
+        let file = match path == Path::new(STDIN) {
+            true => std::io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(path),
+        };
+        file.map_err(Problem::Io)
+            .and_then(Trace::read)
+            .map_err(|problem| TraceError {
+                path: path.to_owned(),
+                problem,
+            })
     }
 
     /// Reads from anything.

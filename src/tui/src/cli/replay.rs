@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
+use gpumem_demo::trace::STDIN;
 use gpumem_demo::{Conf, DemoArgs, DeviceChoice, parse_bytes};
 
 use super::{LookArgs, conf, parse_interval, parse_number};
@@ -75,9 +76,6 @@ pub struct ReplayCli {
     #[allow(missing_docs)]
     pub look: LookArgs,
 }
-
-/// What stdin is called among files.
-const STDIN: &str = "/dev/stdin";
 
 fn trace_path(text: OsString) -> PathBuf {
     if text == "-" { STDIN.into() } else { text.into() }
