@@ -277,9 +277,10 @@ impl FreeIndex {
         self.bytes
     }
 
-    /// The size of the largest block (0: there is none) and the number of blocks. Looks at the occupied bins only.
+    /// The size of the largest block (0: there is none) and the number of blocks. Looks at the last occupied bin only.
     pub(crate) fn largest_and_count(&self) -> (u64, u64) {
-        let last = self.occupied_bins(0).last();
+        let last = self.occupied[..BINS / 64].iter().rposition(|bits| *bits != 0);
+        let last = last.and_then(|word| self.bin(word * 64 + self.occupied[word].ilog2() as usize));
         let largest = last.and_then(Bin::last).map_or(0, |rank| Key::of(rank).size);
         (largest, self.len as u64)
     }
