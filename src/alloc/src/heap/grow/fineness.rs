@@ -17,7 +17,7 @@ const FINEST: u64 = 4;
 
 /// Where a program gives back so many blocks for each chunk that it takes, what it does takes longer than mapping, also with chunks of one
 /// granule: some 40 µs for each. Servers are so, whose caches grow with every token.
-const CHEAP: u64 = 80;
+const CHEAP: u64 = 160;
 
 /// Whether mapping costs a program little that gave back `frees` blocks and took `chunks`.
 pub(in crate::heap) fn is_cheap(frees: u64, chunks: u64) -> bool {
