@@ -40,8 +40,10 @@ pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Id
     };
     Ok(Identity {
         pid: std::process::id(),
-        start_time: start_time(&fs::read_to_string("/proc/self/stat")?).ok_or(io::ErrorKind::InvalidData)?,
-        boot_id: boot_id()?,
+        // The name in it is cut after 15 bytes, wherever that is in a character.
+        start_time: start_time(&String::from_utf8_lossy(&fs::read("/proc/self/stat")?))
+            .ok_or(io::ErrorKind::InvalidData)?,
+        boot_id: boot_id().unwrap_or(UNKNOWN_BOOT),
         pid_namespace: fs::metadata("/proc/self/ns/pid")?.ino(),
         uid: rustix::process::geteuid().as_raw(),
         created_realtime: now(ClockId::Realtime),
@@ -59,8 +61,16 @@ pub(crate) fn start_time(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The boot id where there is none to read: a `/proc` of processes only (`subset=pid`), as services in a sandbox have it.
+const UNKNOWN_BOOT: [u8; 16] = [0; 16];
+
+/// Whether a file can be of this boot of the machine. Where its publisher or we do not know which that is its lock alone tells.
+pub(crate) fn may_be_of_this_boot(identity: &Identity) -> bool {
+    identity.boot_id == UNKNOWN_BOOT || boot_id().map_or(true, |id| id == identity.boot_id)
+}
+
 /// The kernel's boot id as 16 bytes.
-pub(crate) fn boot_id() -> io::Result<[u8; 16]> {
+fn boot_id() -> io::Result<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
     let id = u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData)?;

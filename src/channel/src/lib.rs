@@ -24,7 +24,8 @@
 //! ```text
 //! bytes 0..64   frozen for ever: magic "gpumemch", format version, least reader version, file length,
 //!               table of contents (offset, entries), identity offset, 0
-//!       64..512 identity: pid, start time, boot id, pid namespace, times of creation, ranks, program, job
+//!       64..512 identity: pid, start time, boot id (0: not known), pid namespace, times of creation, ranks,
+//!               program, job
 //!      512..    table of contents: kind, offset, stride | count << 32, version of each section
 //! sections      1 live counters   2 devices   3 figures      4 segments   5 blocks
 //!               6 generations     7 events    8 strings      9 managed ranges (reserved)

@@ -91,7 +91,7 @@ impl Reader {
         };
         let identity = identity::unpack(&who, metadata.uid());
         Ok(Reader {
-            same_boot: identity::boot_id().is_ok_and(|id| id == identity.boot_id),
+            same_boot: identity::may_be_of_this_boot(&identity),
             identity: Arc::new(identity),
             file,
             source,

@@ -18,7 +18,7 @@ pub struct Identity {
     pub pid: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22); tells a reused pid from the real one.
     pub start_time: u64,
-    /// The kernel's boot id; a file of another boot is dead whatever its lock says.
+    /// The kernel's boot id; a file of another boot is dead whatever its lock says. Zeros where the publisher could not read it.
     pub boot_id: [u8; 16],
     /// Inode of the publisher's pid namespace.
     pub pid_namespace: u64,
