@@ -1,7 +1,8 @@
-//! The only `unsafe` of this crate: shared mappings as words, what happens to them in a forked child, and hints to the cache.
+//! The only `unsafe` of this crate: shared mappings as words, what happens to them in a forked child, hints to the cache, and a limit that
+//! the system may refuse to tell.
 #![allow(
     unsafe_code,
-    reason = "mmap, madvise, pthread_atfork and prefetching have no safe interface; everything else in the crate goes through this module"
+    reason = "mmap, madvise, pthread_atfork and prefetching have no safe interface, getrlimit none that can fail; everything else in the crate goes through this module"
 )]
 
 use std::fs::File;
@@ -146,6 +147,19 @@ impl Drop for Mapping {
             let _ = unsafe { rustix::mm::munmap(self.ptr.as_ptr().cast(), self.words * 8) };
         }
     }
+}
+
+/// Bytes that a file of this process may have, if that is limited. Not by rustix: it panics where a sandbox refuses to tell, and then there is
+/// no limit that anybody knows of.
+pub(crate) fn file_size_limit() -> Option<u64> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: writes one record, if it succeeds.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: written just now.
+    let soft = unsafe { limit.assume_init() }.rlim_cur;
+    (soft != libc::RLIM_INFINITY).then_some(soft)
 }
 
 /// Channels that a process may have open: one for each device of a C program, and as many again.

@@ -11,12 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
-use rustix::process::{Resource, getrlimit};
 
 use super::{Options, Publisher};
 use crate::error::CreateError;
 use crate::layout::IDENTITY;
-use crate::map::{LockedFile, Map, Process};
+use crate::map::{LockedFile, Map, Process, file_size_limit};
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::word::{Word, Words};
@@ -168,7 +167,7 @@ fn lacks_room(error: &io::Error) -> bool {
 
 /// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.
 fn check_file_size(bytes: u64) -> Result<(), CreateError> {
-    match getrlimit(Resource::Fsize).current {
+    match file_size_limit() {
         Some(limit) if limit < bytes => Err(CreateError::FileSizeLimit { bytes, limit }),
         _ => Ok(()),
     }
