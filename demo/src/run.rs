@@ -8,6 +8,7 @@ use crate::control::{Control, End, Heard, Signals};
 use crate::error::{DemoError, Ended, exit_code};
 use crate::lab::{Kind, Lab, open_cuda};
 use crate::output::{Output, WIDTH, width_of_stdout};
+use crate::patient::stdout;
 use crate::process::die_with_parent;
 use crate::protocol::{Body, Command, Outcome, Start, Step};
 use crate::{account, fragmentation, gpu, replay, train};
@@ -232,7 +233,7 @@ fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
     };
     let (control, signals) = Control::new(input);
     listen_to_signals(signals).map_err(DemoError::Output)?;
-    run_with(args, &mut std::io::stdout().lock(), width_of_stdout, &control)
+    run_with(args, &mut stdout(), width_of_stdout, &control)
 }
 
 /// The signals that a process ignores, as bits from 1 on, by what `/proc/PID/status` says of it. None where that says nothing.

@@ -1,7 +1,13 @@
 //! What the command line refuses, it refuses in words, and leaves the terminal alone.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::io::{self, ErrorKind, Read, Write};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
 use gpumem_tests::{Ended, Modes, Terminal, World, said};
+use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::Value;
 
 /// In a terminal, where the dashboard would have started.
@@ -89,6 +95,51 @@ fn a_report_goes_through_a_pipe_and_the_dashboard_does_not() {
     assert_eq!(document["devices"][0]["name"], "NVIDIA H100 80GB HBM3");
     let none = run(&["--json", "--device", "7"]);
     assert_eq!(none.status.code(), Some(3), "{}", said(&none.stderr));
+}
+
+/// Another program that has the same pipe may have set it to wait for nobody. Who reads it late gets all of it.
+#[test]
+fn output_waits_for_its_reader_whatever_the_pipe_was_set_to() {
+    let world = World::without_gpu();
+    let trace = world.channels().join("trace.csv");
+    std::fs::write(&trace, "op,id,bytes,stream\na,1,4096,0\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    let demo = "demo train --headless --json --device sim --steps 2 --pace 1ms";
+    let commands = [
+        "--json --device sim".to_owned(),
+        demo.to_owned(),
+        format!("replay {trace} --device sim --json"),
+    ];
+    let began = commands.map(|args| {
+        let (reader, mut writer) = io::pipe().unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        let mut before = 0;
+        let full = loop {
+            match writer.write(&[b' '; 4096]) {
+                Ok(bytes) => before += bytes,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        let args_of: Vec<_> = args.split(' ').collect();
+        let mut command = world.command(&args_of);
+        let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        (args, child, reader, before)
+    });
+    // By now each has something to say.
+    sleep(Duration::from_secs(2));
+    for (args, child, mut reader, before) in began {
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{args}: {}", said(&ended.stderr));
+        let documents = serde_json::Deserializer::from_slice(&text[before..]).into_iter::<Value>();
+        assert!(
+            documents.map(Result::unwrap).count() > 0,
+            "{args}: {}",
+            said(&text[before..])
+        );
+    }
 }
 
 /// Asked for explicitly, also where there is a GPU.

@@ -31,6 +31,7 @@ use gpumem_channel::DeviceKind;
 use crate::args::DeviceChoice;
 use crate::bytes::entries;
 use crate::gpu;
+use crate::patient::stdout;
 use crate::trace::{STDIN, Trace, TraceError};
 
 pub use args::{AllocatorChoice, ReplayArgs, Segments};
@@ -125,7 +126,7 @@ pub fn main(args: &ReplayArgs) -> u8 {
         } else {
             report.text()
         };
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     });

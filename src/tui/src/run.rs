@@ -310,7 +310,7 @@ fn term(look: &LookArgs) -> Term {
 
 /// Writes to stdout. A reader that has gone (`| head`) is no failure.
 fn say(text: &str) -> u8 {
-    let mut out = io::stdout().lock();
+    let mut out = gpumem_demo::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => 0,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
