@@ -52,7 +52,7 @@ impl fmt::Display for StackFrame {
 pub(crate) struct Symbols {
     by_address: HashMap<u64, Vec<StackFrame>>,
     by_stack: HashMap<Stack, Arc<[StackFrame]>>,
-    maps: Option<String>,
+    maps: Option<Vec<u8>>,
 }
 
 impl Symbols {
@@ -99,7 +99,7 @@ impl Symbols {
                 backtrace::resolve(address as *mut c_void, name);
             }
             if found.is_empty() {
-                let maps = maps.get_or_insert_with(|| std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+                let maps = maps.get_or_insert_with(|| std::fs::read("/proc/self/maps").unwrap_or_default());
                 found.push(StackFrame {
                     name: place(maps, address),
                     file: None,
@@ -149,9 +149,10 @@ fn our_folder() -> &'static str {
     file!().trim_end_matches("stack/symbols.rs")
 }
 
-/// The file that is mapped at an address and the place in it, from the text of `/proc/self/maps`.
-fn place(maps: &str, address: u64) -> String {
-    let found = maps.lines().find_map(|line| {
+/// The file that is mapped at an address and the place in it, from the text of `/proc/self/maps`. Names of files are any bytes.
+fn place(maps: &[u8], address: u64) -> String {
+    let mut lines = maps.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    let found = lines.find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -160,8 +161,9 @@ fn place(maps: &str, address: u64) -> String {
             return None;
         }
         let offset = number(fields.nth(1)?)?;
-        // Device and inode lie between.
-        let file = fields.nth(2)?.rsplit('/').next()?;
+        // Device and inode lie between, and have none of these; the name may have spaces.
+        let path = line[line.find(['/', '['])?..].trim_end_matches(" (deleted)");
+        let file = path.rsplit('/').next()?;
         Some(format!("{file}+{:#x}", (address - start).checked_add(offset)?))
     });
     found.unwrap_or_else(|| format!("{address:#x}"))
@@ -229,10 +231,14 @@ mod tests {
 
     #[test]
     fn what_has_no_name_is_told_by_its_file() {
-        let maps = "\
+        let maps = b"\
+7effff000000-7effff001000 r--s 00000000 fe:00 124    /data/donn\xe9es
 7f0000000000-7f0000001000 r--p 00000000 fe:00 123    /opt/lib/libtorch.so
 7f0000001000-7f0000009000 r-xp 00001000 fe:00 123    /opt/lib/libtorch.so
 7f000000a000-7f000000b000 rwxp 00000000 00:00 0
+7f000000b000-7f000000c000 r-xp 00000000 fe:00 125    /opt/my lib/lib\xe9 1.so
+7f000000c000-7f000000d000 r-xp 00000000 00:00 0      [vdso]
+7f000000d000-7f000000e000 r-xp 00000000 00:01 126    /memfd:jit (deleted)
 ";
         assert_eq!(place(maps, 0x7f00_0000_1f00), "libtorch.so+0x1f00");
         assert_eq!(
@@ -240,7 +246,10 @@ mod tests {
             "0x7f000000a010",
             "code that a program made"
         );
+        assert_eq!(place(maps, 0x7f00_0000_b010), "lib\u{fffd} 1.so+0x10");
+        assert_eq!(place(maps, 0x7f00_0000_c010), "[vdso]+0x10");
+        assert_eq!(place(maps, 0x7f00_0000_d010), "memfd:jit+0x10");
         assert_eq!(place(maps, 1), "0x1");
-        assert_eq!(place("nonsense\n1-\n", 1), "0x1");
+        assert_eq!(place(b"nonsense\n1-\n", 1), "0x1");
     }
 }
