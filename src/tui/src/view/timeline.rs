@@ -261,10 +261,19 @@ fn top_of(most: u64, total: u64) -> u64 {
     graph::ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
 }
 
-/// Lines and labels at quarters (or halves) of the height.
+/// Into how many steps an axis is divided, so that each is a round figure: a quarter of 3 GiB is none.
+fn memory_steps(top: u64, height: u16) -> u64 {
+    match (height >= 12, top.is_multiple_of(3) && (top / 3).is_power_of_two()) {
+        (true, true) => 3,
+        (true, false) => 4,
+        _ => 2,
+    }
+}
+
+/// Lines and labels at quarters (or thirds, or halves) of the height.
 fn grid(screen: &mut Screen<'_>, axis: Rect, plot: Rect, top: u64) {
     let dim = screen.pen.theme.ink(Ink::Dim);
-    let steps: u64 = if plot.height >= 12 { 4 } else { 2 };
+    let steps = memory_steps(top, plot.height);
     for step in 0..=steps {
         // The line of a label is the one whose upper edge is the figure; the foot has the last line.
         let y = (u64::from(plot.height) * (steps - step) / steps).min(u64::from(plot.height.saturating_sub(1))) as u16;

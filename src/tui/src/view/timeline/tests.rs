@@ -111,6 +111,24 @@ fn an_unused_device_has_all_of_its_memory_as_its_axis() {
     assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
 }
 
+/// What an axis says of a line is where the line is.
+#[test]
+fn a_memory_axis_has_round_steps() {
+    for power in 10..40 {
+        for top in [1u64 << power, 3 << (power - 1)] {
+            let steps = memory_steps(top, 20);
+            let exact = |step: u64| {
+                let label = units::bytes_short(top / steps * step);
+                let (figure, unit) = label.split_at(label.len() - 1);
+                let shift = "KMGT".find(unit).map_or(0, |at| 10 * (at as u32 + 1));
+                let figure: f64 = if shift == 0 { label.parse() } else { figure.parse() }.unwrap();
+                (figure * (1u64 << shift) as f64) as u64 == top / steps * step
+            };
+            assert!((1..=steps).all(exact), "{top}");
+        }
+    }
+}
+
 #[test]
 fn phases_differ_where_colours_do_not_tell_them_apart() {
     use super::super::theme::Theme;
