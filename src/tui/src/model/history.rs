@@ -103,6 +103,8 @@ pub struct History {
     pub marks: VecDeque<Mark>,
     /// Events that nobody saw: overwritten in the channel before they were read.
     pub marks_lost: u64,
+    /// Until when events were overwritten that nobody saw, before anybody looked, too; 0 where none were.
+    pub lost_until: Nanos,
     /// Events that were seen and gave way, as there were more than fit here.
     pub marks_dropped: u64,
     /// When the newest of these was that is no phase; 0 where there is none.

@@ -43,7 +43,7 @@ pub struct ChannelSample {
     pub glances: Vec<Glance>,
     /// Events since the sample before, oldest first.
     pub marks: Vec<Mark>,
-    /// Events that were overwritten before they could be read, by channel.
+    /// Events that were overwritten before they could be read, by channel; 0 of those that were so before anybody looked.
     pub lost: Vec<(ChannelKey, u64)>,
     /// The processes behind the rows that are shown.
     pub processes: Vec<Process>,

@@ -175,8 +175,11 @@ impl Open {
             }
         });
         // A file that fails is told of by the next pass. What was overwritten before anybody looked is not lost to who looks now.
-        let lost = if first { 0 } else { followed.unwrap_or(0) };
-        sample.lost.extend((lost > 0).then_some((key, lost)));
+        // That they are not known is told all the same.
+        let lost = followed.unwrap_or(0);
+        sample
+            .lost
+            .extend((lost > 0).then_some((key, if first { 0 } else { lost })));
     }
 }
 

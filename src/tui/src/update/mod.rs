@@ -57,13 +57,13 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::Channels(mut sample) => {
             let look = Look::of(model);
             let marks = std::mem::take(&mut sample.marks);
-            let lost = std::mem::take(&mut sample.lost);
+            let lost = (sample.at, std::mem::take(&mut sample.lost));
             file_glances(model, std::mem::take(&mut sample.glances));
             remember_living(&mut model.inputs, &sample);
             let first = model.inputs.channels_at.replace(sample.at).is_none();
             model.inputs.channels = *sample;
             let mut effects = sampled(model, Fresh::Channels, &look);
-            file_marks(model, marks, &lost);
+            file_marks(model, marks, lost);
             // Who begins with a demo is to see its keys.
             if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
                 effects.extend(tell_of_the_past(model));
@@ -138,21 +138,25 @@ fn file_glances(model: &mut Model, glances: Vec<Glance>) {
     }
 }
 
-/// Files new events with the devices they happened on.
-fn file_marks(model: &mut Model, marks: Vec<Mark>, lost: &[(ChannelKey, u64)]) {
+/// Files new events with the devices they happened on, and how many were lost until now.
+fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(ChannelKey, u64)>)) {
     for mark in marks {
         if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == mark.process.device) {
             device.history.mark(mark);
         }
     }
     for (channel, count) in lost {
-        let published = model.live.published.iter().find(|c| c.key == *channel);
-        let Some(first) = published.and_then(|c| c.snapshot.devices.first()) else {
-            continue;
-        };
-        let key = DeviceKey::of(*channel, 0, &first.device);
-        if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == key) {
-            device.history.marks_lost = device.history.marks_lost.saturating_add(*count);
+        let published = model.live.published.iter().find(|c| c.key == channel);
+        for (index, published) in published.iter().flat_map(|c| &c.snapshot.devices).enumerate() {
+            let key = DeviceKey::of(channel, index, &published.device);
+            let Some(device) = model.live.devices.iter_mut().find(|d| d.key == key) else {
+                continue;
+            };
+            // They may have been of any of them, and are counted once.
+            device.history.lost_until = now;
+            if index == 0 {
+                device.history.marks_lost = device.history.marks_lost.saturating_add(count);
+            }
         }
     }
 }

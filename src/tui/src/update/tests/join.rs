@@ -337,6 +337,7 @@ fn marks_go_to_their_device_in_order_and_stay_bounded() {
     feed(&mut model, [Event::Channels(Box::new(sample))]);
     let history = &model.world().devices[0].history;
     assert_eq!((history.marks_lost, history.marks_dropped), (5, 10));
+    assert_eq!(history.lost_until, 2 * SECOND);
     assert_eq!(history.marks.len(), MAX_MARKS);
     assert!(
         history

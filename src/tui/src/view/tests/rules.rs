@@ -456,3 +456,25 @@ fn every_mark_that_is_seen_is_explained() {
         }
     }
 }
+
+/// What was overwritten before it was read may be that memory was taken.
+#[test]
+fn where_events_were_lost_nobody_is_said_to_have_taken_no_memory() {
+    let mut model = fixture::h100();
+    model.ui.view = View::Timeline;
+    model.live.devices[0].history.marks.clear();
+    let says_none = |model: &Model| {
+        let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+        let unknown = text.contains("What was taken and returned is not known");
+        let none = text.contains("nobody who publishes took or returned memory");
+        assert!(unknown != none, "{text}");
+        none
+    };
+    assert!(says_none(&model));
+    let newest = model.live.devices[0].history.long.back().unwrap().at;
+    model.live.devices[0].history.lost_until = newest - SECOND;
+    assert!(!says_none(&model));
+    // Before what is shown.
+    model.live.devices[0].history.lost_until = newest - model.ui.timeline.span - 2 * SECOND;
+    assert!(says_none(&model));
+}

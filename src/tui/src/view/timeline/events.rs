@@ -7,7 +7,7 @@ use super::super::Screen;
 use super::super::pen::width;
 use super::super::theme::Ink;
 use super::{Window, mark_look};
-use crate::model::{Device, DeviceState, Mark, MarkKind, Owner, SECOND};
+use crate::model::{Device, DeviceState, Mark, MarkKind, Nanos, Owner, SECOND};
 use crate::units;
 
 /// The events of the window, without the program's own phases.
@@ -128,10 +128,15 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         screen.pen.clipped(area, 0, 0, text, area.width, dim);
     }
     if y == 1 {
+        let reaches = |until: Nanos| until / window.bucket >= window.first.max(1);
         let text = match publishes(screen, device) {
             // Some that gave way were of this span.
-            _ if device.history.dropped_until / window.bucket >= window.first.max(1) => {
+            _ if reaches(device.history.dropped_until) => {
                 "No event of this span was kept: there were more than can be."
+            }
+            // What they told may have been just that.
+            _ if reaches(device.history.lost_until) => {
+                "What was taken and returned is not known: events were overwritten unread."
             }
             true => "No event in this span: nobody who publishes took or returned memory.",
             false => "No process here publishes events: what is taken and returned is not known.",
