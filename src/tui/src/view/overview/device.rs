@@ -240,7 +240,7 @@ fn used_text(device: &Device) -> Option<String> {
         Basis::Publishers => (memory.reserved(), "published"),
     };
     let total = units::bytes(memory.total);
-    let same_unit = total.ends_with("GiB");
+    let same_unit = total.ends_with("GiB") && (used == 0 || used >= 1 << 30);
     let used = if same_unit { gib(used) } else { units::bytes(used) };
     Some(format!("{used} of {total} {what}"))
 }
@@ -308,14 +308,12 @@ fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
         (Basis::Publishers, _) => {}
     }
     entries.push((Ink::Free, memory.basis.rest(), memory.free, 0));
+    // Tenths of a GiB do not tell how a few hundred MiB are divided: 0.2 and 0.3 would be 0.4.
+    let in_gib = memory.total >= 1 << 34 && !(1..1 << 30).contains(&memory.reserved());
     let text = |bytes| {
-        if memory.total >= 1 << 34 {
-            gib(bytes)
-        } else {
-            units::bytes_short(bytes)
-        }
+        if in_gib { gib(bytes) } else { units::bytes_short(bytes) }
     };
-    let unit = if memory.total >= 1 << 34 { " GiB" } else { "" };
+    let unit = if in_gib { " GiB" } else { "" };
     let x = legend::draw(pen, area, entries, memory.total, (text, unit));
     if memory.skewed && x + 26 <= area.width {
         pen.text(area, x, 0, "publishers ahead of driver", pen.theme.ink(Ink::Dim));

@@ -128,3 +128,37 @@ fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
         }
     }
 }
+
+/// 0.2 and 0.3 of 0.4 GiB tell nobody how they are divided.
+#[test]
+fn what_is_little_is_told_in_a_unit_of_its_own() {
+    let mib = |n: u64| n << 20;
+    let simulated = |allocated, cached| Partition {
+        basis: Basis::Publishers,
+        allocated: mib(allocated),
+        cached: mib(cached),
+        free: (80 << 30) - mib(allocated + cached),
+        ..Partition::default()
+    };
+    for (memory, used, legend) in [
+        (
+            simulated(195, 261),
+            "456.0 MiB of 80.0 GiB published",
+            "▇ allocated 195.0M   ▓ cached 261.0M   · not published 79.6G",
+        ),
+        (
+            simulated(700, 324),
+            "1.0 of 80.0 GiB published",
+            "▇ allocated 0.7   ▓ cached 0.3   · not published 79.0 GiB",
+        ),
+        (
+            simulated(0, 0),
+            "0.0 of 80.0 GiB published",
+            "▇ allocated 0.0   ▓ cached 0.0   · not published 80.0 GiB",
+        ),
+    ] {
+        let model = holding(fixture::simulated(), memory);
+        let screen = text(&drawn(model, 80, 24, Colors::Mono, false).0);
+        assert!(screen.contains(used) && screen.contains(legend), "{screen}");
+    }
+}
