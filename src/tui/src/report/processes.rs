@@ -39,7 +39,10 @@ pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
     let apart = model
         .listed()
         .any(|p| model.listed().any(|other| p.pid == other.pid && p.id != other.id));
-    let mut leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
+    // A column of dashes says less than the end of the last one.
+    let uncounted = model.listed().all(|process| driver_bytes(process) == "-");
+    let leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
+    let mut leaving = leaving.chain(uncounted.then_some(Some(Column::Nvml)));
     let widest = |lines: &[String]| lines.iter().map(|line| usize::from(width(line))).max().unwrap_or(0);
     loop {
         let lines = table_of(model, &told, NAME);
@@ -132,5 +135,46 @@ fn cell(process: &Process, column: Told, name: usize) -> String {
             .map_or_else(|| "-".to_owned(), |n| units::bytes_short(*n)),
         Some(Column::State) if process.simulated => format!("{}, SIMULATED", process.state_text()),
         Some(Column::State) => process.state_text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId, ProcessState};
+
+    /// Its last column was broken by the terminal.
+    #[test]
+    fn a_table_fits_where_its_longest_state_stands() {
+        let mut model = Model::default();
+        model.live.processes.push(Process {
+            id: ProcessId {
+                device: DeviceKey::NvmlIndex(0),
+                owner: Owner::Channel(ChannelKey(1, 1)),
+            },
+            pid: 9202,
+            device_label: "SIM 9202".into(),
+            user: "root".into(),
+            command: "gpumem-tui".into(),
+            job: "replay resnet50_multires.csv.gz".into(),
+            rank: None,
+            nvml: Reading::NotSupported,
+            figures: Some(Figures {
+                allocated: 800 << 20,
+                ..Figures::default()
+            }),
+            managed: Reading::NotSupported,
+            state: ProcessState::Publishing,
+            stopped: None,
+            simulated: true,
+            ended: None,
+        });
+        model.rows = vec![0];
+        for room in 56..=140 {
+            let lines = table(&model, room);
+            let widest = lines.iter().map(|line| width(line)).max();
+            assert!(widest <= Some(room), "{room}: {lines:#?}");
+            assert!(lines[1].ends_with("publishing, SIMULATED"), "{lines:#?}");
+        }
     }
 }

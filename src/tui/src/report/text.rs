@@ -29,7 +29,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     }
     writeln!(out)?;
     if world.nvml.state == SourceState::Missing {
-        writeln!(out, "no NVML: figures are the publishers' alone")?;
+        write_sentence(out, "no NVML: figures are the publishers' alone", room)?;
     }
     for device in &world.devices {
         writeln!(out)?;
