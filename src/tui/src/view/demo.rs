@@ -263,8 +263,10 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
         if let Some(look) = look {
             strips::sign(&mut screen.pen, area, 0, y, look);
         }
-        screen.pen.text(area, 2, y, label, dim);
-        screen.pen.text_end(area, area.width.min(36), y, &text, Style::new());
+        let end = area.width.min(36);
+        let room = end.saturating_sub(3 + width(&text));
+        screen.pen.clipped(area, 2, y, label, room, dim);
+        screen.pen.text_end(area, end, y, &text, Style::new());
     }
     lines
 }

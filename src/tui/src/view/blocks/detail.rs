@@ -205,7 +205,8 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
             (x, y) = (2, y + 1);
         }
         x = screen.pen.text(area, x, y, label, dim);
-        x = screen.pen.text(area, x + 1, y, &text, Style::new()) + 3;
+        // One that is too long for a line of its own is seen to be.
+        x = screen.pen.clipped(area, x + 1, y, &text, area.width, Style::new()) + 3;
     }
 }
 

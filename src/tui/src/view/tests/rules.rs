@@ -478,3 +478,17 @@ fn where_events_were_lost_nobody_is_said_to_have_taken_no_memory() {
     model.live.devices[0].history.lost_until = newest - model.ui.timeline.span - 2 * SECOND;
     assert!(says_none(&model));
 }
+
+/// A figure without its end, or one that runs into its name, is read as another one.
+#[test]
+fn what_is_cut_on_narrow_screens_is_seen_to_be() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Blocks;
+    let screen = text(&drawn(model.clone(), 20, 60, Colors::Mono, false).0);
+    let address = screen.lines().find(|line| line.contains("address"));
+    assert!(address.is_some_and(|line| line.contains('…')), "{screen}");
+    model.ui.view = View::Demo;
+    let screen = text(&drawn(model, 20, 60, Colors::Mono, false).0);
+    let allocated = screen.lines().find(|line| line.contains("▇ al"));
+    assert!(allocated.is_some_and(|line| line.contains("… ")), "{screen}");
+}
