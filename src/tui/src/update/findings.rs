@@ -177,10 +177,16 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
         );
     }
     if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
-        let (free, largest) = (units::bytes(reusable(figures)), units::bytes(figures.largest_free));
+        // What is cached is the same figure wherever it is told.
+        let [cached, pending, largest] = [figures.cached, figures.pending, figures.largest_free].map(units::bytes);
+        let pending = match figures.pending {
+            0 => String::new(),
+            _ => format!(" ({pending} of it pending)"),
+        };
         let (severity, budget, next) = next_larger(figures, device);
-        let text =
-            format!("{name}: {free} cached, largest free block {largest}{budget}: the next larger request {next}");
+        let text = format!(
+            "{name}: {cached} cached{pending}, largest free block {largest}{budget}: the next larger request {next}"
+        );
         say(severity, figures.cached, text);
     }
 }

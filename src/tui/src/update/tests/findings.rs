@@ -156,6 +156,15 @@ fn what_waits_for_the_gpu_is_cached_and_not_cut_up() {
     let figures = model.world().processes[0].figures.as_ref().unwrap();
     assert_eq!((figures.cached, figures.pending), (9 * GIB, 8 * GIB));
     assert_eq!(said(&model), []);
+    // As much is cached there as in the table.
+    let holes = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]);
+    let blocks: Vec<_> = holes.chain([(4 * GIB, PendingFree)]).collect();
+    feed(&mut model, [channels(2 * SECOND, vec![channel(4, &[&blocks])])]);
+    let text = &said(&model)[0].1;
+    assert!(
+        text.starts_with("4: 12.0 GiB cached (4.0 GiB of it pending), largest free block 1.0 GiB"),
+        "{text}"
+    );
 }
 
 #[test]
