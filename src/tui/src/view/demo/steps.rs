@@ -167,6 +167,10 @@ fn current_lines(
         // The panel beside says the same, and of a replay, which goes on meanwhile, what is so now.
         return;
     }
+    if demo.running() && !demo.stepped() {
+        // It goes on meanwhile, and the panel beside has what is so now.
+        out.push(vec![("  and at its end".into(), dim)]);
+    }
     let s = &step.stats;
     let pairs = [
         ("reserved", units::bytes_short(s.reserved)),

@@ -202,3 +202,16 @@ fn holes_that_are_not_drawn_are_told_of() {
     let told = words(&at_80x24(&model), 44);
     assert!(told.contains("unmapped, not drawn 1.5 GiB"), "{told}");
 }
+
+/// Beside them stands what it holds now, which is another figure under the same name.
+#[test]
+fn figures_of_a_step_of_a_demo_that_goes_on_are_said_to_be_of_its_end() {
+    let mut model = fixture::simulated();
+    model.ui.view = View::Demo;
+    let says = |model: &Model| words(&at_80x24(model), 0).contains("and at its end");
+    assert!(!says(&model), "it waits: they are those of now");
+    let demo = model.demo.as_mut().unwrap();
+    (demo.total_steps, demo.phase) = (0, DemoPhase::Running);
+    demo.steps.last_mut().unwrap().oom = None;
+    assert!(says(&model), "{}", at_80x24(&model));
+}
