@@ -237,7 +237,9 @@ fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
 }
 
 /// The signals that a process ignores, as bits from 1 on, by what `/proc/PID/status` says of it. None where that says nothing.
-fn ignored_signals(status: &str) -> u64 {
+fn ignored_signals(status: &[u8]) -> u64 {
+    // The kernel cuts the program's name after 15 bytes, be it in the middle of a character.
+    let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
@@ -248,7 +250,7 @@ fn ignored_signals(status: &str) -> u64 {
 fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // What is ignored when a program begins (nohup, a job in the background of a script) stays ignored.
-    let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    let ignored = ignored_signals(&std::fs::read("/proc/self/status").unwrap_or_default());
     let wanted = [SIGTERM, SIGINT, SIGHUP];
     let wanted = wanted.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let mut heard = signal_hook::iterator::Signals::new(wanted)?;
@@ -270,11 +272,11 @@ mod tests {
     #[test]
     fn signals_that_are_ignored_are_known_by_what_the_kernel_says() {
         assert_eq!(
-            ignored_signals("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t03\n"),
+            ignored_signals(b"Name:\tx\xd0\nSigIgn:\t0000000000001001\nSigCgt:\t03\n"),
             0x1001
         );
         for nothing in ["", "SigIgn:", "SigIgn:\tnonsense"] {
-            assert_eq!(ignored_signals(nothing), 0, "{nothing}");
+            assert_eq!(ignored_signals(nothing.as_bytes()), 0, "{nothing}");
         }
     }
 }
