@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::place::shown;
+
 /// Why a publisher has no channel. The program that embeds it works on without one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -11,7 +13,7 @@ pub enum CreateError {
     #[error("no directory for the channel: {}", .0.join("; "))]
     NoDirectory(Vec<String>),
     /// A system call failed.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {source}", shown(path))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -24,7 +26,7 @@ pub enum CreateError {
     /// that it can never run out later.
     #[error(
         "no room for a channel of {bytes} bytes in {}: make room there, have it in another tmpfs (GPUMEM_DIR) or, in Rust, smaller (Options)",
-        dir.display()
+        shown(dir)
     )]
     NoSpace {
         /// The directory.

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::text::clean;
+
 /// What a channel's file name ends in.
 pub(crate) const SUFFIX: &str = ".gpumem";
 /// What the name of a file under construction begins with.
@@ -40,7 +42,7 @@ pub fn own_directories() -> Vec<PathBuf> {
 /// Opens `dir` as a home for channels, making it if it is not there. It must be ours alone, no symbolic link, and in memory: on a
 /// disk every store into a mapped channel would sooner or later be written back.
 pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
-    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", dir.display());
+    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", shown(dir));
     let made = match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("cannot make it", error)),
         made => made.is_ok(),
@@ -59,20 +61,25 @@ pub fn check_directory(dir: &Path) -> Result<(), String> {
 }
 
 fn open_home(dir: &Path) -> Result<File, String> {
-    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", dir.display());
+    let fail = |what: &str, error: io::Error| format!("{}: {what}: {error}", shown(dir));
     let file = open_directory(dir).map_err(|error| fail("cannot open it", error))?;
     let metadata = file.metadata().map_err(|error| fail("cannot look at it", error))?;
-    check_private(&metadata, rustix::process::geteuid().as_raw()).map_err(|why| format!("{}: {why}", dir.display()))?;
+    check_private(&metadata, rustix::process::geteuid().as_raw()).map_err(|why| format!("{}: {why}", shown(dir)))?;
     let kind = rustix::fs::fstatfs(&file)
         .map_err(|error| fail("cannot look at its file system", error.into()))?
         .f_type as u64;
     if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
         return Err(format!(
             "{}: not in memory (tmpfs), where channels have to be, as /dev/shm is",
-            dir.display()
+            shown(dir)
         ));
     }
     Ok(file)
+}
+
+/// A path as a message may show it.
+pub(crate) fn shown(path: &Path) -> String {
+    clean(&path.display().to_string())
 }
 
 /// Opens a directory without following a symbolic link at its end.

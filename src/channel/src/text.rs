@@ -24,11 +24,12 @@ pub(crate) fn unpack(len: u64, words: &[u64]) -> String {
 }
 
 /// `text` without anything that could move a cursor, change a colour, or reorder what stands beside it: control characters,
-/// line and paragraph separators, bidirectional overrides and zero-width characters each become U+FFFD.
+/// line and paragraph separators, bidirectional marks and overrides, and characters that are not seen (soft hyphens, joiners, tags) each
+/// become U+FFFD.
 pub fn clean(text: &str) -> String {
     let harmful = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
     };
     text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
 }
@@ -69,6 +70,16 @@ mod tests {
             "\u{fffd}[2Jab\u{fffd}\u{fffd}"
         );
         assert_eq!(unpack(4, &[0xffff_ffff]), "\u{fffd}".repeat(4));
-        assert_eq!(clean("a\u{202e}b\u{2066}c"), "a\u{fffd}b\u{fffd}c");
+        for unseen in [
+            '\u{202e}',
+            '\u{2066}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{ad}',
+            '\u{180e}',
+            '\u{e0041}',
+        ] {
+            assert_eq!(clean(&format!("a{unseen}é")), "a\u{fffd}é", "{unseen:?}");
+        }
     }
 }

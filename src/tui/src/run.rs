@@ -33,10 +33,16 @@ const SHOWN_IS_PUBLISHED: &str =
 pub fn main() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors; output that cannot be written is none of clap's.
-            let _ = error.print();
-            return if error.use_stderr() { USAGE } else { 0 };
+        Err(error) if error.use_stderr() => {
+            // An argument that is too many may be the name of a file, as a shell's pattern found it.
+            let lines: Vec<_> = error.render().to_string().lines().map(gpumem_channel::clean).collect();
+            let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
+            return USAGE;
+        }
+        Err(help) => {
+            // Nor is the version an error; output that cannot be written is none of clap's.
+            let _ = help.print();
+            return 0;
         }
     };
     match cli.command {

@@ -50,6 +50,34 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Names of files come as a shell's pattern found them, and of directories from whoever sets the environment.
+#[test]
+fn no_name_reaches_the_terminal_as_it_is() {
+    const HOSTILE: &str = "x\x1b]0;title\x07\u{9b}2J\u{202e}";
+    let place = Place::new("hostile");
+    let trace = place.0.join("trace.csv");
+    std::fs::write(&trace, "op,id,bytes,stream\na,1,512,0\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    for (args, dir, expected) in [
+        (&["replay", trace, HOSTILE][..], "", 2),
+        (&[HOSTILE], "", 2),
+        (&["--device", HOSTILE], "", 2),
+        (&["doctor"], HOSTILE, 1),
+        (&["replay", trace, "--device", "sim"], HOSTILE, 0),
+    ] {
+        let output = place
+            .command(args)
+            .env("GPUMEM_DIR", place.0.join(dir).join(dir))
+            .output()
+            .unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(code(&output), expected, "{args:?}: {said}");
+        assert!(said.contains("x\u{fffd}]0;title"), "{args:?}: {said:?}");
+        let raw = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!said.contains(raw), "{args:?}: {said:?}");
+    }
+}
+
 #[test]
 fn bad_flags_are_refused_with_a_sentence() {
     let place = Place::new("flags");

@@ -4,6 +4,8 @@ mod checks;
 
 use std::fmt::Write;
 
+use gpumem_channel::clean;
+
 use crate::terminal::Environment;
 use crate::wrap::wrap;
 
@@ -69,7 +71,8 @@ pub fn text(checks: &[Check], room: u16) -> String {
     let wrapped = |text: &str, margin: u16| -> String {
         let lines = text
             .lines()
-            .flat_map(|line| wrap(line, room.saturating_sub(margin).max(20)));
+            // There are names in it: of directories, of files, of what the driver says.
+            .flat_map(|line| wrap(&clean(line), room.saturating_sub(margin).max(20)));
         let air = format!("\n{:1$}", "", margin.into());
         lines.collect::<Vec<_>>().join(&air)
     };
