@@ -73,6 +73,8 @@
 //! # Costs
 //! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.
 
+#![warn(missing_debug_implementations)]
+
 // Every other crate needs this one or Linux by itself, and would say so less clearly.
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpumem needs Linux: signs of life, forked children and files in memory are those of its kernel");

@@ -1,6 +1,7 @@
 //! The publishing end: makes the file, holds its lock, and stamps what the writer stores.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cells::Touched;
@@ -35,6 +36,14 @@ pub struct Publisher {
     strings: HashMap<Box<str>, StringId>,
     /// What follows an event belongs to the same operation and carries the same time.
     stamp: Stamp,
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Publisher {

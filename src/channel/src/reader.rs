@@ -1,5 +1,6 @@
 //! The reading end: opens a channel, checks everything, and hands out plain values.
 
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -53,6 +54,15 @@ pub struct Reader {
     events_lost: u64,
     /// Room for a part of a ring.
     copy: Vec<u64>,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("identity", &self.identity)
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reader {

@@ -25,6 +25,19 @@ fn a_lane_goes_on_about_another_stream() {
     assert_eq!(events.iter().map(|event| event.index).collect::<Vec<_>>(), [0, 1]);
 }
 
+/// A program may have them in types of its own that say what they are, and hand them to other threads.
+#[test]
+fn both_ends_say_what_they_are_and_go_to_other_threads() {
+    fn handle<T: std::fmt::Debug + Send>(end: &T) -> String {
+        format!("{end:?}")
+    }
+    let dir = channel_dir();
+    let publisher = Publisher::create(&options(dir.path())).unwrap();
+    let reader = Reader::open(publisher.path()).unwrap();
+    assert!(handle(&publisher).contains(publisher.path().to_str().unwrap()));
+    assert!(handle(&reader).contains(&std::process::id().to_string()));
+}
+
 #[test]
 fn a_published_map_is_read_back_exactly() {
     let dir = channel_dir();
