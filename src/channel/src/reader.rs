@@ -93,6 +93,11 @@ impl Reader {
         let mut head = [0; IDENTITY];
         read(0, &mut head)?;
         let layout = Layout::check(&head, metadata.len(), read)?;
+        // A publisher takes all of its file's memory at the start. A file with holes costs who made it nothing, and us as much as it says that
+        // it holds: another user's could be as large as a channel may be, and there could be thousands.
+        if metadata.blocks().saturating_mul(512) < layout.bytes() {
+            return Err(OpenError::Malformed("parts of it were never written"));
+        }
         let mut who = [0; IDENTITY_WORDS];
         read(IDENTITY, &mut who)?;
         let source = match metadata.uid() == us.as_raw() {

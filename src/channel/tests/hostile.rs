@@ -204,6 +204,26 @@ fn truncated_files_are_refused() {
     ));
 }
 
+/// Gigabytes of tables cost nobody anything in a file with holes, but whoever reads them.
+#[test]
+fn a_file_with_holes_is_refused() {
+    let dir = channel_dir();
+    let path = dir.path().join("sparse");
+    let mut bytes = real(dir.path());
+    let long = (bytes.len() as u64 + (1 << 20)) & !7;
+    set_word(&mut bytes, 3, long);
+    std::fs::write(&path, &bytes).unwrap();
+    let open = || Reader::open(&path).map(drop).map_err(|e| e.to_string());
+    File::options().write(true).open(&path).unwrap().set_len(long).unwrap();
+    assert_eq!(
+        open(),
+        Err("malformed channel: parts of it were never written".to_owned())
+    );
+    bytes.resize(long as usize, 0);
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(open(), Ok(()));
+}
+
 #[test]
 fn a_file_cut_while_it_is_open_is_an_error_not_a_crash() {
     let dir = channel_dir();
