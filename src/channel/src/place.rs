@@ -16,7 +16,6 @@ pub(crate) const SUFFIX: &str = ".gpumem";
 pub(crate) const TEMPORARY: &str = ".new-";
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// The directory that is named by hand, `$GPUMEM_DIR`: then there is no other. An empty value names none.
 pub fn named_directory() -> Option<PathBuf> {
@@ -68,7 +67,7 @@ fn open_home(dir: &Path) -> Result<File, String> {
     let kind = rustix::fs::fstatfs(&file)
         .map_err(|error| fail("cannot look at its file system", error.into()))?
         .f_type as u64;
-    if !matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+    if kind != TMPFS_MAGIC {
         return Err(format!(
             "{}: not in memory (tmpfs), where channels have to be, as /dev/shm is",
             shown(dir)
