@@ -13,13 +13,14 @@ use crate::stream::Stream;
 pub enum Help {
     /// Giving the cache back to the driver frees this many bytes, enough for the request: the cache of the pool that it was for
     /// ([`Pool::release_cached`](crate::Pool::release_cached)), or where it was for none the allocator's
-    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)).
+    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)). What waits for the GPU is not counted, and may go back with it.
     ReleaseCache {
         /// Bytes that come free.
         bytes: u64,
     },
-    /// The request was for a pool, and giving the allocator's whole cache back to the driver frees this many bytes of other pools, and of what is
-    /// no pool's, enough for it.
+    /// The request was for a pool, and giving the allocator's whole cache back to the driver
+    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)) frees this many bytes, enough for it: of that pool, of others, and
+    /// of what is no pool's. What waits for the GPU is not counted here either.
     ReleasePools {
         /// Bytes that come free.
         bytes: u64,
@@ -104,9 +105,7 @@ impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
-            Help::ReleasePools { bytes } => {
-                write!(f, "release the allocator's whole cache ({} elsewhere)", human(*bytes))
-            }
+            Help::ReleasePools { bytes } => write!(f, "release the allocator's whole cache ({})", human(*bytes)),
             Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
             Help::Wait { capturing: false } => f.write_str("wait for the GPU"),
             Help::Wait { capturing: true } => f.write_str("wait for the GPU after the graph's capture has ended"),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, fails, get, of, start};
+use common::{MIB, fails, get, of, short, start};
 use gpumem_alloc::device::{Sim, Timeline};
 use gpumem_alloc::{Allocator, Config, Error, Help, Overflow, PoolConfig, Route, SegmentMode, Stream};
 
@@ -227,6 +227,40 @@ fn all_that_is_cached_is_advised_to_be_released_where_that_is_enough() {
         );
         alloc.release_cached().unwrap();
         drop(ask().unwrap());
+    }
+}
+
+/// Whatever of it is the pool's own, which may be all of it where the request overflows.
+#[test]
+fn what_a_release_of_all_is_said_to_free_is_what_it_frees() {
+    let soft = PoolConfig {
+        budget: Some(40 << 20),
+        overflow: Overflow::Shared,
+        ..PoolConfig::default()
+    };
+    for segments in SegmentMode::ALL {
+        for (config, outside, own, asked) in [(PoolConfig::default(), 70, 10, 80), (soft, 0, 40, 90)] {
+            let without = Config {
+                release_on_oom: false,
+                ..of(segments)
+            };
+            let (_, alloc) = sim(100, without);
+            let pool = alloc.pool("tenant", config).unwrap();
+            drop(alloc.alloc::<u8>(outside * MIB, S).unwrap());
+            drop(pool.alloc::<u8>(own * MIB, S).unwrap());
+            let report = short(pool.alloc::<u8>(asked * MIB, S));
+            let text = report.to_string();
+            let said = report.helps.iter().find_map(|help| match help {
+                Help::ReleasePools { bytes } => Some(*bytes),
+                _ => None,
+            });
+            let cached = (outside + own) << 20;
+            assert_eq!(said, Some(cached as u64), "{text}");
+            let words = format!("release the allocator's whole cache ({}.0 MiB)", outside + own);
+            assert!(text.contains(&words), "{text}");
+            assert_eq!(alloc.release_cached().unwrap(), cached as u64);
+            drop(pool.alloc::<u8>(asked * MIB, S).unwrap());
+        }
     }
 }
 

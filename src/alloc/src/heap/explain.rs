@@ -96,9 +96,8 @@ impl Heap {
             if arena.is_none() || cache.others == 0 {
                 return release;
             }
-            if outside(cache.others).min(pool(0)) >= after {
-                release.push(Help::ReleasePools { bytes: cache.others });
-            } else if release.is_empty() && outside(all).min(pool(cache.releasable)) >= after {
+            let others_do = outside(cache.others).min(pool(0)) >= after;
+            if others_do || release.is_empty() && outside(all).min(pool(cache.releasable)) >= after {
                 release.push(Help::ReleasePools { bytes: all });
             }
             release
