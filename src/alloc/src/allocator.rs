@@ -203,7 +203,8 @@ impl Allocator {
     /// Makes `bytes` contiguous and free on a stream without new memory and without copying: physical chunks of free
     /// blocks move into one address range. Live blocks keep addresses and contents. Waits for the device first.
     ///
-    /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Errors when the whole chunks of all free blocks are too
+    /// Needs [`SegmentMode::Virtual`](crate::SegmentMode::Virtual). Less than 2 MiB is taken as 2 MiB, and serves no smaller request: these
+    /// live in plain segments there. Errors when the whole chunks of all free blocks are too
     /// few; then nothing changed. What other threads ask for on the stream meanwhile may be of what was joined. Memory that moved and cannot
     /// be unmapped where it was is free at its new place, and goes back to the driver only after a later release has unmapped it.
     ///
