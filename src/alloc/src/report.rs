@@ -11,7 +11,7 @@ use crate::stream::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Help {
-    /// Giving the cache back to the driver frees this many bytes, enough for the request: the cache of the pool that it was for
+    /// Giving the cache back to the driver frees at least this many bytes, enough for the request: the cache of the pool that it was for
     /// ([`Pool::release_cached`](crate::Pool::release_cached)), or where it was for none the allocator's
     /// ([`Allocator::release_cached`](crate::Allocator::release_cached)). What waits for the GPU is not counted, and may go back with it.
     ReleaseCache {
@@ -19,8 +19,8 @@ pub enum Help {
         bytes: u64,
     },
     /// The request was for a pool, and giving the allocator's whole cache back to the driver
-    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)) frees this many bytes, enough for it: of that pool, of others, and
-    /// of what is no pool's. What waits for the GPU is not counted here either.
+    /// ([`Allocator::release_cached`](crate::Allocator::release_cached)) frees at least this many bytes, enough for it: of that pool, of
+    /// others, and of what is no pool's. What waits for the GPU is not counted here either.
     ReleasePools {
         /// Bytes that come free.
         bytes: u64,
