@@ -94,6 +94,19 @@ fn a_history_in_which_nothing_was_held_has_no_peak() {
     );
 }
 
+/// As after `reset_peaks`: nothing is held, and the cache is there.
+#[test]
+fn what_is_reserved_where_a_history_begins_is_told_though_nothing_is_held() {
+    let alloc = allocator(Config::default());
+    drop(alloc.alloc::<u8>(64 * MIB, Stream::DEFAULT).unwrap());
+    let reserved = alloc.stats().all().reserved_bytes.current;
+    alloc.record_history(History::ON).unwrap();
+    let begun = alloc.peak().unwrap();
+    assert_eq!((begun.allocated, begun.reserved), (0, reserved));
+    alloc.reset_peaks();
+    assert_eq!(alloc.peak().unwrap(), begun);
+}
+
 #[test]
 fn the_owners_at_the_peak_are_those_of_that_moment() {
     let alloc = allocator(Config::default());

@@ -77,7 +77,10 @@ impl Recorder {
             waiting: ByAddress::default(),
             allocated: 0,
             reserved,
-            peak: Peak::default(),
+            peak: Peak {
+                reserved,
+                ..Peak::default()
+            },
             steps: 0,
             caller: Stack::NONE,
             lists: Lists::new(),
