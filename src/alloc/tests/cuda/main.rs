@@ -139,8 +139,19 @@ fn the_cuda_device_works_against_a_driver() {
             &[("FAKE_CUDA_INIT", code), (EXPECTED, &expected)],
         );
     }
-    for call in ["cuDeviceGet", "cuDevicePrimaryCtxRetain"] {
-        let (fail, expected) = (format!("{call}:1:-1"), format!("({call}: -1)"));
+    // cudarc makes some of them, too, after us.
+    for (call, nth) in [
+        ("cuDeviceGet", 1),
+        ("cuDevicePrimaryCtxRetain", 1),
+        ("cuDeviceGetAttribute", 1),
+        ("cuDeviceGetAttribute", 3),
+        ("cuCtxSetCurrent", 1),
+        ("cuDeviceGetUuid", 1),
+        ("cuDeviceGetName", 1),
+        ("cuDeviceTotalMem", 1),
+        ("cuMemGetAllocationGranularity", 1),
+    ] {
+        let (fail, expected) = (format!("{call}:{nth}:-1"), format!("({call}: -1)"));
         passes(
             "inner_says_the_number_of_an_error_without_a_name",
             library,

@@ -6,6 +6,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
+use cudarc::driver::sys::CUdevice_attribute;
+
 use crate::error::DeviceError;
 
 /// `CUmemLocation` with type `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -73,6 +75,10 @@ api! {
     get_error_string = "cuGetErrorString" (c_int, *mut *const c_char);
     init = "cuInit" (c_uint);
     device_get = "cuDeviceGet" (*mut c_int, c_int);
+    device_get_attribute = "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    device_get_name = "cuDeviceGetName" (*mut c_char, c_int, c_int);
+    device_get_uuid = "cuDeviceGetUuid" (*mut [u8; 16], c_int);
+    device_total_mem = "cuDeviceTotalMem_v2" (*mut usize, c_int);
     primary_ctx_retain = "cuDevicePrimaryCtxRetain" (*mut Opaque, c_int);
     primary_ctx_release = "cuDevicePrimaryCtxRelease_v2" (c_int);
     ctx_get_current = "cuCtxGetCurrent" (*mut Opaque);
@@ -115,6 +121,42 @@ impl Api {
             code,
             name: self.error_name(code),
         })
+    }
+
+    /// What a device can do.
+    pub(super) fn attribute(&self, device: c_int, attribute: CUdevice_attribute) -> Result<c_int, DeviceError> {
+        let mut value: c_int = 0;
+        // SAFETY: writes one number.
+        let code = unsafe { (self.device_get_attribute)(&mut value, attribute as c_int, device) };
+        self.check("cuDeviceGetAttribute", code)?;
+        Ok(value)
+    }
+
+    /// A device's name.
+    pub(super) fn name(&self, device: c_int) -> Result<String, DeviceError> {
+        let mut name = [0u8; 256];
+        // SAFETY: writes a string that ends in a zero byte, of as many bytes at most.
+        let code = unsafe { (self.device_get_name)(name.as_mut_ptr().cast(), name.len() as c_int, device) };
+        self.check("cuDeviceGetName", code)?;
+        let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    pub(super) fn uuid(&self, device: c_int) -> Result<[u8; 16], DeviceError> {
+        let mut uuid = [0u8; 16];
+        // SAFETY: writes 16 bytes.
+        let code = unsafe { (self.device_get_uuid)(&mut uuid, device) };
+        self.check("cuDeviceGetUuid", code)?;
+        Ok(uuid)
+    }
+
+    /// Bytes of memory that a device has.
+    pub(super) fn total(&self, device: c_int) -> Result<u64, DeviceError> {
+        let mut bytes = 0usize;
+        // SAFETY: writes one size.
+        let code = unsafe { (self.device_total_mem)(&mut bytes, device) };
+        self.check("cuDeviceTotalMem", code)?;
+        Ok(bytes as u64)
     }
 
     fn error_name(&self, code: c_int) -> String {

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, DriverError, sys};
 use gpumem_channel::DeviceKind;
 
@@ -50,7 +51,7 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     let context = catch_unwind(|| CudaContext::new(ordinal as usize))
         .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
         .map_err(|error| unusable(driver_message(error)))?;
-    let cuda = Cuda::new(api, ordinal, context).map_err(|error| fail(error.to_string()))?;
+    let cuda = Cuda::new(api, ordinal, context).map_err(|error| unusable(refusal(&api, &error)))?;
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
@@ -100,7 +101,11 @@ impl<'a> Primary<'a> {
         // SAFETY: writes one pointer; the device is the one found just now.
         let code = unsafe { (api.primary_ctx_retain)(&mut context, device) };
         api.check("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Primary { api, device })
+        let held = Primary { api, device };
+        api.attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
+        // SAFETY: a context that is held.
+        api.check("cuCtxSetCurrent", unsafe { (api.ctx_set_current)(context) })?;
+        Ok(held)
     }
 }
 
@@ -131,14 +136,11 @@ pub fn driver_message(error: DriverError) -> String {
 }
 
 impl Cuda {
-    fn new(api: Api, ordinal: u32, context: Arc<CudaContext>) -> Result<Cuda, Error> {
-        let ask = |error: DriverError| Error::NoDevice {
-            ordinal,
-            reason: driver_message(error),
-        };
+    fn new(api: Api, ordinal: u32, context: Arc<CudaContext>) -> Result<Cuda, DeviceError> {
+        let device = context.cu_device();
         let location = Location {
             kind: LOCATION_DEVICE,
-            id: context.cu_device(),
+            id: device,
         };
         let prop = AllocationProp {
             kind: ALLOCATION_PINNED,
@@ -150,17 +152,17 @@ impl Cuda {
             usage: 0,
             reserved: [0; 4],
         };
-        let can_map = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        let virtual_memory = context.attribute(can_map).map_err(ask)? != 0;
-        let for_rdma = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+        let can_map = Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let virtual_memory = api.attribute(device, can_map)? != 0;
+        let for_rdma = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
         // An old driver does not know what is asked.
-        let gpu_direct_rdma = context.attribute(for_rdma).unwrap_or(0) != 0;
+        let gpu_direct_rdma = api.attribute(device, for_rdma).unwrap_or(0) != 0;
         let mut info = DeviceInfo {
             kind: DeviceKind::Cuda,
             ordinal,
-            uuid: context.uuid().map_err(ask)?.bytes.map(|byte| byte as u8),
-            name: context.name().map_err(ask)?,
-            total: context.total_mem().map_err(ask)? as u64,
+            uuid: api.uuid(device)?,
+            name: api.name(device)?,
+            total: api.total(device)?,
             granularity: LARGE_ROUND,
             virtual_memory,
             gpu_direct_rdma,
