@@ -16,7 +16,8 @@ pub(in crate::heap) const FEW: u64 = 128 << 20;
 const FINEST: u64 = 4;
 
 /// Where a program gives back so many blocks for each chunk that it takes, what it does takes longer than mapping, also with chunks of one
-/// granule: some 40 µs for each. Servers are so, whose caches grow with every token.
+/// granule: some 40 µs for each. Servers are so, whose caches grow with every token. From half as many on 4 % more would be mapped for them, for
+/// nothing: on 139 of them that batch as they go, and on 440 variations of other programs, just as much is reserved.
 const CHEAP: u64 = 160;
 
 /// Whether mapping costs a program little that gave back `frees` blocks and took `chunks`.

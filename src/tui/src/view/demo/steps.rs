@@ -169,7 +169,7 @@ fn current_lines(
     }
     if demo.running() && !demo.stepped() {
         // It goes on meanwhile, and the panel beside has what is so now.
-        out.push(vec![("  and at its end".into(), dim)]);
+        out.push(vec![("  and at the step's end".into(), dim)]);
     }
     let s = &step.stats;
     let pairs = [

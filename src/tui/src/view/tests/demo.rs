@@ -208,7 +208,7 @@ fn holes_that_are_not_drawn_are_told_of() {
 fn figures_of_a_step_of_a_demo_that_goes_on_are_said_to_be_of_its_end() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
-    let says = |model: &Model| words(&at_80x24(model), 0).contains("and at its end");
+    let says = |model: &Model| words(&at_80x24(model), 0).contains("and at the step's end");
     assert!(!says(&model), "it waits: they are those of now");
     let demo = model.demo.as_mut().unwrap();
     (demo.total_steps, demo.phase) = (0, DemoPhase::Running);
