@@ -63,8 +63,9 @@ impl Streams {
             _streams: Vec::new(),
         };
         for number in &trace.streams {
-            let handle = match device.cuda_context() {
-                Some(context) if *number != 0 => {
+            let handle = match device.as_sim() {
+                None if *number != 0 => {
+                    let context = device.cuda_context().ok_or("the driver refuses another context")?;
                     let stream = context.new_stream().map_err(driver_message)?;
                     let handle = Stream::from(&stream);
                     streams._streams.push(stream);

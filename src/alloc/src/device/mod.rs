@@ -75,6 +75,10 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
         None
     }
+    /// What the driver calls the device, of CUDA devices.
+    fn cuda_number(&self) -> Option<c_int> {
+        None
+    }
     fn memory(&self) -> Result<MemoryInfo>;
     fn alloc(&self, bytes: u64) -> Result<u64>;
     fn free(&self, addr: u64) -> Result<()>;
@@ -150,8 +154,8 @@ impl Device {
     ///
     /// When the driver refuses it for a part of the memory, the other device may reach some of it, and what is mapped later it does not.
     pub fn enable_peer_access(&self, peer: &Device) -> std::result::Result<bool, DeviceError> {
-        match (self.cuda_context(), peer.cuda_context()) {
-            (Some(_), Some(peer)) => self.driver.enable_peer_access(peer.cu_device()),
+        match (self.driver.cuda_number(), peer.driver.cuda_number()) {
+            (Some(_), Some(peer)) => self.driver.enable_peer_access(peer),
             _ => Ok(false),
         }
     }
@@ -179,7 +183,8 @@ impl Device {
         self.sim.as_ref()
     }
 
-    /// The CUDA context, to make streams and launch kernels with cudarc; `None` on the simulated device.
+    /// The CUDA context, to make streams and launch kernels with cudarc, made when it is first asked for; `None` on the simulated device, or if
+    /// the driver refuses cudarc what it gave us.
     pub fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
         self.driver.cuda_context()
     }

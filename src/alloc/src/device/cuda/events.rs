@@ -116,7 +116,7 @@ impl Cuda {
         let mut context: Opaque = std::ptr::null_mut();
         // SAFETY: writes one pointer; the driver checks stream handles.
         let code = unsafe { (self.api.stream_get_ctx)(stream.0 as Opaque, &mut context) };
-        (code == 0 && context != self.context.cu_ctx().cast()).then_some(context)
+        (code == 0 && context != self.primary.context()).then_some(context)
     }
 }
 

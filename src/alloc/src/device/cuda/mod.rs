@@ -5,10 +5,11 @@ mod bound;
 mod events;
 mod launch;
 mod open;
+mod primary;
 mod reach;
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
 
@@ -19,6 +20,7 @@ use bound::{Before, Bound};
 use events::Events;
 pub use open::driver_message;
 pub(super) use open::open;
+use primary::Primary;
 use reach::Reach;
 
 const NOT_READY: c_int = 600;
@@ -28,12 +30,14 @@ const CAPTURE_UNSUPPORTED: c_int = 900;
 struct Cuda {
     api: Api,
     info: DeviceInfo,
-    context: Arc<CudaContext>,
+    /// For programs that use cudarc, made when one asks for it.
+    context: OnceLock<Arc<CudaContext>>,
+    primary: Primary,
     prop: Prop,
     reach: Reach,
     events: Events,
     calls: Calls,
-    /// After the context, which its end makes current.
+    /// After cudarc's context, which its end makes current.
     before: Before,
 }
 
@@ -49,7 +53,7 @@ unsafe impl Sync for Prop {}
 impl Cuda {
     /// Makes our context current on this thread until the guard is dropped.
     fn bind(&self) -> Result<Bound<'_>> {
-        Bound::to(&self.api, self.context.cu_ctx().cast())
+        Bound::to(&self.api, self.primary.context())
     }
 
     /// What a stream is told while a graph is captured from it becomes part of the graph, and a question about it ends the capture, of which
@@ -85,7 +89,18 @@ impl Driver for Cuda {
     }
 
     fn cuda_context(&self) -> Option<&Arc<CudaContext>> {
-        Some(&self.context)
+        if self.context.get().is_none() {
+            // cudarc makes its context current.
+            let _as_before = Bound::as_it_is(&self.api);
+            let made = CudaContext::new(self.info.ordinal as usize).ok()?;
+            // Another thread's, should it have been faster: this one goes before what was current is put back.
+            drop(self.context.set(made));
+        }
+        self.context.get()
+    }
+
+    fn cuda_number(&self) -> Option<c_int> {
+        Some(self.primary.device())
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
@@ -306,7 +321,7 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        self.before.note(self.context.cu_ctx().cast());
+        self.before.note(self.primary.context());
         let Ok(_bound) = self.bind() else { return };
         for event in self.events.take_all() {
             // SAFETY: nobody uses it.

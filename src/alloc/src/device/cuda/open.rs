@@ -1,16 +1,16 @@
 //! Opening a device.
 
 use std::ffi::{CStr, c_int};
-use std::panic::catch_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
-use cudarc::driver::{CudaContext, DriverError, sys};
+use cudarc::driver::{DriverError, sys};
 use gpumem_channel::DeviceKind;
 
-use super::api::{AllocationProp, Api, Location, Opaque};
-use super::bound::{Before, Bound};
+use super::api::{AllocationProp, Api, Location};
+use super::bound::Before;
 use super::events::Events;
+use super::primary::Primary;
 use super::reach::Reach;
 use super::{Cuda, Prop};
 use crate::device::{Calls, Device, DeviceInfo};
@@ -38,20 +38,12 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
             "the CUDA driver has no {name}: it is too old, CUDA 11.2 or newer is needed"
         ))
     })?;
-    // Opening makes the device's context current.
-    let _as_before = Bound::as_it_is(&api);
-    let unusable = |reason: String| {
+    let cuda = Cuda::new(api, ordinal).map_err(|error| {
+        let reason = refusal(&api, &error);
         fail(format!(
             "{reason}. Check that nvidia-smi lists the device, and CUDA_VISIBLE_DEVICES"
         ))
-    };
-    // What cudarc calls next has succeeded a moment before, and the context is there until cudarc holds it, too.
-    let _held = Primary::retain(&api, ordinal).map_err(|error| unusable(refusal(&api, &error)))?;
-    // cudarc panics when a function it wants is missing from an old driver.
-    let context = catch_unwind(|| CudaContext::new(ordinal as usize))
-        .map_err(|_| fail("the CUDA driver is too old for this program".into()))?
-        .map_err(|error| unusable(driver_message(error)))?;
-    let cuda = Cuda::new(api, ordinal, context).map_err(|error| unusable(refusal(&api, &error)))?;
+    })?;
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
@@ -79,43 +71,6 @@ fn refused_by_loader() -> Option<String> {
     })
 }
 
-/// A device's primary context, held so that it stays.
-///
-/// The calls that cudarc opens a device with are made here first, where an error is a number: they are the ones that fail on machines in
-/// trouble, and cudarc has undefined behaviour for an error that its enum does not know.
-struct Primary<'a> {
-    api: &'a Api,
-    device: c_int,
-}
-
-impl<'a> Primary<'a> {
-    fn retain(api: &'a Api, ordinal: u32) -> Result<Primary<'a>, DeviceError> {
-        // SAFETY: takes no pointer; 0 is the only value that the flags have.
-        api.check("cuInit", unsafe { (api.init)(0) })?;
-        let mut device: c_int = 0;
-        // SAFETY: writes one number. An ordinal that is too large for one is negative here, which is no device either.
-        api.check("cuDeviceGet", unsafe {
-            (api.device_get)(&mut device, ordinal as c_int)
-        })?;
-        let mut context: Opaque = std::ptr::null_mut();
-        // SAFETY: writes one pointer; the device is the one found just now.
-        let code = unsafe { (api.primary_ctx_retain)(&mut context, device) };
-        api.check("cuDevicePrimaryCtxRetain", code)?;
-        let held = Primary { api, device };
-        api.attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
-        // SAFETY: a context that is held.
-        api.check("cuCtxSetCurrent", unsafe { (api.ctx_set_current)(context) })?;
-        Ok(held)
-    }
-}
-
-impl Drop for Primary<'_> {
-    fn drop(&mut self) {
-        // SAFETY: it was retained once more for this. An error would only leave the context held, as it is for the process's life.
-        unsafe { (self.api.primary_ctx_release)(self.device) };
-    }
-}
-
 /// An error of the driver's as people read it: "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected (cuInit: 100)".
 fn refusal(api: &Api, error: &DeviceError) -> String {
     let DeviceError { call, code, name } = error;
@@ -136,8 +91,9 @@ pub fn driver_message(error: DriverError) -> String {
 }
 
 impl Cuda {
-    fn new(api: Api, ordinal: u32, context: Arc<CudaContext>) -> Result<Cuda, DeviceError> {
-        let device = context.cu_device();
+    fn new(api: Api, ordinal: u32) -> Result<Cuda, DeviceError> {
+        let primary = Primary::retain(api, ordinal)?;
+        let device = primary.device();
         let location = Location {
             kind: LOCATION_DEVICE,
             id: device,
@@ -177,7 +133,8 @@ impl Cuda {
         Ok(Cuda {
             api,
             info,
-            context,
+            context: OnceLock::new(),
+            primary,
             prop: Prop(prop),
             reach: Reach::new(location),
             events: Events::default(),
