@@ -402,6 +402,39 @@ fn a_snapshot_has_one_request_for_a_stitched_block() {
     }
 }
 
+/// Whoever replays it has each block on its own stream, whose segment is of another one.
+#[test]
+fn a_snapshot_says_which_stream_a_block_is_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, other) = (Stream(7), Stream(9));
+    for segments in SegmentMode::ALL {
+        let alloc = allocator(Config {
+            segments,
+            ..Config::default()
+        });
+        let ask = |mib: usize, stream| alloc.alloc::<u8>(mib * MIB, stream).unwrap();
+        let _stays = ask(11, first);
+        drop([ask(13, first), ask(15, first)]);
+        let _on_both = [ask(17, other), ask(3, other), ask(5, first)];
+        let taken = alloc.snapshot().unwrap();
+        let abroad = taken.segments.iter().filter(|segment| segment.stream == 7);
+        let abroad = abroad.flat_map(|segment| &segment.blocks).filter(|b| b.extra.is_some());
+        assert!(
+            segments != SegmentMode::Stitched || abroad.count() > 0,
+            "a segment has both"
+        );
+        for name in ["shot.pickle", "shot.json"] {
+            let path = folder.path().join(name);
+            alloc.write_snapshot(&path).unwrap();
+            let read = Snapshot::read(&path).unwrap();
+            let requests = read.requests(0).map(|request| (request.size >> 20, request.stream));
+            let mut requests: Vec<_> = requests.collect();
+            requests.sort_unstable();
+            assert_eq!(requests, [(3, 9), (5, 7), (11, 7), (17, 9)], "{segments:?}, {name}");
+        }
+    }
+}
+
 #[test]
 fn without_a_history_a_snapshot_has_tags_for_stacks() {
     let alloc = allocator(Config::default());

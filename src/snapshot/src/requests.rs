@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::slice;
 
 use crate::names;
-use crate::tables::{Tables, Value, ValueId};
+use crate::tables::{Tables, TextId, Value, ValueId};
 use crate::types::{Action, BlockState, Snapshot, TraceEntry};
 
 /// The program wants a block or gives one back.
@@ -48,6 +48,8 @@ impl Snapshot {
     ///
     /// Programs of `gpumem-alloc` may have blocks of pieces that lie apart, each of which is an event of its own and a block of its own. Such a
     /// block is one request, of what was asked for as a whole, at its first piece's address.
+    ///
+    /// Their blocks may be of another stream than their segment, too.
     ///
     /// A device without a trace has the blocks that live at the end; one that is not there has nothing.
     pub fn requests(&self, device: usize) -> Requests<'_> {
@@ -95,7 +97,11 @@ impl Snapshot {
                 if !met.contains(&block.address)
                     && let Some(size) = whole(&self.tables, block.extra, block.requested_size)
                 {
-                    before.insert(block.address, (size, segment.stream));
+                    let stream = match value(&self.tables, block.extra, names::STREAM) {
+                        Some(Value::Int(stream)) => *stream,
+                        _ => segment.stream,
+                    };
+                    before.insert(block.address, (size, stream));
                 }
             }
         }
@@ -105,21 +111,23 @@ impl Snapshot {
 
 /// What was asked for of a block that says so much of itself, or of the block that this is the first piece of; `None` of another piece.
 fn whole(tables: &Tables, extra: Option<ValueId>, size: u64) -> Option<u64> {
-    let Some(Value::Dict(pairs)) = extra.map(|extra| tables.get_value(extra)) else {
-        return Some(size);
-    };
-    let value = |name| {
-        let named = |(key, _): &&(ValueId, ValueId)| *tables.get_value(*key) == Value::Text(name);
-        pairs.iter().find(named).map(|(_, value)| tables.get_value(*value))
-    };
-    if value(names::PART_OF).is_some() {
+    if value(tables, extra, names::PART_OF).is_some() {
         return None;
     }
-    match value(names::WHOLE) {
+    match value(tables, extra, names::WHOLE) {
         Some(Value::Int(whole)) => Some(u64::try_from(*whole).unwrap_or(size)),
         Some(Value::Unsigned(whole)) => Some(*whole),
         _ => Some(size),
     }
+}
+
+/// What a dict of further keys has under a name.
+fn value(tables: &Tables, extra: Option<ValueId>, name: TextId) -> Option<&Value> {
+    let Value::Dict(pairs) = tables.get_value(extra?) else {
+        return None;
+    };
+    let named = |(key, _): &&(ValueId, ValueId)| *tables.get_value(*key) == Value::Text(name);
+    pairs.iter().find(named).map(|(_, value)| tables.get_value(*value))
 }
 
 /// The requests of a device: [`Snapshot::requests`].

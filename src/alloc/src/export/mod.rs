@@ -147,7 +147,11 @@ fn segment(
         segment_pool_id: (id.0, id.1),
         is_expandable: segment.kind == SegmentKind::Virtual,
         frames: wording.stack(stack, tag),
-        blocks: segment.blocks.iter().map(|b| block(b, wording)).collect(),
+        blocks: segment
+            .blocks
+            .iter()
+            .map(|b| block(b, segment.stream, wording))
+            .collect(),
         extra: pool_name.map(|name| wording.tables.dict([("pool_name", name)])),
     }
 }
@@ -162,12 +166,15 @@ fn piece(addr: u64, first: u64, requested: u64) -> (&'static str, Value) {
     }
 }
 
-fn block(block: &PicturedBlock, wording: &mut Wording<'_>) -> Block {
+/// A block of a segment that was made for a stream. PyTorch's blocks are all of that; ours say which other one they are of.
+fn block(block: &PicturedBlock, made_for: u64, wording: &mut Wording<'_>) -> Block {
     let tag = wording.tag(block.tag).map(|tag| ("tag", Value::Text(tag)));
+    let elsewhere = block.state != State::Free && block.stream != made_for;
+    let elsewhere = elsewhere.then(|| ("stream", Value::Int(stream(block.stream))));
     let piece = block
         .piece_of
         .map(|(first, requested)| piece(block.addr, first, requested));
-    let extra: Vec<_> = tag.into_iter().chain(piece).collect();
+    let extra: Vec<_> = tag.into_iter().chain(elsewhere).chain(piece).collect();
     Block {
         address: block.addr,
         size: block.size,

@@ -44,6 +44,8 @@ pub(crate) struct PicturedBlock {
     pub(crate) requested: u64,
     /// Allocated, waiting or free; a piece of a stitched block is what the whole is.
     pub(crate) state: BlockState,
+    /// What it was allocated on; of a free one the stream that may take it at once.
+    pub(crate) stream: u64,
     pub(crate) tag: StringId,
     pub(crate) stack: Stack,
     /// Of a piece of a stitched block that is held or waits: the first piece's address, and what was asked for as a whole.
@@ -114,6 +116,7 @@ impl Heap {
                 size: block.size,
                 requested: if held { record.requested } else { 0 },
                 state: if held { BlockState::Allocated } else { BlockState::Free },
+                stream: self.streams.name(block.stream).0,
                 tag: if held { record.tag } else { StringId(0) },
                 // There is no history while anything is lent.
                 stack: Stack::NONE,
@@ -140,6 +143,7 @@ impl Heap {
             size: block.size,
             requested: owner.requested.saturating_sub(before).min(block.size),
             state,
+            stream: self.streams.name(owner.stream).0,
             tag: owner.tag,
             stack: recorder.map_or(Stack::NONE, |recorder| recorder.stack_at(addr)),
             piece_of: (whole.is_some() && state != BlockState::Free).then_some((owner.addr, owner.requested)),
