@@ -4,7 +4,7 @@
 mod common;
 
 use common::{get, of, start};
-use gpumem_alloc::device::{self, SimConfig, Timeline};
+use gpumem_alloc::device::{self, Call, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Config, Publish, SegmentMode, Stream};
 
 const MIB: u64 = 1 << 20;
@@ -105,4 +105,29 @@ fn holes_are_joined_where_chunks_may_be_larger_than_address_ranges() {
         assert!(report.contiguous >= 8 << 20, "{total} {max_chunk} {report:?}");
         assert_eq!(report.driver_calls, sim.total_calls() - calls, "{total} {max_chunk}");
     }
+}
+
+/// What moved last left an address range without memory, which goes back.
+#[test]
+fn every_call_of_a_join_is_counted() {
+    let config = Config {
+        max_chunk: 2 * MIB,
+        ..of(SegmentMode::Virtual)
+    };
+    let (sim, alloc) = start(64 << 20, Timeline::Immediate, config);
+    let mut held: Vec<_> = (0..32).map(|_| Some(get(&alloc, 2))).collect();
+    held.iter_mut().step_by(2).for_each(|block| *block = None);
+    let join = |mib: u64| {
+        let (calls, ranges) = (sim.total_calls(), sim.calls(Call::Unreserve));
+        let report = alloc.join_holes(mib << 20, Stream::DEFAULT).unwrap();
+        assert_eq!(report.driver_calls, sim.total_calls() - calls, "{mib} MiB");
+        sim.calls(Call::Unreserve) - ranges
+    };
+    assert_eq!(join(32), 0);
+    // Behind it there is too little address space for all of the device's memory.
+    let among = get(&alloc, 2);
+    drop(held);
+    assert_eq!(join(62), 0);
+    drop(among);
+    assert_eq!(join(64), 1);
 }

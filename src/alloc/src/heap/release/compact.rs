@@ -24,7 +24,7 @@ pub struct CompactReport {
     pub bytes_moved: u64,
     /// Physical chunks of them.
     pub chunks_moved: u64,
-    /// Driver calls that moved chunks, and one for each segment or chunk that was given back.
+    /// Driver calls that moved chunks or gave address space back that they left, and one for each segment or chunk that was given back.
     pub driver_calls: u64,
     /// Whether the device had to be waited for: queued work still used free memory, or might use it.
     pub waited: bool,

@@ -35,7 +35,7 @@ pub struct JoinReport {
     pub chunks_moved: u64,
     /// Bytes of them.
     pub bytes_moved: u64,
-    /// Driver calls made, the wait for the device included.
+    /// Driver calls made: the wait for the device is among them, and those that gave address space back.
     pub driver_calls: u64,
     /// Time it took.
     pub duration: Duration,
@@ -90,8 +90,14 @@ pub(in crate::heap) fn move_chunks(
     report: &mut JoinReport,
 ) -> Result<Option<DeviceError>, Error> {
     let moved = shift_chunks(on, missing, report);
+    let mut ranges = 0;
     // Address space that the driver does not take is of use to the next growth.
-    give_back(on, |heap| heap.spare_ranges())?;
+    give_back(on, |heap| {
+        let spare = heap.spare_ranges();
+        ranges = spare.len() as u64;
+        spare
+    })?;
+    report.driver_calls += ranges;
     moved
 }
 
