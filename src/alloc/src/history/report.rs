@@ -42,7 +42,8 @@ pub struct Owner {
     pub blocks: u64,
 }
 
-/// Who held the memory when the program held most, since the history was switched on: exact, whatever events were dropped.
+/// Who held the memory when the program held most, since the history was switched on or peaks were
+/// reset: exact, whatever events were dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeakReport {
