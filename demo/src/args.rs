@@ -79,7 +79,7 @@ pub struct DemoArgs {
     /// Where.
     pub device: DeviceChoice,
     /// Most bytes of device memory; `None`: 2 GiB or a tenth of the device's free memory, whichever is less, and for `train`
-    /// on the simulated device 15/16 of it; for `replay` all there is.
+    /// on the simulated device 15/16 of it; for `replay` what the allocator is told, or all there is.
     pub budget: Option<u64>,
     /// The fix a run of `fragmentation` applies unless another one is chosen on the way.
     pub fix: Fix,

@@ -3,7 +3,7 @@
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
 
-/// `1302.0 MiB`, `2.0 GiB`: one decimal, binary units.
+/// `512 B`, `1.3 GiB`: binary units, one decimal from 1 KiB on.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {

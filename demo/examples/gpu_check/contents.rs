@@ -77,7 +77,7 @@ pub(crate) fn traffic(bench: &Bench, segments: SegmentMode) -> Found {
             checked += found.words;
             continue;
         }
-        // From 512 bytes to 32 MiB, every order of magnitude as often.
+        // From 1 KiB to 32 MiB, every order of magnitude as often.
         let words = (64u64 << (dice >> 8 & 15)) + (dice >> 16 & 0x3f);
         match allocator.alloc::<u64>(words as usize * 2, Stream::DEFAULT) {
             Ok(mut buffer) => {

@@ -82,7 +82,8 @@ pub struct ReplayArgs {
     pub conf: Option<Conf>,
     /// How often; at least once.
     pub passes: u32,
-    /// Most bytes to take from the device; `None`: as many as it has.
+    /// Most bytes to take from the device, for our allocator in place of what it is told; `None`: as many as it is told,
+    /// or as the device has.
     pub limit: Option<u64>,
     /// One JSON object instead of text.
     pub json: bool,
