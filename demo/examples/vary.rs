@@ -115,6 +115,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", told("all", &all));
     all.retain(|one| one.peak_requested >= LARGE);
-    println!("{}", told(&format!("from {} on", format_bytes(LARGE)), &all));
+    if !all.is_empty() {
+        println!("{}", told(&format!("from {} on", format_bytes(LARGE)), &all));
+    }
     Ok(())
 }

@@ -58,7 +58,7 @@ pub struct Config {
     /// How memory for large blocks is taken from the driver.
     pub segments: SegmentMode,
     /// Largest physical chunk of virtual and stitched segments in bytes: a power of two, raised to the device's granularity. What is taken
-    /// beyond a quarter of the device or budget has stitched chunks of at most half the request, or 4 MiB.
+    /// beyond a quarter of the device or budget has stitched chunks of about half the request at most, or 6 MiB.
     pub max_chunk: u64,
     /// Plain blocks larger than this many bytes, at least 20 MiB, are not split, and smaller requests do not take them. Rounded up to
     /// 2 MiB. `None`: every block is split. Only for plain segments. A block of exactly this size is split, as PyTorch's manual has

@@ -192,7 +192,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["max_chunk_mb", "MiB, a power of two", "64"],
-        "Largest physical chunk, of virtual and stitched segments only. What is taken beyond a quarter of the device or budget has stitched chunks of at most half the request, or 4 MiB: only whole ones serve larger requests.",
+        "Largest physical chunk, of virtual and stitched segments only. What is taken beyond a quarter of the device or budget has stitched chunks of about half the request at most, or 6 MiB: only whole ones serve larger requests.",
         |draft, given| {
             let bytes = given.mebibytes(1)?;
             if !bytes.is_power_of_two() {
