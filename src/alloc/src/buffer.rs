@@ -129,7 +129,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     /// [`Error::LengthMismatch`]; [`Error::Capturing`] when the buffer's stream has ended, it is not known whether its work is done, and that is
-    /// not to be waited for while a graph is captured; [`Error::Device`] when the driver fails; [`Error::Forked`] in a forked child.
+    /// not to be waited for while a graph is captured; [`Error::Device`] when the driver fails, and while a graph is captured from the stream,
+    /// which goes on; [`Error::Forked`] in a forked child.
     pub fn write(&mut self, values: &[T]) -> Result<(), Error> {
         self.check_len(values.len())?;
         self.write_at(0, values)
@@ -173,7 +174,7 @@ impl<T: Element> Buffer<T> {
     /// buffer's stream has ended.
     ///
     /// # Errors
-    /// As [`write`](Buffer::write), but for the length.
+    /// As [`write`](Buffer::write), but for the length; and a graph that is captured from the stream has the fill.
     pub fn fill_words(&mut self, word: u32) -> Result<(), Error> {
         if self.bytes() < 4 {
             return Ok(());

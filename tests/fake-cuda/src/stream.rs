@@ -40,11 +40,7 @@ extern "C" fn cuStreamDestroy_v2(stream: u64) -> c_int {
 /// `cuStreamSynchronize`
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
-    call("cuStreamSynchronize", |state| {
-        state.stream(stream)?;
-        state.finish_all();
-        Ok(())
-    })
+    call("cuStreamSynchronize", |state| state.wait_for_stream(stream))
 }
 
 /// `cuStreamBeginCapture_v2`, of one stream at a time.

@@ -56,6 +56,7 @@ fn the_cuda_device_works_against_a_driver() {
     );
     passes("inner_destroyed_stream_loses_nothing", library, &[]);
     passes("inner_refuses_the_stream_that_each_thread_has", library, &[]);
+    passes("several::inner_ends_no_capture_by_a_copy", library, &[]);
     for queries in ["3", "1000"] {
         passes(
             "several::inner_waits_for_streams_of_other_devices",

@@ -335,3 +335,36 @@ fn inner_gives_a_cache_back_while_another_device_captures() {
     // SAFETY: as above; this driver's graphs are none.
     unsafe { end_capture(stream.cu_stream()) }.unwrap();
 }
+
+/// A copy that is queued while a graph is captured becomes part of it, and is over when the graph is: it is refused, and the capture goes on,
+/// which the wait for the copy would end (seen on an H200).
+#[test]
+fn inner_ends_no_capture_by_a_copy() {
+    if !is_inner() {
+        return;
+    }
+    let config = Config {
+        publish: Publish::Off,
+        ..Config::default()
+    };
+    let alloc = Allocator::new(device::cuda(0).unwrap(), config).unwrap();
+    let stream = alloc.device().cuda_context().unwrap().new_stream().unwrap();
+    let mut buffer = alloc.alloc::<u8>(MIB, Stream::from(&stream)).unwrap();
+    buffer.write(&vec![1; MIB]).unwrap();
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a stream that lives.
+    unsafe { begin_capture(stream.cu_stream(), mode) }.unwrap();
+    let mut host = vec![7; MIB];
+    let refused = [buffer.read(&mut host), buffer.write(&host)];
+    buffer.fill_words(0x0303_0303).unwrap();
+    // SAFETY: as above; this driver's graphs are none.
+    unsafe { end_capture(stream.cu_stream()) }.unwrap();
+    assert!(
+        refused
+            .iter()
+            .all(|result| matches!(result, Err(Error::Device(error)) if error.code == 900)),
+        "{refused:?}"
+    );
+    assert_eq!(host, vec![7; MIB]);
+    buffer.read(&mut host).unwrap();
+}

@@ -104,6 +104,14 @@ impl State {
         }
     }
 
+    /// Waits for a stream, which ends the capture of a graph from it, also where the thread is relaxed.
+    pub(crate) fn wait_for_stream(&mut self, stream: u64) -> Result<(), i32> {
+        self.stream(stream)?;
+        self.end_if(self.is_captured(stream))?;
+        self.finish_all();
+        Ok(())
+    }
+
     /// Where events are done late streams are always busy.
     pub(crate) fn query_stream(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;

@@ -114,7 +114,7 @@ impl Cuda {
     /// The context of a stream of another device. To be called in ours, which a default stream is in.
     pub(super) fn context_abroad(&self, stream: Stream) -> Option<Opaque> {
         let mut context: Opaque = std::ptr::null_mut();
-        // SAFETY: writes one pointer; the driver checks stream handles.
+        // SAFETY: writes one pointer; the stream lives (see `cuda`).
         let code = unsafe { (self.api.stream_get_ctx)(stream.0 as Opaque, &mut context) };
         (code == 0 && context != self.primary.context()).then_some(context)
     }
@@ -130,7 +130,7 @@ impl Api {
     }
 
     fn record(&self, event: EventHandle, stream: Stream) -> std::result::Result<(), DeviceError> {
-        // SAFETY: an event that is alive; the driver checks the stream.
+        // SAFETY: an event that is alive; so is the stream (see `cuda`).
         let code = unsafe { (self.event_record)(event.0 as Opaque, stream.0 as Opaque) };
         self.check("cuEventRecord", code)
     }

@@ -1,4 +1,8 @@
 //! CUDA devices, through the primary context, so that memory is shared with whatever else uses CUDA in the process.
+//!
+//! The driver is asked about streams that the program named. It refuses no handle that is none: it follows it, and crashes (seen on an H200,
+//! on the handle of a stream that was destroyed as on any number). So every call that takes a stream relies on what the program was told
+//! ([`Stream`], [`retire_stream`](crate::Allocator::retire_stream)): the stream lives.
 
 mod api;
 mod bound;
@@ -56,16 +60,20 @@ impl Cuda {
         Bound::to(&self.api, self.primary.context())
     }
 
-    /// What a stream is told while a graph is captured from it becomes part of the graph, and a question about it ends the capture, of which
-    /// nobody may have told us.
-    fn check_not_captured(&self, call: &'static str, stream: Stream) -> Result<()> {
+    /// Whether a graph is captured from a stream, of which nobody may have told us. An error where what is asked of the default stream would
+    /// end the capture of another one; that it is asked for does not (seen on an H200).
+    fn is_captured(&self, stream: Stream) -> Result<bool> {
         let mut status: c_int = 0;
-        // SAFETY: writes one number; the driver checks stream handles of its context.
+        // SAFETY: writes one number; the stream lives (see above).
         let code = unsafe { (self.api.stream_is_capturing)(stream.0 as Opaque, &mut status) };
-        self.api.check("cuStreamIsCapturing", code)?;
-        match status {
-            0 => Ok(()),
-            _ => self.api.check(call, CAPTURE_UNSUPPORTED),
+        self.api.check("cuStreamIsCapturing", code).map(|()| status != 0)
+    }
+
+    /// What a stream is told while a graph is captured from it becomes part of the graph, and a question about it ends the capture.
+    fn check_not_captured(&self, call: &'static str, stream: Stream) -> Result<()> {
+        match self.is_captured(stream)? {
+            false => Ok(()),
+            true => self.api.check(call, CAPTURE_UNSUPPORTED),
         }
     }
 
@@ -77,7 +85,7 @@ impl Cuda {
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
-        // SAFETY: the driver checks stream handles of its context; 0 is the default stream.
+        // SAFETY: the stream lives (see above); 0 is the default stream.
         let code = unsafe { (self.api.stream_synchronize)(stream.0 as Opaque) };
         self.api.check("cuStreamSynchronize", code)
     }
@@ -232,7 +240,7 @@ impl Driver for Cuda {
         self.calls.count(Call::QueryStream);
         let _bound = self.bind()?;
         self.check_not_captured("cuStreamQuery", stream)?;
-        // SAFETY: the driver checks stream handles of its context.
+        // SAFETY: the stream lives (see above).
         match unsafe { (self.api.stream_query)(stream.0 as Opaque) } {
             NOT_READY => Ok(false),
             code => self.api.check("cuStreamQuery", code).map(|()| true),
@@ -287,8 +295,11 @@ impl Driver for Cuda {
     fn write(&self, addr: u64, bytes: &[u8], stream: Stream) -> Result<()> {
         let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
+        // A graph would have the copy, and with it `bytes`, and the wait would end its capture.
+        self.check_not_captured("cuMemcpyHtoDAsync", stream)?;
         let from = bytes.as_ptr().cast();
-        // SAFETY: reads `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
+        // SAFETY: reads `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way. That wait fails only where
+        // the context has ended, and with it the copy. The stream lives (see above).
         let code = unsafe { (self.api.copy_to_device)(addr, from, bytes.len(), stream.0 as Opaque) };
         let queued = self.api.check("cuMemcpyHtoDAsync", code);
         self.synchronize_stream(stream)?;
@@ -298,8 +309,10 @@ impl Driver for Cuda {
     fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()> {
         let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
+        // As above.
+        self.check_not_captured("cuMemcpyDtoHAsync", stream)?;
         let to = bytes.as_mut_ptr().cast();
-        // SAFETY: writes `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way.
+        // SAFETY: writes `bytes`, which outlive the copy: it is waited for below, as above.
         let code = unsafe { (self.api.copy_to_host)(to, addr, bytes.len(), stream.0 as Opaque) };
         let queued = self.api.check("cuMemcpyDtoHAsync", code);
         self.synchronize_stream(stream)?;
@@ -309,7 +322,9 @@ impl Driver for Cuda {
     fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()> {
         let _timed = self.calls.time(Call::Copy);
         let _bound = self.bind()?;
-        // SAFETY: writes device memory that the caller owns, in stream order.
+        // A graph may have it.
+        self.is_captured(stream)?;
+        // SAFETY: writes device memory that the caller owns, in stream order. The stream lives (see above).
         let code = unsafe { (self.api.fill_words)(addr, value, words as usize, stream.0 as Opaque) };
         self.api.check("cuMemsetD32Async", code)
     }
