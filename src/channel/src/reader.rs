@@ -28,7 +28,7 @@ mod rings;
 
 /// An open channel.
 pub struct Reader {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     pub(crate) source: Source,
     /// The same by `pread`, for the event ring: mapped, all of it would come to be resident here.
     copied: Source,
@@ -88,7 +88,9 @@ impl Reader {
         if metadata.uid() != us.as_raw() && !us.is_root() {
             return Err(OpenError::NotYours { uid: metadata.uid() });
         }
-        let by_pread = Source::by_pread(file.try_clone()?);
+        // One descriptor, however it is read: a program may have 1,024, and a machine hundreds of channels.
+        let file = Arc::new(file);
+        let by_pread = Source::by_pread(file.clone());
         let read = |start: usize, out: &mut [u64]| by_pread.copy(start, out).map_err(|_| OpenError::NotAChannel);
         let mut head = [0; IDENTITY];
         read(0, &mut head)?;
@@ -102,7 +104,7 @@ impl Reader {
         read(IDENTITY, &mut who)?;
         let source = match metadata.uid() == us.as_raw() {
             true => Source::Mapped(Map::read_only(&file, layout.len)?),
-            false => Source::by_pread(file.try_clone()?),
+            false => Source::by_pread(file.clone()),
         };
         let identity = identity::unpack(&who, metadata.uid());
         Ok(Reader {

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::cells::{self, Cell, Decode};
@@ -22,7 +23,7 @@ const CHUNK_WORDS: usize = 4 * 1024;
 pub(crate) enum Source {
     Mapped(Map),
     Pread {
-        file: File,
+        file: Arc<File>,
         /// The block table, as far as it was copied: lists of blocks lead all over it, and every step would be a system call.
         blocks: Vec<AtomicU64>,
         /// The segments' sequence words as they were after that.
@@ -86,7 +87,7 @@ fn section<'a>(words: &'a [AtomicU64], section: &Section) -> &'a [AtomicU64] {
 
 impl Source {
     /// A source that is read with `pread`.
-    pub(crate) fn by_pread(file: File) -> Source {
+    pub(crate) fn by_pread(file: Arc<File>) -> Source {
         Source::Pread {
             file,
             blocks: Vec::new(),

@@ -139,7 +139,7 @@ fn dir() -> tempfile::TempDir {
 /// Another user's channel is read with `pread`. No second user is needed to look at that.
 fn by_pread(path: &std::path::Path) -> Reader {
     let mut reader = Reader::open(path).unwrap();
-    reader.source = Source::by_pread(reader.file.try_clone().unwrap());
+    reader.source = Source::by_pread(reader.file.clone());
     reader
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, Reader, clean, discover};
+use gpumem_channel::{Life, OpenError, Reader, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
@@ -57,7 +57,7 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 #[derive(Default)]
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
-    refused: Vec<(ChannelKey, Problem)>,
+    refused: Vec<Refused>,
     /// Since the last sample.
     glances: Vec<Glance>,
     /// What was held when last looked at.
@@ -69,6 +69,14 @@ pub struct Channels {
     looked: Option<Instant>,
     translator: PidTranslator,
     processes: Processes,
+}
+
+/// A file that could not be opened.
+struct Refused {
+    key: ChannelKey,
+    problem: Problem,
+    /// It is not the file's fault.
+    may_pass: bool,
 }
 
 impl Channels {
@@ -94,9 +102,12 @@ impl Channels {
         sample.marks.sort_by_key(|m| m.at);
         self.translate(&mut sample.channels);
         sample.processes = self.look_up(&sample.channels, also);
-        sample
-            .problems
-            .extend(self.places.iter().chain(self.refused.iter().map(|(_, p)| p)).cloned());
+        sample.problems.extend(
+            self.places
+                .iter()
+                .chain(self.refused.iter().map(|r| &r.problem))
+                .cloned(),
+        );
         sample.at = clock::now();
         sample
     }
@@ -125,7 +136,8 @@ impl Channels {
     }
 
     /// Opens what is new and forgets what is gone. A file that was refused is not tried again while it is there: a
-    /// publisher renames its file into place when it is whole.
+    /// publisher renames its file into place when it is whole. One that the system could not open, for want of descriptors say,
+    /// is.
     fn look(&mut self) {
         let scan = discover();
         self.places = scan
@@ -135,15 +147,19 @@ impl Channels {
             .collect();
         let here = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
         self.open.retain(|key, _| here(key));
-        self.refused.retain(|(key, _)| here(key));
+        self.refused.retain(|refused| !refused.may_pass && here(&refused.key));
         for found in &scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
-            if self.open.contains_key(&key) || self.refused.iter().any(|(refused, _)| *refused == key) {
+            if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
                 continue;
             }
             match Reader::open(&found.path) {
                 Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
-                Err(error) => self.refused.push((key, problem(&found.path, false, &error))),
+                Err(error) => self.refused.push(Refused {
+                    key,
+                    problem: problem(&found.path, false, &error),
+                    may_pass: matches!(error, OpenError::Io(_)),
+                }),
             }
         }
     }
