@@ -10,8 +10,8 @@ use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{Gpu, GpuState, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, Channel, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Owner, Partition, Point,
-    Process, ProcessId, Sensors, Source, SourceState, World,
+    Basis, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Owner, Partition,
+    Point, Process, ProcessId, Sensors, Source, SourceState, World,
 };
 
 use super::row;
@@ -257,6 +257,7 @@ fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
 fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process> {
     let people: HashMap<u32, &HostProcess> = inputs.channels.processes.iter().map(|p| (p.pid, p)).collect();
     let labels: HashMap<DeviceKey, &Device> = devices.iter().map(|d| (d.key, d)).collect();
+    let publishers = publishers(inputs);
     let mut rows = row::published(inputs, &labels, &people, &model.setup);
     // A black box names its program; with what arguments and by whom it ran was seen while it lived.
     for row in rows.iter_mut().filter(|row| !row.state.alive()) {
@@ -272,8 +273,8 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
         };
         for listed in list {
             let mut joined = false;
-            let same =
-                |r: &&mut Process| r.id.device == key && r.state.alive() && owner_is(inputs, r.id.owner, listed.pid);
+            let its = |owner| matches!(owner, Owner::Channel(key) if publishers.get(&key) == Some(&listed.pid));
+            let same = |r: &&mut Process| r.id.device == key && r.state.alive() && its(r.id.owner);
             for row in rows.iter_mut().filter(same) {
                 row.nvml = listed.used.clone();
                 joined = true;
@@ -294,9 +295,9 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
     rows
 }
 
-/// Whether a channel's publisher was found to be this process of ours. The pid that it claims for itself proves nothing: it
+/// The processes of ours that channels' publishers were found to be. The pid that one claims for itself proves nothing: it
 /// may be of another namespace, or of a process that ended long ago.
-fn owner_is(inputs: &Inputs, owner: Owner, pid: u32) -> bool {
-    let published = |c: &Channel| owner == Owner::Channel(c.key) && c.pid == Some(pid);
-    inputs.channels.channels.iter().any(published)
+fn publishers(inputs: &Inputs) -> HashMap<ChannelKey, u32> {
+    let channels = inputs.channels.channels.iter();
+    channels.filter_map(|c| Some((c.key, c.pid?))).collect()
 }
