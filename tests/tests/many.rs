@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use gpumem_channel::Publisher;
 use gpumem_tests::{Terminal, World, gpumem_tui, publish, uuid_of};
@@ -38,6 +39,13 @@ fn channels_that_could_not_be_opened_are_read_once_they_can() {
     let args = [flag, few, program.to_str().unwrap(), "--interval", "100ms"];
     let terminal = Terminal::start_program(Path::new("/bin/sh"), &world, &args, 120, 40, &[]);
     terminal.wait_for(&["channel files cannot be read"]);
+    // Not even the folder can be looked into then: it is no reason to forget what is read.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        let screen = terminal.text();
+        assert!(screen.contains("channel files cannot be read"), "{screen}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     first.truncate(20);
     terminal.wait("all of them", |screen| {
         screen.contains("60 rows") && !screen.contains("cannot be read")

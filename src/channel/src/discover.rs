@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::{place, sweep};
 
 /// A channel file.
@@ -32,6 +34,8 @@ pub struct Scan {
     pub found: Vec<Found>,
     /// Directories that are there and were refused.
     pub problems: Vec<Problem>,
+    /// We have no more files to open, or no memory: what was found before and is not now may be there all the same.
+    pub incomplete: bool,
 }
 
 /// Channels one scan returns at most.
@@ -89,6 +93,7 @@ fn look_into(dir: &Path, foreign: Option<rustix::process::Uid>, seen: &mut HashS
     };
     let (handle, metadata) = match place::open_directory(dir).and_then(|f| f.metadata().map(|m| (f, m))) {
         Ok(opened) => opened,
+        Err(error) if is_want(&error) => return scan.incomplete = true,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound || foreign.is_some() => return,
         Err(error) => return refuse(scan, error.to_string()),
     };
@@ -100,12 +105,20 @@ fn look_into(dir: &Path, foreign: Option<rustix::process::Uid>, seen: &mut HashS
     if let Err(why) = place::check_private(&metadata, owner) {
         return refuse(scan, why.to_owned());
     }
-    for name in sweep::names(&handle) {
+    let names = sweep::list(&handle).unwrap_or_else(|error| {
+        scan.incomplete |= is_want(&error);
+        Vec::new()
+    });
+    for name in names {
         if !sweep::is_channel(&name) || scan.found.len() >= FOUND_MAX {
             continue;
         }
-        let Ok(metadata) = place::open_in(&handle, &name).and_then(|file| file.metadata()) else {
-            continue;
+        let metadata = match place::open_in(&handle, &name).and_then(|file| file.metadata()) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                scan.incomplete |= is_want(&error);
+                continue;
+            }
         };
         let key = (metadata.dev(), metadata.ino());
         if metadata.is_file() && seen.insert(key) {
@@ -115,6 +128,12 @@ fn look_into(dir: &Path, foreign: Option<rustix::process::Uid>, seen: &mut HashS
             });
         }
     }
+}
+
+/// Whether it is us who lack what it takes to look.
+fn is_want(error: &std::io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// `/proc/PID/root` of one process for every mount namespace but ours that we may enter.

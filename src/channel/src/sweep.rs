@@ -29,15 +29,16 @@ const ABANDONED: Duration = Duration::from_secs(60);
 const ENTRIES_MAX: usize = 4096;
 
 /// Names of the regular entries of a directory, at most [`ENTRIES_MAX`].
-pub(crate) fn names(dir: &File) -> Vec<OsString> {
-    let Ok(entries) = Dir::read_from(dir.as_fd()) else {
-        return Vec::new();
-    };
-    entries
-        .take(ENTRIES_MAX)
-        .filter_map(Result::ok)
+pub(crate) fn list(dir: &File) -> std::io::Result<Vec<OsString>> {
+    let entries = Dir::read_from(dir.as_fd())?.take(ENTRIES_MAX).filter_map(Result::ok);
+    Ok(entries
         .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
-        .collect()
+        .collect())
+}
+
+/// The same, and none where they cannot be told.
+fn names(dir: &File) -> Vec<OsString> {
+    list(dir).unwrap_or_default()
 }
 
 /// Whether `name` is that of a published channel.

@@ -145,9 +145,12 @@ impl Channels {
             .iter()
             .map(|p| problem(&p.path, true, &p.reason))
             .collect();
-        let here = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
-        self.open.retain(|key, _| here(key));
-        self.refused.retain(|refused| !refused.may_pass && here(&refused.key));
+        let found = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
+        // What could not be looked for now is not gone.
+        if !scan.incomplete {
+            self.open.retain(|key, _| found(key));
+            self.refused.retain(|refused| !refused.may_pass && found(&refused.key));
+        }
         for found in &scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
             if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
