@@ -1,6 +1,7 @@
 //! What the environment asks for; see the crate's documentation.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use crate::result;
 
@@ -17,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) event_queries: u64,
     /// A call, which of them fail, and with what.
     pub(crate) fail: Option<(String, Range<u64>, i32)>,
+    /// A call, and the file that it waits for.
+    pub(crate) wait: Option<(String, PathBuf)>,
 }
 
 impl Settings {
@@ -42,6 +45,10 @@ impl Settings {
                 let code = parts.next().map_or(Some(result::UNKNOWN), |code| code.parse().ok())?;
                 let times: u64 = parts.next().map_or(Some(1), |times| times.parse().ok())?;
                 Some((call.to_owned(), first..first + times, code))
+            }),
+            wait: std::env::var("FAKE_CUDA_WAIT").ok().and_then(|text| {
+                let (call, path) = text.split_once(':')?;
+                Some((call.to_owned(), path.into()))
             }),
         }
     }

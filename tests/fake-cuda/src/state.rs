@@ -3,7 +3,9 @@
 mod queues;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::device;
 use crate::pool::Pools;
@@ -89,11 +91,23 @@ pub(crate) struct State {
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
-/// Runs a driver call: counts it, and fails it if the environment says so.
+/// Runs a driver call: has it wait, counts it, and fails it if the environment says so.
 pub(crate) fn call(name: &'static str, f: impl FnOnce(&mut State) -> Result<(), i32>) -> i32 {
-    let mut guard: MutexGuard<'_, Option<State>> = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = guard.get_or_insert_with(State::new);
+    let awaited = state().get_or_insert_with(State::new).awaited(name);
+    if let Some(path) = awaited {
+        let _ = std::fs::write(path.with_extension("waits"), "");
+        let begin = Instant::now();
+        while !path.exists() && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let mut state = state();
+    let state = state.get_or_insert_with(State::new);
     crate::code(state.begin(name).and_then(|()| f(state)))
+}
+
+fn state() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -114,6 +128,12 @@ impl State {
             pools: Pools::default(),
             calls: HashMap::new(),
         }
+    }
+
+    /// The file that a call waits for.
+    fn awaited(&self, name: &str) -> Option<PathBuf> {
+        let wait = self.settings.wait.as_ref();
+        wait.filter(|(call, _)| call == name).map(|(_, path)| path.clone())
     }
 
     fn begin(&mut self, name: &'static str) -> Result<(), i32> {

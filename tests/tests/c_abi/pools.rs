@@ -1,13 +1,18 @@
 //! Private pools as PyTorch uses them: a filter is a `std::function` of libstdc++, made here by hand.
 
 use std::ffi::{c_int, c_void};
+use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::abi::{PoolId, stream};
 use crate::{library, passes};
 
 const MIB: usize = 1 << 20;
+
+/// Names the file that lets calls of the driver go on, to an inner test.
+const GO_ON: &str = "GPUMEM_TESTS_GO_ON";
 
 /// `std::function<bool(cudaStream_t)>`
 #[repr(C)]
@@ -50,6 +55,50 @@ fn graphs_keep_what_they_use() {
 #[test]
 fn threads_begin_the_pools_that_they_released() {
     assert_eq!(passes("pools::inner_threads_have_pools", &[]), "");
+}
+
+/// One thread's memory is on its way back to the driver, and another thread makes a pool, for which what is left of a third one has to go first.
+#[test]
+fn who_releases_a_pool_does_not_wait_for_who_makes_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("go-on");
+    let file = file.to_str().unwrap();
+    let wait = format!("cuMemFree:{file}");
+    let environment = [("FAKE_CUDA_WAIT", wait.as_str()), (GO_ON, file)];
+    assert_eq!(passes("pools::inner_a_release_takes_long", &environment), "");
+}
+
+#[test]
+fn inner_a_release_takes_long() {
+    let Some(abi) = library() else { return };
+    let go_on = std::env::var_os(GO_ON).unwrap();
+    let [long, left, other, new] = [1, 2, 3, 4].map(|number| PoolId(number, 1));
+    let begin = |pool| abi.begin_allocate_to_pool(0, pool, null_mut());
+    for pool in [long, left, other, other] {
+        begin(pool);
+        let held = abi.alloc(30 * MIB, 0, null_mut());
+        abi.end_allocate_to_pool(0, pool);
+        abi.free(held, 30 * MIB, 0, null_mut());
+    }
+    let soon = || std::thread::sleep(Duration::from_millis(50));
+    std::thread::scope(|scope| {
+        let frees = scope.spawn(|| abi.release_pool(0, long));
+        let waits = Path::new(&go_on).with_extension("waits");
+        while !waits.exists() && !frees.is_finished() {
+            soon();
+        }
+        abi.release_pool(0, left);
+        let makes = scope.spawn(|| begin(new));
+        soon();
+        abi.release_pool(0, other);
+        let waits = [frees.is_finished(), makes.is_finished()];
+        std::fs::write(go_on, "").unwrap();
+        assert_eq!(waits, [false; 2]);
+    });
+    abi.end_allocate_to_pool(0, new);
+    [other, new].into_iter().for_each(|pool| abi.release_pool(0, pool));
+    assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 0);
+    assert_eq!(abi.error_count(), 0);
 }
 
 #[test]

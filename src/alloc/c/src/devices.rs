@@ -31,7 +31,7 @@ static PLACES: [Place; MOST] = [const {
         allocator: OnceLock::new(),
         making: Mutex::new(()),
         fraction: AtomicU64::new(0),
-        pools: Mutex::new(None),
+        pools: Pools::none(),
     }
 }; MOST];
 

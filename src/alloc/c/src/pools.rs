@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gpumem::{MempoolId, Pool, Route};
+use gpumem::{Allocator, MempoolId, Pool, Route};
 
 use crate::devices::{self, Place};
 use crate::failure::Failure;
@@ -17,28 +17,56 @@ pub(crate) struct PoolId {
     second: u64,
 }
 
-/// The pools of a device. Each was begun as often as it says and goes when it was released as often.
-pub(crate) type Pools = Mutex<Option<HashMap<PoolId, (Pool, u64)>>>;
+/// The pools of a device.
+pub(crate) struct Pools {
+    /// Each was begun as often as it says and goes when it was released as often. Nobody calls the driver under this lock, or waits for who does.
+    known: Mutex<Option<Known>>,
+    /// Locked while one is made, for which what is left of others may have to go.
+    making: Mutex<()>,
+}
+
+type Known = HashMap<PoolId, (Pool, u64)>;
+
+impl Pools {
+    pub(crate) const fn none() -> Pools {
+        Pools {
+            known: Mutex::new(None),
+            making: Mutex::new(()),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool of a number, which is begun once more.
+    fn again(&self, id: PoolId) -> Option<Pool> {
+        let mut known = self.known();
+        let (pool, begun) = known.as_mut()?.get_mut(&id)?;
+        *begun += 1;
+        Some(pool.clone())
+    }
+
+    /// The same, or a new one.
+    fn again_or_new(&self, id: PoolId, allocator: &Allocator) -> Result<Pool, Failure> {
+        if let Some(pool) = self.again(id) {
+            return Ok(pool);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = self.again(id) {
+            return Ok(pool);
+        }
+        let pool = allocator.private_pool_with_id(id.into())?;
+        self.known().get_or_insert_default().insert(id, (pool.clone(), 1));
+        Ok(pool)
+    }
+}
 
 /// Sends what a route says to a pool, which is made if there is none of that number.
 pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failure> {
     let place = place(device)?;
     let allocator = place.open(device)?;
-    let pool = {
-        let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let pools = pools.get_or_insert_default();
-        match pools.get_mut(&id) {
-            Some((pool, begun)) => {
-                *begun += 1;
-                pool.clone()
-            }
-            None => {
-                let pool = allocator.private_pool_with_id(id.into())?;
-                pools.insert(id, (pool.clone(), 1));
-                pool
-            }
-        }
-    };
+    let pool = place.pools.again_or_new(id, allocator)?;
     Ok(allocator.begin_allocate_to_pool(&pool, route)?)
 }
 
@@ -59,18 +87,18 @@ pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
 pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
     let place = place(device)?;
     let pool = find(place, id)?;
-    let mut pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(pools) = &mut *pools
-        && let Some((pool, begun)) = pools.get_mut(&id)
+    let mut known = place.pools.known();
+    if let Some(known) = &mut *known
+        && let Some((pool, begun)) = known.get_mut(&id)
     {
         *begun -= 1;
         if *begun == 0 {
             // Who begins one of this id from now on has another pool, whoever is still in this one.
             pool.give_up_name();
-            pools.remove(&id);
+            known.remove(&id);
         }
     }
-    drop(pools);
+    drop(known);
     // Gives memory back: not under the lock.
     drop(pool);
     Ok(())
@@ -84,9 +112,9 @@ fn place(device: c_int) -> Result<&'static Place, Failure> {
 }
 
 fn find(place: &Place, id: PoolId) -> Result<Pool, Failure> {
-    let pools = place.pools.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = pools.as_ref().and_then(|pools| pools.get(&id));
-    known
+    let known = place.pools.known();
+    let found = known.as_ref().and_then(|known| known.get(&id));
+    found
         .map(|(pool, _)| pool.clone())
         .ok_or_else(|| Failure::misuse(format!("no pool {} was begun on this device", MempoolId::from(id))))
 }
