@@ -31,6 +31,20 @@ pub(crate) fn now(clock: ClockId) -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
+/// What was at `moment` on the publisher's `CLOCK_MONOTONIC`, in nanoseconds since 1970.
+pub(crate) fn realtime_of(publisher: &Identity, moment: u64) -> Option<u64> {
+    // The tick that stamps events may lie a little before the creation that was timed exactly.
+    let since_creation = moment.saturating_sub(publisher.created_monotonic);
+    let by_its_clock = publisher.created_realtime.checked_add(since_creation)?;
+    if !may_be_of_this_boot(publisher) {
+        return Some(by_its_clock);
+    }
+    // That clock stops while the machine sleeps, and the other one may be set: what was since that moment says more than what was before.
+    let since = now(ClockId::Monotonic).saturating_sub(moment);
+    let by_ours = now(ClockId::Realtime).saturating_sub(since);
+    Some(by_its_clock.max(by_ours))
+}
+
 /// The identity of this process.
 pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Identity> {
     let rank = |name| std::env::var(name).ok().and_then(|v: String| v.parse().ok());

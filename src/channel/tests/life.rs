@@ -288,6 +288,28 @@ fn a_long_run_that_died_just_now_is_not_old() {
     assert!(path.exists());
 }
 
+/// The machine slept over the weekend, or its clock was set, while a program ran: the clock that events are stamped by knows nothing of that.
+#[test]
+fn a_run_that_died_just_now_is_not_old_whatever_the_wall_clock_did_meanwhile() {
+    let dir = channel_dir();
+    let mut publisher = Publisher::create(&options(dir.path())).unwrap();
+    publisher.event(&Default::default());
+    let path = publisher.path().to_owned();
+    drop(publisher);
+    let identity = Reader::open(&path).unwrap().identity().clone();
+    let month = std::time::Duration::from_secs(30 * 24 * 3600);
+    let begun = identity.created_realtime - month.as_nanos() as u64;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let known = identity.created_realtime.to_le_bytes();
+    let at = bytes.windows(8).position(|word| word == known).unwrap();
+    bytes[at..at + 8].copy_from_slice(&begun.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let month_old = std::time::SystemTime::now() - month;
+    std::fs::File::open(&path).unwrap().set_modified(month_old).unwrap();
+    drop(Publisher::create(&options(dir.path())).unwrap());
+    assert!(path.exists());
+}
+
 #[test]
 fn another_users_channel_is_read_by_root_without_mapping_it() {
     if !rustix::process::geteuid().is_root() {

@@ -16,6 +16,7 @@ use std::ops::ControlFlow;
 use super::Reader;
 use super::events::Stored;
 use crate::error::ReadError;
+use crate::identity;
 use crate::record::Event;
 use crate::snapshot::Events;
 
@@ -129,10 +130,7 @@ impl Reader {
             self.rings[ring].next = self.published(ring).ok()?.saturating_sub(1);
         }
         let last = self.events().ok()?.events.into_iter().map(|event| event.time).max()?;
-        // The tick that stamps events may lie a little before the creation that was timed exactly.
-        self.identity
-            .created_realtime
-            .checked_add(last.saturating_sub(self.identity.created_monotonic))
+        identity::realtime_of(&self.identity, last)
     }
 }
 
