@@ -1,9 +1,9 @@
 //! Where channel files live, and which directories can be trusted with them.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -46,6 +46,10 @@ pub(crate) fn open_own(dir: &Path) -> Result<File, String> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("cannot make it", error)),
         made => made.is_ok(),
     };
+    if made {
+        // The program's mask may have taken a part. If it cannot be given back that is what is wrong with the directory below.
+        let _ = open_directory(dir).and_then(|made| made.set_permissions(Permissions::from_mode(0o700)));
+    }
     let opened = open_home(dir);
     if made && opened.is_err() {
         // What somebody put into it meanwhile stays.

@@ -39,6 +39,33 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     Reader::open(path.file_name().unwrap().as_ref()).unwrap();
 }
 
+/// Whoever comes later is refused in a directory that its owner may not search or write, whatever mask he has.
+#[test]
+fn a_mask_that_takes_from_the_owner_takes_nothing_here() {
+    for mask in ["0177", "0277"] {
+        let dir = channel_dir();
+        let inside = dir.path().join("made");
+        let mut masked = victim("victim_with_a_mask", &inside);
+        assert!(masked.env("GPUMEM_TEST_MASK", mask).status().unwrap().success());
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&inside), mode(&files(&inside)[0])), (0o700, 0o600), "{mask}");
+    }
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_with_a_mask() {
+    let (Some(dir), Ok(mask)) = (
+        std::env::var_os("GPUMEM_TEST_VICTIM"),
+        std::env::var("GPUMEM_TEST_MASK"),
+    ) else {
+        return;
+    };
+    let mask = u32::from_str_radix(&mask, 8).unwrap();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+    Publisher::create(&options(dir.as_ref())).unwrap();
+}
+
 /// In a locale of old, say: what is no UTF-8 of it is replaced, as in the program's name.
 #[test]
 fn a_job_has_its_name_in_whatever_encoding() {

@@ -188,13 +188,17 @@ impl<'a> Temporary<'a> {
     fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
         let name = OsString::from(format!("{}{name}", place::TEMPORARY));
         let flags = Self::FLAGS | OFlags::CREATE | OFlags::EXCL;
-        let file = rustix::fs::openat(dir.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Temporary {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(dir.as_fd(), &name, flags, mode)?;
+        let temporary = Temporary {
             dir,
             name,
             file: above_stderr(file)?.into(),
             renamed: false,
-        })
+        };
+        // The program's mask may have taken a part. If it cannot be given back the file cannot be opened again.
+        let _ = rustix::fs::fchmod(&temporary.file, mode);
+        Ok(temporary)
     }
 
     fn open_again(&self) -> io::Result<File> {
