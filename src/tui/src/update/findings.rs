@@ -27,7 +27,8 @@ const HAPPENED: u64 = 1 << 62;
 /// A finding with the bytes at stake, which rank it among those of its severity.
 type Ranked = (u64, Finding);
 
-/// Everything worth saying, worst first, of the living before the dead; of equal rank, what most memory is at stake for.
+/// Everything worth saying, worst first, of the living before the dead; of equal rank, what most memory is at stake for. Of a cache that is
+/// all that is reserved: what is cached changes with every sample, and sentences that change places with it cannot be read.
 pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
     if let Some(text) = world.nvml.state.nvml_failure() {
@@ -187,7 +188,7 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
         let text = format!(
             "{name}: {cached} cached{pending}, largest free block {largest}{budget}: the next larger request {next}"
         );
-        say(severity, figures.cached, text);
+        say(severity, figures.reserved, text);
     }
 }
 

@@ -76,6 +76,22 @@ fn where_there_is_no_room_for_new_memory_a_larger_request_is_said_to_fail() {
     assert_eq!(told(0, 78 * GIB), new, "1.5 GiB are left");
 }
 
+/// What is cached changes with every sample; sentences that change places with it cannot be read.
+#[test]
+fn caches_that_come_and_go_do_not_change_places() {
+    let holes = |free, held| [(free, Free), (held, Allocated)].repeat(4);
+    let mut model = model();
+    for (at, large) in [(1, 3 * GIB), (2, GIB), (3, 3 * GIB)] {
+        let list = vec![
+            channel(4, &[&holes(GIB * 3 / 2, GIB / 2)]),
+            channel(5, &[&holes(large, 4 * GIB - large)]),
+        ];
+        feed(&mut model, [channels(at * SECOND, list)]);
+        let first = &said(&model)[0].1;
+        assert!(first.starts_with("5: "), "{first}");
+    }
+}
+
 #[test]
 fn memory_that_nobody_listed_has_is_told_where_it_is_much() {
     let mut model = model();
