@@ -75,7 +75,7 @@ fn channel_source(inputs: &Inputs) -> Source {
     }
 }
 
-/// Every device: NVML's, then those that only channels tell of, then simulated ones.
+/// Every device: NVML's, then those that only channels tell of, then simulated ones; what is gone stands behind what is there.
 fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
     let mut devices: Vec<Device> = inputs.nvml.gpus.iter().map(|gpu| of_gpu(gpu, inputs)).collect();
     let listed = devices.len();
@@ -89,7 +89,7 @@ fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
             }
         }
     }
-    devices[listed..].sort_by_key(|d| (d.kind == DeviceKind::Simulated, d.key));
+    devices[listed..].sort_by_key(|d| (d.kind == DeviceKind::Simulated, d.state == DeviceState::Gone, d.key));
     for device in &mut devices {
         if let Some(old) = before.iter_mut().find(|d| d.key == device.key) {
             device.history = std::mem::take(&mut old.history);

@@ -203,6 +203,21 @@ fn a_killed_program_keeps_its_command_and_its_simulated_device_tells_what_its_bl
     }
 }
 
+/// A screen has room for some, and who still runs is looked for first.
+#[test]
+fn devices_that_are_gone_stand_behind_those_that_are_there() {
+    let mut model = model();
+    let simulated = |pid, life| channel_on(pid, &[&[(GIB, Allocated)]], Published::Simulated, life);
+    let labels = |model: &Model| -> Vec<String> { model.world().devices.iter().map(|d| d.label.clone()).collect() };
+    for (life, expected) in [(Life::Alive, ["SIM 5", "SIM 6"]), (Life::Died, ["SIM 6", "SIM 5"])] {
+        feed(
+            &mut model,
+            [channels(SECOND, vec![simulated(5, life), simulated(6, Life::Alive)])],
+        );
+        assert_eq!(labels(&model), expected);
+    }
+}
+
 #[test]
 fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
     let mut model = busy();
