@@ -4,7 +4,7 @@ use crate::event::{Effect, Key};
 use crate::model::{BlocksUi, Demo, DemoPhase, Model, Nanos, Popup, Severity, TimelineUi, View};
 
 use super::map::{self, Step};
-use super::{demo, popup, relist, toast};
+use super::{demo, popup, relist, tell_who_is_gone, toast};
 
 /// Most characters a filter holds.
 const FILTER_MAX: usize = 64;
@@ -67,9 +67,9 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
             model.ui.popup = Some(Popup::Sort { selected });
         }
         // What goes on unseen would be a surprise.
-        Key::Char(' ') if model.paused() => pause(model),
+        Key::Char(' ') if model.paused() => return pause(model),
         Key::Char(' ') if model.demo.as_ref().is_some_and(|d| d.stepped()) => return demo::next(model),
-        Key::Char(' ' | 'p') => pause(model),
+        Key::Char(' ' | 'p') => return pause(model),
         Key::Char('b') => return black_boxes(model),
         Key::Char('f') => return demo::choose_fix(model),
         Key::Tab => turn(model, 1),
@@ -120,12 +120,16 @@ fn escape(model: &mut Model) -> Vec<Effect> {
 }
 
 /// Freezes what is shown, or shows the newest again. Samplers go on either way.
-fn pause(model: &mut Model) {
-    model.frozen = match model.frozen.take() {
-        Some(_) => None,
-        None => Some(Box::new(model.live.clone())),
-    };
+fn pause(model: &mut Model) -> Vec<Effect> {
+    let (before, selected) = (model.frozen.take(), model.ui.process);
+    if before.is_none() {
+        model.frozen = Some(Box::new(model.live.clone()));
+    }
     relist(model);
+    if let Some(before) = before {
+        tell_who_is_gone(model, &before, selected);
+    }
+    vec![Effect::Draw]
 }
 
 fn turn(model: &mut Model, by: isize) {

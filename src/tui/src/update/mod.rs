@@ -20,7 +20,8 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, SECOND, Severity, Toast, View,
+    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process, ProcessId, SECOND,
+    Severity, Toast, View, World,
 };
 
 use join::Fresh;
@@ -105,15 +106,33 @@ fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
 
 /// A sample came: derives everything from it once, and draws if that changes what is shown (and not frozen).
 fn sampled(model: &mut Model, fresh: Fresh, look: &Look) -> Vec<Effect> {
+    let selected = model.ui.process;
     let before = join::rebuild(model, fresh);
     let mut effects = demo::start_without_gpu(model);
     if !model.paused() {
         relist(model);
+        effects.extend(tell_who_is_gone(model, &before, selected));
         if !look.holds(&before, model) {
             effects.push(Effect::DrawSoon);
         }
     }
     effects
+}
+
+/// Says that another process is selected than before, where nobody chose it: the one that was is not in the world any more.
+fn tell_who_is_gone(model: &mut Model, before: &World, selected: Option<ProcessId>) -> Vec<Effect> {
+    let same = |p: &&Process| Some(p.id) == selected;
+    let Some(gone) = before.processes.iter().find(same) else {
+        return Vec::new();
+    };
+    // Who begins to publish has another row, and goes on.
+    let now = model.selected_process().filter(|now| now.pid != gone.pid);
+    let (Some(now), None) = (now, model.world().processes.iter().find(same)) else {
+        return Vec::new();
+    };
+    let (gone, now) = (before.name_of(gone), model.world().name_of(now));
+    let text = format!("{gone} is no longer known: {now} is selected");
+    toast(model, Severity::Info, text)
 }
 
 /// Everything that depends on what is shown and selected.

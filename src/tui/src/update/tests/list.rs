@@ -144,6 +144,31 @@ fn the_first_row_is_selected_once_the_selected_process_is_gone_for_good() {
     assert_eq!(model.selected_process().unwrap().pid, 11);
 }
 
+/// What was looked at is not there any more, and what stands in its place looks like it.
+#[test]
+fn that_another_process_is_selected_is_said() {
+    let told = |keys: &[Key], after: &[Key]| {
+        let mut model = busy();
+        let list = model.inputs.channels.channels.clone();
+        press(&mut model, keys);
+        let without = |pid| list.iter().filter(|c| c.pid != Some(pid)).cloned().collect();
+        let listed = |at| nvml(at, 9 * GIB, &[(11, 5 * GIB)]);
+        // Somebody else goes.
+        feed(&mut model, [listed(2 * SECOND), channels(2 * SECOND, without(13))]);
+        assert_eq!(model.ui.toast, None);
+        feed(&mut model, [channels(3 * SECOND, without(12))]);
+        press(&mut model, after);
+        model.ui.toast.map(|toast| toast.text)
+    };
+    let text = Some("12 is no longer known: 11 is selected".to_owned());
+    assert_eq!(told(&[Key::Down], &[]), text);
+    assert_eq!(told(&[Key::Down, Key::Char('2')], &[]), text);
+    let paused = [Key::Down, Key::Char('p')];
+    assert_eq!(told(&paused, &[]), None, "it is still shown");
+    assert_eq!(told(&paused, &[Key::Char('p')]), text);
+    assert_eq!(told(&[], &[]), None);
+}
+
 #[test]
 fn moves_stop_at_the_ends() {
     let mut model = busy();
