@@ -3,6 +3,8 @@
 mod columns;
 mod row;
 
+use std::ops::Range;
+
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
@@ -64,8 +66,12 @@ pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: us
 
 /// Draws the table.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
-    let inside = if framed(screen.model, area) {
-        let note = note(screen);
+    let framed = framed(screen.model, area);
+    // What is below the heading.
+    let lines = area.height.saturating_sub(if framed { 3 } else { 1 });
+    let in_view = in_view(screen.model, lines);
+    let inside = if framed {
+        let note = note(screen, in_view.clone());
         let inside = screen.pen.panel(area, "Processes", &note);
         // The selection reaches from frame to frame.
         Rect {
@@ -78,16 +84,19 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     };
     let (heading, rows) = split_top(inside, 1);
     let columns = fit(screen, inside.width);
-    draw_heading(screen, heading, &columns);
+    let end = draw_heading(screen, heading, &columns);
+    if !framed {
+        draw_in_view(screen, heading, end, in_view.clone());
+    }
     screen.hits.page = rows.height;
     if screen.model.rows.is_empty() {
         empty(screen, rows);
         return;
     }
     let model = screen.model;
-    let shown = usize::from(rows.height);
+    let shown = in_view.len();
     let selected = model.selected_row();
-    let first = selected.map_or(0, |s| (s + 1).saturating_sub(shown));
+    let first = in_view.start;
     for (i, process) in model.listed().enumerate().skip(first).take(shown) {
         let (_, line) = split_top(rows, (i - first) as u16);
         let (line, _) = split_top(line, 1);
@@ -101,12 +110,56 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
 }
 
-fn note(screen: &Screen<'_>) -> String {
-    let model = screen.model;
-    if !model.ui.filter.text.is_empty() {
-        return format!("{} {:?}", model.matches(), model.ui.filter.text);
+/// Which rows so many lines show: the selected one is among them.
+fn in_view(model: &Model, lines: u16) -> Range<usize> {
+    let (all, lines) = (model.rows.len(), usize::from(lines));
+    let first = model.selected_row().map_or(0, |s| (s + 1).saturating_sub(lines));
+    first..all.min(first + lines)
+}
+
+/// Where rows lie above or below those in view, which these are: `3-7 of 22`.
+fn some(model: &Model, in_view: Range<usize>) -> Option<String> {
+    let all = model.rows.len();
+    (in_view.len() < all).then(|| match in_view.len() {
+        0 | 1 => format!("{} of {all}", in_view.end),
+        _ => format!("{}-{} of {all}", in_view.start + 1, in_view.end),
+    })
+}
+
+/// The same in a table without a frame, in what its heading leaves from a column on: where that is little, how many lie above and below.
+fn draw_in_view(screen: &mut Screen<'_>, heading: Rect, end: u16, in_view: Range<usize>) {
+    let Some(some) = some(screen.model, in_view.clone()) else {
+        return;
+    };
+    let all = screen.model.rows.len();
+    let beyond = [("↑", in_view.start), ("↓", all - in_view.end)];
+    let beyond = beyond.iter().filter(|(_, n)| *n > 0).map(|(to, n)| format!("{to}{n}"));
+    let beyond = beyond.collect::<Vec<_>>().join(" ");
+    let room = heading.width.saturating_sub(1);
+    let dim = screen.pen.theme.ink(Ink::Dim);
+    // Whoever scrolls sees one form all the way.
+    let longest = format!("{all}-{all} of {all}");
+    let texts = [
+        (format!("{longest} rows"), format!("{some} rows")),
+        (longest, some),
+        (beyond.clone(), beyond),
+    ];
+    if let Some((_, text)) = texts.iter().find(|(most, _)| end + 1 + width(most) <= room) {
+        screen.pen.text_end(heading, room, 0, text, dim);
     }
-    let rows = plural(model.rows.len() as u64, "row");
+}
+
+fn note(screen: &Screen<'_>, in_view: Range<usize>) -> String {
+    let model = screen.model;
+    let some = some(model, in_view);
+    if !model.ui.filter.text.is_empty() {
+        let some = some.map(|some| format!(", {some} shown")).unwrap_or_default();
+        return format!("{} {:?}{some}", model.matches(), model.ui.filter.text);
+    }
+    let rows = match some {
+        Some(some) => format!("{some} rows"),
+        None => plural(model.rows.len() as u64, "row"),
+    };
     match (model.world().past.len() as u64, model.ui.black_boxes) {
         (0, _) => rows,
         (n, false) => format!("{rows}, b shows {n} that ended"),
@@ -119,10 +172,11 @@ fn has_jobs(columns: &[(Shown, u16)]) -> bool {
     columns.iter().any(|c| c.0 == Shown::Job)
 }
 
-fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
+/// Draws the headings; returns the column after the last of them.
+fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) -> u16 {
     let model = screen.model;
     let jobs_within = !has_jobs(columns) && model.listed().any(|p| !p.job.is_empty());
-    let mut x = 1;
+    let (mut x, mut end) = (1, 0);
     for &(shown, wide) in columns {
         let sorted = shown == Shown::Of(model.ui.sort.column);
         let style = if sorted {
@@ -146,8 +200,9 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
         };
         let title = format!("{title}{arrow}");
         if shown.is_text() {
-            screen.pen.text(cell, 0, 0, &title, style);
+            end = x.saturating_add(screen.pen.text(cell, 0, 0, &title, style));
         } else {
+            end = x.saturating_add(wide);
             screen.pen.text_end(cell, wide, 0, &title, style);
         }
         if let Shown::Of(column) = shown {
@@ -155,6 +210,7 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) {
         }
         x = x.saturating_add(wide + GAP);
     }
+    end
 }
 
 fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], process: &Process) {

@@ -104,3 +104,52 @@ fn rows_of_several_devices_say_which_where_nothing_else_is_known() {
     let told = at_80x24(&model);
     assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
 }
+
+/// So many programs that no table has room for all.
+fn many(model: &mut Model, rows: usize) {
+    let row = model.live.processes[0].clone();
+    let numbered = |n| Process {
+        pid: 1000 + n as u32,
+        id: ProcessId {
+            owner: Owner::Pid(n as u32, 1),
+            ..row.id
+        },
+        ..row.clone()
+    };
+    model.live.processes = (0..rows).map(numbered).collect();
+    model.rows = (0..rows).collect();
+}
+
+/// A table that is cut ends like one that is whole.
+#[test]
+fn rows_above_and_below_those_in_view_are_told() {
+    let mut model = fixture::h100();
+    many(&mut model, 200);
+    for (w, h) in SIZES {
+        for (selected, last) in [(0, false), (99, false), (199, true)] {
+            model.ui.process = Some(model.live.processes[selected].id);
+            let (buffer, hits) = drawn(model.clone(), w, h, Colors::Mono, false);
+            let (drawn, page) = (text(&buffer), usize::from(hits.page));
+            let end = (selected + 1).max(page);
+            let told = match (w, selected + 1 - page.min(selected + 1)) {
+                (80, 0) => format!(" ↓{}\n", 200 - end),
+                (80, above) if last => format!(" ↑{above}\n"),
+                (80, above) => format!(" ↑{above} ↓{}\n", 200 - end),
+                (_, above) => format!(" {}-{end} of 200 rows ", above + 1),
+            };
+            assert!(drawn.contains(&told), "{w}x{h}: {told:?}\n{drawn}");
+            let pid = format!(" {} ", model.live.processes[selected].pid);
+            assert!(drawn.contains(&pid), "{w}x{h}:\n{drawn}");
+        }
+    }
+    many(&mut model, 20);
+    model.ui.process = model.live.processes.last().map(|p| p.id);
+    let few = at_80x24(&model);
+    assert!(few.contains(" 15-20 of 20\n"), "{few}");
+    many(&mut model, 200);
+    let whole = at_80x24(&fixture::h100());
+    assert!(!whole.contains(" of 4"), "{whole}");
+    (model.ui.filter.text, model.ui.process) = ("serve".into(), None);
+    let filtered = text(&drawn(model, 120, 40, Colors::Mono, false).0);
+    assert!(filtered.contains("200 of 200 match \"serve\", 1-"), "{filtered}");
+}
