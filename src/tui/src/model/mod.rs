@@ -127,6 +127,19 @@ impl Model {
         self.rows.iter().map(|&i| &world.processes[i])
     }
 
+    /// Whether a driver might count any of the listed processes, or none is listed.
+    pub fn counted(&self) -> bool {
+        self.rows.is_empty() || self.listed().any(Process::may_be_counted)
+    }
+
+    /// The column by which the listed processes stand: whom no driver counts ranks by what it reserved.
+    pub fn order(&self) -> Column {
+        match self.ui.sort.column {
+            Column::Nvml if !self.counted() => Column::Reserved,
+            column => column,
+        }
+    }
+
     /// How many of the processes that could be listed pass the filter: `1 of 4 match`.
     pub fn matches(&self) -> String {
         let world = self.world();

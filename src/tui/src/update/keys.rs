@@ -62,7 +62,7 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Char('s') => {
             let selected = crate::model::Column::ALL
                 .iter()
-                .position(|c| *c == model.ui.sort.column)
+                .position(|c| *c == model.order())
                 .unwrap_or(0);
             model.ui.popup = Some(Popup::Sort { selected });
         }

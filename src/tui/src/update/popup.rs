@@ -73,7 +73,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
 
 /// Sorts by a column; by the same column again turns the order round.
 pub(super) fn sort_by(model: &mut Model, column: Column) {
-    let same = model.ui.sort.column == column;
+    let same = model.order() == column;
     model.ui.sort = Sort {
         column,
         descending: if same {

@@ -20,7 +20,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
             let entries: Vec<(String, String)> = Column::ALL
                 .iter()
                 .map(|&c| {
-                    let now = if c == model.ui.sort.column {
+                    let now = if c == model.order() {
                         if model.ui.sort.descending { "▾ now" } else { "▴ now" }
                     } else {
                         ""

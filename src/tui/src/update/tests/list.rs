@@ -60,6 +60,22 @@ fn the_sort_menu_sorts() {
     assert!(model.ui.popup.is_none());
 }
 
+/// They stand in the order of what they reserved, and that is turned round where nothing else can be.
+#[test]
+fn rows_that_no_driver_counts_are_sorted_by_what_they_reserved() {
+    let mut model = model();
+    let list = [(11, 2 * GIB), (12, 3 * GIB)].map(|(pid, size)| channel(pid, &[&[(size, Allocated)]]));
+    let without = nvml_state(SECOND, gpumem_probe::NvmlState::Missing);
+    feed(&mut model, [without, channels(SECOND, list.into())]);
+    assert_eq!(
+        (model.ui.sort.column, model.order(), pids(&model)),
+        (Column::Nvml, Column::Reserved, vec![12, 11])
+    );
+    crate::update::popup::sort_by(&mut model, Column::Reserved);
+    assert_eq!(pids(&model), [11, 12]);
+    assert_eq!(busy().order(), Column::Nvml);
+}
+
 #[test]
 fn the_selection_sticks_to_the_process() {
     let mut model = busy();

@@ -178,7 +178,7 @@ fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) -
     let jobs_within = !has_jobs(columns) && model.listed().any(|p| !p.job.is_empty());
     let (mut x, mut end) = (1, 0);
     for &(shown, wide) in columns {
-        let sorted = shown == Shown::Of(model.ui.sort.column);
+        let sorted = shown == Shown::Of(model.order());
         let style = if sorted {
             screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD)
         } else {

@@ -153,3 +153,22 @@ fn rows_above_and_below_those_in_view_are_told() {
     let filtered = text(&drawn(model, 120, 40, Colors::Mono, false).0);
     assert!(filtered.contains("200 of 200 match \"serve\", 1-"), "{filtered}");
 }
+
+/// Where no driver counts anybody its column would be of dashes, and the rows stand in the order of what they reserved.
+#[test]
+fn a_column_that_nobody_can_fill_makes_room() {
+    let headings = |model: &Model| {
+        let drawn = at_80x24(model);
+        let lines = drawn.lines().find(|line| line.contains(" PID ")).map(str::to_owned);
+        lines.unwrap_or_default()
+    };
+    let told = headings(&fixture::h100());
+    assert!(told.contains("NVML▾") && !told.contains("RESERVED▾"), "{told}");
+    let mut simulated = fixture::simulated();
+    let told = headings(&simulated);
+    assert!(!told.contains("NVML") && told.contains("RESERVED▾"), "{told}");
+    simulated.ui.popup = Some(Popup::Sort { selected: 0 });
+    let menu = at_80x24(&simulated);
+    let now = menu.lines().find(|line| line.contains("▾ now")).unwrap_or_default();
+    assert!(now.contains(" reserved "), "{menu}");
+}

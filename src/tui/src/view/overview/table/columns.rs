@@ -101,12 +101,15 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
     let several_devices = model.world().devices.len() > 1;
     let managed = model.listed().any(|p| p.managed.value().is_some());
     let jobs = model.listed().any(|p| !p.job_text().is_empty());
+    // A column of dashes tells nothing, and stands where what is reserved could.
+    let counted = model.counted();
     let mut specs: Vec<&Spec> = SPECS
         .iter()
         .filter(|s| match s.shown {
             Shown::Device => several_devices,
             Shown::Of(Column::Managed) => managed,
             Shown::Job => jobs,
+            Shown::Of(Column::Nvml) => counted,
             _ => true,
         })
         .collect();
@@ -134,6 +137,7 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         Shown::Of(Column::State) if unusual => 1,
         Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if untold => 5,
         Shown::Of(Column::Allocated | Column::Cached) if unusual => 2,
+        Shown::Of(Column::Reserved) if !counted => 1,
         _ => s.leaves,
     };
     while let Some(leaver) = (0..specs.len())
