@@ -252,6 +252,9 @@ pub struct Hits {
     pub areas: Vec<Hit>,
     /// Process rows that fit on the screen: PgUp and PgDn move by so many.
     pub page: u16,
+    /// The first process row in view, and the first row of devices: they stay where they are, under the mouse, too, while what is selected
+    /// is in view.
+    pub first: [usize; 2],
     /// Lines of a popup's text beyond those that fit, plus one: how far it can scroll.
     pub popup_lines: u16,
     /// How the block map was drawn.

@@ -59,7 +59,10 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let mut screen = Screen {
         pen: Pen::on(buffer, area, Theme::of(&model.ui.term)),
         model,
-        hits: Hits::default(),
+        hits: Hits {
+            first: model.ui.hits.first,
+            ..Hits::default()
+        },
     };
     let body = chrome::draw(&mut screen, area);
     match model.ui.view {

@@ -55,7 +55,7 @@ impl Plan {
             .selected_device()
             .and_then(|d| devices.iter().position(|x| x.key == d.key))
             .unwrap_or(0);
-        let first = (selected / columns + 1).saturating_sub(shown);
+        let first = first_in_view(model.ui.hits.first[1], Some(selected / columns), shown, rows.len());
         let of_row = |row: &&[Device]| lines + more(tier, row);
         Plan {
             columns,
@@ -82,6 +82,13 @@ impl Plan {
     }
 }
 
+/// The first of so many rows that are in view: `kept`, the one that was, where that shows the selected one.
+fn first_in_view(kept: usize, selected: Option<usize>, shown: usize, all: usize) -> usize {
+    let selected = selected.unwrap_or(0);
+    let least = (selected + 1).saturating_sub(shown.max(1));
+    kept.clamp(least, selected).min(all.saturating_sub(shown))
+}
+
 /// How many of the last lines of an area, up to some, the view does not need: without them it shows the same, if less tall.
 pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let model = screen.model;
@@ -106,6 +113,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         return;
     }
     let plan = Plan::new(model, area);
+    screen.hits.first[1] = plan.first;
     let mut rest = area;
     for (row, &lines) in devices.chunks(plan.columns).skip(plan.first).zip(&plan.rows) {
         let (line, below) = split_top(rest, lines);

@@ -12,6 +12,7 @@ use super::super::Screen;
 use super::super::bar;
 use super::super::pen::{CUT, split_left, split_top, width, wrap};
 use super::super::theme::Ink;
+use super::first_in_view;
 use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, SourceState, Target};
 use crate::units::plural;
 use columns::{GAP, Shown, fit};
@@ -97,6 +98,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let shown = in_view.len();
     let selected = model.selected_row();
     let first = in_view.start;
+    screen.hits.first[0] = first;
     for (i, process) in model.listed().enumerate().skip(first).take(shown) {
         let (_, line) = split_top(rows, (i - first) as u16);
         let (line, _) = split_top(line, 1);
@@ -113,7 +115,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 /// Which rows so many lines show: the selected one is among them.
 fn in_view(model: &Model, lines: u16) -> Range<usize> {
     let (all, lines) = (model.rows.len(), usize::from(lines));
-    let first = model.selected_row().map_or(0, |s| (s + 1).saturating_sub(lines));
+    let first = first_in_view(model.ui.hits.first[0], model.selected_row(), lines, all);
     first..all.min(first + lines)
 }
 

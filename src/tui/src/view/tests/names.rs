@@ -154,6 +154,47 @@ fn rows_above_and_below_those_in_view_are_told() {
     assert!(filtered.contains("200 of 200 match \"serve\", 1-"), "{filtered}");
 }
 
+/// The second click on a row that is clicked twice means the same row.
+#[test]
+fn a_row_that_is_selected_stays_where_it_is() {
+    let mut model = fixture::h100();
+    many(&mut model, 200);
+    let card = model.live.devices[0].clone();
+    let numbered = |n| Device {
+        key: DeviceKey::Uuid([n; 16]),
+        ..card.clone()
+    };
+    model.live.devices = (0..100).map(numbered).collect();
+    let places = |hits: &Hits| -> Vec<_> {
+        let rows = hits.areas.iter();
+        rows.filter(|hit| matches!(hit.target, Target::Process(_) | Target::Device(_)))
+            .copied()
+            .collect()
+    };
+    for (w, h) in SIZES {
+        let mut model = model.clone();
+        model.ui.process = Some(model.live.processes[199].id);
+        model.ui.device = Some(model.live.devices[99].key);
+        model.ui.hits = drawn(model.clone(), w, h, Colors::Mono, false).1;
+        let before = places(&model.ui.hits);
+        model.ui.process = Some(model.live.processes[196].id);
+        model.ui.device = Some(model.live.devices[94].key);
+        // Also when another view was open meanwhile.
+        model.ui.view = View::Timeline;
+        model.ui.hits = drawn(model.clone(), w, h, Colors::Mono, false).1;
+        model.ui.view = View::Overview;
+        let after = places(&drawn(model.clone(), w, h, Colors::Mono, false).1);
+        assert_eq!(after, before, "{w}x{h}");
+        model.ui.process = Some(model.live.processes[0].id);
+        let hits = drawn(model.clone(), w, h, Colors::Mono, false).1;
+        let first = Target::Process(model.live.processes[0].id);
+        assert!(
+            hits.areas.iter().any(|hit| hit.target == first),
+            "{w}x{h}: it is in view"
+        );
+    }
+}
+
 /// Where no driver counts anybody its column would be of dashes, and the rows stand in the order of what they reserved.
 #[test]
 fn a_column_that_nobody_can_fill_makes_room() {
