@@ -76,6 +76,7 @@ fn state(process: &Process) -> (String, Ink) {
 fn state_texts(process: &Process) -> Vec<String> {
     let text = process.state_text();
     let short = short_state(process);
+    let mut briefest = Vec::new();
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (_, Some(ended)) => {
@@ -90,6 +91,7 @@ fn state_texts(process: &Process) -> Vec<String> {
             // That it ran out of memory is worth more than the word behind the time.
             let failed = |when: &String| (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
             let failed: Vec<String> = [&full, &ago, &brief].into_iter().filter_map(failed).collect();
+            briefest.push(brief);
             failed.into_iter().chain([full, ago]).collect()
         }
         _ => vec![text],
@@ -102,7 +104,7 @@ fn state_texts(process: &Process) -> Vec<String> {
     // When it ended is worth more than the longer word for what is simulated.
     let (long, brief) = ("SIMULATED, ", "SIM ");
     let order = match process.ended {
-        Some(_) => [(long, &texts), (brief, &texts), (long, &short), (brief, &short)],
+        Some(_) => [(long, &texts), (brief, &texts), (brief, &briefest), (brief, &short)],
         None => [(long, &texts), (long, &short), (brief, &texts), (brief, &short)],
     };
     let lead = |(lead, texts): (&'static str, &Vec<String>)| -> Vec<String> {
@@ -194,6 +196,9 @@ mod tests {
         process.ended = Some(Ended { at: 0, minutes: 3 });
         assert_eq!(state_in(&process, 20), "SIM exited 3 min ago");
         assert_eq!(state_in(&process, 19), "SIM exited 3m ago");
+        process.ended = Some(Ended { at: 0, minutes: 13 });
+        assert_eq!(state_in(&process, 17), "SIM exited 13m");
+        assert_eq!(state_in(&process, 13), "SIM exited");
         process.ended = None;
         process.simulated = false;
         assert_eq!(state_in(&process, 18), "exited (black box)");
