@@ -84,7 +84,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         area
     };
     let (heading, rows) = split_top(inside, 1);
-    let columns = fit(screen, inside.width);
+    let columns = fit(screen, inside.width, framed);
     let end = draw_heading(screen, heading, &columns);
     if !framed {
         draw_in_view(screen, heading, end, in_view.clone());

@@ -96,7 +96,7 @@ impl Shown {
 }
 
 /// Which columns fit, with their widths: the command takes what is left over.
-pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
+pub(super) fn fit(screen: &Screen<'_>, room: u16, framed: bool) -> Vec<(Shown, u16)> {
     let model = screen.model;
     let several_devices = model.world().devices.len() > 1;
     let managed = model.listed().any(|p| p.managed.value().is_some());
@@ -162,7 +162,8 @@ pub(super) fn fit(screen: &Screen<'_>, room: u16) -> Vec<(Shown, u16)> {
         over = 0;
     }
     let job_shown = specs.iter().any(|s| s.shown == Shown::Job);
-    let mut spare = room.saturating_sub(needed(&specs));
+    // A frame needs air before it, the edge of the screen none.
+    let mut spare = (room + u16::from(!framed)).saturating_sub(needed(&specs));
     let mut widths: Vec<u16> = specs.iter().map(|s| wide(s)).collect();
     if let Some(i) = specs.iter().position(|s| s.shown == Shown::Of(Column::Command)) {
         widths[i] = widths[i].saturating_sub(over);
