@@ -119,9 +119,10 @@ int64_t gpumem_compact(int device);
 /* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (demo/python/torch_pluggable.py) ---- */
 
 /*
- * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python: "CUDA out of memory. ..."
- * with what would have helped, which gpumem_last_error() has, too. Only if the process has no PyTorch it returns NULL. To be freed
- * with gpumem_free.
+ * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python, and what fails for want of memory
+ * the torch.OutOfMemoryError that PyTorch's own allocator throws (but in builds of up to 2.6 that have the strings of before GCC 5):
+ * "CUDA out of memory. ..." with what would have helped, which gpumem_last_error() has, too. Only if the process has no PyTorch it returns
+ * NULL. To be freed with gpumem_free.
  */
 void *gpumem_torch_alloc(size_t size, int device, void *stream);
 

@@ -9,6 +9,7 @@
 //! | `exit` | the end of the process |
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
+//! | `throw` | what failed, as the exception that PyTorch throws itself |
 //! | `cache` | what is cached goes back, or together |
 //! | `pools`, `filter` | its private pools, and what goes to them |
 //! | `figures` | statistics |

@@ -3,37 +3,57 @@
 //! PyTorch does not look whether a pluggable allocator returns null: it makes a tensor at address 0, and the first kernel that
 //! writes to it ends the CUDA context. The one way to tell it is the C++ exception that it throws itself.
 
-use std::ffi::{CStr, c_char};
+mod out_of_memory;
 
-use crate::failure::{self, Failure};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
+
+use crate::failure::{self, Failure, Kind};
 
 /// `c10::detail::torchCheckFail(const char* function, const char* file, uint32_t line, const char* message)`, declared in
 /// `c10/util/Exception.h`: throws `c10::Error`, in Python a `RuntimeError`.
 type TorchCheckFail = unsafe extern "C-unwind" fn(*const c_char, *const c_char, u32, *const c_char);
 
 const LIBRARY: &CStr = c"libc10.so";
-const FUNCTION: &CStr = c"_ZN3c106detail14torchCheckFailEPKcS2_jS2_";
+const CHECK_FAIL: &CStr = c"_ZN3c106detail14torchCheckFailEPKcS2_jS2_";
+
+/// Where it is thrown, as PyTorch tells with `TORCH_SHOW_CPP_STACKTRACES=1`.
+const FUNCTION: &CStr = c"gpumem_torch_alloc";
+const FILE: &CStr = c"gpumem";
 
 /// Throws a failure, if this process has PyTorch; returns otherwise. The failure is handed over: a thread that ends has no last message.
 pub(crate) fn as_pytorch(call: &str, failure: &Failure) {
     // Nothing unwinds through code that was built to abort.
-    let Some(throw) = find().filter(|_| cfg!(panic = "unwind")) else {
+    if !cfg!(panic = "unwind") {
+        return;
+    }
+    let message = failure::message(call, failure);
+    if failure.kind == Kind::OutOfMemory {
+        out_of_memory::throw(&message);
+    }
+    let Some(check_fail) = Library::loaded(LIBRARY).and_then(|pytorch| pytorch.find(CHECK_FAIL)) else {
         return;
     };
-    let message = failure::message(call, failure);
+    // SAFETY: the function with that mangled name, which spells its arguments.
+    let check_fail = unsafe { std::mem::transmute::<NonNull<c_void>, TorchCheckFail>(check_fail) };
     // SAFETY: the type is the function's. It copies the texts, and then unwinds through frames that may be unwound by an exception of
     // another language: their ABIs are Rust's and "C-unwind", and what they own is dropped on the way.
-    unsafe { throw(c"gpumem_torch_alloc".as_ptr(), c"gpumem".as_ptr(), 0, message.as_ptr()) };
+    unsafe { check_fail(FUNCTION.as_ptr(), FILE.as_ptr(), 0, message.as_ptr()) };
 }
 
-fn find() -> Option<TorchCheckFail> {
-    // SAFETY: looks for a library that is loaded already; nothing of it runs. The reference that it counts keeps it loaded.
-    let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if library.is_null() {
-        return None;
+/// A library that the process has.
+struct Library(NonNull<c_void>);
+
+impl Library {
+    fn loaded(name: &CStr) -> Option<Library> {
+        // SAFETY: looks for a library that is loaded already; nothing of it runs. The reference that it counts keeps it loaded.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        NonNull::new(handle).map(Library)
     }
-    // SAFETY: the library is loaded; a name ends in a zero byte.
-    let function = unsafe { libc::dlsym(library, FUNCTION.as_ptr()) };
-    // SAFETY: null, or the function with that mangled name, which spells its arguments.
-    unsafe { std::mem::transmute::<*mut libc::c_void, Option<TorchCheckFail>>(function) }
+
+    /// A function or object of it, or of a library that it needs.
+    fn find(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the library is loaded; a name ends in a zero byte.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), symbol.as_ptr()) })
+    }
 }

@@ -1,0 +1,121 @@
+//! `c10::OutOfMemoryError`, in Python `torch.OutOfMemoryError`: what programs catch that try again with less, and PyTorch itself where
+//! cuDNN may do with less workspace. It is a `c10::Error` by another type.
+//!
+//! PyTorch has no function that throws one, so it is made and thrown here as a C++ compiler does that: by the Itanium C++ ABI, which
+//! GCC and Clang follow on Linux, and with the strings of GNU's libstdc++, which PyTorch's Linux builds use. Where one of the names is not
+//! found, as in builds with the strings from before GCC 5, nothing is done.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::transmute;
+use std::ptr::{NonNull, null_mut};
+
+use super::{FILE, FUNCTION, Library};
+
+/// Its type is where it is thrown, and not in the library that declares it: no function of that is out of line.
+const LIBRARIES: [&CStr; 2] = [c"libc10_cuda.so", c"libc10.so"];
+
+/// More than a `c10::Error` is in any version (128 bytes in 2.11): what is beyond it is never looked at.
+const ROOM: usize = 4096;
+
+/// `c10::SourceLocation`
+#[repr(C)]
+struct SourceLocation {
+    function: *const c_char,
+    file: *const c_char,
+    line: u32,
+}
+
+/// `std::string`: text that is shorter than `local` is there, and `data` points to it.
+#[repr(C)]
+struct CxxString {
+    data: *mut c_char,
+    length: usize,
+    local: [c_char; 16],
+}
+
+type Append = unsafe extern "C-unwind" fn(*mut CxxString, *const c_char, usize) -> *mut CxxString;
+type DropString = unsafe extern "C-unwind" fn(*mut CxxString);
+type Construct = unsafe extern "C-unwind" fn(*mut *const c_void, SourceLocation, *mut CxxString);
+type Allocate = unsafe extern "C-unwind" fn(usize) -> *mut *const c_void;
+type Throw = unsafe extern "C-unwind" fn(*mut *const c_void, *mut c_void, *const c_void) -> !;
+
+/// What all of it takes.
+struct Makings {
+    /// `std::string::_M_append(const char*, size_t)`
+    append: Append,
+    /// `std::string::~string()`
+    drop_string: DropString,
+    /// `c10::Error::Error(c10::SourceLocation, std::string)`. The ABI has the caller make and destroy such a string, and pass its address.
+    construct: Construct,
+    /// `typeinfo for c10::OutOfMemoryError`
+    type_info: NonNull<c_void>,
+    /// `vtable for c10::OutOfMemoryError`: how far an object of it is from its beginning, its type, and its functions, of which the first
+    /// destroys it.
+    vtable: NonNull<*const c_void>,
+    /// `void* __cxa_allocate_exception(size_t)`
+    allocate: Allocate,
+    /// `void __cxa_throw(void* object, std::type_info*, void (*destructor)(void*))`
+    throw: Throw,
+}
+
+impl Makings {
+    fn find() -> Option<Makings> {
+        LIBRARIES
+            .iter()
+            .find_map(|name| Makings::find_in(&Library::loaded(name)?))
+    }
+
+    fn find_in(library: &Library) -> Option<Makings> {
+        let append = library.find(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_appendEPKcm")?;
+        let drop_string = library.find(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")?;
+        let construct = library
+            .find(c"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE")?;
+        let allocate = library.find(c"__cxa_allocate_exception")?;
+        let throw = library.find(c"__cxa_throw")?;
+        let type_info = library.find(c"_ZTIN3c1016OutOfMemoryErrorE")?;
+        let vtable = library.find(c"_ZTVN3c1016OutOfMemoryErrorE")?.cast();
+        // SAFETY: what has such a name is a function of the type that its field says.
+        unsafe {
+            Some(Makings {
+                append: transmute::<NonNull<c_void>, Append>(append),
+                drop_string: transmute::<NonNull<c_void>, DropString>(drop_string),
+                construct: transmute::<NonNull<c_void>, Construct>(construct),
+                type_info,
+                vtable,
+                allocate: transmute::<NonNull<c_void>, Allocate>(allocate),
+                throw: transmute::<NonNull<c_void>, Throw>(throw),
+            })
+        }
+    }
+}
+
+/// Throws one that says `message`, if this process has all that it takes; returns otherwise.
+pub(super) fn throw(message: &CStr) {
+    let Some(with) = Makings::find() else {
+        return;
+    };
+    let mut text = CxxString {
+        data: null_mut(),
+        length: 0,
+        local: [0; 16],
+    };
+    text.data = (&raw mut text.local).cast();
+    let place = SourceLocation {
+        function: FUNCTION.as_ptr(),
+        file: FILE.as_ptr(),
+        line: 0,
+    };
+    // SAFETY: `text` is an empty string, which is used and destroyed where it is. The object has room and the alignment of any; it is a whole
+    // `c10::Error` and, as that has no bases but one without data and the other type adds nothing to it, once its first word is the other
+    // type's table, a whole `c10::OutOfMemoryError`. `__cxa_throw` unwinds through frames that may be unwound by an exception of another
+    // language, as in `as_pytorch`.
+    unsafe {
+        (with.append)(&raw mut text, message.as_ptr(), message.count_bytes());
+        let object = (with.allocate)(ROOM);
+        (with.construct)(object, place, &raw mut text);
+        (with.drop_string)(&raw mut text);
+        let functions = with.vtable.add(2);
+        object.write(functions.as_ptr().cast());
+        (with.throw)(object, with.type_info.as_ptr(), functions.read())
+    }
+}
