@@ -2,7 +2,8 @@
 """The programs and comparisons of c_abi.sh.
 
     c_abi.py compare DIR              runs the others, with each library that can be imported, and compares
-    c_abi.py torch|pool|cupy|rmm [DIR]    the program: with the library's own allocator, or with DIR/libgpumem_alloc.so
+    c_abi.py torch|graphs|limits|pool|cupy|rmm [DIR]
+                                      the program: with the library's own allocator, or with DIR/libgpumem_alloc.so
 
 A program prints one JSON line: its results, its peak of reserved and requested bytes.
 """
@@ -14,6 +15,8 @@ import subprocess
 import sys
 
 from figures import dashboard, peaks
+from torch_graphs import graphs_program
+from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
 
 MIB = 1 << 20
@@ -74,13 +77,22 @@ def rmm_program(folder):
     return result
 
 
-PROGRAMS = {"torch": torch_program, "pool": pool_program, "cupy": cupy_program, "rmm": rmm_program}
+PROGRAMS = {
+    "torch": torch_program,
+    "graphs": graphs_program,
+    "limits": limits_program,
+    "pool": pool_program,
+    "cupy": cupy_program,
+    "rmm": rmm_program,
+}
+# What a program imports, if that is not called as the program is.
+IMPORTS = {"graphs": "torch", "limits": "torch", "pool": "torch"}
 
 
 def compare(folder):
     failed = False
     for name in PROGRAMS:
-        if importlib.util.find_spec({"pool": "torch"}.get(name, name)) is None:
+        if importlib.util.find_spec(IMPORTS.get(name, name)) is None:
             print(f"SKIPPED {name}: this Python cannot import it")
             continue
         results = {}

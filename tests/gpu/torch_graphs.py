@@ -1,0 +1,109 @@
+"""The program of c_abi.py that replays CUDA graphs: some that share a pool, the layers of a network, whole steps of its training."""
+
+import os
+
+from figures import adds_up, dashboard, peaks
+
+WIDTH = 512
+
+
+def graphs_program(folder):
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    import torch
+
+    library = None
+    if folder:
+        import torch_pluggable
+
+        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(6)
+    results = [*shared_pool(torch), *layers(torch), *whole_steps(torch)]
+    result = {"losses": [value.hex() for value in results]}
+    if library:
+        adds_up(library)
+        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+    else:
+        figures = torch.cuda.memory_stats()
+        result |= {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+    return result
+
+
+def network(torch):
+    nn = torch.nn
+    return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(3)], nn.Linear(WIDTH, 10)).cuda()
+
+
+def warm(torch, work):
+    """As PyTorch wants it before a capture: on another stream."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def shared_pool(torch):
+    """One graph for each size of batch, as servers have them: what any of them computes is what the network computes without."""
+    model = network(torch)
+    pool = torch.cuda.graph_pool_handle()
+    batches = [torch.randn(size, WIDTH, device="cuda") for size in (256, 64, 16)]
+    graphs = []
+    with torch.no_grad():
+        warm(torch, lambda: [model(x) for x in batches])
+        for x in batches:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool):
+                y = model(x)
+            graphs.append((graph, x, y))
+        for step in range(20):
+            for graph, x, y in graphs:
+                x.fill_(step / 10)
+                noise = torch.full(((step + 1) << 20,), float("nan"), device="cuda")
+                del noise
+                graph.replay()
+                assert torch.equal(y, model(x)), step
+                yield y.double().sum().item()
+    # The others' memory stays when one goes.
+    graphs.pop(0)
+    torch.cuda.empty_cache()
+    for graph, x, y in graphs:
+        graph.replay()
+        yield y.double().sum().item()
+
+
+def layers(torch):
+    """Forward and backward are a graph each."""
+    model = network(torch)
+    graphed = torch.cuda.make_graphed_callables(model, (torch.randn(64, WIDTH, device="cuda", requires_grad=True),))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        loss = graphed(torch.randn(64, WIDTH, device="cuda", requires_grad=True)).square().mean()
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+
+
+def whole_steps(torch):
+    """Forward, backward and the optimizer are one graph."""
+    model = network(torch)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=True)
+    x = torch.randn(128, WIDTH, device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    warm(torch, step)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    for _ in range(30):
+        x.copy_(torch.randn(128, WIDTH, device="cuda"))
+        graph.replay()
+        yield loss.item()

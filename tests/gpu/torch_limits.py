@@ -1,0 +1,101 @@
+"""The program of c_abi.py that has too little memory: what it catches, and what PyTorch catches by itself, is what it is with PyTorch's
+own allocator."""
+
+import gc
+import os
+
+from figures import dashboard, peaks
+
+MIB = 1 << 20
+
+
+def limits_program(folder):
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    import torch
+
+    library = None
+    if folder:
+        import torch_pluggable
+
+        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(5)
+    results = [*batches(torch), *kinds(torch), *convolutions(torch, library)]
+    result = {"losses": [str(one) for one in results]}
+    if library:
+        import gpumem
+
+        # All that was refused is memory, and the program, or PyTorch, knew what to do.
+        refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
+        return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": refused}
+    figures = torch.cuda.memory_stats()
+    return result | {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+
+
+def batches(torch):
+    """A batch that is halved until it fits a part of the card."""
+    torch.cuda.set_per_process_memory_fraction(4096 * MIB / torch.cuda.mem_get_info()[1])
+    width = 2048
+    model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.GELU()) for _ in range(8)]).cuda()
+    batch = 1 << 20
+    while True:
+        try:
+            loss = model(torch.randn(batch, width, device="cuda")).square().mean()
+            loss.backward()
+            break
+        except torch.OutOfMemoryError:
+            loss = None
+            batch //= 2
+        model.zero_grad()
+        gc.collect()
+        torch.cuda.empty_cache()
+    yield batch
+    yield sum(p.grad.double().sum().item() for p in model.parameters()).hex()
+
+
+def kinds(torch):
+    """What cannot be had is PyTorch's own exception: here, in a hook of backward, which runs on another thread, and after both."""
+
+    def far_too_much(_=None):
+        return torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+
+    def in_backward():
+        x = torch.ones(1000, device="cuda", requires_grad=True)
+        y = x * 2
+        y.register_hook(far_too_much)
+        y.sum().backward()
+
+    for work in (far_too_much, in_backward, far_too_much):
+        try:
+            work()
+            raise AssertionError("32 TiB were handed out")
+        except torch.cuda.OutOfMemoryError as error:
+            assert "CUDA out of memory." in str(error), error
+            yield type(error).__name__
+
+
+def convolutions(torch, library):
+    """cuDNN is given less workspace where there is little memory, which PyTorch sees to when it catches what its own allocator throws."""
+    total = torch.cuda.mem_get_info()[1]
+    torch.use_deterministic_algorithms(False)
+    for benchmark in (False, True):
+        torch.backends.cudnn.benchmark = benchmark
+        for kernel, channels in ((3, 256), (5, 64), (9, 64)):
+            for left in (4096, 600, 120):
+                torch.cuda.set_per_process_memory_fraction(1.0)
+                layer = torch.nn.Conv2d(channels, channels, kernel, padding=kernel // 2).cuda()
+                # A shape of its own each time: PyTorch remembers what it found for one.
+                x = torch.randn(16 + left % 7, channels, 112, 112, device="cuda", requires_grad=True)
+                gc.collect()
+                torch.cuda.empty_cache()
+                if library:
+                    import gpumem
+
+                    held = gpumem.stats(library).all.reserved_bytes.current
+                else:
+                    held = torch.cuda.memory_reserved()
+                torch.cuda.set_per_process_memory_fraction((held + 3 * x.nbytes + left * MIB) / total)
+                layer(x).sum().backward()
+                yield bool(x.grad.isfinite().all())
+                del layer, x
+    torch.cuda.set_per_process_memory_fraction(1.0)
