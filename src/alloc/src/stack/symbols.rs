@@ -120,6 +120,9 @@ impl Drop for Symbols {
     }
 }
 
+/// How a place in the library for C is told where that was stripped, as packages are.
+const STRIPPED: &str = "libgpumem_alloc.so+";
+
 /// Where the program's frames begin: nobody looks for a leak in the unwinder, the allocator, or what of
 /// Rust's library lies between.
 fn begin(frames: &[StackFrame]) -> usize {
@@ -131,6 +134,7 @@ fn begin(frames: &[StackFrame]) -> usize {
         name.starts_with("gpumem_alloc::")
             || name.starts_with("backtrace::")
             || name.starts_with("gpumem_") && !name.contains("::")
+            || name.starts_with(STRIPPED)
             || frame.is_library() && drops.iter().any(|drop| name.starts_with(drop))
             || frame
                 .file
@@ -214,6 +218,13 @@ mod tests {
             "main",
         ];
         assert_eq!(begin(&through.map(|name| frame(name, ""))), 3);
+        let stripped = [
+            "libgpumem_alloc.so+0x98ef6",
+            "gpumem_torch_alloc",
+            "at::empty",
+            "libtorch.so+0x1f00",
+        ];
+        assert_eq!(begin(&stripped.map(|name| frame(name, ""))), 2);
         assert_eq!(begin(&[]), 0);
     }
 
