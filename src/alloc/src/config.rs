@@ -71,7 +71,8 @@ pub struct Config {
     /// When more than this fraction of the budget is reserved, plain segments that have been idle for long are given back before
     /// new memory is taken. Above 0 and below 1. Needs a budget; only for plain segments.
     pub garbage_collection_threshold: Option<f64>,
-    /// Whether a request that does not fit gives the cache back to the driver and tries again before it fails.
+    /// Whether a request that does not fit gives the cache back to the driver and tries again before it fails, and a part of a full device's
+    /// stitched memory (1/64 of the device) goes back to others once it is cached.
     pub release_on_oom: bool,
     /// Whether network cards and storage can reach mapped memory (GPUDirect RDMA, as UCX and cuFile use it), as they can plain memory. Only for
     /// virtual and stitched segments, a mapping of which takes 20 % longer for it on an H100.

@@ -205,7 +205,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["release_on_oom", "True or False", "True"],
-        "Whether a request that does not fit gives the cache back to the driver and tries again before it fails.",
+        "Whether a request that does not fit gives the cache back to the driver and tries again before it fails, and a part of a full device's stitched memory goes back to others once it is cached.",
         |draft, given| {
             draft.config.release_on_oom = given.word()?.boolean()?;
             Ok(())

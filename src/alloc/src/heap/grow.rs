@@ -90,13 +90,13 @@ impl Heap {
         let want = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
-                let room = self.target(request).saturating_sub(reserved);
+                let room = self.target(request).min(self.all_but_others()).saturating_sub(reserved);
                 let step = (reserved / STEP).min(room) / self.sizes.granularity * self.sizes.granularity;
                 step.clamp(place.missing, place.room.max(place.missing))
             }
             _ => want.max(place.missing).min(place.room.max(place.missing)),
         };
-        let mut outcome = Ok(false);
+        let (mut outcome, mut refused) = (Ok(false), false);
         for bytes in [want, place.missing] {
             // The first attempt may have left something behind that it could not unmap.
             let blocked = self
@@ -109,9 +109,10 @@ impl Heap {
             match self.map_new(request, (place.segment, place.addr), bytes, bytes.max(request.size)) {
                 Ok(chunks) => {
                     self.add_chunks(request, place, bytes, chunks);
+                    self.note_grown();
                     return Ok(true);
                 }
-                Err(error) if error.is_out_of_memory() => {}
+                Err(error) if error.is_out_of_memory() => refused = bytes == place.missing,
                 // What is there for it is needed when it goes on.
                 Err(error) if error.code == DeviceError::LATER => return Err(error),
                 Err(error) => outcome = Err(error),
@@ -119,6 +120,9 @@ impl Heap {
             if outcome.is_err() || want == place.missing {
                 break;
             }
+        }
+        if refused {
+            self.note_full();
         }
         outcome
     }

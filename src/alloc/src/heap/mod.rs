@@ -51,6 +51,7 @@ mod ledger;
 mod lend;
 mod narrate;
 mod obtain;
+mod others;
 mod pending;
 mod picture;
 mod raw;
@@ -88,6 +89,7 @@ use grow::fineness::Fineness;
 use layout::Layouts;
 use ledger::Ledger;
 use narrate::labels::Labels;
+use others::Others;
 use segment::{Chunk, Segments};
 use stitch::views::Views;
 use streams::Streams;
@@ -183,6 +185,7 @@ pub(crate) struct Heap {
     views: Views,
     layouts: Layouts,
     fineness: Fineness,
+    others: Others,
     /// Chunks of no segment that could not be given back, or not be unmapped before that, which are reserved; used first by growth, tried again
     /// at every release.
     orphans: Vec<Chunk>,
@@ -256,6 +259,7 @@ impl Heap {
             views: Views::default(),
             layouts: Layouts::new(config.segments == SegmentMode::Stitched),
             fineness: Fineness::default(),
+            others: Others::on(info),
             orphans: Vec::new(),
             apart: 0,
             errands: Errands::default(),

@@ -219,6 +219,7 @@ impl Heap {
         {
             return Ok(Some(grant));
         }
+        self.leave_room(request)?;
         if request.class == Class::Fine {
             return self.obtain_fine(request);
         }
@@ -226,7 +227,7 @@ impl Heap {
             return Ok(Some(grant));
         }
         let plain = self.best_place(request).map_or(request.size, |place| place.missing);
-        let first = self.ledger.reserved() + plain > self.target(request);
+        let first = self.ledger.reserved() + plain > self.target(request) || self.is_others(plain);
         if first {
             if let Some(grant) = self.obtain_from_pieces(request, plain)? {
                 return Ok(Some(grant));
@@ -296,7 +297,7 @@ impl Heap {
             return Ok(false);
         }
         self.ask_how_far_for(request, &lines[..1])?;
-        Ok(self.give_back_for(request, self.spare_small(missing))?)
+        Ok(self.give_back_for(request, self.spare_chunked(missing, |class| class == Class::Fine))?)
     }
 
     /// For a small request that nothing fits: new memory, or rather than too much of it a corner among the large ones.
@@ -332,7 +333,8 @@ impl Heap {
 
     /// Whether a small request is better placed among the large blocks than in more memory for small ones.
     pub(super) fn is_full(&mut self, request: &Request) -> bool {
-        self.ledger.reserved() + self.sizes.granularity > self.target_of_fine(request)
+        let more = self.sizes.granularity;
+        self.ledger.reserved() + more > self.target_of_fine(request) || self.is_others(more)
     }
 
     fn fit_anywhere(&mut self, request: &Request) -> Result<Option<Key>, Error> {

@@ -112,6 +112,8 @@ pub(super) fn throw(message: &CStr) {
     unsafe {
         (with.append)(&raw mut text, message.as_ptr(), message.count_bytes());
         let object = (with.allocate)(ROOM);
+        // A later version's type may have more to it.
+        object.cast::<u8>().write_bytes(0, ROOM);
         (with.construct)(object, place, &raw mut text);
         (with.drop_string)(&raw mut text);
         let functions = with.vtable.add(2);

@@ -58,10 +58,10 @@ impl Heap {
         spare
     }
 
-    /// Of the memory for small blocks whole chunks, at least so many bytes if there are.
-    pub(in crate::heap) fn spare_small(&self, bytes: u64) -> Vec<Going> {
+    /// Of nobody's memory for blocks of some classes whole chunks, at least so many bytes if there are.
+    pub(in crate::heap) fn spare_chunked(&self, bytes: u64, of: impl Fn(Class) -> bool) -> Vec<Going> {
         let mut left = bytes;
-        let mut spare = self.spare_in(|segment| segment.class == Class::Fine && segment.arena == COMMON);
+        let mut spare = self.spare_in(|segment| of(segment.class) && segment.arena == COMMON);
         spare.retain_mut(|going| {
             let Going::Chunks { run, .. } = going else { return false };
             run.retain(|(_, chunk)| {

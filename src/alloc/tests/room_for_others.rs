@@ -1,0 +1,92 @@
+//! What a full device has left for CUDA's own libraries, and for other programs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{MIB, get, of, start};
+use gpumem_alloc::device::Timeline;
+use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
+
+const TOTAL: usize = 4 << 30;
+/// What is left to others.
+const ROOM: u64 = TOTAL as u64 / 64;
+
+fn free(alloc: &Allocator) -> u64 {
+    alloc.device().memory().unwrap().free
+}
+
+/// Blocks of so many MiB, until there is no memory for another one.
+fn fill(alloc: &Allocator, mib: usize) -> Vec<Option<Buffer<u8>>> {
+    std::iter::from_fn(|| alloc.alloc::<u8>(mib * MIB, Stream::DEFAULT).ok())
+        .map(Some)
+        .collect()
+}
+
+/// Large blocks that fill the device, of which every other one goes.
+fn half(alloc: &Allocator) -> Vec<Option<Buffer<u8>>> {
+    let mut held = fill(alloc, 96);
+    held.iter_mut().step_by(2).for_each(|block| *block = None);
+    held
+}
+
+/// A program that takes so many MiB of the device first, for good, and one beside it.
+fn beside(mib: usize, config: &Config) -> (Allocator, Buffer<u8>, Allocator) {
+    let (sim, first) = start(TOTAL, Timeline::Immediate, config.clone());
+    let taken = get(&first, mib);
+    let config = Config {
+        publish: Publish::Off,
+        ..config.clone()
+    };
+    (first, taken, Allocator::new(sim.device(), config).unwrap())
+}
+
+/// The cache has gigabytes for these, and cuBLAS has what it asks the driver for next. What others have when the driver refuses memory is not
+/// all that they need; where it has not, it is a part of that.
+#[test]
+fn small_requests_do_not_take_the_last_of_the_device() {
+    for (mib, refused) in [
+        (2, false),
+        (30, false),
+        (40, false),
+        (80, true),
+        (110, true),
+        (500, true),
+    ] {
+        let (_first, _taken, alloc) = beside(mib, &of(SegmentMode::Stitched));
+        let _held = half(&alloc);
+        let small: Vec<_> = (0..1000).map(|_| get(&alloc, 1)).collect();
+        let left = free(&alloc) + if refused { 0 } else { (mib * MIB) as u64 };
+        assert!((ROOM..3 * ROOM).contains(&left), "{mib}: {left}");
+        drop(small);
+    }
+}
+
+/// Who needs all of it has all of it.
+#[test]
+fn what_is_left_to_others_is_taken_before_a_request_fails() {
+    let (_first, _taken, alloc) = beside(80, &of(SegmentMode::Stitched));
+    let _held = half(&alloc);
+    let _small: Vec<_> = (0..200).map(|_| get(&alloc, 1)).collect();
+    assert!(free(&alloc) >= ROOM);
+    let _all = fill(&alloc, 2);
+    let all = alloc.stats().all();
+    assert!(free(&alloc) < 2 * MIB as u64);
+    assert!(
+        all.reserved_bytes.current - all.allocated_bytes.current < 4 * MIB as u64,
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_program_that_gives_nothing_back_leaves_nothing() {
+    let config = Config {
+        release_on_oom: false,
+        ..of(SegmentMode::Stitched)
+    };
+    let (_first, _taken, alloc) = beside(80, &config);
+    let _held = half(&alloc);
+    let reserved = alloc.stats().all().reserved_bytes.current;
+    let _small: Vec<_> = (0..500).map(|_| get(&alloc, 1)).collect();
+    assert!(alloc.stats().all().reserved_bytes.current >= reserved);
+    assert_eq!(alloc.stats().num_device_free, 0);
+}
