@@ -10,6 +10,27 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
 
 
+def torch_on(folder, seed):
+    """PyTorch, always computing the same, and the library of the folder that it is on; without a folder on its own allocator."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    import torch
+
+    library = None
+    if folder:
+        import torch_pluggable
+
+        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(seed)
+    return torch, library
+
+
+def torch_peaks(torch):
+    """The same of PyTorch's own allocator."""
+    figures = torch.cuda.memory_stats()
+    return {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+
+
 def peaks(library):
     import gpumem
 

@@ -1,32 +1,18 @@
 """The program of c_abi.py that replays CUDA graphs: some that share a pool, the layers of a network, whole steps of its training."""
 
-import os
-
-from figures import adds_up, dashboard, peaks
+from figures import adds_up, dashboard, peaks, torch_on, torch_peaks
 
 WIDTH = 512
 
 
 def graphs_program(folder):
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    import torch
-
-    library = None
-    if folder:
-        import torch_pluggable
-
-        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
-    torch.use_deterministic_algorithms(True)
-    torch.manual_seed(6)
+    torch, library = torch_on(folder, 6)
     results = [*shared_pool(torch), *layers(torch), *whole_steps(torch)]
     result = {"losses": [value.hex() for value in results]}
-    if library:
-        adds_up(library)
-        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
-    else:
-        figures = torch.cuda.memory_stats()
-        result |= {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
-    return result
+    if not library:
+        return result | torch_peaks(torch)
+    adds_up(library)
+    return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
 
 
 def network(torch):

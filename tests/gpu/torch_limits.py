@@ -2,34 +2,23 @@
 own allocator."""
 
 import gc
-import os
 
-from figures import dashboard, peaks
+from figures import dashboard, peaks, torch_on, torch_peaks
 
 MIB = 1 << 20
 
 
 def limits_program(folder):
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    import torch
-
-    library = None
-    if folder:
-        import torch_pluggable
-
-        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
-    torch.use_deterministic_algorithms(True)
-    torch.manual_seed(5)
+    torch, library = torch_on(folder, 5)
     results = [*batches(torch), *kinds(torch), *convolutions(torch, library)]
     result = {"losses": [str(one) for one in results]}
-    if library:
-        import gpumem
+    if not library:
+        return result | torch_peaks(torch)
+    import gpumem
 
-        # All that was refused is memory, and the program, or PyTorch, knew what to do.
-        refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
-        return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": refused}
-    figures = torch.cuda.memory_stats()
-    return result | {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+    # All that was refused is memory, and the program, or PyTorch, knew what to do.
+    refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
+    return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": refused}
 
 
 def batches(torch):

@@ -1,10 +1,9 @@
 """The programs of c_abi.py that use PyTorch."""
 
-import os
 import random
 import time
 
-from figures import adds_up, dashboard, peaks
+from figures import adds_up, dashboard, peaks, torch_on, torch_peaks
 
 MIB = 1 << 20
 STEPS = 60
@@ -12,18 +11,9 @@ STEPS = 60
 
 def torch_program(folder):
     """A small GPT on batches and sequences of changing size, which is what fragments a cache."""
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    import torch
-    from torch import nn
-
-    library = None
-    if folder:
-        import torch_pluggable
-
-        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
-    torch.use_deterministic_algorithms(True)
+    torch, library = torch_on(folder, 1)
+    nn = torch.nn
     torch.cuda.set_per_process_memory_fraction(0.9)
-    torch.manual_seed(1)
     sizes = random.Random(1)
     width, heads, layers, vocabulary, longest = 768, 12, 8, 16_000, 1024
 
@@ -81,8 +71,7 @@ def torch_program(folder):
         result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
         result["caught"] = torch_failures(torch)
     else:
-        figures = torch.cuda.memory_stats()
-        result |= {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+        result |= torch_peaks(torch)
     return result
 
 
@@ -185,8 +174,7 @@ def pool_program(folder):
         adds_up(library)
         result = peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
     else:
-        figures = torch.cuda.memory_stats()
-        result = {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
+        result = torch_peaks(torch)
     kept.clear()
     del pool
     torch.cuda.synchronize()

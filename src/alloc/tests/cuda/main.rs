@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod ends;
+mod opening;
 mod several;
 
 use std::path::Path;
@@ -131,11 +132,11 @@ fn the_cuda_device_works_against_a_driver() {
         library,
         &[("FAKE_CUDA_RDMA", "0")],
     );
-    passes("inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
+    passes("opening::inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
         let expected = format!("({call}: {code})");
         passes(
-            "inner_says_the_number_of_an_error_without_a_name",
+            "opening::inner_says_the_number_of_an_error_without_a_name",
             library,
             &[("FAKE_CUDA_INIT", code), (EXPECTED, &expected)],
         );
@@ -151,7 +152,7 @@ fn the_cuda_device_works_against_a_driver() {
     ] {
         let (fail, expected) = (format!("{call}:1:-1"), format!("({call}: -1)"));
         passes(
-            "inner_says_the_number_of_an_error_without_a_name",
+            "opening::inner_says_the_number_of_an_error_without_a_name",
             library,
             &[("FAKE_CUDA_FAIL", &fail), (EXPECTED, &expected)],
         );
@@ -161,7 +162,11 @@ fn the_cuda_device_works_against_a_driver() {
         "cuDevicePrimaryCtxRetain:2:-1",
         "cuDeviceGetAttribute:3:-1",
     ] {
-        passes("inner_opens_without_cudarc", library, &[("FAKE_CUDA_FAIL", again)]);
+        passes(
+            "opening::inner_opens_without_cudarc",
+            library,
+            &[("FAKE_CUDA_FAIL", again)],
+        );
     }
     passes("inner_refuses_virtual_segments", library, &[("FAKE_CUDA_VMM", "0")]);
     passes(
@@ -178,7 +183,11 @@ fn the_cuda_device_works_against_a_driver() {
             Some(content) => std::fs::write(driver, content).unwrap(),
             None => std::fs::remove_file(driver).unwrap(),
         }
-        passes("inner_says_when_there_is_no_driver", library, &[(EXPECTED, expected)]);
+        passes(
+            "opening::inner_says_when_there_is_no_driver",
+            library,
+            &[(EXPECTED, expected)],
+        );
     }
 }
 
@@ -382,41 +391,6 @@ fn inner_out_of_memory_is_reported() {
 }
 
 #[test]
-fn inner_says_no_device() {
-    if !is_inner() {
-        return;
-    }
-    let error = device::cuda(0).unwrap_err().to_string();
-    assert!(
-        error.contains("CUDA_ERROR_NO_DEVICE: ") && error.contains("nvidia-smi"),
-        "{error}"
-    );
-}
-
-#[test]
-fn inner_says_the_number_of_an_error_without_a_name() {
-    if !is_inner() {
-        return;
-    }
-    let expected = std::env::var(EXPECTED).unwrap();
-    let error = device::cuda(0).unwrap_err().to_string();
-    assert!(
-        error.contains("an error this driver has no name for (") && error.contains(&expected),
-        "{error}"
-    );
-}
-
-/// Whose enum of errors does not know the one that would meet it. It is there for who asks for it.
-#[test]
-fn inner_opens_without_cudarc() {
-    if !is_inner() {
-        return;
-    }
-    let alloc = allocator(SegmentMode::Stitched);
-    drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
-}
-
-#[test]
 fn inner_refuses_virtual_segments() {
     if !is_inner() {
         return;
@@ -448,18 +422,6 @@ fn inner_survives_a_failing_map() {
     );
     assert_eq!(free(&device), before, "nothing is left of the attempt");
     drop(alloc.alloc::<u8>(64 * MIB, Stream::DEFAULT).unwrap());
-}
-
-#[test]
-fn inner_says_when_there_is_no_driver() {
-    if !is_inner() {
-        return;
-    }
-    // A machine with a driver finds that behind the broken library, and its device is as good.
-    if let Err(error) = device::cuda(0) {
-        let error = error.to_string();
-        assert!(error.contains(&std::env::var(EXPECTED).unwrap()), "{error}");
-    }
 }
 
 fn for_rdma(segments: SegmentMode) -> Result<Allocator, Error> {
