@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MIB, get, of, start};
-use gpumem_alloc::device::Timeline;
+use gpumem_alloc::device::{Call, Timeline};
 use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
 
 const TOTAL: usize = 4 << 30;
@@ -75,6 +75,56 @@ fn what_is_left_to_others_is_taken_before_a_request_fails() {
         all.reserved_bytes.current - all.allocated_bytes.current < 4 * MIB as u64,
         "{all:?}"
     );
+}
+
+/// The cache has all of what is asked for, and little more: it does not go back first, for another program to take.
+#[test]
+fn what_a_request_takes_does_not_go_back_before_it() {
+    let (_first, _taken, alloc) = beside(80, &of(SegmentMode::Stitched));
+    let mut held = half(&alloc);
+    let cached = || {
+        let all = alloc.stats().all();
+        all.reserved_bytes.current - all.allocated_bytes.current
+    };
+    while cached() >= 2 * ROOM + (110 * MIB) as u64 {
+        held.push(Some(get(&alloc, 96)));
+    }
+    assert!(cached() >= 2 * ROOM);
+    let (before, reserved) = (
+        alloc.stats().num_device_free,
+        alloc.stats().all().reserved_bytes.current,
+    );
+    held.push(Some(get(&alloc, 110)));
+    let after = (
+        alloc.stats().num_device_free,
+        alloc.stats().all().reserved_bytes.current,
+    );
+    assert_eq!(after, (before, reserved));
+}
+
+/// Chunks that the driver does not take stay, and serve.
+#[test]
+fn room_that_the_driver_does_not_take_is_not_lost() {
+    for call in [Call::Unmap, Call::Release] {
+        let (_first, _taken, alloc) = beside(80, &of(SegmentMode::Stitched));
+        let held = half(&alloc);
+        let sim = alloc.device().as_sim().unwrap();
+        let all = (TOTAL - 80 * MIB) as u64;
+        sim.fail_next(call, 3);
+        let small: Vec<_> = (0..1000).map(|_| get(&alloc, 1)).collect();
+        assert_eq!(
+            free(&alloc) + alloc.stats().all().reserved_bytes.current,
+            all,
+            "{call:?}"
+        );
+        drop((held, small));
+        while alloc.release_cached().is_err() {}
+        assert_eq!(
+            (free(&alloc), alloc.stats().all().reserved_bytes.current),
+            (all, 0),
+            "{call:?}"
+        );
+    }
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl Heap {
     /// A block among the large ones for a small request that nothing fits, if the long way would come to that in the end: there is no
     /// other stream to ask, and no more memory for small blocks.
     pub(super) fn allocate_corner(&mut self, request: &Request) -> Option<Grant> {
-        if request.class != Class::Fine || request.arena != COMMON || !self.is_full(request) || self.owes_room() {
+        if request.class != Class::Fine || request.arena != COMMON || !self.is_full(request) || self.owes_room(request)
+        {
             return None;
         }
         let any = self.streams.line(request.stream).any;

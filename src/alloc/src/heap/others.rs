@@ -61,15 +61,15 @@ impl Heap {
         }
     }
 
-    /// Whether others are to get their room back now: the cache has twice as much.
-    pub(super) fn owes_room(&self) -> bool {
+    /// Whether others are to get their room back now: the cache has twice as much beyond what a request takes.
+    pub(super) fn owes_room(&self, request: &Request) -> bool {
         let cached = || self.ledger.reserved().saturating_sub(self.allocated_bytes());
-        self.others.owed && !self.capturing() && cached() >= 2 * self.others.room
+        self.others.owed && !self.capturing() && cached() >= 2 * self.others.room + request.size
     }
 
     /// Gives it back, if so.
     pub(super) fn leave_room(&mut self, request: &Request) -> Result<(), Error> {
-        if !self.owes_room() {
+        if !self.owes_room(request) {
             return Ok(());
         }
         self.ask_how_far_for(request, &[request.stream])?;

@@ -14,7 +14,7 @@ use super::{FILE, FUNCTION, Library};
 /// Its type is where it is thrown, and not in the library that declares it: no function of that is out of line.
 const LIBRARIES: [&CStr; 2] = [c"libc10_cuda.so", c"libc10.so"];
 
-/// More than a `c10::Error` is in any version (128 bytes in 2.11): what is beyond it is never looked at.
+/// More than a `c10::Error` is in any version (128 bytes in 2.11). Nothing looks at what is beyond it.
 const ROOM: usize = 4096;
 
 /// `c10::SourceLocation`
@@ -112,7 +112,7 @@ pub(super) fn throw(message: &CStr) {
     unsafe {
         (with.append)(&raw mut text, message.as_ptr(), message.count_bytes());
         let object = (with.allocate)(ROOM);
-        // A later version's type may have more to it.
+        // Should a later version's type add something, that is zeros.
         object.cast::<u8>().write_bytes(0, ROOM);
         (with.construct)(object, place, &raw mut text);
         (with.drop_string)(&raw mut text);
