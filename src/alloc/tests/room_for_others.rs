@@ -127,6 +127,32 @@ fn room_that_the_driver_does_not_take_is_not_lost() {
     }
 }
 
+/// Chunks that are mapped in another place, too, are the device's only once they are nowhere: what goes back without its mappings is lost to
+/// both.
+#[test]
+fn room_that_was_stitched_from_is_not_lost() {
+    for fails in [false, true] {
+        let (sim, alloc) = start(TOTAL, Timeline::Immediate, of(SegmentMode::Stitched));
+        let mut held: Vec<_> = (0..30).map(|_| Some(get(&alloc, 96))).collect();
+        held.iter_mut().step_by(2).for_each(|block| *block = None);
+        // Each from more than one of the holes, until something else is asked for.
+        drop([150, 250, 350].map(|mib| get(&alloc, mib)));
+        drop(get(&alloc, 96));
+        let live = sim.live();
+        assert!(live.mappings > live.chunks, "{live:?}");
+        sim.set_used_by_others(TOTAL as u64 - live.bytes);
+        // Of the first view.
+        sim.fail_next(Call::Unmap, u64::from(fails));
+        let small: Vec<_> = (0..500).map(|_| get(&alloc, 1)).collect();
+        let reserved = || alloc.stats().all().reserved_bytes.current;
+        assert_eq!(reserved(), sim.live().bytes);
+        assert_eq!(free(&alloc) >= ROOM, !fails);
+        drop((held, small));
+        alloc.release_cached().unwrap();
+        assert_eq!((reserved(), sim.live().bytes), (0, 0));
+    }
+}
+
 #[test]
 fn a_program_that_gives_nothing_back_leaves_nothing() {
     let config = Config {

@@ -58,19 +58,27 @@ impl Heap {
         spare
     }
 
-    /// Of nobody's memory for blocks of some classes whole chunks, at least so many bytes if there are.
+    /// Of nobody's memory for blocks of some classes whole chunks, at least so many bytes if there are; and what maps them beside their home, or
+    /// may: the device would not get them back before that is gone.
     pub(in crate::heap) fn spare_chunked(&self, bytes: u64, of: impl Fn(Class) -> bool) -> Vec<Going> {
         let mut left = bytes;
+        let mut homes = HashSet::new();
         let mut spare = self.spare_in(|segment| of(segment.class) && segment.arena == COMMON);
         spare.retain_mut(|going| {
-            let Going::Chunks { run, .. } = going else { return false };
-            run.retain(|(_, chunk)| {
-                let goes = left > 0;
+            let Going::Chunks { run, .. } = going else {
+                return matches!(going, Going::Stale { .. });
+            };
+            run.retain(|(addr, chunk)| {
+                let goes = left > 0 && homes.insert(*addr);
                 left = left.saturating_sub(chunk.size);
                 goes
             });
             !run.is_empty()
         });
+        if homes.is_empty() {
+            return Vec::new();
+        }
+        spare.extend(self.spare_views(|home| homes.contains(&home)));
         spare
     }
 
@@ -151,18 +159,34 @@ impl Heap {
 
     /// Views, and what is left of some, and chunks of no segment.
     fn spare_mappings(&self) -> Vec<Going> {
+        let mut spare = self.spare_views(|_| true);
+        spare.extend(self.orphans.iter().map(|chunk| Going::Orphan(*chunk)));
+        spare
+    }
+
+    /// Views, or parts of them, that map one of these chunks, given by where it is at home; and what is left of any.
+    fn spare_views(&self, of: impl Fn(u64) -> bool) -> Vec<Going> {
         let stale = self.views.stale.iter();
         let stale = stale.map(|left| Going::View {
             view: None,
             left: *left,
         });
         let blocks = self.views.blocks_in();
-        let views = self.done_views().flat_map(|(number, view)| match blocks.get(&number) {
-            None => going_view(number, view),
-            Some(blocks) => going_parts(number, view, view.parts_beside(blocks)),
+        let views = self.done_views().flat_map(|(number, view)| {
+            let maps = |part: &Part| {
+                let mut chunks = view.chunks.iter().skip(part.first).take(part.count);
+                chunks.any(|(home, _)| of(*home))
+            };
+            match blocks.get(&number) {
+                None if view.homes().any(&of) => going_view(number, view),
+                None => Vec::new(),
+                Some(blocks) => {
+                    let parts = view.parts_beside(blocks).into_iter();
+                    going_parts(number, view, parts.filter(maps).collect())
+                }
+            }
         });
-        let orphans = self.orphans.iter().map(|chunk| Going::Orphan(*chunk));
-        stale.chain(views).chain(orphans).collect()
+        stale.chain(views).collect()
     }
 
     /// Views that are known not to be used by queued work, but for the blocks in them.

@@ -100,6 +100,12 @@ impl View {
         self.chunks.len() > 1 && first.is_some() && first == self.chunks.last()
     }
 
+    /// Where the chunks of its range are at home, also of those behind it, or [`GONE`].
+    pub(in crate::heap) fn homes(&self) -> impl Iterator<Item = u64> {
+        let chunks = self.chunks.iter().map(|(home, _)| *home);
+        chunks.chain(self.behind.iter().copied())
+    }
+
     /// How many chunks it maps.
     pub(in crate::heap) fn mappings(&self) -> usize {
         self.chunks.iter().filter(|(home, _)| *home != GONE).count()
