@@ -82,6 +82,8 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     slots: Vec<Option<Segment>>,
+    /// No slot before this is vacant: to look at all of them for each new one would take longer than the driver does where there are very many.
+    vacant: usize,
     /// How often all were looked at.
     #[cfg(test)]
     pub(crate) looks: std::cell::Cell<usize>,
@@ -89,16 +91,21 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub(crate) fn insert(&mut self, segment: Segment) -> u32 {
-        if let Some(slot) = self.slots.iter().position(Option::is_none) {
-            self.slots[slot] = Some(segment);
-            return slot as u32;
+        let from = self.vacant.min(self.slots.len());
+        let vacant = self.slots[from..].iter().position(Option::is_none);
+        let slot = vacant.map_or(self.slots.len(), |behind| from + behind);
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = Some(segment),
+            None => self.slots.push(Some(segment)),
         }
-        self.slots.push(Some(segment));
-        self.slots.len() as u32 - 1
+        self.vacant = slot + 1;
+        slot as u32
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Segment> {
-        self.slots.get_mut(slot as usize).and_then(Option::take)
+        let gone = self.slots.get_mut(slot as usize)?.take()?;
+        self.vacant = self.vacant.min(slot as usize);
+        Some(gone)
     }
 
     #[inline]
@@ -122,5 +129,70 @@ impl Segments {
             .iter()
             .enumerate()
             .filter_map(|(i, s)| s.as_ref().map(|s| (i as u32, s)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn segment(addr: u64) -> Segment {
+        Segment {
+            addr,
+            size: 0,
+            reservation: 0,
+            mapped: 0,
+            class: Class::Large,
+            kind: SegmentKind::Plain,
+            arena: 0,
+            stream: 0,
+            taken_for: Stream::DEFAULT,
+            tag: StringId(0),
+            time: 0,
+            used_at: 0,
+            first: u32::MAX,
+            last: u32::MAX,
+            chunks: BTreeMap::new(),
+            holes: BTreeMap::new(),
+            cover: Vec::new(),
+            stale: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_new_one_has_the_first_vacant_slot() {
+        let mut segments = Segments::default();
+        let insert = |segments: &mut Segments, slots: &[u32]| {
+            for slot in slots {
+                assert_eq!(segments.insert(segment(0)), *slot);
+            }
+        };
+        insert(&mut segments, &[0, 1, 2, 3, 4]);
+        for slot in [3, 1] {
+            assert!(segments.remove(slot).is_some() && segments.remove(slot).is_none());
+        }
+        insert(&mut segments, &[1, 3, 5]);
+        assert!(segments.remove(5).is_some() && segments.remove(9).is_none());
+        insert(&mut segments, &[5, 6]);
+    }
+
+    #[test]
+    fn a_new_one_takes_no_longer_beside_very_many() {
+        let mut segments = Segments::default();
+        let mut insert_some = || {
+            let began = Instant::now();
+            for addr in 0..100 {
+                segments.insert(segment(addr));
+            }
+            began.elapsed()
+        };
+        let times: Vec<Duration> = (0..300).map(|_| insert_some()).collect();
+        // What else the machine does is in the longer ones.
+        let [few, many] = [&times[..10], &times[290..]].map(|times| *times.iter().min().unwrap());
+        assert!(many < 10 * few, "{few:?}, {many:?}");
     }
 }
