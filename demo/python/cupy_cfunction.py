@@ -3,6 +3,10 @@
 
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/cupy_cfunction.py target/embed/libgpumem_alloc.so
+
+CuPy's own pool is not used then, and its memory hooks see nothing: what the pool would say (used_bytes) gpumem.stats(library) does, and
+library.gpumem_empty_cache(-1) is its free_all_blocks(). A pool of CuPy's may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
+Not for CuPy's per-thread default streams (Stream.ptds, CUPY_CUDA_PER_THREAD_DEFAULT_STREAM).
 """
 
 import ctypes
@@ -12,6 +16,18 @@ import cupy
 import gpumem
 
 MIB = 1 << 20
+
+
+class OutOfMemoryError(cupy.cuda.memory.OutOfMemoryError, cupy.cuda.runtime.CUDARuntimeError):
+    """Too little memory: what programs catch that know CuPy's own allocators, with and without its pool, and what such a pool looks for
+    where it is put on this allocator: it gives back what it keeps, and tries again."""
+
+    def __init__(self, text: str) -> None:
+        MemoryError.__init__(self, text)
+        self.status = 2  # cudaErrorMemoryAllocation
+
+    def __reduce__(self) -> tuple:
+        return type(self), self.args
 
 
 class Allocator:
@@ -31,7 +47,7 @@ class Allocator:
         allocator, _ = self.of_stream[stream.ptr]
         memory = allocator.malloc(size)
         if size > 0 and memory.ptr == 0:  # CuPy does not look
-            raise MemoryError(gpumem.last_error(self.library))
+            raise gpumem.failure(self.library, OutOfMemoryError)
         return memory
 
 
@@ -51,7 +67,7 @@ def main() -> None:
     print(f"reserved {figures.reserved_bytes.current // MIB} MiB, allocated {figures.allocated_bytes.current // MIB} MiB")
     try:
         cupy.empty(1 << 45, dtype=cupy.uint8)
-    except MemoryError as error:
+    except cupy.cuda.memory.OutOfMemoryError as error:
         print(f"too much is an exception: {error}")
 
 

@@ -90,6 +90,13 @@ def last_error(library: ctypes.CDLL) -> str:
     return (library.gpumem_last_error() or b"no error").decode()
 
 
+def failure(library: ctypes.CDLL, out_of_memory: type = MemoryError) -> Exception:
+    """What an allocation that returned NULL is to raise: programs make room when memory is short, which helps against nothing else."""
+    text = last_error(library)
+    short = "out of GPU memory" in text or "larger than any device" in text
+    return (out_of_memory if short else RuntimeError)(text)
+
+
 def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
     """What torch.cuda.memory_stats() would say, which refuses to with a pluggable allocator."""
     found = Stats(size=ctypes.sizeof(Stats))

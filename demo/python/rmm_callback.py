@@ -25,7 +25,7 @@ def install(path: str, device: int = 0) -> ctypes.CDLL:
     def allocate(size, stream):
         pointer = library.gpumem_alloc(size, device, handle(stream))
         if size > 0 and not pointer:
-            raise MemoryError(gpumem.last_error(library))
+            raise gpumem.failure(library)
         return pointer or 0
 
     def deallocate(pointer, size, stream):

@@ -47,10 +47,37 @@ def cupy_program(folder):
         stream.synchronize()
     result = {"losses": [value.hex() for value in sums]}
     if library:
-        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+        result |= peaks(library)
     else:
         result |= {"reserved": cupy.get_default_memory_pool().total_bytes(), "requested": None}
-    return result
+    result["losses"] += [*cupy_limits(cupy, library)]
+    return result | (told(library, folder) if library else {})
+
+
+def cupy_limits(cupy, library):
+    """What cannot be had is CuPy's own exception, and a pool of CuPy's gives back what it keeps before."""
+    try:
+        cupy.empty(1 << 45, dtype=cupy.uint8)
+        raise AssertionError("32 TiB were handed out")
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        # Where there is no pool CuPy has this one.
+        yield isinstance(error, cupy.cuda.runtime.CUDARuntimeError) == bool(library)
+    pool = cupy.cuda.MemoryPool()
+    if library:
+        library.gpumem_memory_fraction(4096 * MIB / cupy.cuda.Device().mem_info[1], 0)
+        pool = cupy.cuda.MemoryPool(cupy.cuda.get_allocator())
+    with cupy.cuda.using_allocator(pool.malloc):
+        small = [cupy.ones(200 * MIB, dtype=cupy.uint8) for _ in range(18)]
+        del small
+        yield int(cupy.ones(3500 * MIB, dtype=cupy.uint8)[-1])
+
+
+def told(library, folder):
+    """What the dashboard says, and how much was refused that is not memory."""
+    import gpumem
+
+    refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
+    return {"dashboard": dashboard(library, folder), "errors": refused}
 
 
 def rmm_program(folder):
@@ -71,10 +98,20 @@ def rmm_program(folder):
         kept.append(rmm.DeviceBuffer.to_device(data))
         if len(kept) > 30:
             sums.append(sum(kept.pop(sizes.randrange(30)).tobytes()))
+    sums += [*rmm_limits(rmm, library)]
     result = {"losses": sums, "reserved": None, "requested": None}
-    if library:
-        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
-    return result
+    return result | (peaks(library) | told(library, folder) if library else {})
+
+
+def rmm_limits(rmm, library):
+    """Who makes room when there is none is asked to, and may give up."""
+    asked = []
+    below = rmm.mr.get_current_device_resource() if library else rmm.mr.CudaMemoryResource()
+    resource = rmm.mr.FailureCallbackResourceAdaptor(below, lambda size: asked.append(size) or len(asked) < 3)
+    try:
+        resource.allocate(1 << 45)
+    except MemoryError:
+        yield from asked
 
 
 PROGRAMS = {

@@ -138,6 +138,34 @@ fn the_python_examples_know_the_header() {
     assert_eq!(quoted(structs), parts.concat());
 }
 
+/// By its words the examples tell too little memory, where programs make room and try again, from what that does not help against.
+#[test]
+fn the_python_examples_know_too_little_memory() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/python/gpumem.py");
+    let python = std::fs::read_to_string(file).unwrap();
+    let rule = python.split_once("    short = ").unwrap().1.lines().next().unwrap();
+    let words: Vec<&str> = rule.split('"').skip(1).step_by(2).collect();
+    passes("inner_has_too_little_memory", &[("WORDS", &words.join(","))]);
+}
+
+#[test]
+fn inner_has_too_little_memory() {
+    let Some(abi) = library() else { return };
+    let words = std::env::var("WORDS").unwrap();
+    let words: Vec<&str> = words.split(',').collect();
+    let is_short = || {
+        let error = abi.error().unwrap();
+        words.iter().any(|words| error.contains(words))
+    };
+    let (device, none) = (0, std::ptr::null_mut());
+    for bytes in [1 << 45, usize::MAX] {
+        assert!(abi.alloc(bytes, device, none).is_null() && is_short());
+        assert!(abi.cupy_malloc(none, bytes, device).is_null() && is_short());
+    }
+    assert!(abi.alloc(1, device, abi::stream(2)).is_null() && !is_short());
+    assert!(abi.alloc(1, 77, none).is_null() && !is_short());
+}
+
 /// A stream of the driver's, in an inner test that allocated already.
 fn driver_stream() -> abi::Ptr {
     let mut stream = std::ptr::null_mut();
