@@ -39,20 +39,34 @@ class Allocator:
         self.of_stream = {}
 
     def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
-        stream = cupy.cuda.get_current_stream()
-        if stream.ptr not in self.of_stream:
-            allocator = cupy.cuda.memory.CFunctionAllocator(stream.ptr, *self.functions, self.library)
-            # With the stream itself: CUDA crashes when it is asked about one that is gone.
-            self.of_stream[stream.ptr] = allocator, stream
-        allocator, _ = self.of_stream[stream.ptr]
+        stream = cupy.cuda.get_current_stream().ptr
+        allocator = self.of_stream.get(stream)
+        if allocator is None:
+            allocator = cupy.cuda.memory.CFunctionAllocator(stream, *self.functions, self.library)
+            self.of_stream[stream] = allocator
         memory = allocator.malloc(size)
-        if size > 0 and memory.ptr == 0:  # CuPy does not look
+        if memory.ptr == 0 and size > 0:  # CuPy does not look
             raise gpumem.failure(self.library, OutOfMemoryError)
         return memory
 
 
+def retire_streams(library: ctypes.CDLL) -> None:
+    """Has CuPy say so before it destroys a stream: CUDA crashes when it is asked about one that is gone. Who destroys a stream of another
+    library's, which arrays were made on, calls gpumem_retire_stream before."""
+    destroy = cupy.cuda.Stream.__del__
+
+    def retire_and_destroy(stream: cupy.cuda.Stream) -> None:
+        foreign = stream.ptr in (0, 1, 2) or getattr(stream, "_foreign_stream_ref", None) is not None
+        # One that cannot be retired now, as a graph is captured, stays.
+        if foreign or library.gpumem_retire_stream(stream.ptr) == 0:
+            destroy(stream)
+
+    cupy.cuda.Stream.__del__ = retire_and_destroy
+
+
 def install(path: str) -> ctypes.CDLL:
     library = gpumem.load(path)
+    retire_streams(library)
     cupy.cuda.set_allocator(Allocator(library).malloc)
     return library
 

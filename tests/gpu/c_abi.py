@@ -50,8 +50,19 @@ def cupy_program(folder):
         result |= peaks(library)
     else:
         result |= {"reserved": cupy.get_default_memory_pool().total_bytes(), "requested": None}
-    result["losses"] += [*cupy_limits(cupy, library)]
+    result["losses"] += [*cupy_streams(cupy), *cupy_limits(cupy, library)]
     return result | (told(library, folder) if library else {})
+
+
+def cupy_streams(cupy):
+    """More streams than are kept apart, which come and go, and arrays that outlive theirs."""
+    kept = []
+    for step in range(5000):
+        with cupy.cuda.Stream(non_blocking=step % 2 == 0) as stream:
+            kept.append(cupy.full(1000 + step % 7 * 30_000, step, dtype=cupy.int32))
+            stream.synchronize()
+        if len(kept) > 9:
+            yield int(kept.pop(step % 9).sum())
 
 
 def cupy_limits(cupy, library):
@@ -98,9 +109,24 @@ def rmm_program(folder):
         kept.append(rmm.DeviceBuffer.to_device(data))
         if len(kept) > 30:
             sums.append(sum(kept.pop(sizes.randrange(30)).tobytes()))
-    sums += [*rmm_limits(rmm, library)]
+    sums += [*rmm_streams(rmm, library), *rmm_limits(rmm, library)]
     result = {"losses": sums, "reserved": None, "requested": None}
     return result | (peaks(library) | told(library, folder) if library else {})
+
+
+def rmm_streams(rmm, library):
+    """Streams that come and go."""
+    for step in range(300):
+        if library:
+            import rmm_callback
+
+            stream = rmm_callback.Stream(library)
+        else:
+            stream = rmm.pylibrmm.stream.Stream()
+        buffer = rmm.DeviceBuffer.to_device(bytes([step % 251]) * (100_000 + step * 5000), stream)
+        yield sum(buffer.tobytes(stream))
+        del buffer, stream
+        rmm.DeviceBuffer(size=20 * MIB)
 
 
 def rmm_limits(rmm, library):

@@ -172,7 +172,8 @@ void gpumem_release_pool(int device, struct gpumem_pool_id id);
 
 /*
  * CuPy passes no stream: `stream` is the `param` that the CFunctionAllocator was made with. Make one allocator for each stream, with
- * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does.
+ * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does. CuPy destroys a stream with its last Python
+ * object: the example has it call gpumem_retire_stream before.
  */
 void *gpumem_cupy_malloc(void *stream, size_t size, int device);
 void gpumem_cupy_free(void *stream, void *ptr, int device);
