@@ -51,7 +51,7 @@ pub struct Frame {
     pub name: TextId,
     /// Its file.
     pub filename: TextId,
-    /// Line in that file; 0 where the compiler left none.
+    /// Line in that file; 0 where the compiler left none, -1 where Python has none for an instruction.
     pub line: i64,
     /// A dict of the keys that are not known here (`fx_node_op` and the like).
     pub extra: Option<ValueId>,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{json, repr};
+use common::{json, pickle, repr};
 use gpumem_snapshot::{Action, BlockState, SegmentType, Snapshot};
 use serde_json::{Value, json as literal};
 
@@ -283,6 +283,18 @@ fn addresses_above_the_middle_may_be_negative() {
     let snapshot = read(&value).unwrap();
     assert_eq!(snapshot.segments[0].address, 0u64.wrapping_sub(4096));
     assert_eq!(snapshot.segments[0].blocks[2].address, 0u64.wrapping_sub(3072));
+}
+
+/// Python has none for some instructions: its -1 is without a sign in PyTorch's snapshots.
+#[test]
+fn a_frame_may_have_no_line() {
+    let mut value = least();
+    value["segments"][0]["frames"] = literal!([{"name": "f", "filename": "a.py", "line": u64::MAX}]);
+    let snapshot = read(&value).unwrap();
+    let frames = snapshot.tables.get_stack(snapshot.segments[0].frames);
+    assert_eq!(snapshot.tables.get_frame(frames[0]).unwrap().line, -1);
+    let again = Snapshot::from_bytes(&pickle(&snapshot)).unwrap();
+    assert_eq!(json(&again), json(&snapshot));
 }
 
 #[test]

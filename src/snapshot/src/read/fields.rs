@@ -44,6 +44,14 @@ impl Document {
         }
     }
 
+    /// A line of a source file. Python's -1, where an instruction has none, is 2^64 - 1 in PyTorch's snapshots.
+    pub(crate) fn line(&self, node: Node) -> Result<i64, ReadError> {
+        match self.number(node) {
+            Some(Number::Unsigned(value)) => Ok(value.cast_signed()),
+            _ => self.signed(node),
+        }
+    }
+
     pub(crate) fn device(&self, node: Node) -> Result<i32, ReadError> {
         let value = self.signed(node)?;
         i32::try_from(value).or_else(|_| self.wrong(node, "a device's number"))

@@ -95,7 +95,7 @@ impl<'a> Converter<'a> {
             match key {
                 Node::Text(names::NAME) => name = Some(document.text(value).map_err(at("name"))?),
                 Node::Text(names::FILENAME) => filename = Some(document.text(value).map_err(at("filename"))?),
-                Node::Text(names::LINE) => line = Some(document.signed(value).map_err(at("line"))?),
+                Node::Text(names::LINE) => line = Some(document.line(value).map_err(at("line"))?),
                 _ => self.meter.push(&mut extra, (key, value))?,
             }
         }
