@@ -1,4 +1,7 @@
-"""The program of c_abi.py that replays CUDA graphs: some that share a pool, the layers of a network, whole steps of its training."""
+"""The program of c_abi.py that replays CUDA graphs: some that share a pool, the layers of a network, whole steps of its training.
+
+And it fails to capture some.
+"""
 
 from figures import adds_up, dashboard, peaks, torch_on, torch_peaks
 
@@ -7,7 +10,7 @@ WIDTH = 512
 
 def graphs_program(folder):
     torch, library = torch_on(folder, 6)
-    results = [*shared_pool(torch), *layers(torch), *whole_steps(torch)]
+    results = [*shared_pool(torch), *layers(torch), *whole_steps(torch), *failed_captures(torch, library)]
     result = {"losses": [value.hex() for value in results]}
     if not library:
         return result | torch_peaks(torch)
@@ -93,3 +96,39 @@ def whole_steps(torch):
         x.copy_(torch.randn(128, WIDTH, device="cuda"))
         graph.replay()
         yield loss.item()
+
+
+def failed_captures(torch, library):
+    """PyTorch tells its allocator of no capture that fails: what comes next is right, and nothing stays held. Last, as PyTorch's random
+    numbers do not come after such a capture."""
+    x = torch.ones(8 << 20, device="cuda")
+    main = torch.cuda.current_stream()
+
+    def reserved():
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        if library:
+            import gpumem
+
+            return gpumem.stats(library).all.reserved_bytes.current
+
+    before = reserved()
+    for n, work in enumerate((lambda: None, lambda: (x + 1) * 3, lambda: x + 1)):
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                y = work()
+                torch.cuda.synchronize()
+            raise AssertionError("a capture was waited for")
+        except RuntimeError:
+            # PyTorch leaves the capture's.
+            torch.cuda.set_stream(main)
+        y = None
+        assert reserved() == before, n
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = (x + n) * 2
+        x.fill_(n)
+        graph.replay()
+        yield y.double().sum().item()
+        del graph, y
+        assert reserved() == before, n

@@ -155,6 +155,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn release_cached(&self) -> Result<u64, Error> {
+        self.0.end_lost_captures();
         let freed = heap::release_cached(&mut self.0.home.turn()?)?;
         heap::give_back_remains();
         Ok(freed)
@@ -168,6 +169,7 @@ impl Allocator {
     /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
     /// the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
+        self.0.end_lost_captures();
         heap::set_budget(&mut self.0.home.turn()?, budget)
     }
 
@@ -212,6 +214,7 @@ impl Allocator {
     /// Beside that [`Error::NotVirtual`], [`Error::Device`], and [`Error::Capturing`] while a graph is captured.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
         let home = self.0.home;
+        self.0.end_lost_captures();
         home.name(|heap| heap.may_join(bytes, stream))?;
         heap::join(&mut home.turn()?, bytes, stream)
     }
@@ -227,6 +230,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn compact(&self) -> Result<CompactReport, Error> {
+        self.0.end_lost_captures();
         heap::compact(&mut self.0.home.turn()?)
     }
 
@@ -253,6 +257,7 @@ impl Allocator {
     /// [`Error::DefaultStream`]: that one is never destroyed; [`Error::PerThreadStream`]. [`Error::Capturing`]: recording the event would
     /// end the capture of a graph; call again when that is over. Nothing changes then.
     pub fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
+        self.0.end_lost_captures();
         self.0.home.retire_stream(stream)
     }
 

@@ -100,8 +100,6 @@ pub struct Pool(Arc<Inner>);
 struct Inner {
     memory: Arc<PoolMemory>,
     name: String,
-    id: MempoolId,
-    private: bool,
 }
 
 /// A pool's memory, while anybody may ask for some of it: who holds the pool, or a request that was sent there.
@@ -109,6 +107,8 @@ struct Inner {
 pub(crate) struct PoolMemory {
     pub(crate) handle: Arc<Handle>,
     pub(crate) arena: u16,
+    pub(crate) id: MempoolId,
+    pub(crate) private: bool,
 }
 
 impl Drop for PoolMemory {
@@ -171,12 +171,14 @@ impl Allocator {
             })?
         })?;
         let handle = Arc::clone(&self.0);
-        Ok(Pool(Arc::new(Inner {
-            memory: Arc::new(PoolMemory { handle, arena }),
-            name,
+        let private = matches!(new, NewPool::Private(_));
+        let memory = Arc::new(PoolMemory {
+            handle,
+            arena,
             id,
-            private: matches!(new, NewPool::Private(_)),
-        })))
+            private,
+        });
+        Ok(Pool(Arc::new(Inner { memory, name })))
     }
 
     /// Takes memory for what a route sends to a pool, until [`end_allocate_to_pool`](Allocator::end_allocate_to_pool): requests for
@@ -194,11 +196,13 @@ impl Allocator {
     /// Ends what the calling thread began last for a pool, or if it began nothing for that, what any thread did. Whether there was anything.
     pub fn end_allocate_to_pool(&self, pool: &Pool) -> Result<bool, Error> {
         self.of_this(pool)?;
-        let ended = self.0.routes.end(&pool.0.memory)?;
-        if ended && pool.0.private {
-            self.0.home.give(|heap| heap.end_capture())?;
-        }
-        Ok(ended)
+        self.0.ended(self.0.routes.end(&pool.0.memory)?)
+    }
+
+    /// The ids of the pools that captures were lost of: [those](Route::Capture) which the calling thread began and nobody ended, one for
+    /// each. They are told once, and their routes are forgotten. For who counts what is begun.
+    pub fn forget_lost_captures(&self) -> Vec<MempoolId> {
+        self.0.forget_lost_captures()
     }
 
     fn of_this(&self, pool: &Pool) -> Result<(), Error> {
@@ -220,7 +224,7 @@ impl Pool {
 
     /// Its id: (0, n) with a name, (n, 0) if it is private and was given none.
     pub fn id(&self) -> MempoolId {
-        self.0.id
+        self.0.memory.id
     }
 
     /// Lets another pool have its name and its id from now on, as dropping the last clone does: for who cannot say when that will be, as
@@ -239,7 +243,7 @@ impl Pool {
     /// # Errors
     /// As there; [`Error::OutOfMemory`] also when its budget has no room for it.
     pub fn alloc<T: Element>(&self, len: usize, stream: Stream) -> Result<Buffer<T>, Error> {
-        let PoolMemory { handle, arena } = &*self.0.memory;
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
         let bytes = bytes_of::<T>(len)?;
         let lent = match handle.home.lend_short_in(*arena, bytes, stream, true) {
             Some(lent) => lent,
@@ -286,14 +290,14 @@ impl Pool {
     ///
     /// In a forked child: all zero.
     pub fn stats(&self) -> PoolFigures {
-        let PoolMemory { handle, arena } = &*self.0.memory;
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
         let figures = handle.home.see(|heap| heap.pool_figures(*arena));
         figures.unwrap_or_default()
     }
 
     /// The most bytes it may take from the driver now; `None`: as much as the allocator may, and in a forked child.
     pub fn budget(&self) -> Option<u64> {
-        let PoolMemory { handle, arena } = &*self.0.memory;
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
         handle.home.see(|heap| heap.pool_budget(*arena)).unwrap_or_default()
     }
 
@@ -304,7 +308,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Config`] when the budget is 0, and what the driver says on the way back; the budget holds all the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
-        let PoolMemory { handle, arena } = &*self.0.memory;
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
+        handle.end_lost_captures();
         heap::set_pool_budget(&mut handle.home.turn()?, *arena, budget)
     }
 
@@ -313,7 +318,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Capturing`] while a graph is captured, unless it is private, and what the driver says.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        let PoolMemory { handle, arena } = &*self.0.memory;
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
+        handle.end_lost_captures();
         heap::release_pool(&mut handle.home.turn()?, *arena)
     }
 }
@@ -328,30 +334,27 @@ pub struct Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let Inner { memory, private, .. } = &*self.pool.0;
-        let PoolMemory { handle, .. } = &**memory;
+        let PoolMemory { handle, .. } = &*self.pool.0.memory;
         // In a forked child the routes are the parent's, and nothing is captured.
-        if let Ok(true) = handle.routes.end_number(handle.home, self.number)
-            && *private
-        {
-            let _ = handle.home.give(|heap| heap.end_capture());
-        }
+        let ended = handle.routes.end_number(handle.home, self.number);
+        let _ = ended.and_then(|ended| handle.ended(ended));
     }
 }
 
 impl Inner {
     /// Begins a route, and a capture where the pool is private. The route's number.
     fn begin(&self, route: Route) -> Result<u64, Error> {
-        let PoolMemory { handle, .. } = &*self.memory;
+        let PoolMemory { handle, private, .. } = &*self.memory;
+        handle.end_lost_captures();
         // Before anybody can find the route and end both. Nobody who has the turn gives memory back when the capture begins.
-        if self.private {
+        if *private {
             heap::begin_capture(&mut handle.home.turn()?)?;
         }
         handle.routes.begin(&self.memory, route)
     }
 
     fn give_up_name(&self) {
-        let PoolMemory { handle, arena } = &*self.memory;
+        let PoolMemory { handle, arena, .. } = &*self.memory;
         // In a forked child there are no pools.
         let _ = handle.home.with(|heap| heap.give_up_arena(*arena));
     }
@@ -363,10 +366,6 @@ impl Drop for Inner {
         self.give_up_name();
         let handle = &self.memory.handle;
         // In a forked child the routes are the parent's, and nothing is captured.
-        while let Ok(true) = handle.routes.end(&self.memory) {
-            if self.private {
-                let _ = handle.home.give(|heap| heap.end_capture());
-            }
-        }
+        while let Ok(true) = handle.routes.end(&self.memory).and_then(|ended| handle.ended(ended)) {}
     }
 }

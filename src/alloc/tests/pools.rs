@@ -387,6 +387,56 @@ fn guards_end_what_they_began_and_nothing_else() {
     alloc.release_cached().unwrap();
 }
 
+/// As a capture that failed leaves it. On the thread that began it that is sure, on others once somebody has seen it begin.
+#[test]
+fn a_captures_route_ends_with_it() {
+    let (alloc, sim) = allocator(1024, SegmentMode::Plain);
+    let pool = alloc.private_pool().unwrap();
+    let (captured, other) = (Stream(7), Stream(8));
+    let begin = || {
+        let filter: Arc<dyn Fn(Stream) -> bool + Send + Sync> = Arc::new(move |stream| stream == captured);
+        let route = Route::Capture {
+            stream: captured,
+            filter,
+        };
+        alloc.begin_allocate_to_pool(&pool, route).unwrap();
+    };
+    let within = |stream| {
+        let before = pool.stats().allocation.current;
+        let _buffer = alloc.alloc::<u8>(512, stream).unwrap();
+        pool.stats().allocation.current > before
+    };
+    let elsewhere = |work: &(dyn Fn() + Sync)| std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    let captures = || matches!(alloc.release_cached(), Err(Error::Capturing));
+    for seen in [false, true] {
+        begin();
+        elsewhere(&|| assert!(!within(captured) && captures(), "it has not begun"));
+        sim.capture(captured, true);
+        if seen {
+            elsewhere(&|| assert!(within(captured)));
+            assert!(!within(other) && captures());
+        }
+        sim.capture(captured, false);
+        elsewhere(&|| assert!(!within(captured) && captures() != seen));
+        assert!(!within(captured) && !captures());
+        elsewhere(&|| assert_eq!(alloc.forget_lost_captures(), []));
+        assert_eq!(alloc.forget_lost_captures(), [pool.id()]);
+        assert_eq!(alloc.forget_lost_captures(), []);
+        assert!(!alloc.end_allocate_to_pool(&pool).unwrap());
+    }
+    // The stream is captured once more, for nobody here.
+    begin();
+    assert!(!captures());
+    sim.capture(captured, true);
+    assert!(!within(captured));
+    // Ended after all, by who was about to.
+    assert!(alloc.end_allocate_to_pool(&pool).unwrap());
+    assert!(!captures());
+    begin();
+    assert!(within(captured) && alloc.end_allocate_to_pool(&pool).unwrap() && !captures());
+    assert_eq!((sim.capturing(), sim.violations()), (0, Vec::<String>::new()));
+}
+
 #[test]
 fn pools_that_cannot_be_are_errors() {
     let (alloc, _) = allocator(1000, SegmentMode::Plain);

@@ -73,7 +73,7 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut c_int) -> c_i
     call("cuStreamIsCapturing", |state| {
         state.stream(stream)?;
         // SAFETY: the caller's contract.
-        unsafe { put(status, state.is_captured(stream).into()) }
+        unsafe { put(status, state.capture_status(stream)) }
     })
 }
 

@@ -122,6 +122,12 @@ fn a_failure_is_thrown_as_pytorch_throws() {
     succeeds_with(("c++", "c++", "stdexcept"), "torch.cpp", "libc10.so");
 }
 
+/// PyTorch tells nobody that a capture has failed.
+#[test]
+fn what_a_failed_capture_leaves_is_nobodys() {
+    succeeds_with(("c++", "c++", "functional"), "graphs.cpp", "libtorch_cuda.so");
+}
+
 /// Who has the dynamic loader and who makes the first allocation do not wait for each other.
 #[test]
 fn a_librarys_constructor_allocates_while_another_thread_does_so_first() {

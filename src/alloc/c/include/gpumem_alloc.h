@@ -161,7 +161,9 @@ struct gpumem_pool_id {
  * In between a graph is taken to be captured: nothing on the device is waited for and nothing goes back to the driver (but what a
  * request took that fails on the way), and gpumem_empty_cache and gpumem_compact fail. While a pool lives no address that it handed out
  * is handed to anybody else or goes back, for graphs go on using them. A pool goes when it was released as often as it was begun; its
- * memory goes back when nothing uses it any more, at the latest before more is taken from the driver. In snapshots the id is the
+ * memory goes back when nothing uses it any more, at the latest before more is taken from the driver. PyTorch ends and releases nothing
+ * where a capture fails: what was begun with a filter of its CUDAGraph ends, and is released, when that capture is over, with the next call
+ * that allocates, begins or gives the cache back, on the thread that captured. In snapshots the id is the
  * segment_pool_id of its segments, and by it the pool is named wherever names are shown: "pool (7, 1)".
  */
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);

@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use gpumem::{Allocator, Error};
 
 use crate::boundary::enter;
-use crate::devices;
 use crate::failure::Failure;
+use crate::{devices, pools};
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_empty_cache(device: c_int) -> i64 {
@@ -29,7 +29,8 @@ pub(crate) fn release(device: c_int) -> Result<i64, Failure> {
 fn each(device: c_int, work: impl Fn(&Allocator) -> Result<u64, Error>) -> Result<i64, Failure> {
     let mut bytes = 0u64;
     let mut failure = None;
-    for allocator in devices::chosen(device)? {
+    for (place, allocator) in devices::chosen_places(device)? {
+        pools::release_lost(place, allocator);
         match work(allocator) {
             Ok(more) => bytes += more,
             Err(error) => failure = Some(error),

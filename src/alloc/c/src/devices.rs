@@ -187,12 +187,19 @@ pub(crate) fn not_forked() -> Result<(), Failure> {
 
 /// Those that a number means which may be -1, for all.
 pub(crate) fn chosen(device: c_int) -> Result<impl Iterator<Item = &'static Allocator>, Failure> {
+    Ok(chosen_places(device)?.map(|(_, allocator)| allocator))
+}
+
+/// The same with their places.
+pub(crate) fn chosen_places(
+    device: c_int,
+) -> Result<impl Iterator<Item = (&'static Place, &'static Allocator)>, Failure> {
     not_forked()?;
     if device != -1 {
         place(device)?;
     }
     let chosen = in_use().filter(move |(number, _)| device == -1 || usize::try_from(device) == Ok(*number));
-    Ok(chosen.map(|(_, allocator)| allocator))
+    Ok(chosen.map(|(number, allocator)| (&PLACES[number], allocator)))
 }
 
 /// The allocator of a device that is in use.

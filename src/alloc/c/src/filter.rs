@@ -10,6 +10,7 @@ use gpumem::{Route, Stream};
 use std::sync::Arc;
 
 use crate::failure::Failure;
+use crate::graphs;
 
 /// `std::_Any_data`
 type Data = [usize; 2];
@@ -55,12 +56,13 @@ impl Drop for Filter {
     }
 }
 
-/// Which requests a filter says yes to; all of the calling thread if there is none.
+/// Which requests a filter says yes to; all of the calling thread if there is none. On a device where the thread may begin a capture of
+/// PyTorch's, it is that capture's filter if it refuses its stream now: else it does not depend on captures.
 ///
 /// # Safety
 ///
 /// `filter` is null or points to a `std::function<bool(cudaStream_t)>` of libstdc++.
-pub(crate) unsafe fn route(filter: *const c_void) -> Result<Route, Failure> {
+pub(crate) unsafe fn route(device: c_int, filter: *const c_void) -> Result<Route, Failure> {
     let filter = filter.cast::<Function>();
     if filter.is_null() {
         return Ok(Route::ThisThread);
@@ -82,5 +84,10 @@ pub(crate) unsafe fn route(filter: *const c_void) -> Result<Route, Failure> {
         manager,
         invoker,
     };
-    Ok(Route::Filter(Arc::new(move |stream| filter.accepts(stream))))
+    let captured = graphs::stream(device, invoker as *const c_void).filter(|stream| !filter.accepts(*stream));
+    let filter = Arc::new(move |stream| filter.accepts(stream));
+    Ok(match captured {
+        Some(stream) => Route::Capture { stream, filter },
+        None => Route::Filter(filter),
+    })
 }

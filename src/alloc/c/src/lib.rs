@@ -11,7 +11,8 @@
 //! | `torch` | what else PyTorch asks of an allocator |
 //! | `throw` | what failed, as the exception that PyTorch throws itself |
 //! | `cache` | what is cached goes back, or together |
-//! | `pools`, `filter` | its private pools, and what goes to them |
+//! | `pools`, `filter`, `graphs` | its private pools, and what goes to them |
+//! | `library` | what other libraries have |
 //! | `figures` | statistics |
 //! | `names` | marks and scopes |
 //! | `history` | what happened, who holds the memory, snapshots |
@@ -24,7 +25,9 @@ mod exit;
 mod failure;
 mod figures;
 mod filter;
+mod graphs;
 mod history;
+mod library;
 mod memory;
 mod names;
 mod pools;

@@ -66,6 +66,7 @@ impl Pools {
 pub(crate) fn begin(device: c_int, id: PoolId, route: Route) -> Result<(), Failure> {
     let place = place(device)?;
     let allocator = place.open(device)?;
+    release_lost(place, allocator);
     let pool = place.pools.again_or_new(id, allocator)?;
     Ok(allocator.begin_allocate_to_pool(&pool, route)?)
 }
@@ -87,6 +88,27 @@ pub(crate) fn end(device: c_int, id: PoolId) -> Result<(), Failure> {
 pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
     let place = place(device)?;
     let pool = find(place, id)?;
+    release_one(place, id);
+    // Gives memory back: not under the lock.
+    drop(pool);
+    Ok(())
+}
+
+/// Takes back the beginnings of captures that the calling thread began and that are over, which nobody ended: their graphs release no pool.
+pub(crate) fn release_lost(place: &Place, allocator: &Allocator) {
+    for MempoolId(first, second) in allocator.forget_lost_captures() {
+        let id = PoolId { first, second };
+        // It is there, unless the program took back more than it began.
+        if let Ok(pool) = find(place, id) {
+            release_one(place, id);
+            // As above.
+            drop(pool);
+        }
+    }
+}
+
+/// With the last of its beginnings a pool is nobody's. Who calls this has it still.
+fn release_one(place: &Place, id: PoolId) {
     let mut known = place.pools.known();
     if let Some(known) = &mut *known
         && let Some((pool, begun)) = known.get_mut(&id)
@@ -98,10 +120,6 @@ pub(crate) fn release(device: c_int, id: PoolId) -> Result<(), Failure> {
             known.remove(&id);
         }
     }
-    drop(known);
-    // Gives memory back: not under the lock.
-    drop(pool);
-    Ok(())
 }
 
 /// The place of a device, unless this is a forked child: there its pools may be locked for ever by a thread that does not exist.

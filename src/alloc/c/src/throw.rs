@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 
 use crate::failure::{self, Failure, Kind};
+use crate::library::Library;
 
 /// `c10::detail::torchCheckFail(const char* function, const char* file, uint32_t line, const char* message)`, declared in
 /// `c10/util/Exception.h`: throws `c10::Error`, in Python a `RuntimeError`.
@@ -39,21 +40,4 @@ pub(crate) fn as_pytorch(call: &str, failure: &Failure) {
     // SAFETY: the type is the function's. It copies the texts, and then unwinds through frames that may be unwound by an exception of
     // another language: their ABIs are Rust's and "C-unwind", and what they own is dropped on the way.
     unsafe { check_fail(FUNCTION.as_ptr(), FILE.as_ptr(), 0, message.as_ptr()) };
-}
-
-/// A library that the process has.
-struct Library(NonNull<c_void>);
-
-impl Library {
-    fn loaded(name: &CStr) -> Option<Library> {
-        // SAFETY: looks for a library that is loaded already; nothing of it runs. The reference that it counts keeps it loaded.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        NonNull::new(handle).map(Library)
-    }
-
-    /// A function or object of it, or of a library that it needs.
-    fn find(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the library is loaded; a name ends in a zero byte.
-        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), symbol.as_ptr()) })
-    }
 }

@@ -70,7 +70,7 @@ unsafe extern "C" fn gpumem_base_alloc(ptr: *mut c_void, size: *mut usize) -> *m
 unsafe extern "C" fn gpumem_begin_allocate_to_pool(device: c_int, id: PoolId, filter: *const c_void) {
     enter("gpumem_begin_allocate_to_pool", (), || {
         // SAFETY: the caller's contract.
-        pools::begin(device, id, unsafe { filter::route(filter) }?)
+        pools::begin(device, id, unsafe { filter::route(device, filter) }?)
     });
 }
 

@@ -105,6 +105,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn record(&self, stream: Stream) -> Result<EventHandle>;
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
+    /// Whether a graph is captured from a stream, which is no default one. No capture ends by this question.
+    fn is_capturing(&self, stream: Stream) -> Result<bool>;
     /// One more allocator has graphs captured, or one fewer: for devices that look whether anything ends a capture.
     fn capturing(&self, _capturing: bool) {}
     /// Gives an event back. The one call that keeps nobody waiting.

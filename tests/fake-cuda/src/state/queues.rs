@@ -72,8 +72,16 @@ impl State {
         }
     }
 
-    pub(crate) fn is_captured(&self, stream: u64) -> bool {
-        self.capture.as_ref().is_some_and(|capture| capture.stream == stream)
+    fn is_captured(&self, stream: u64) -> bool {
+        self.capture_status(stream) != 0
+    }
+
+    /// 1 while a graph is captured from the stream, 2 once something has ended that before its end.
+    pub(crate) fn capture_status(&self, stream: u64) -> i32 {
+        match &self.capture {
+            Some(capture) if capture.stream == stream => 1 + i32::from(capture.ended),
+            _ => 0,
+        }
     }
 
     /// What ends the capture of a graph, as it was seen on two H100 with driver 580: to wait for its device, and where the thread was not told

@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
-use super::{FILE, FUNCTION, Library};
+use super::{FILE, FUNCTION};
+use crate::library::Library;
 
 /// Its type is where it is thrown, and not in the library that declares it: no function of that is out of line.
 const LIBRARIES: [&CStr; 2] = [c"libc10_cuda.so", c"libc10.so"];

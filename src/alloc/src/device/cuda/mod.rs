@@ -272,6 +272,11 @@ impl Driver for Cuda {
         }
     }
 
+    fn is_capturing(&self, stream: Stream) -> Result<bool> {
+        let _bound = self.bind()?;
+        self.is_captured(stream)
+    }
+
     fn retire(&self, event: EventHandle) {
         self.events.retire(event);
     }

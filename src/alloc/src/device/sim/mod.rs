@@ -204,6 +204,15 @@ impl Sim {
         self.state().capturing
     }
 
+    /// A graph is captured from a stream from now on, or none any more.
+    pub fn capture(&self, stream: Stream, captured: bool) {
+        let mut state = self.state();
+        match captured {
+            true => state.captured.insert(stream.0),
+            false => state.captured.remove(&stream.0),
+        };
+    }
+
     /// What is alive on the device.
     pub fn live(&self) -> Live {
         self.state().live()
@@ -310,6 +319,10 @@ impl Driver for Shared {
     fn query(&self, event: EventHandle) -> Result<bool> {
         self.gate.pass(Call::Query);
         self.state().query(event.0)
+    }
+
+    fn is_capturing(&self, stream: Stream) -> Result<bool> {
+        Ok(self.state().captured.contains(&stream.0))
     }
 
     fn capturing(&self, capturing: bool) {

@@ -88,6 +88,8 @@ pub(in crate::device::sim) struct State {
     failing: [u64; Call::COUNT],
     /// Allocators that have graphs captured.
     pub(in crate::device::sim) capturing: usize,
+    /// Streams that graphs are captured from.
+    pub(in crate::device::sim) captured: HashSet<u64>,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
     clock: u64,
     pub(in crate::device::sim) modelled_ns: u64,
@@ -122,6 +124,7 @@ impl State {
             failure: None,
             failing: [0; Call::COUNT],
             capturing: 0,
+            captured: HashSet::new(),
             calls: [0; Call::COUNT],
             clock: 0,
             modelled_ns: 0,

@@ -1,0 +1,34 @@
+//! Libraries that the process has beside this one.
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// A library that the process has.
+pub(crate) struct Library(NonNull<c_void>);
+
+impl Library {
+    pub(crate) fn loaded(name: &CStr) -> Option<Library> {
+        // SAFETY: looks for a library that is loaded already; nothing of it runs. The reference that it counts keeps it loaded.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        NonNull::new(handle).map(Library)
+    }
+
+    /// A function or object of it, or of a library that it needs.
+    pub(crate) fn find(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the library is loaded; a name ends in a zero byte.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), symbol.as_ptr()) })
+    }
+}
+
+/// Whether two addresses are of the same library, or both of the program.
+pub(crate) fn are_of_one_library(one: *const c_void, other: *const c_void) -> bool {
+    let base = |addr: *const c_void| {
+        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: looks up which library an address is in, whatever it is, and writes what it found.
+        let known = unsafe { libc::dladdr(addr, found.as_mut_ptr()) } != 0;
+        // SAFETY: zeros are one, too.
+        known.then(|| unsafe { found.assume_init() }.dli_fbase.addr())
+    };
+    base(one).is_some_and(|base_of_one| base(other) == Some(base_of_one))
+}
