@@ -1,5 +1,5 @@
-//! The log of RMM's `logging_resource_adaptor`, as RMM 26 and its predecessors write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM`
-//! with a hexadecimal stream handle.
+//! The log of RMM's `logging_resource_adaptor`, as RMM 0.15 to 26 write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM` with a hexadecimal
+//! stream handle. Up to 0.16 that was a decimal number: read as this it tells streams apart as well.
 //!
 //! A log may begin when its program had begun before: what is freed first is taken for live when it began, of the size and on the stream of its
 //! free. Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
