@@ -3,6 +3,8 @@
 And it fails to capture some.
 """
 
+import threading
+
 from figures import adds_up, dashboard, peaks, torch_on, torch_peaks
 
 WIDTH = 512
@@ -10,7 +12,7 @@ WIDTH = 512
 
 def graphs_program(folder):
     torch, library = torch_on(folder, 6)
-    results = [*shared_pool(torch), *layers(torch), *whole_steps(torch), *failed_captures(torch, library)]
+    results = [*shared_pool(torch), *layers(torch), *whole_steps(torch), *failed_captures(torch, library), *beside_a_failed_one(torch)]
     result = {"losses": [value.hex() for value in results]}
     if not library:
         return result | torch_peaks(torch)
@@ -132,3 +134,45 @@ def failed_captures(torch, library):
         yield y.double().sum().item()
         del graph, y
         assert reserved() == before, n
+
+
+def beside_a_failed_one(torch):
+    """Two threads capture at the same time, and one waits for what it captures."""
+    sums = []
+
+    def capture(fails, both):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            x = torch.full((8 << 20,), 3.0, device="cuda")
+            stream.synchronize()
+            both.wait(20)
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(capture_error_mode="thread_local")
+            both.wait(20)
+            y = x * 2
+            if fails:
+                for step in (stream.synchronize, graph.capture_end):
+                    try:
+                        step()
+                        raise AssertionError("a capture was waited for")
+                    except RuntimeError:
+                        pass
+                # As without a capture.
+                del y
+                torch.full((4 << 20,), float("nan"), device="cuda")
+            both.wait(20)
+            if not fails:
+                z = y + 1
+                graph.capture_end()
+                graph.replay()
+                sums.append(z.double().sum().item())
+
+    for _ in range(3):
+        both = threading.Barrier(2)
+        threads = [threading.Thread(target=capture, args=(fails, both)) for fails in (False, True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(sums) == 3
+    return sums
