@@ -155,8 +155,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn release_cached(&self) -> Result<u64, Error> {
-        self.0.end_lost_captures();
-        let freed = heap::release_cached(&mut self.0.home.turn()?)?;
+        let freed = heap::release_cached(&mut self.0.turn()?)?;
         heap::give_back_remains();
         Ok(freed)
     }
@@ -169,8 +168,7 @@ impl Allocator {
     /// Errors when 0 is asked for, which changes nothing, and when the driver fails while the cache goes back: then the budget holds all
     /// the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
-        self.0.end_lost_captures();
-        heap::set_budget(&mut self.0.home.turn()?, budget)
+        heap::set_budget(&mut self.0.turn()?, budget)
     }
 
     /// [`set_budget`](Allocator::set_budget) by a fraction of the device's memory, above 0 and at most 1: PyTorch's
@@ -213,10 +211,9 @@ impl Allocator {
     /// # Errors
     /// Beside that [`Error::NotVirtual`], [`Error::Device`], and [`Error::Capturing`] while a graph is captured.
     pub fn join_holes(&self, bytes: u64, stream: Stream) -> Result<JoinReport, Error> {
-        let home = self.0.home;
         self.0.end_lost_captures();
-        home.name(|heap| heap.may_join(bytes, stream))?;
-        heap::join(&mut home.turn()?, bytes, stream)
+        self.0.home.name(|heap| heap.may_join(bytes, stream))?;
+        heap::join(&mut self.0.turn()?, bytes, stream)
     }
 
     /// Makes the cache compact: wholly free plain segments go back to the driver; free chunks of virtual segments are mapped side by
@@ -230,8 +227,7 @@ impl Allocator {
     /// # Errors
     /// [`Error::Device`], and [`Error::Capturing`] while a graph is captured: nothing was done then.
     pub fn compact(&self) -> Result<CompactReport, Error> {
-        self.0.end_lost_captures();
-        heap::compact(&mut self.0.home.turn()?)
+        heap::compact(&mut self.0.turn()?)
     }
 
     /// Looks whether blocks that wait for other streams are free by now, and whether what is left of pools that are gone may go back to the

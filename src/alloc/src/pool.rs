@@ -309,8 +309,7 @@ impl Pool {
     /// [`Error::Config`] when the budget is 0, and what the driver says on the way back; the budget holds all the same.
     pub fn set_budget(&self, budget: Option<u64>) -> Result<(), Error> {
         let PoolMemory { handle, arena, .. } = &*self.0.memory;
-        handle.end_lost_captures();
-        heap::set_pool_budget(&mut handle.home.turn()?, *arena, budget)
+        heap::set_pool_budget(&mut handle.turn()?, *arena, budget)
     }
 
     /// Waits for the device and gives the pool's free segments back to the driver; of a private pool nothing. The bytes that came free.
@@ -319,8 +318,7 @@ impl Pool {
     /// [`Error::Capturing`] while a graph is captured, unless it is private, and what the driver says.
     pub fn release_cached(&self) -> Result<u64, Error> {
         let PoolMemory { handle, arena, .. } = &*self.0.memory;
-        handle.end_lost_captures();
-        heap::release_pool(&mut handle.home.turn()?, *arena)
+        heap::release_pool(&mut handle.turn()?, *arena)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::Error;
-use crate::home::{Handle, Home};
+use crate::home::{Handle, Home, Turn};
 use crate::pool::{MempoolId, PoolMemory};
 use crate::process::Uncancelled;
 use crate::stream::Stream;
@@ -258,6 +258,12 @@ impl Handle {
             self.end_lost_captures();
         }
         pool
+    }
+
+    /// Waits for the turn, for what a capture forbids: those that are over and that nobody ended forbid nothing.
+    pub(crate) fn turn(&self) -> Result<Turn<'_>, Error> {
+        self.end_lost_captures();
+        self.home.turn()
     }
 
     /// Ends the routes of captures that are over, which nobody ended, and with them the captures.

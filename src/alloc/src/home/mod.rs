@@ -28,6 +28,8 @@ use crate::monitor::Monitor;
 use crate::process::Uncancelled;
 use crate::raw::Pointers;
 use crate::route::Routes;
+pub(crate) use turn::Turn;
+
 use enter::{NEVER, OFF};
 use queue::Queue;
 
