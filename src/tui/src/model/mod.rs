@@ -35,8 +35,8 @@ pub use mapped::mapped;
 pub use partition::{Basis, Partition};
 pub use pools::PoolShare;
 pub use process::{
-    Column, DEVICE_NOT_LISTED, Ended, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process, ProcessId,
-    ProcessState, Sort,
+    COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process,
+    ProcessId, ProcessState, Sort,
 };
 pub use ran_out::RanOut;
 pub use source::{Source, SourceState};

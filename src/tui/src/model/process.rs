@@ -111,13 +111,15 @@ pub const NO_NVML: &str = "no NVML on this machine";
 pub const DEVICE_NOT_LISTED: &str = "NVML does not list this device";
 /// Why nothing is counted for a process that NVML does not know.
 pub const PROCESS_NOT_LISTED: &str = "NVML does not list this process";
+/// Why nothing is counted for the second channel of a process on a device, and for further ones: NVML counts it as a whole.
+pub const COUNTED_ABOVE: &str = "NVML counts this process once, for its first channel on this device";
 
 impl Process {
-    /// Whether a driver might count what it has: none does of what is simulated, or gone, or not listed, or where there is
-    /// no NVML.
+    /// Whether a driver might count what it has: none does of what is simulated, or gone, or not listed, or counted for another
+    /// channel of the same process, or where there is no NVML.
     pub fn may_be_counted(&self) -> bool {
         let nobody = matches!(&self.nvml, Reading::Failed(why)
-            if [NO_NVML, DEVICE_NOT_LISTED, PROCESS_NOT_LISTED].contains(&why.as_str()));
+            if [NO_NVML, DEVICE_NOT_LISTED, PROCESS_NOT_LISTED, COUNTED_ABOVE].contains(&why.as_str()));
         !self.simulated && self.state.alive() && !nobody
     }
 

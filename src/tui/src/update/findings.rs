@@ -4,8 +4,8 @@ use gpumem_channel::pool_called;
 use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
-    Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, Process, ProcessId, ProcessState, SECOND, Severity,
-    World,
+    COUNTED_ABOVE, Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, Process, ProcessId, ProcessState,
+    SECOND, Severity, World,
 };
 use crate::report::reason;
 use crate::units;
@@ -140,7 +140,12 @@ fn of_nobody(gpu: &Gpu, device: &Device, processes: &[Process]) -> Option<u64> {
         known = known.saturating_add(*process.used.value()?);
     }
     // Who publishes is known even where NVML does not list it.
-    let unlisted = |p: &&Process| p.id.device == device.key && p.state.alive() && p.nvml.value().is_none();
+    let counted = |p: &Process| match &p.nvml {
+        Reading::Value(_) => true,
+        Reading::Failed(why) => why == COUNTED_ABOVE,
+        _ => false,
+    };
+    let unlisted = |p: &&Process| p.id.device == device.key && p.state.alive() && !counted(p);
     for process in processes.iter().filter(unlisted) {
         known = known.saturating_add(process.figures.as_ref()?.reserved);
     }

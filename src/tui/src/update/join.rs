@@ -10,8 +10,8 @@ use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{Gpu, GpuState, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model, Owner, Partition,
-    Point, Process, ProcessId, Sensors, Source, SourceState, World,
+    Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model,
+    Owner, Partition, Point, Process, ProcessId, Sensors, Source, SourceState, World,
 };
 
 use super::row;
@@ -276,7 +276,10 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
             let its = |owner| matches!(owner, Owner::Channel(key) if publishers.get(&key) == Some(&listed.pid));
             let same = |r: &&mut Process| r.id.device == key && r.state.alive() && its(r.id.owner);
             for row in rows.iter_mut().filter(same) {
-                row.nvml = listed.used.clone();
+                row.nvml = match joined {
+                    false => listed.used.clone(),
+                    true => Reading::Failed(COUNTED_ABOVE.into()),
+                };
                 joined = true;
             }
             if !joined {
