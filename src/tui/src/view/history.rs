@@ -135,27 +135,12 @@ fn columns(device: &Device, scale: Scale) -> Vec<Option<&Partition>> {
 
 /// The share in use in each of the last `n` seconds, for a spark.
 pub(super) fn used(device: &Device, n: usize) -> Vec<Option<f64>> {
-    let seconds = by_second(device);
+    let seconds = columns(device, Scale::new(SECONDS as u16));
     let share = |m: &Partition| (m.total > 0).then(|| m.used() as f64 / m.total as f64);
     seconds[SECONDS - n.min(SECONDS)..]
         .iter()
         .map(|m| m.and_then(share))
         .collect()
-}
-
-/// One partition per second, the newest last; seconds without a sample are gaps.
-fn by_second(device: &Device) -> [Option<&Partition>; SECONDS] {
-    let mut slots = [None; SECONDS];
-    let Some(edge) = device.history.edge() else {
-        return slots;
-    };
-    for point in device.history.seconds.iter().filter(|p| p.at / SECOND <= edge) {
-        let back = (edge - point.at / SECOND) as usize;
-        if back < SECONDS {
-            slots[SECONDS - 1 - back] = Some(&point.memory);
-        }
-    }
-    slots
 }
 
 #[cfg(test)]
