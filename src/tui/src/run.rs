@@ -7,11 +7,10 @@ use std::time::Duration;
 use clap::Parser;
 use gpumem_demo::DeviceChoice;
 
-use crate::app::{self, Ended, Start};
+use crate::app::{self, Ended};
 use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, device_name};
 use crate::clock;
 use crate::demo::DemoOptions;
-use crate::event::Effect;
 use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
 use crate::source::named_nvml;
 use crate::terminal::{self, Environment};
@@ -160,7 +159,6 @@ fn again(replay: &ReplayCli) -> Option<DemoInfo> {
 
 /// Shows a demo in the dashboard.
 fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 {
-    let simulated = options.device.as_deref() == Some("sim");
     let mut model = Model {
         setup,
         ..Model::default()
@@ -170,20 +168,11 @@ fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 
     model.ui.follow_demo = true;
     model.demo = Some(Demo {
         name: name.to_owned(),
-        simulated,
+        simulated: options.device.as_deref() == Some("sim"),
         asked_for: true,
         ..Demo::default()
     });
-    let first = vec![Effect::StartDemo {
-        name: name.to_owned(),
-        simulated,
-    }];
-    show(Start {
-        model,
-        first,
-        demo: options,
-        nvml: true,
-    })
+    show(model, options)
 }
 
 fn report_once(args: &ViewArgs) -> u8 {
@@ -229,7 +218,6 @@ fn dashboard(args: &ViewArgs) -> u8 {
     };
     model.ui.term = term(&args.look);
     model.ui.filter.text = args.filter.clone();
-    let mut first = Vec::new();
     if simulate {
         model.ui.follow_demo = true;
         model.demo = Some(Demo {
@@ -237,21 +225,12 @@ fn dashboard(args: &ViewArgs) -> u8 {
             simulated: true,
             ..Demo::default()
         });
-        first.push(Effect::StartDemo {
-            name: TRAIN.into(),
-            simulated: true,
-        });
     }
-    show(Start {
-        model,
-        first,
-        demo: DemoOptions::default(),
-        nvml: !simulate,
-    })
+    show(model, DemoOptions::default())
 }
 
-fn show(start: Start) -> u8 {
-    match app::run(start) {
+fn show(model: Model, demo: DemoOptions) -> u8 {
+    match app::run(model, demo) {
         Ok(Ended { code, failed: None }) => code,
         // The screen that said so is gone.
         Ok(Ended {

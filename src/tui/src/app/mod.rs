@@ -18,7 +18,7 @@ use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Effect, Ending, Event};
 use crate::input::Input;
-use crate::model::{ChannelSample, Model, Nanos};
+use crate::model::{ChannelSample, Demo, Model, Nanos, Only};
 use crate::source::{self, Slot, Wishes};
 use crate::terminal;
 use crate::update::update;
@@ -34,19 +34,6 @@ const TOGETHER: Duration = Duration::from_millis(30);
 /// How long ending a demo may take without a word.
 const UNNOTICED: Duration = Duration::from_millis(200);
 
-/// What the dashboard starts with.
-#[derive(Debug)]
-pub struct Start {
-    /// The model, set up but empty.
-    pub model: Model,
-    /// What is to be done first, such as starting a demo.
-    pub first: Vec<Effect>,
-    /// How demos are started.
-    pub demo: DemoOptions,
-    /// Sample NVML.
-    pub nvml: bool,
-}
-
 /// How the dashboard ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -56,17 +43,17 @@ pub struct Ended {
     pub failed: Option<(String, String)>,
 }
 
-/// Runs the dashboard on this terminal until it ends.
+/// Runs the dashboard on this terminal until it ends. The model is set up but empty; a demo in it is started, as `demo` says.
 ///
 /// # Errors
 /// When there is no terminal, or the system refuses what the dashboard cannot do without.
-pub fn run(start: Start) -> io::Result<Ended> {
+pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
     let keyboard = terminal::keyboard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
     terminal::enter(&keyboard)?;
     let result = runtime.block_on(async {
-        let mut app = App::new(start, keyboard)?;
+        let mut app = App::new(model, demo, keyboard)?;
         let result = app.run().await;
         // The screen comes back first: ending a demo takes a moment.
         terminal::leave();
@@ -93,7 +80,6 @@ struct App {
     child: Option<DemoChild>,
     /// Demos that are on their way out.
     ending: JoinSet<()>,
-    first: Vec<Effect>,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
     drawn: Instant,
@@ -103,10 +89,9 @@ struct App {
 type Exit = u8;
 
 impl App {
-    fn new(start: Start, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
+    fn new(mut model: Model, demo: DemoOptions, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
         // Before the size is read: a change of size in between would be missed.
         let signals = Signals::new()?;
-        let mut model = start.model;
         (model.ui.term.width, model.ui.term.height) = terminal::size();
         model.now = clock::now();
         let mut app = App {
@@ -117,10 +102,9 @@ impl App {
             nvml: Arc::default(),
             channels: Arc::default(),
             wishes: Arc::default(),
-            demo: start.demo,
+            demo,
             child: None,
             ending: JoinSet::new(),
-            first: start.first,
             due: None,
             drawn: Instant::now(),
         };
@@ -128,15 +112,15 @@ impl App {
         app.draw()?;
         let pace = Duration::from_nanos(app.model.setup.interval);
         source::start_channels(pace, app.channels.clone(), app.wishes.clone())?;
-        if start.nvml {
+        if app.model.setup.only != Some(Only::Simulated) {
             source::start_nvml(pace, app.nvml.clone(), app.wishes.clone())?;
         }
         Ok(app)
     }
 
     async fn run(&mut self) -> io::Result<Exit> {
-        for effect in std::mem::take(&mut self.first) {
-            self.carry_out(effect).await?;
+        if let Some(Demo { name, simulated, .. }) = self.model.demo.clone() {
+            self.start_demo(&name, simulated).await?;
         }
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -187,14 +171,22 @@ impl App {
                 if let Event::Resize { .. } = event {
                     self.screen.forget();
                 }
-                for effect in update(&mut self.model, clock::now(), event) {
-                    if let Some(code) = self.carry_out(effect).await? {
-                        return Ok(code);
-                    }
+                if let Some(code) = self.apply(event).await? {
+                    return Ok(code);
                 }
             }
             self.wishes.select(self.model.selected_channel());
         }
+    }
+
+    /// Lets an event change the model, and does what follows from it.
+    async fn apply(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        for effect in update(&mut self.model, clock::now(), event) {
+            if let Some(code) = self.carry_out(effect).await? {
+                return Ok(Some(code));
+            }
+        }
+        Ok(None)
     }
 
     async fn carry_out(&mut self, effect: Effect) -> io::Result<Option<Exit>> {
@@ -208,13 +200,9 @@ impl App {
             Effect::Quit(code) => return Ok(Some(code)),
             Effect::Suspend if signals::has_shell() => {
                 self.suspend().await?;
-                let effects = update(&mut self.model, clock::now(), Event::Resumed);
-                return Box::pin(self.carry_out_all(effects)).await;
+                return Box::pin(self.apply(Event::Resumed)).await;
             }
-            Effect::Suspend => {
-                let effects = update(&mut self.model, clock::now(), Event::CannotSuspend);
-                return Box::pin(self.carry_out_all(effects)).await;
-            }
+            Effect::Suspend => return Box::pin(self.apply(Event::CannotSuspend)).await,
             Effect::StartDemo { name, simulated } => return Box::pin(self.start_demo(&name, simulated)).await,
             Effect::TellDemo(line) => {
                 if let Some(child) = &mut self.child {
@@ -222,15 +210,6 @@ impl App {
                 }
             }
             Effect::StopDemo => self.stop_demo(),
-        }
-        Ok(None)
-    }
-
-    async fn carry_out_all(&mut self, effects: Vec<Effect>) -> io::Result<Option<Exit>> {
-        for effect in effects {
-            if let Some(code) = self.carry_out(effect).await? {
-                return Ok(Some(code));
-            }
         }
         Ok(None)
     }
@@ -244,8 +223,7 @@ impl App {
             }
             Err(error) => {
                 let text = format!("{name} could not be started: {error}");
-                let effects = update(&mut self.model, clock::now(), Event::Demo(DemoEvent::Failed(text)));
-                self.carry_out_all(effects).await
+                self.apply(Event::Demo(DemoEvent::Failed(text))).await
             }
         }
     }
