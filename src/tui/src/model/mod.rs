@@ -17,7 +17,6 @@ mod partition;
 mod pools;
 mod process;
 mod ran_out;
-mod source;
 mod tags;
 mod ui;
 mod world;
@@ -39,7 +38,6 @@ pub use process::{
     ProcessId, ProcessState, Sort,
 };
 pub use ran_out::RanOut;
-pub use source::{Source, SourceState};
 pub use tags::{TagPast, TagPoint};
 pub use ui::{
     Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
@@ -111,9 +109,10 @@ impl Model {
 
     /// How old NVML's figures are, where they are older than they should be and the user has not halted them: it answers late, or not at all.
     pub fn nvml_late_by(&self) -> Option<Nanos> {
-        let nvml = &self.world().nvml;
-        let late = !self.paused() && nvml.stale(self.now, self.setup.interval);
-        late.then(|| self.now.saturating_sub(nvml.sampled_at.unwrap_or(self.now)))
+        let world = self.world();
+        let [stale, _] = world.stale(self.now, self.setup.interval);
+        let at = world.nvml_at.filter(|_| stale && !self.paused())?;
+        Some(self.now.saturating_sub(at))
     }
 
     /// Whether what is shown is frozen. The samplers go on all the same.

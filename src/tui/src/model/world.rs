@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use gpumem_probe::NvmlState;
+
 use super::channel::{Channel, Problem};
 use super::device::Device;
 use super::finding::Finding;
 use super::process::{Process, ProcessId};
-use super::source::Source;
+use super::{Nanos, SECOND};
+use crate::units;
 
 /// What the driver says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,24 @@ pub struct Driver {
 }
 
 impl World {
+    /// Whether NVML, and whether the channels have missed three samples and two seconds: their figures are then old, not wrong. An NVML
+    /// that does not answer has no figures that could age.
+    pub fn stale(&self, now: Nanos, interval: Nanos) -> [bool; 2] {
+        let late = |at: Option<Nanos>| at.is_some_and(|at| now.saturating_sub(at) > (3 * interval).max(2 * SECOND));
+        [
+            self.nvml == NvmlState::Ready && late(self.nvml_at),
+            late(self.channels_at),
+        ]
+    }
+
+    /// How NVML fails, as a finding; `None` while it does not.
+    pub fn nvml_failure(&self) -> Option<String> {
+        match &self.nvml {
+            NvmlState::Failed { error, hint } => Some(format!("NVML: {error}. {}", units::sentence(hint))),
+            NvmlState::Starting | NvmlState::Ready | NvmlState::Missing => None,
+        }
+    }
+
     /// A process's number, and where there are several devices, on which.
     pub fn name_of(&self, process: &Process) -> String {
         let Process { pid, device_label, .. } = process;
@@ -32,7 +53,8 @@ impl World {
         // Every field is named: a new one must be thought of here.
         let World {
             nvml,
-            channels,
+            nvml_at: _,
+            channels_at,
             driver,
             devices,
             processes,
@@ -41,7 +63,7 @@ impl World {
             problems,
             published: _,
         } = self;
-        (&nvml.state, &channels.state, driver) == (&other.nvml.state, &other.channels.state, &other.driver)
+        (nvml, channels_at.is_some(), driver) == (&other.nvml, other.channels_at.is_some(), &other.driver)
             && devices.len() == other.devices.len()
             && devices.iter().zip(&other.devices).all(|(a, b)| a.looks_like(b))
             && (processes, past) == (&other.processes, &other.past)
@@ -52,10 +74,12 @@ impl World {
 /// Everything known about the machine, derived once per sample. Cheap enough to clone when the user pauses.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// NVML as a source.
-    pub nvml: Source,
-    /// Channels as a source.
-    pub channels: Source,
+    /// Whether NVML answers.
+    pub nvml: NvmlState,
+    /// When its newest sample was taken.
+    pub nvml_at: Option<Nanos>,
+    /// When the channels were last read.
+    pub channels_at: Option<Nanos>,
     /// The driver.
     pub driver: Driver,
     /// Devices: NVML's by index, then those known from channels alone, then simulated ones.

@@ -3,13 +3,13 @@
 //! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
 //! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
 
-use gpumem_probe::Reading;
+use gpumem_probe::{NvmlState, Reading};
 
+use super::reason;
 use super::shape::{
     Document, JsonDevice, JsonFigures, JsonFinding, JsonMemory, JsonMig, JsonPool, JsonProblem, JsonProcess, Nvml,
     Reasons,
 };
-use super::{reason, source_words};
 use crate::model::{
     Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Nanos, Only, Partition, PoolShare, Problem,
     Process, ProcessState, Severity, World,
@@ -24,9 +24,12 @@ pub const SCHEMA: &str = "gpumem/1";
 /// When it cannot be written as JSON, which would be a bug.
 pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
-    let (state, error, hint) = match model.setup.only {
-        Some(Only::Simulated) => ("not-asked", None, None),
-        _ => source_words(&world.nvml.state),
+    let (state, error, hint) = match (&model.setup.only, &world.nvml) {
+        (Some(Only::Simulated), _) => ("not-asked", None, None),
+        (_, NvmlState::Starting) => ("starting", None, None),
+        (_, NvmlState::Ready) => ("ok", None, None),
+        (_, NvmlState::Missing) => ("missing", None, None),
+        (_, NvmlState::Failed { error, hint }) => ("failing", Some(error.as_str()), Some(hint.as_str())),
     };
     let finding = |f: &'_ Finding| f.process.and_then(|id| world.processes.iter().find(|p| p.id == id));
     serde_json::to_string(&Document {

@@ -14,7 +14,7 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Demo, Model, Only, Setup, SourceState, TRAIN};
+use crate::model::{Demo, Model, Only, Setup, TRAIN};
 use crate::source::{Channels, sample_nvml_once};
 use crate::units;
 use crate::update::update;
@@ -150,16 +150,6 @@ pub(crate) fn reason<T>(reading: &Reading<T>) -> Option<String> {
         Reading::NotSupported => Some("not supported".into()),
         Reading::NoPermission => Some("no permission".into()),
         Reading::Failed(text) => Some(text.clone()),
-    }
-}
-
-/// A source's state in one word, its error and what to do.
-pub(crate) fn source_words(state: &SourceState) -> (&'static str, Option<&str>, Option<&str>) {
-    match state {
-        SourceState::Starting => ("starting", None, None),
-        SourceState::Ok => ("ok", None, None),
-        SourceState::Missing => ("missing", None, None),
-        SourceState::Failing { error, hint } => ("failing", Some(error), Some(hint)),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use gpumem_channel::pool_called;
-use gpumem_probe::Reading;
+use gpumem_probe::{NvmlState, Reading};
 
 use super::{processes, reason};
-use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity, SourceState};
+use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity};
 use crate::units;
 use crate::wrap::{width, wrap};
 
@@ -28,7 +28,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         write!(out, "  CUDA {major}.{minor}")?;
     }
     writeln!(out)?;
-    if world.nvml.state == SourceState::Missing {
+    if world.nvml == NvmlState::Missing {
         write_sentence(out, "no NVML: figures are the publishers' alone", room)?;
     }
     for device in &world.devices {
@@ -39,9 +39,9 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         let living = world.processes.iter().any(|p| !world.past.contains(&p.id));
         let filtered = living && !model.ui.filter.text.is_empty();
         // Who uses a GPU need not be listed: those in other containers are not.
-        let none = match (filtered, &world.nvml.state) {
+        let none = match (filtered, &world.nvml) {
             (true, _) => "no process passes the filter",
-            (false, SourceState::Ok) => "NVML lists no process, and none publishes",
+            (false, NvmlState::Ready) => "NVML lists no process, and none publishes",
             (false, _) => "no process publishes",
         };
         writeln!(out, "\n{none}")?;
@@ -212,7 +212,7 @@ fn write_budgets(out: &mut String, model: &Model, room: u16) -> std::fmt::Result
 
 #[cfg(test)]
 mod tests {
-    use gpumem_probe::{Gpu, NvmlSample, NvmlState};
+    use gpumem_probe::{Gpu, NvmlSample};
 
     use super::*;
     use crate::event::Event;

@@ -1,7 +1,9 @@
 //! The demo's child: what it says, and what the user tells it.
 
+use gpumem_probe::NvmlState;
+
 use crate::event::{DemoEvent, Effect};
-use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, SourceState, TRAIN};
+use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, TRAIN};
 
 use super::toast;
 
@@ -214,7 +216,7 @@ fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> V
 }
 
 fn has_gpu(model: &Model) -> bool {
-    model.live.nvml.state == SourceState::Ok && !model.inputs.nvml.gpus.is_empty()
+    model.live.nvml == NvmlState::Ready && !model.inputs.nvml.gpus.is_empty()
 }
 
 /// With no GPU and nothing published, something must live on the screen: a simulated training run, labelled. Only when
@@ -224,7 +226,7 @@ pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
     // Whoever watched a real program wants to see how it ended, not a simulation in its place.
     let published = !model.inputs.seen_alive.is_empty();
     let idle = model.demo.is_none() && !model.setup.no_demo;
-    if !(looked && idle && !published && model.live.nvml.state == SourceState::Missing) {
+    if !(looked && idle && !published && model.live.nvml == NvmlState::Missing) {
         return Vec::new();
     }
     let text = "no NVIDIA driver here: showing a simulated training run. gpumem-tui doctor says what is missing";

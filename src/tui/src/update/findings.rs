@@ -31,7 +31,7 @@ type Ranked = (u64, Finding);
 /// all that is reserved: what is cached changes with every sample, and sentences that change places with it cannot be read.
 pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
-    if let Some(text) = world.nvml.state.nvml_failure() {
+    if let Some(text) = world.nvml_failure() {
         findings.push((u64::MAX, finding(Severity::Error, None, text)));
     }
     for device in &world.devices {
@@ -56,7 +56,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
             findings.push((0, finding(Severity::Warning, None, text)));
         }
     }
-    let now = world.channels.sampled_at.unwrap_or(0);
+    let now = world.channels_at.unwrap_or(0);
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
         let device = world.devices.iter().find(|d| d.key == process.id.device);
         about_process(process, &world.name_of(process), device, now, &mut findings);

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gpumem_channel::{DeviceKind as PublishedKind, Life};
-use gpumem_probe::{Gpu, GpuState, NvmlState, Process as HostProcess, Reading};
+use gpumem_probe::{Gpu, GpuState, Process as HostProcess, Reading};
 
 use crate::model::{
     Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model,
-    Owner, Partition, Point, Process, ProcessId, Sensors, Source, SourceState, World,
+    Owner, Partition, Point, Process, ProcessId, Sensors, World,
 };
 
 use super::row;
@@ -27,11 +27,9 @@ pub(super) enum Fresh {
 pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
     let inputs = &model.inputs;
     let mut world = World {
-        nvml: Source {
-            state: nvml_state(&inputs.nvml.state),
-            sampled_at: inputs.nvml_at,
-        },
-        channels: channel_source(inputs),
+        nvml: inputs.nvml.state.clone(),
+        nvml_at: inputs.nvml_at,
+        channels_at: inputs.channels_at,
         driver: Driver {
             version: inputs.nvml.driver.clone(),
             cuda: inputs.nvml.cuda,
@@ -49,30 +47,6 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
     world.past = past_ones(&world.processes, inputs);
     world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
-}
-
-fn nvml_state(state: &NvmlState) -> SourceState {
-    match state {
-        NvmlState::Starting => SourceState::Starting,
-        NvmlState::Ready => SourceState::Ok,
-        NvmlState::Missing => SourceState::Missing,
-        NvmlState::Failed { error, hint } => SourceState::Failing {
-            error: error.clone(),
-            hint: hint.clone(),
-        },
-    }
-}
-
-fn channel_source(inputs: &Inputs) -> Source {
-    let state = if inputs.channels_at.is_some() {
-        SourceState::Ok
-    } else {
-        SourceState::Starting
-    };
-    Source {
-        state,
-        sampled_at: inputs.channels_at,
-    }
 }
 
 /// Every device: NVML's, then those that only channels tell of, then simulated ones; what is gone stands behind what is there.

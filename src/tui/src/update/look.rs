@@ -65,8 +65,7 @@ fn edges(model: &Model) -> Vec<Option<u64>> {
 }
 
 fn stale(model: &Model) -> [bool; 2] {
-    let world = &model.live;
-    [&world.nvml, &world.channels].map(|s| s.stale(model.now, model.setup.interval))
+    model.live.stale(model.now, model.setup.interval)
 }
 
 fn age(model: &Model) -> String {

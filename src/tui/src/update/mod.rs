@@ -187,12 +187,8 @@ fn tick(model: &mut Model) -> Vec<Effect> {
         model.ui.toast = None;
         effects.push(Effect::Draw);
     }
-    let (now, interval) = (model.now, model.setup.interval);
-    let stale = [&model.live.nvml, &model.live.channels]
-        .iter()
-        .any(|s| s.stale(now, interval));
     // What is frozen grows older.
-    if model.paused() || stale {
+    if model.paused() || model.live.stale(model.now, model.setup.interval).contains(&true) {
         effects.push(Effect::DrawSoon);
     }
     effects

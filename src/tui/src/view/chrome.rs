@@ -28,12 +28,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
     };
     let model = screen.model;
     // The Overview says above everything else how NVML fails: below there is room for what else is wrong.
-    let said = model
-        .world()
-        .nvml
-        .state
-        .nvml_failure()
-        .filter(|_| model.ui.view == View::Overview);
+    let said = model.world().nvml_failure().filter(|_| model.ui.view == View::Overview);
     let unsaid = |finding: &&Finding| said.as_ref() != Some(&finding.text);
     let findings: Vec<&Finding> = model.findings().filter(unsaid).collect();
     let certain = findings.len().min(room);

@@ -3,12 +3,13 @@
 mod device;
 mod table;
 
+use gpumem_probe::NvmlState;
 use ratatui::layout::Rect;
 
 use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, wrap};
 use super::theme::Ink;
-use crate::model::{Demo, DemoPhase, Device, Model, Only, SourceState, Target};
+use crate::model::{Demo, DemoPhase, Device, Model, Only, Target};
 use crate::units;
 use device::Tier;
 
@@ -151,11 +152,11 @@ fn notice(screen: &mut Screen<'_>, area: Rect) -> Rect {
 fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, Ink)> {
     let model = screen.model;
     let none = model.world().devices.is_empty();
-    let (ink, first, second) = match &model.world().nvml.state {
-        SourceState::Failing { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), units::sentence(hint)),
-        SourceState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
-        SourceState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
-        SourceState::Missing if none => (
+    let (ink, first, second) = match &model.world().nvml {
+        NvmlState::Failed { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), units::sentence(hint)),
+        NvmlState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
+        NvmlState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
+        NvmlState::Missing if none => (
             Ink::Warning,
             match &model.setup.nvml {
                 Some(file) => format!("GPUMEM_NVML names {file}, which is not on this machine."),
@@ -163,7 +164,7 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
             },
             without_driver(model),
         ),
-        SourceState::Ok if none => (
+        NvmlState::Ready if none => (
             Ink::Plain,
             "The driver answers and lists no GPU.".to_owned(),
             "In a container, ask for one (docker run --gpus all). gpumem-tui doctor looks further.".to_owned(),

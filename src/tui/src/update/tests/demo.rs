@@ -329,7 +329,7 @@ fn a_replay_that_is_started_again_runs_on_its_device() {
         let keys = [Key::Char('7'), Key::Enter];
         assert_eq!(press(&mut model, &keys)[0], start(REPLAY, simulated));
         told(&mut model, DemoEvent::Exited("exit code 0".into()));
-        model.live.nvml.state = SourceState::Missing;
+        model.live.nvml = NvmlState::Missing;
         assert_eq!(press(&mut model, &[Key::Enter])[0], start(REPLAY, simulated));
         told(&mut model, DemoEvent::Exited("exit code 0".into()));
         let keys = [Key::Down, Key::Enter];

@@ -1,5 +1,7 @@
 //! Keys and clicks.
 
+use gpumem_probe::NvmlState;
+
 use super::sample::*;
 use crate::event::{Effect, Ending, Event, Key, Mouse, MouseAction};
 use crate::model::*;
@@ -265,8 +267,8 @@ fn a_tick_draws_only_when_a_source_has_gone_stale() {
     assert!(feed(&mut model, [Event::Tick]).is_empty());
     model.now += 10 * SECOND;
     assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);
-    model.live.nvml.state = SourceState::Missing;
-    model.live.channels.sampled_at = Some(model.now);
+    model.live.nvml = NvmlState::Missing;
+    model.live.channels_at = Some(model.now);
     assert!(
         feed(&mut model, [Event::Tick]).is_empty(),
         "what is missing does not age"

@@ -80,7 +80,7 @@ fn whatever_changes_is_drawn() {
 fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
     let (mut model, _) = quiet(View::Overview);
     // Other sources go on; the driver was late.
-    model.live.channels.sampled_at = Some(14 * SECOND);
+    model.live.channels_at = Some(14 * SECOND);
     let at = 14 * SECOND;
     assert_eq!(update(&mut model, at, Event::Tick), [Effect::DrawSoon]);
     assert_eq!(

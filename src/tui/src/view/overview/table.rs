@@ -5,6 +5,7 @@ mod row;
 
 use std::ops::Range;
 
+use gpumem_probe::NvmlState;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
@@ -13,7 +14,7 @@ use super::super::bar;
 use super::super::pen::{CUT, split_left, split_top, width, wrap};
 use super::super::theme::Ink;
 use super::first_in_view;
-use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, SourceState, Target};
+use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, Target};
 use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
@@ -288,13 +289,13 @@ fn empty(screen: &mut Screen<'_>, area: Rect) {
     let text = if !model.ui.filter.text.is_empty() {
         "No process matches the filter. Esc clears it."
     } else {
-        match (&model.world().nvml.state, model.world().devices.is_empty()) {
-            (SourceState::Starting, true) => "",
-            (SourceState::Failing { .. }, _) => {
+        match (&model.world().nvml, model.world().devices.is_empty()) {
+            (NvmlState::Starting, true) => "",
+            (NvmlState::Failed { .. }, _) => {
                 "While NVML fails, only programs that publish can be listed, and none does. A program publishes when it \
                  allocates through gpumem-alloc."
             }
-            (SourceState::Ok, _) => {
+            (NvmlState::Ready, _) => {
                 "NVML lists no process, and none publishes. A program publishes when it allocates through gpumem-alloc. \
                  Try it: key 7 starts a demo."
             }

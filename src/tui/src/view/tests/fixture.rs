@@ -6,7 +6,7 @@ mod memory;
 mod simulated;
 
 use gpumem_channel::SegmentKind;
-use gpumem_probe::Reading;
+use gpumem_probe::{NvmlState, Reading};
 
 use crate::model::*;
 use memory::{block_map, figures, history, partition};
@@ -161,10 +161,6 @@ pub(super) fn h100() -> Model {
                 .into(),
         },
     ];
-    let source = Source {
-        state: SourceState::Ok,
-        sampled_at: Some(NOW),
-    };
     Model {
         setup: Setup {
             host: "train-07".into(),
@@ -173,8 +169,9 @@ pub(super) fn h100() -> Model {
         },
         now: NOW,
         live: World {
-            nvml: source.clone(),
-            channels: source,
+            nvml: NvmlState::Ready,
+            nvml_at: Some(NOW),
+            channels_at: Some(NOW),
             driver: Driver {
                 version: Some("580.159.04".into()),
                 cuda: Some((13, 0)),

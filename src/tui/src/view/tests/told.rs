@@ -1,5 +1,7 @@
 //! What is said of what is missing, hidden or too long.
 
+use gpumem_probe::NvmlState;
+
 use super::fixture;
 use super::gallery::drawn;
 use super::rules::at_80x24;
@@ -111,8 +113,8 @@ fn why_a_link_has_no_figures_fits_beside_its_name() {
 #[test]
 fn how_the_driver_fails_is_said_once() {
     let mut model = fixture::h100();
-    model.live.nvml.state = fixture::failing().live.nvml.state;
-    let text = model.live.nvml.state.nvml_failure().unwrap();
+    model.live.nvml = fixture::failing().live.nvml;
+    let text = model.live.nvml_failure().unwrap();
     model.live.findings.insert(
         0,
         Finding {
@@ -418,7 +420,7 @@ fn a_message_leaves_the_keys_where_there_is_room() {
 #[test]
 fn why_nothing_is_simulated_is_told() {
     let mut model = fixture::failing();
-    model.live.nvml.state = SourceState::Starting;
+    model.live.nvml = NvmlState::Starting;
     assert!(at_80x24(&model).contains("Asking the driver ..."));
     model.setup.only = Some(Only::Simulated);
     model.demo = Some(Demo::default());
@@ -458,7 +460,7 @@ fn phases_that_are_not_drawn_are_not_said_to_be_shorter_than_they_are() {
 #[test]
 fn what_cannot_be_seen_without_a_driver_is_told() {
     let mut model = fixture::failing();
-    model.live.nvml.state = SourceState::Missing;
+    model.live.nvml = NvmlState::Missing;
     assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
     model.setup.nvml = Some("/opt/nvml.so".into());
     let told = at_80x24(&model);
