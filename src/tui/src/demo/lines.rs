@@ -1,49 +1,30 @@
 //! Lines of a child, with a bound on their length.
 
 use gpumem_demo::protocol::MAX_LINE;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::mpsc;
 
 use super::translate;
 use crate::event::DemoEvent;
 
 /// Splits a stream into lines of at most [`MAX_LINE`] bytes.
-pub(super) struct Lines<R> {
-    from: R,
-    bytes: Vec<u8>,
-    /// Bytes of `bytes` that hold no line end.
-    searched: usize,
-}
+pub(super) struct Lines<R>(BufReader<R>);
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(from: R) -> Lines<R> {
-        Lines {
-            from,
-            bytes: Vec::new(),
-            searched: 0,
-        }
+        Lines(BufReader::new(from))
     }
 
     /// The next line without its end, `None` at the end of the stream, an error for one that is too long (and the
     /// stream is over then: where the next line begins is not known).
     pub(super) async fn next(&mut self) -> Option<Result<String, String>> {
-        loop {
-            if let Some(end) = self.bytes[self.searched..].iter().position(|b| *b == b'\n') {
-                let line: Vec<u8> = self.bytes.drain(..=self.searched + end).collect();
-                self.searched = 0;
-                return Some(Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned()));
-            }
-            self.searched = self.bytes.len();
-            if self.searched > MAX_LINE {
-                self.bytes.clear();
-                self.searched = 0;
-                return Some(Err(format!("it wrote a line of more than {MAX_LINE} bytes")));
-            }
-            let mut chunk = [0; 4096];
-            match self.from.read(&mut chunk).await {
-                Ok(0) | Err(_) => return None,
-                Ok(n) => self.bytes.extend_from_slice(&chunk[..n]),
-            }
+        let mut line = Vec::new();
+        let mut bounded = (&mut self.0).take(MAX_LINE as u64 + 1);
+        bounded.read_until(b'\n', &mut line).await.ok()?;
+        match line.pop() {
+            Some(b'\n') => Some(Ok(String::from_utf8_lossy(&line).into_owned())),
+            Some(_) if line.len() == MAX_LINE => Some(Err(format!("it wrote a line of more than {MAX_LINE} bytes"))),
+            _ => None,
         }
     }
 }
