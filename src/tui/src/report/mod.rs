@@ -15,7 +15,7 @@ use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
 use crate::model::{Demo, Model, Only, Setup, TRAIN};
-use crate::source::{Channels, sample_nvml_once};
+use crate::source::{Channels, listed, sample_nvml_once};
 use crate::units;
 use crate::update::update;
 
@@ -77,9 +77,7 @@ async fn first_step(child: &mut DemoChild, demo: &mut Demo) -> Result<(), String
 }
 
 fn look_at_channels(model: &mut Model) {
-    let lists = model.inputs.nvml.gpus.iter().filter_map(|gpu| gpu.processes.value());
-    let pids: Vec<u32> = lists.flatten().map(|process| process.pid).collect();
-    let sample = Channels::default().sample(&pids, None);
+    let sample = Channels::default().sample(&listed(&model.inputs.nvml), None);
     update(model, sample.at, Event::Channels(Box::new(sample)));
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use channel::{Channels, start as start_channels};
-pub use nvml::{named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
+pub use nvml::{listed, named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
 pub use slot::Slot;
 
 use crate::clock;

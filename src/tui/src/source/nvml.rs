@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpumem_probe::{Nvml, NvmlSample, NvmlState, Reading};
+use gpumem_probe::{Nvml, NvmlSample, NvmlState};
 
 use super::{Slot, Wishes, sleep_to_beat, spawn};
 use crate::clock;
@@ -42,16 +42,7 @@ fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, wishes: &Wishes) {
             },
             Err(state) => {
                 let missing = state == NvmlState::Missing;
-                slot.put(
-                    (
-                        clock::now(),
-                        NvmlSample {
-                            state,
-                            ..NvmlSample::default()
-                        },
-                    ),
-                    newest,
-                );
+                slot.put((clock::now(), none(state)), newest);
                 if missing {
                     // Nobody installs a driver under a running dashboard.
                     return;
@@ -73,24 +64,18 @@ pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
         let _ = done.send(sample(slow));
     });
     let answer = started.ok().and_then(|()| sampled.recv_timeout(PATIENCE).ok());
-    answer.unwrap_or_else(|| NvmlSample {
-        state: NvmlState::Failed {
+    answer.unwrap_or_else(|| {
+        none(NvmlState::Failed {
             error: format!("no answer within {} s", PATIENCE.as_secs()),
             hint: "the driver hangs: look for Xid errors in dmesg, and reset the GPU or reboot".into(),
-        },
-        ..NvmlSample::default()
+        })
     })
 }
 
 fn sample(slow: Option<Duration>) -> NvmlSample {
     let mut nvml = match Nvml::load(None) {
         Ok(nvml) => nvml,
-        Err(state) => {
-            return NvmlSample {
-                state,
-                ..NvmlSample::default()
-            };
-        }
+        Err(state) => return none(state),
     };
     let first = nvml.sample();
     match slow {
@@ -103,11 +88,16 @@ fn sample(slow: Option<Duration>) -> NvmlSample {
     }
 }
 
+/// A sample that says why there are no figures.
+fn none(state: NvmlState) -> NvmlSample {
+    NvmlSample {
+        state,
+        ..NvmlSample::default()
+    }
+}
+
 /// Every pid of a sample.
-fn listed(sample: &NvmlSample) -> Vec<u32> {
-    let lists = sample.gpus.iter().filter_map(|gpu| match &gpu.processes {
-        Reading::Value(list) => Some(list),
-        _ => None,
-    });
+pub fn listed(sample: &NvmlSample) -> Vec<u32> {
+    let lists = sample.gpus.iter().filter_map(|gpu| gpu.processes.value());
     lists.flatten().map(|process| process.pid).collect()
 }
