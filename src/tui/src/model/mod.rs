@@ -204,9 +204,4 @@ impl Model {
     pub fn simulated(&self) -> bool {
         self.world().devices.iter().any(|d| d.kind == DeviceKind::Simulated)
     }
-
-    /// The views that exist now, in the order of their keys.
-    pub fn views(&self) -> &'static [View] {
-        &[View::Overview, View::Blocks, View::Timeline, View::Demo]
-    }
 }

@@ -21,6 +21,9 @@ pub enum View {
 }
 
 impl View {
+    /// Those that exist now, in the order of their keys.
+    pub const ALL: [View; 4] = [View::Overview, View::Blocks, View::Timeline, View::Demo];
+
     /// The key that opens it. Views 4 to 6 do not exist yet; the keys of the others never change.
     pub fn key(self) -> char {
         match self {

@@ -76,7 +76,7 @@ fn everywhere(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::BackTab => turn(model, -1),
         Key::Esc => return escape(model),
         Key::Char(c) => {
-            let Some(view) = model.views().iter().copied().find(|v| v.key() == c) else {
+            let Some(view) = View::ALL.into_iter().find(|v| v.key() == c) else {
                 return Vec::new();
             };
             model.ui.view = view;
@@ -133,9 +133,8 @@ fn pause(model: &mut Model) -> Vec<Effect> {
 }
 
 fn turn(model: &mut Model, by: isize) {
-    let views = model.views();
-    let at = views.iter().position(|v| *v == model.ui.view).unwrap_or(0);
-    model.ui.view = views[(at as isize + by).rem_euclid(views.len() as isize) as usize];
+    let at = View::ALL.iter().position(|v| *v == model.ui.view).unwrap_or(0);
+    model.ui.view = View::ALL[(at as isize + by).rem_euclid(View::ALL.len() as isize) as usize];
 }
 
 fn overview(model: &mut Model, key: Key) -> Option<Vec<Effect>> {

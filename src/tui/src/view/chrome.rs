@@ -129,7 +129,6 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
 
 /// Draws the tabs at the right edge, with names while they fit beside what must be known of the figures; returns their first column.
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
-    let views = screen.model.views();
     let open = screen.model.ui.view;
     // Name, and for the open view only, and for none.
     let named = |view: View, level: u8| level == 0 || (level == 1 && view == open);
@@ -141,7 +140,7 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
         }
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
-    let total = |level| views.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
+    let total = |level| View::ALL.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
     let must = must_be_known(screen.model);
     let name = |level| if level == 0 { 10 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
@@ -150,7 +149,7 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     };
     let start = area.width - total(level);
     let mut x = start;
-    for &view in views {
+    for view in View::ALL {
         x = tab(screen, area, x, &label(view, level), view == open, Target::View(view));
     }
     tab(screen, area, x, help(level), false, Target::Help);
