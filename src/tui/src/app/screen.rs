@@ -7,9 +7,9 @@
 
 use std::io;
 
-use crossterm::style::force_color_output;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
+use ratatui::crossterm::style::force_color_output;
 use ratatui::layout::Rect;
 
 use super::shown::Shown;
