@@ -145,24 +145,31 @@ fn result_text(result: &Outcome, width: usize) -> String {
     text
 }
 
-fn wrap(paragraph: &str, width: usize, text: &mut String) {
-    let mut column = 0;
-    for word in paragraph.split_whitespace() {
+/// A paragraph of a step, if there is anything in it.
+fn wrap(words: &str, width: usize, text: &mut String) {
+    if !words.trim().is_empty() {
+        paragraph(text, &" ".repeat(INDENT), words, width);
+    }
+}
+
+/// Wraps words behind a label, with the lines below indented as far.
+pub(crate) fn paragraph(text: &mut String, label: &str, words: &str, width: usize) {
+    text.push_str(label);
+    let mut column = label.len();
+    for (at, word) in words.split_whitespace().enumerate() {
         let length = word.chars().count();
-        if column == 0 || column + 1 + length > width {
-            text.push_str(if column == 0 { "" } else { "\n" });
-            text.push_str(&" ".repeat(INDENT));
-            column = INDENT;
-        } else {
+        if at > 0 && column + 1 + length > width {
+            text.push('\n');
+            text.push_str(&" ".repeat(label.len()));
+            column = label.len();
+        } else if at > 0 {
             text.push(' ');
             column += 1;
         }
         text.push_str(word);
         column += length;
     }
-    if column != 0 {
-        text.push('\n');
-    }
+    text.push('\n');
 }
 
 #[cfg(test)]

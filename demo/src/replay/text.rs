@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::report::{Pass, Report, TracePart};
 use crate::bytes::{count, entries, format_bytes, plural};
+use crate::output;
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -270,23 +271,9 @@ fn row(text: &mut String, [name, a, b, c, d]: [&str; 5]) {
     line(text, format!("  {name:<10}{a:>12}{b:>16}{c:>16}{d:>16}").trim_end());
 }
 
-/// Wraps words behind a label, with the lines below indented as far.
+/// Wraps words behind a label.
 fn paragraph(text: &mut String, label: &str, words: &str) {
-    text.push_str(label);
-    let mut column = label.len();
-    for (at, word) in words.split_whitespace().enumerate() {
-        let length = word.chars().count();
-        if at > 0 && column + 1 + length > WIDTH {
-            let _ = write!(text, "\n{:indent$}", "", indent = label.len());
-            column = label.len();
-        } else if at > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text.push('\n');
+    output::paragraph(text, label, words, WIDTH);
 }
 
 /// A number with so many decimals, its thousands apart like those of [`count`].
