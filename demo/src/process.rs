@@ -20,7 +20,6 @@ pub enum TieError {
 ///
 /// # Errors
 /// When the parent is gone already, or the kernel refused.
-#[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent(parent: Option<u32>) -> Result<(), TieError> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     let id = || getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
@@ -31,13 +30,4 @@ pub(crate) fn die_with_parent(parent: Option<u32>) -> Result<(), TieError> {
     } else {
         Err(TieError::ParentGone)
     }
-}
-
-/// Elsewhere only the end of stdin says that the parent is gone.
-///
-/// # Errors
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn die_with_parent(_parent: Option<u32>) -> Result<(), TieError> {
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! A demo as a process: signals, the death of its parent, a reader that goes away.
 //!
 //! These tests run this test program again as the demo (the test `child`), as a dashboard runs itself again.
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead, BufReader, Write};
