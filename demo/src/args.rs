@@ -163,14 +163,4 @@ mod tests {
         }
         assert!("defrag".parse::<Fix>().is_err());
     }
-
-    /// The list that users read and the fixes that exist are the same.
-    #[test]
-    fn the_list_names_every_fix() {
-        let listed = crate::list()
-            .iter()
-            .find(|d| d.name == "fragmentation")
-            .map(|d| d.fixes.to_vec());
-        assert_eq!(listed, Some(Fix::ALL.map(Fix::name).to_vec()));
-    }
 }
