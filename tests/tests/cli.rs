@@ -14,16 +14,32 @@ use serde_json::Value;
 #[test]
 fn bad_arguments_are_refused_before_the_terminal_is_touched() {
     let world = World::with_nvml("h100");
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["--nonsense"], "--nonsense"),
         (&["--interval", "0"], "50ms"),
         (&["--interval", "1ms"], "50ms"),
         (&["--interval", "61m"], "1h"),
         (&["--interval", "-1s"], "must be from 50ms to 1h"),
+        (&["--interval", "soon"], "500ms"),
         (&["demo", "train", "--pace", "-1s"], "must not be negative"),
         (&["demo", "train", "--budget", "-1G"], "is no size"),
         (&["--device", "first"], "an index such as 0"),
+        (&["--device", "cuda:0"], "an index such as 0"),
         (&["demo", "nonsense"], "no demo \"nonsense\""),
+        (&["demo", "nonsense", "--headless"], "no demo \"nonsense\""),
+        (&["demo", "train", "--json"], "--headless"),
+        (
+            &[
+                "demo",
+                "fragmentation",
+                "--headless",
+                "--device",
+                "sim",
+                "--budget",
+                "1",
+            ],
+            "udget",
+        ),
         (&["--once", "--json"], "cannot be used with"),
     ];
     for (args, expected) in cases {
@@ -38,6 +54,10 @@ fn bad_arguments_are_refused_before_the_terminal_is_touched() {
             terminal.line_mode_is_back() && terminal.modes() == Modes::OF_A_SHELL,
             "{args:?}"
         );
+        let piped = world.command(args).output().unwrap();
+        let complaint = said(&piped.stderr);
+        assert_eq!(piped.status.code(), Some(2), "{args:?}: {complaint}");
+        assert!(complaint.contains(expected), "{args:?}: {complaint}");
     }
 }
 

@@ -1,61 +1,25 @@
-//! The command line of the real program: refusals, exit codes, one-shot output. No GPU, no terminal.
-//!
-//! Each run gets an empty channel directory of its own and a file that is no NVML, so that the machine's own GPUs and
-//! programs do not matter.
+//! One-shot output of the real program and its exit codes, without a GPU and without a terminal.
+#![allow(clippy::unwrap_used, missing_docs)]
 
-#![allow(clippy::unwrap_used)]
+use std::process::{Output, Stdio};
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use gpumem_tests::{World, said as text};
+use serde_json::{Value, json};
 
-struct Place(PathBuf);
-
-impl Place {
-    /// A private directory in memory, as channels need one.
-    fn new(name: &str) -> Place {
-        let dir = PathBuf::from(format!("/dev/shm/gpumem-cli-test-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-            .create(&dir)
-            .unwrap();
-        Place(dir)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpumem-tui"));
-        command
-            .args(args)
-            .env("GPUMEM_DIR", &self.0)
-            .env("GPUMEM_NVML", self.0.join("no-such-library.so"));
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn run(world: &World, args: &[&str]) -> Output {
+    world.command(args).output().unwrap()
 }
 
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Names of files come as a shell's pattern found them, and of directories from whoever sets the environment.
 #[test]
 fn no_name_reaches_the_terminal_as_it_is() {
     const HOSTILE: &str = "x\x1b]0;title\x07\u{9b}2J\u{202e}";
-    let place = Place::new("hostile");
-    let trace = place.0.join("trace.csv");
+    let world = World::without_gpu();
+    let trace = world.channels().join("trace.csv");
     std::fs::write(&trace, "op,id,bytes,stream\na,1,512,0\n").unwrap();
     let trace = trace.to_str().unwrap();
     for (args, dir, expected) in [
@@ -65,9 +29,9 @@ fn no_name_reaches_the_terminal_as_it_is() {
         (&["doctor"], HOSTILE, 1),
         (&["replay", trace, "--device", "sim"], HOSTILE, 0),
     ] {
-        let output = place
+        let output = world
             .command(args)
-            .env("GPUMEM_DIR", place.0.join(dir).join(dir))
+            .env("GPUMEM_DIR", world.channels().join(dir).join(dir))
             .output()
             .unwrap();
         let said = text(&output.stdout) + &text(&output.stderr);
@@ -79,45 +43,9 @@ fn no_name_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
-fn bad_flags_are_refused_with_a_sentence() {
-    let place = Place::new("flags");
-    for (args, expected) in [
-        (&["--nonsense"][..], "--nonsense"),
-        (&["--interval", "1ms"], "50ms"),
-        (&["--interval", "-1s"], "must be from 50ms to 1h"),
-        (&["--interval", "soon"], "500ms"),
-        (&["--device", "cuda:0"], "an index such as 0"),
-        (&["--once", "--json"], "cannot be used with"),
-        (&["demo", "nope"], "no demo \"nope\""),
-        (&["demo", "nope", "--headless"], "no demo \"nope\""),
-        (&["demo", "train", "--json"], "--headless"),
-        (
-            &[
-                "demo",
-                "fragmentation",
-                "--headless",
-                "--device",
-                "sim",
-                "--budget",
-                "1",
-            ],
-            "udget",
-        ),
-    ] {
-        let output = place.run(args);
-        assert_eq!(code(&output), 2, "{args:?}: {}", text(&output.stderr));
-        assert!(
-            text(&output.stderr).contains(expected),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-    }
-}
-
-#[test]
 fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
-    let place = Place::new("pipe");
-    let output = place.run(&[]);
+    let world = World::without_gpu();
+    let output = run(&world, &[]);
     assert_eq!(code(&output), 2);
     assert!(output.stdout.is_empty(), "nothing was drawn into the pipe");
     let complaint = text(&output.stderr);
@@ -126,52 +54,55 @@ fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
         "{complaint}"
     );
     assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
-    let output = place.run(&["demo", "train"]);
+    let output = run(&world, &["demo", "train"]);
     assert_eq!(code(&output), 2);
     assert!(text(&output.stderr).contains("--headless"));
 }
 
 #[test]
 fn what_does_not_publish_is_not_shown_and_told_why() {
-    let place = Place::new("unpublished");
+    let world = World::without_gpu();
     for (args, expected) in [
         (&["--once", "--device", "sim"][..], 3),
         (&["--json", "--device", "sim"], 3),
         (&["--device", "sim"], 2),
         (&["demo", "train", "--device", "sim"], 2),
     ] {
-        let mut command = place.command(args);
+        let mut command = world.command(args);
         let output = command.env("GPUMEM_ALLOC_CONF", "publish:off").output().unwrap();
         let said = text(&output.stderr);
         assert!(said.contains("publish:off"), "{args:?}: {said}");
         assert_eq!(code(&output), expected, "{args:?}: {said}");
     }
-    let output = place.run(&["demo", "fragmentation", "--device", "sim", "--conf", "publish:off"]);
+    let output = run(
+        &world,
+        &["demo", "fragmentation", "--device", "sim", "--conf", "publish:off"],
+    );
     let said = text(&output.stderr);
     assert!(code(&output) == 2 && said.contains("leave publish:off out"), "{said}");
 }
 
 #[test]
 fn without_a_gpu_reports_fail_and_never_simulate() {
-    let place = Place::new("nogpu");
-    let output = place.run(&["--once"]);
+    let world = World::without_gpu();
+    let output = run(&world, &["--once"]);
     assert_eq!(code(&output), 3);
     assert!(output.stdout.is_empty());
     assert!(text(&output.stderr).contains("doctor"), "{}", text(&output.stderr));
-    let output = place.run(&["--json"]);
+    let output = run(&world, &["--json"]);
     assert_eq!(code(&output), 3);
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "gpumem/1");
     assert_eq!(document["nvml"]["state"], "missing");
-    assert_eq!(document["devices"], serde_json::json!([]));
+    assert_eq!(document["devices"], json!([]));
 }
 
 #[test]
 fn a_simulated_report_is_labelled_and_adds_up() {
-    let place = Place::new("sim");
-    let output = place.run(&["--json", "--device", "sim"]);
+    let world = World::without_gpu();
+    let output = run(&world, &["--json", "--device", "sim"]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["simulated"], true);
     let device = &document["devices"][0];
     assert_eq!(device["kind"], "simulated");
@@ -188,24 +119,24 @@ fn a_simulated_report_is_labelled_and_adds_up() {
         process["nvml"].is_null() && process["unavailable"]["nvml"].is_string(),
         "null, with a reason"
     );
-    let output = place.run(&["--once", "--device", "sim"]);
+    let output = run(&world, &["--once", "--device", "sim"]);
     assert_eq!(code(&output), 0);
     assert!(text(&output.stdout).contains("SIMULATED"), "{}", text(&output.stdout));
 }
 
 #[test]
 fn a_file_that_is_no_channel_is_named_and_hinders_nothing() {
-    let place = Place::new("garbage");
+    let world = World::without_gpu();
     for (name, bytes) in [
         ("1-1-0.gpumem", &b""[..]),
         ("2-2-0.gpumem", &[0xa5; 8192]),
         ("not-one.txt", b"hello"),
     ] {
-        std::fs::write(place.0.join(name), bytes).unwrap();
+        std::fs::write(world.channels().join(name), bytes).unwrap();
     }
-    let output = place.run(&["--json", "--device", "sim"]);
+    let output = run(&world, &["--json", "--device", "sim"]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let unreadable = document["unreadable_channels"].as_array().unwrap();
     let mut names: Vec<_> = unreadable
         .iter()
@@ -219,7 +150,7 @@ fn a_file_that_is_no_channel_is_named_and_hinders_nothing() {
         1,
         "the good one is reported all the same"
     );
-    let output = place.run(&["doctor"]);
+    let output = run(&world, &["doctor"]);
     assert_eq!(code(&output), 1);
     assert!(
         text(&output.stdout).contains("2-2-0.gpumem"),
@@ -230,8 +161,8 @@ fn a_file_that_is_no_channel_is_named_and_hinders_nothing() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
-    let place = Place::new("head");
-    let mut child = place
+    let world = World::without_gpu();
+    let mut child = world
         .command(&["--help"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -239,7 +170,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let mut child = place
+    let mut child = world
         .command(&["demo"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -252,8 +183,8 @@ fn a_reader_that_leaves_early_is_no_failure() {
 
 #[test]
 fn the_demos_are_listed() {
-    let place = Place::new("list");
-    let output = place.run(&["demo"]);
+    let world = World::without_gpu();
+    let output = run(&world, &["demo"]);
     assert_eq!(code(&output), 0);
     for demo in gpumem_demo::list() {
         assert!(text(&output.stdout).contains(demo.name), "{}", demo.name);
@@ -262,12 +193,12 @@ fn the_demos_are_listed() {
 
 #[test]
 fn doctor_says_what_is_missing_and_what_to_do() {
-    let place = Place::new("doctor");
-    let output = place.run(&["doctor"]);
+    let world = World::without_gpu();
+    let output = run(&world, &["doctor"]);
     let said = text(&output.stdout);
     assert!(said.contains("NVML") && said.contains("GPUMEM_NVML"), "{said}");
     assert!(
-        said.contains(&place.0.display().to_string()),
+        said.contains(&world.channels().display().to_string()),
         "where channels are: {said}"
     );
     assert!([1, 3].contains(&code(&output)), "no NVML here: {said}");
@@ -275,17 +206,17 @@ fn doctor_says_what_is_missing_and_what_to_do() {
         said.contains("GPUMEM_NVML names it") && !said.contains("GPUMEM_NVML names another"),
         "it does already: {said}"
     );
-    let once = text(&place.run(&["--once"]).stderr);
+    let once = text(&run(&world, &["--once"]).stderr);
     assert!(
-        once.contains("no-such-library.so (GPUMEM_NVML names it) and no program"),
+        once.contains("absent.so (GPUMEM_NVML names it) and no program"),
         "{once}"
     );
 }
 
 #[test]
 fn help_documents_exit_codes_and_environment() {
-    let place = Place::new("help");
-    let said = text(&place.run(&["--help"]).stdout);
+    let world = World::without_gpu();
+    let said = text(&run(&world, &["--help"]).stdout);
     for word in [
         "Exit codes",
         "128 + n",
@@ -300,5 +231,5 @@ fn help_documents_exit_codes_and_environment() {
     assert!(said.lines().all(|line| line.len() <= 100), "it is wrapped: {said}");
     let (_, tables) = said.split_once("Keys:").unwrap();
     assert!(tables.lines().all(|line| line.len() <= 60), "tables are not: {said}");
-    assert_eq!(code(&place.run(&["--version"])), 0);
+    assert_eq!(code(&run(&world, &["--version"])), 0);
 }
