@@ -6,7 +6,6 @@
 )]
 
 use std::hint::black_box;
-use std::os::unix::fs::PermissionsExt;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpumem_channel::{
@@ -19,7 +18,7 @@ const PER_SEGMENT: u32 = 100;
 
 fn publisher(dir: &tempfile::TempDir) -> Publisher {
     let options = Options {
-        dir: Some(dir.path().to_owned()),
+        dir: Some(dir.path().join("channels")),
         blocks: BLOCKS,
         ..Options::default()
     };
@@ -33,14 +32,6 @@ fn publisher(dir: &tempfile::TempDir) -> Publisher {
         },
     );
     publisher
-}
-
-fn dir() -> tempfile::TempDir {
-    let private = std::fs::Permissions::from_mode(0o700);
-    tempfile::Builder::new()
-        .permissions(private)
-        .tempdir_in("/dev/shm")
-        .unwrap()
 }
 
 fn block(slot: u32, state: BlockState) -> Block {
@@ -94,7 +85,7 @@ fn fill(publisher: &mut Publisher) {
 }
 
 fn publishing(c: &mut Criterion) {
-    let dir = dir();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut publisher = publisher(&dir);
     fill(&mut publisher);
     let mut stats = DeviceStats::default();
@@ -154,7 +145,7 @@ fn publishing(c: &mut Criterion) {
 }
 
 fn reading(c: &mut Criterion) {
-    let dir = dir();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut publisher = publisher(&dir);
     fill(&mut publisher);
     c.bench_function("read/first pass over 100,000 blocks", |b| {

@@ -1,6 +1,4 @@
 #![allow(clippy::unwrap_used)]
-use std::os::unix::fs::PermissionsExt;
-
 use super::{Entry, Mirror};
 use crate::source::Source;
 use crate::{Block, BlockState, Device, Options, Publisher, Reader, Segment, Snapshot};
@@ -20,7 +18,7 @@ struct Heap {
 impl Heap {
     fn new(dir: &std::path::Path) -> Heap {
         let options = Options {
-            dir: Some(dir.to_owned()),
+            dir: Some(dir.join("channels")),
             blocks: 2 * SEGMENTS * PAIRS,
             segments: SEGMENTS,
             events: 16,
@@ -128,14 +126,6 @@ fn shown(snapshot: &Snapshot) -> Vec<Block> {
     blocks.map(|block| Block { time: 0, ..*block }).collect()
 }
 
-fn dir() -> tempfile::TempDir {
-    let private = std::fs::Permissions::from_mode(0o700);
-    tempfile::Builder::new()
-        .permissions(private)
-        .tempdir_in("/dev/shm")
-        .unwrap()
-}
-
 /// Another user's channel is read with `pread`. No second user is needed to look at that.
 fn by_pread(path: &std::path::Path) -> Reader {
     let mut reader = Reader::open(path).unwrap();
@@ -145,7 +135,7 @@ fn by_pread(path: &std::path::Path) -> Reader {
 
 #[test]
 fn both_ways_of_reading_follow_every_change() {
-    let dir = dir();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut heap = Heap::new(dir.path());
     let mut readers = [
         Reader::open(heap.publisher.path()).unwrap(),
@@ -178,9 +168,9 @@ fn both_ways_of_reading_follow_every_change() {
 /// A hostile channel, or one that was cut off, may say anything of a segment: what is shown of it can be added up and drawn.
 #[test]
 fn of_blocks_that_overlap_or_reach_beyond_their_segment_only_those_that_fit_are_shown() {
-    let dir = dir();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let options = Options {
-        dir: Some(dir.path().to_owned()),
+        dir: Some(dir.path().join("channels")),
         ..Options::default()
     };
     let mut publisher = Publisher::create(&options).unwrap();
