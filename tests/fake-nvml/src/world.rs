@@ -69,6 +69,11 @@ impl World {
 }
 
 impl Gpu {
+    /// Of so many bytes of the whole those of a MIG device of its, if it is one that was asked.
+    pub(crate) fn share(&self, of_mig: bool, bytes: u64) -> u64 {
+        if of_mig { bytes / u64::from(self.mig) } else { bytes }
+    }
+
     pub(crate) fn h100(index: usize) -> Self {
         Gpu {
             name: b"NVIDIA H100 80GB HBM3".to_vec(),

@@ -67,13 +67,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: *mut 
     code(with_gpu(device, |gpu, mig| {
         std::thread::sleep(Duration::from_millis(gpu.memory_delay_ms));
         gpu.memory?;
-        let share = |bytes: u64| {
-            if mig.is_some() {
-                bytes / u64::from(gpu.mig)
-            } else {
-                bytes
-            }
-        };
+        let share = |bytes| gpu.share(mig.is_some(), bytes);
         let used = gpu.used.saturating_add(gpu.reserved);
         let (total, used) = (share(gpu.total), share(used));
         // SAFETY: NVML's contract: `memory` is null or valid.
@@ -104,13 +98,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
         if version != Some(expected) {
             return Err(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
         }
-        let share = |bytes: u64| {
-            if mig.is_some() {
-                bytes / u64::from(gpu.mig)
-            } else {
-                bytes
-            }
-        };
+        let share = |bytes| gpu.share(mig.is_some(), bytes);
         let (total, reserved, used) = (share(gpu.total), share(gpu.reserved), share(gpu.used));
         let free = total.wrapping_sub(reserved).wrapping_sub(used);
         // SAFETY: as above.
