@@ -32,6 +32,14 @@ pub use world::World;
 /// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A key of the dashboard and what only its view shows at 80x24, where there is a demo.
+pub const VIEWS: [(&str, &str); 4] = [
+    ("1", "STATE"),
+    ("2", "1 cell ="),
+    ("3", "last 60 s"),
+    ("7", "Its memory"),
+];
+
 /// A program's output as text.
 pub fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -3,15 +3,7 @@
 
 use std::time::Duration;
 
-use gpumem_tests::{Ended, Modes, Terminal, World, lives, until};
-
-/// A key and what only its view shows.
-const VIEWS: [(&str, &str); 4] = [
-    ("1", "STATE"),
-    ("2", "1 cell ="),
-    ("3", "last 60 s"),
-    ("7", "Its memory"),
-];
+use gpumem_tests::{Ended, Modes, Terminal, VIEWS, World, lives, until};
 
 #[test]
 fn a_simulation_lives_and_is_labelled_in_every_view() {

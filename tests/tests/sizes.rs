@@ -1,15 +1,7 @@
 //! Any size of terminal, and terminals that show less: the dashboard starts, lives and leaves.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Background, Ended, Modes, Terminal, World, until};
-
-/// A key and what only its view shows at 80x24.
-const VIEWS: [(&str, &str); 4] = [
-    ("1", "STATE"),
-    ("2", "1 cell ="),
-    ("3", "last 60 s"),
-    ("7", "Its memory"),
-];
+use gpumem_tests::{Background, Ended, Modes, Terminal, VIEWS, World, until};
 
 #[test]
 fn it_starts_and_lives_at_any_size() {
