@@ -91,6 +91,25 @@ pub struct MigDevice {
     pub memory: Reading<Memory>,
 }
 
+/// What NVML measures of a GPU besides memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sensors {
+    /// Percent of time a kernel ran.
+    pub utilization: Reading<u32>,
+    /// Percent of time memory was read or written.
+    pub memory_utilization: Reading<u32>,
+    /// Degrees Celsius.
+    pub temperature: Reading<u32>,
+    /// Milliwatts now.
+    pub power: Reading<u32>,
+    /// Milliwatts allowed.
+    pub power_limit: Reading<u32>,
+    /// Bytes per second from host to device.
+    pub pcie_rx: Reading<u64>,
+    /// Bytes per second from device to host.
+    pub pcie_tx: Reading<u64>,
+}
+
 /// One GPU, as NVML sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gpu {
@@ -108,20 +127,8 @@ pub struct Gpu {
     pub memory: Reading<Memory>,
     /// GPU memory is the host's memory (GB10 and the like): `memory` then comes from the host.
     pub shared_with_host: bool,
-    /// Percent of time a kernel ran.
-    pub utilization: Reading<u32>,
-    /// Percent of time memory was read or written.
-    pub memory_utilization: Reading<u32>,
-    /// Degrees Celsius.
-    pub temperature: Reading<u32>,
-    /// Milliwatts now.
-    pub power: Reading<u32>,
-    /// Milliwatts allowed.
-    pub power_limit: Reading<u32>,
-    /// Bytes per second from host to device.
-    pub pcie_rx: Reading<u64>,
-    /// Bytes per second from device to host.
-    pub pcie_tx: Reading<u64>,
+    /// What is measured besides memory.
+    pub sensors: Sensors,
     /// How old the two PCIe figures are; they are measured apart from the others, at their own pace.
     pub pcie_age: Option<Duration>,
     /// Processes on it, by pid.

@@ -64,11 +64,11 @@ fn one_idle_h100() {
     assert!(!gpu.shared_with_host);
     assert_eq!(gpu.processes, Reading::Value(vec![]));
     assert_eq!(
-        (&gpu.temperature, &gpu.power),
+        (&gpu.sensors.temperature, &gpu.sensors.power),
         (&Reading::Value(30), &Reading::Value(70_000))
     );
     assert_eq!(
-        (&gpu.power_limit, &gpu.utilization),
+        (&gpu.sensors.power_limit, &gpu.sensors.utilization),
         (&Reading::Value(700_000), &Reading::Value(0))
     );
 }
@@ -84,7 +84,7 @@ fn several_gpus_keep_their_figures_apart() {
         (0, "Tesla T4")
     );
     assert_eq!(
-        (&gpus[2].utilization, &gpus[2].memory_utilization),
+        (&gpus[2].sensors.utilization, &gpus[2].sensors.memory_utilization),
         (&Reading::Value(97), &Reading::Value(40))
     );
     assert_ne!(gpus[0].uuid, gpus[1].uuid);
@@ -185,7 +185,7 @@ fn memory_that_is_the_hosts() {
     assert!(gpu.shared_with_host);
     assert_eq!(memory.total, host.value().unwrap().total);
     assert_eq!((memory.used + memory.free, memory.reserved), (memory.total, None));
-    assert_eq!(gpu.temperature, Reading::Value(30));
+    assert_eq!(gpu.sensors.temperature, Reading::Value(30));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn mig_devices_have_memory_and_processes_of_their_own() {
     assert_eq!(gpu.mig[0].memory.value().unwrap().used, 1024 * MIB);
     let listed: Vec<_> = gpu.processes.value().unwrap().iter().map(|p| (p.pid, p.mig)).collect();
     assert_eq!(listed, [(10, Some(1)), (11, Some(2))]);
-    assert_eq!(gpu.utilization, Reading::NotSupported);
+    assert_eq!(gpu.sensors.utilization, Reading::NotSupported);
     stage.fake.play("gpu0.mig=0").unwrap();
     assert!(stage.nvml.sample().gpus[0].mig.is_empty());
 }
@@ -415,7 +415,7 @@ fn slow_queries_do_not_delay_samples() {
             .unwrap();
         let gpu = stage.nvml.sample().gpus.remove(0);
         assert_eq!(gpu.memory.value().unwrap().used, used * MIB);
-        assert_eq!((gpu.pcie_rx, gpu.pcie_age), (Reading::Pending, None));
+        assert_eq!((gpu.sensors.pcie_rx, gpu.pcie_age), (Reading::Pending, None));
     }
     assert!(!stage.nvml.wait_for_slow(Duration::from_millis(1)));
 }
@@ -423,11 +423,11 @@ fn slow_queries_do_not_delay_samples() {
 #[test]
 fn slow_figures_arrive_with_their_age() {
     let mut stage = stage("gpus=2;gpu1.pcie_rx=5;gpu1.pcie_tx=1200000");
-    assert_eq!(stage.nvml.sample().gpus[1].pcie_rx, Reading::Pending);
+    assert_eq!(stage.nvml.sample().gpus[1].sensors.pcie_rx, Reading::Pending);
     assert!(stage.nvml.wait_for_slow(Duration::from_secs(60)));
     let gpu = stage.nvml.sample().gpus.remove(1);
     assert_eq!(
-        (gpu.pcie_rx, gpu.pcie_tx),
+        (gpu.sensors.pcie_rx, gpu.sensors.pcie_tx),
         (Reading::Value(5_000), Reading::Value(1_200_000_000))
     );
     let first = gpu.pcie_age.unwrap();
@@ -435,6 +435,6 @@ fn slow_figures_arrive_with_their_age() {
     stage.fake.play("gpus=2;gpu1.state=lost").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let gpu = stage.nvml.sample().gpus.remove(1);
-    assert_eq!(gpu.pcie_rx, Reading::Value(5_000));
+    assert_eq!(gpu.sensors.pcie_rx, Reading::Value(5_000));
     assert!(gpu.pcie_age.unwrap() >= first + Duration::from_millis(20));
 }

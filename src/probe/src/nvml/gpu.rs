@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::{Calls, Code, Device};
 use super::slow::Latest;
 use super::{mig, processes};
-use crate::{Gpu, GpuState, Memory, Reading, host, text};
+use crate::{Gpu, GpuState, Memory, Reading, Sensors, host, text};
 
 /// A GPU and what has to be known between samples.
 pub(super) struct Row {
@@ -86,14 +86,15 @@ impl Row {
         self.gpu.state = GpuState::Present;
         self.gpu.memory = reading(calls, Err(code));
         self.gpu.processes = reading(calls, Err(code));
-        let Gpu {
+        let Sensors {
             utilization,
             memory_utilization,
             temperature,
             power,
             power_limit,
-            ..
-        } = &mut self.gpu;
+            pcie_rx: _,
+            pcie_tx: _,
+        } = &mut self.gpu.sensors;
         for figure in [utilization, memory_utilization, temperature, power, power_limit] {
             *figure = reading(calls, Err(code));
         }
@@ -109,14 +110,14 @@ impl Row {
         }
         self.gpu.state = GpuState::Present;
         self.set_memory(calls, memory);
-        let gpu = &mut self.gpu;
-        (gpu.utilization, gpu.memory_utilization) = match calls.utilization(device) {
+        let sensors = &mut self.gpu.sensors;
+        (sensors.utilization, sensors.memory_utilization) = match calls.utilization(device) {
             Ok((kernels, memory)) => (Reading::Value(kernels), Reading::Value(memory)),
             Err(code) => (reading(calls, Err(code)), reading(calls, Err(code))),
         };
-        gpu.temperature = reading(calls, calls.temperature(device));
-        gpu.power = reading(calls, calls.power(device));
-        gpu.power_limit = reading(calls, calls.power_limit(device));
+        sensors.temperature = reading(calls, calls.temperature(device));
+        sensors.power = reading(calls, calls.power(device));
+        sensors.power_limit = reading(calls, calls.power_limit(device));
         let mig_devices = self.mig_devices(calls, device);
         self.gpu.processes = processes::read(calls, device, &mig_devices, &mut self.records);
         self.gpu.mig = mig_devices.into_iter().map(|(_, mig)| mig).collect();
@@ -125,15 +126,18 @@ impl Row {
     /// Takes over the latest slow figures of this GPU; where there are none, the last known stay and their age grows.
     pub(super) fn merge_slow(&mut self, latest: &Latest) {
         let gpu = &mut self.gpu;
+        let sensors = &mut gpu.sensors;
         match latest {
             Ok(round) => {
                 if let Some(slow) = round.iter().find(|slow| slow.uuid.is_some() && slow.uuid == gpu.uuid) {
-                    (gpu.pcie_rx, gpu.pcie_tx) = (slow.rx.clone(), slow.tx.clone());
+                    (sensors.pcie_rx, sensors.pcie_tx) = (slow.rx.clone(), slow.tx.clone());
                     self.pcie_at = Some(slow.at);
                     self.mig_on = slow.mig_on.or(self.mig_on);
                 }
             }
-            Err(why) => (gpu.pcie_rx, gpu.pcie_tx) = (Reading::Failed(why.clone()), Reading::Failed(why.clone())),
+            Err(why) => {
+                (sensors.pcie_rx, sensors.pcie_tx) = (Reading::Failed(why.clone()), Reading::Failed(why.clone()))
+            }
         }
         gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
     }

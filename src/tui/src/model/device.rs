@@ -1,7 +1,7 @@
 //! Devices: NVML's GPUs joined by UUID with the devices that channels publish.
 
 use gpumem_channel::DeviceKind as PublishedKind;
-use gpumem_probe::{MigDevice, Reading};
+use gpumem_probe::{MigDevice, Reading, Sensors};
 
 use super::channel::ChannelKey;
 use super::history::History;
@@ -52,39 +52,18 @@ pub enum DeviceState {
     Gone,
 }
 
-/// What NVML measures besides memory.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sensors {
-    /// Percent of time a kernel ran.
-    pub utilization: Reading<u32>,
-    /// Percent of time memory was read or written.
-    pub memory_utilization: Reading<u32>,
-    /// Degrees Celsius.
-    pub temperature: Reading<u32>,
-    /// Milliwatts now.
-    pub power: Reading<u32>,
-    /// Milliwatts allowed.
-    pub power_limit: Reading<u32>,
-    /// Bytes per second from host to device.
-    pub pcie_rx: Reading<u64>,
-    /// Bytes per second from device to host.
-    pub pcie_tx: Reading<u64>,
-}
-
-impl Sensors {
-    /// Whether the two look the same: power is never still, and shown in whole watts.
-    fn looks_like(&self, other: &Sensors) -> bool {
-        let watts = |reading: &Reading<u32>| match reading {
-            Reading::Value(milliwatts) => Reading::Value(milliwatts / 1000),
-            none => none.clone(),
-        };
-        let shown = |s: &Sensors| Sensors {
-            power: watts(&s.power),
-            power_limit: watts(&s.power_limit),
-            ..s.clone()
-        };
-        shown(self) == shown(other)
-    }
+/// Whether the two look the same: power is never still, and shown in whole watts.
+fn look_alike(sensors: &Sensors, other: &Sensors) -> bool {
+    let watts = |reading: &Reading<u32>| match reading {
+        Reading::Value(milliwatts) => Reading::Value(milliwatts / 1000),
+        none => none.clone(),
+    };
+    let shown = |s: &Sensors| Sensors {
+        power: watts(&s.power),
+        power_limit: watts(&s.power_limit),
+        ..s.clone()
+    };
+    shown(sensors) == shown(other)
 }
 
 /// A device as the dashboard shows it.
@@ -147,7 +126,7 @@ impl Device {
                 &other.pci,
             )
             && (state, memory, shared_with_host) == (&other.state, &other.memory, &other.shared_with_host)
-            && sensors.looks_like(&other.sensors)
+            && look_alike(sensors, &other.sensors)
             && (mig, publishers) == (&other.mig, &other.publishers)
     }
 

@@ -24,7 +24,7 @@ mod world;
 pub use blocks::{BlockMap, Histogram};
 pub use channel::{Channel, ChannelKey, Problem};
 pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
-pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, Sensors};
+pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
 pub use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
@@ -44,6 +44,8 @@ pub use ui::{
     View,
 };
 pub use world::{Driver, World};
+
+pub use gpumem_probe::Sensors;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
 pub type Nanos = u64;

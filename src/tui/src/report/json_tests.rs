@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpumem_channel::{DeviceKind, DeviceMap, FreeSums, Identity, Snapshot};
-use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading};
+use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading, Sensors};
 use serde_json::{Value, json};
 
 use super::*;
@@ -35,9 +35,12 @@ fn card() -> Gpu {
             reserved: Some(10),
             free: 30,
         }),
-        utilization: Reading::Value(37),
-        power: Reading::Value(71_500),
-        temperature: Reading::NotSupported,
+        sensors: Sensors {
+            utilization: Reading::Value(37),
+            power: Reading::Value(71_500),
+            temperature: Reading::NotSupported,
+            ..Sensors::default()
+        },
         processes: Reading::Value(vec![GpuProcess {
             pid: 7,
             kind: ProcessKind::Compute,

@@ -212,13 +212,17 @@ fn write_budgets(out: &mut String, model: &Model, room: u16) -> std::fmt::Result
 
 #[cfg(test)]
 mod tests {
-    use gpumem_probe::{Gpu, NvmlSample};
+    use gpumem_probe::{Gpu, NvmlSample, Sensors};
 
     use super::*;
     use crate::event::Event;
     use crate::update::update;
 
-    fn of(gpu: Gpu) -> String {
+    fn of(sensors: Sensors) -> String {
+        let gpu = Gpu {
+            sensors,
+            ..Gpu::default()
+        };
         let sample = Box::new(NvmlSample {
             state: NvmlState::Ready,
             gpus: vec![gpu],
@@ -231,10 +235,10 @@ mod tests {
 
     #[test]
     fn each_sensor_is_named() {
-        let text = of(Gpu {
+        let text = of(Sensors {
             utilization: Reading::Value(37),
             temperature: Reading::NotSupported,
-            ..Gpu::default()
+            ..Sensors::default()
         });
         assert!(text.contains("utilization 37%   temperature: not supported"), "{text}");
     }
@@ -242,10 +246,10 @@ mod tests {
     /// In tenths of a gigabyte a link that is little used looked idle.
     #[test]
     fn little_traffic_is_not_told_as_none() {
-        let text = of(Gpu {
+        let text = of(Sensors {
             pcie_rx: Reading::Value(30_000_000),
             pcie_tx: Reading::Value(1_234_000_000),
-            ..Gpu::default()
+            ..Sensors::default()
         });
         assert!(text.contains("H>D 30 MB/s   D>H 1.2 GB/s"), "{text}");
     }
