@@ -16,13 +16,9 @@
 //! Every installed copy plays its own scenario, also when several are loaded in one process.
 //!
 //! # What it plays
-//! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside. It
-//! comes from
-//! - the file `<library>.scenario` beside the library, where [`FakeNvml::play`] puts it; read again whenever it
-//!   changed;
-//! - else the text in the environment variable `FAKE_NVML`, which may also be one of the names `h100`, `h100x2`,
-//!   `gb10`, `mig`;
-//! - else it is one idle H100.
+//! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside, or one of
+//! the names `h100`, `h100x2`, `gb10`, `mig`. It comes from the file `<library>.scenario` beside the library, where
+//! [`FakeNvml::play`] puts it, and is read again whenever it changed; without one it is one idle H100.
 //!
 //! | key | value | default |
 //! |---|---|---|
@@ -58,4 +54,4 @@ mod parse;
 mod source;
 mod world;
 
-pub use library::{FakeNvml, path};
+pub use library::FakeNvml;

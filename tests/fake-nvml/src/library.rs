@@ -10,7 +10,7 @@ const FILE: &str = "libgpumem_fake_nvml.so";
 ///
 /// # Errors
 /// When neither place has it: the calling crate does not have this one as a (dev-)dependency.
-pub fn path() -> io::Result<PathBuf> {
+fn path() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("."));
     [
