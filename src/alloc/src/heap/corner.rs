@@ -111,9 +111,8 @@ mod tests {
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
     use crate::heap::block::NIL;
+    use crate::heap::tests::heap_on;
     use crate::heap::tests::streams::insist;
-    use crate::lane::Front;
-    use crate::publish::Publish;
     use crate::stream::Stream;
     use crate::tag::Tag;
 
@@ -127,11 +126,7 @@ mod tests {
     /// The same of a heap that is so after requests for large blocks.
     fn full_of_small_ones_once(is_so: impl Fn(&Heap) -> bool) -> (Heap, Sim, u32) {
         let sim = Sim::new(SimConfig::default());
-        let config = Config {
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, Config::default());
         let large: Vec<u32> = (0..16)
             .map(|_| heap.allocate(64 * MIB, Stream(1), Tag(0)).unwrap().block)
             .collect();

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::{Config, SegmentMode};
 use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::heap::Heap;
-use crate::publish::Publish;
+use crate::heap::tests::heap_on;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -349,10 +349,9 @@ fn what_goes_on_without_mapping_once_it_is_forgotten_is_not_remembered_again() {
 fn stitched(sim: &Sim, mappings: usize) -> Heap {
     let config = Config {
         segments: SegmentMode::Stitched,
-        publish: Publish::Off,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let mut heap = heap_on(sim, config);
     heap.views.most = mappings;
     heap
 }

@@ -317,8 +317,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
-    use crate::lane::Front;
-    use crate::publish::Publish;
+    use crate::heap::tests::heap_on;
     use crate::rounding::Divisions;
     use crate::stream::Stream;
     use crate::tag::Tag;
@@ -326,12 +325,10 @@ mod tests {
     /// Whether a size that comes again is lent to its stream's lane.
     fn lends(divisions: Divisions) -> bool {
         let config = Config {
-            publish: Publish::Off,
             roundup_power2_divisions: divisions,
             ..Config::default()
         };
-        let driver = Sim::new(SimConfig::default()).device().driver;
-        let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+        let mut heap = heap_on(&Sim::new(SimConfig::default()), config);
         for _ in 0..4 {
             let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
             heap.free(grant.block);

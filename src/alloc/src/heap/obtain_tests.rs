@@ -4,9 +4,8 @@
 use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
+use crate::heap::tests::heap_on;
 use crate::heap::tests::streams::heap;
-use crate::lane::Front;
-use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -33,11 +32,10 @@ fn taken_beside_idle_small(given_back: usize, operations: u64) -> u64 {
 fn a_request_of_thousands_of_pieces_needs_no_new_memory() {
     let sim = Sim::new(SimConfig::default());
     let config = Config {
-        publish: Publish::Off,
         max_chunk: 2 * MIB,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
     let held: Vec<u32> = (0..6000)
         .map(|i| allocate(&mut heap, 2 * MIB * (1 + i / 2 % 4)))

@@ -135,19 +135,16 @@ mod tests {
     use super::*;
     use crate::config::{Config, SegmentMode};
     use crate::device::{Sim, SimConfig};
-    use crate::lane::Front;
-    use crate::publish::Publish;
+    use crate::heap::tests::heap_on;
 
     const MIB: u64 = 1 << 20;
 
     fn plain() -> Heap {
         let config = Config {
             segments: SegmentMode::Plain,
-            publish: Publish::Off,
             ..Config::default()
         };
-        let driver = Sim::new(SimConfig::default()).device().driver;
-        Heap::new(driver, &config, Front::alone()).unwrap()
+        heap_on(&Sim::new(SimConfig::default()), config)
     }
 
     /// So many MiB, by the long way.

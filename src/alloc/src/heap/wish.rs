@@ -91,20 +91,14 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
-    use crate::lane::Front;
-    use crate::publish::Publish;
+    use crate::heap::tests::heap_on;
     use crate::stream::Stream;
     use crate::tag::{self, Tag};
 
     /// Who looks up a name waits for all threads that begin a scope, and the lane's for nobody.
     #[test]
     fn a_lane_is_open_while_a_name_is_looked_up() {
-        let config = Config {
-            publish: Publish::Off,
-            ..Config::default()
-        };
-        let driver = Sim::new(SimConfig::default()).device().driver;
-        let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+        let mut heap = heap_on(&Sim::new(SimConfig::default()), Config::default());
         let (front, stream, size) = (heap.front, Stream(1), 4096);
         for _ in 0..4 {
             let grant = heap.allocate(size, stream, Tag(0)).unwrap();

@@ -8,7 +8,7 @@ use super::*;
 use crate::config::{Config, SegmentMode};
 use crate::device::{Sim, SimConfig};
 use crate::heap::Grant;
-use crate::publish::Publish;
+use crate::heap::tests::heap_on;
 use crate::size::{SMALL_MAX, class_size};
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -18,12 +18,10 @@ const STREAM: Stream = Stream(1);
 
 fn heap(budget: Option<u64>) -> Heap {
     let config = Config {
-        publish: Publish::Off,
         budget,
         ..Config::default()
     };
-    let sim = Sim::new(SimConfig::default());
-    Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap()
+    heap_on(&Sim::new(SimConfig::default()), config)
 }
 
 /// Numbers that look random, the same each time.
@@ -247,12 +245,10 @@ fn what_is_set_aside_by_class_comes_back_when_memory_runs_out() {
 fn only_stitched_memory_goes_by_class() {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
         let config = Config {
-            publish: Publish::Off,
             segments,
             ..Config::default()
         };
-        let driver = Sim::new(SimConfig::default()).device().driver;
-        let mut heap = Heap::new(driver, &config, crate::lane::Front::alone()).unwrap();
+        let mut heap = heap_on(&Sim::new(SimConfig::default()), config);
         let (mut program, mut numbers) = (Program::default(), Numbers(7));
         hold_large(&mut heap, 1024);
         program.go_on(&mut heap, 4000, &mut numbers);

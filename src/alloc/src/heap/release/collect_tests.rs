@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::error::Error;
 use crate::heap::COMMON;
-use crate::publish::Publish;
+use crate::heap::tests::heap_on;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -19,11 +19,7 @@ fn start(total_mib: u64, config: Config) -> (Sim, Heap) {
         timeline: Timeline::Manual,
         ..SimConfig::default()
     });
-    let config = Config {
-        publish: Publish::Off,
-        ..config
-    };
-    let heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let heap = heap_on(&sim, config);
     (sim, heap)
 }
 

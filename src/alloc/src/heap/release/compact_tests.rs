@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::heap::retire::retire_stream;
-use crate::publish::Publish;
+use crate::heap::tests::heap_on;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -63,10 +63,9 @@ fn start_on(timeline: Timeline, segments: SegmentMode) -> (Sim, Heap) {
     let config = Config {
         segments,
         max_chunk: 8 * MIB,
-        publish: Publish::Off,
         ..Config::default()
     };
-    let heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let heap = heap_on(&sim, config);
     (sim, heap)
 }
 

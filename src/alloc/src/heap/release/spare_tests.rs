@@ -11,10 +11,9 @@ use crate::heap::allocate::Request;
 use crate::heap::ask::probe;
 use crate::heap::block::NIL;
 use crate::heap::stitch::runs::Run;
+use crate::heap::tests::heap_on;
 use crate::heap::turn::access::wait_for_device;
 use crate::heap::{Attempt, begin_capture};
-use crate::lane::Front;
-use crate::publish::Publish;
 use crate::report::Help;
 use crate::size::Class;
 use crate::stream::Stream;
@@ -72,11 +71,10 @@ impl Heap {
 fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
     let sim = Sim::new(SimConfig::default());
     let config = Config {
-        publish: Publish::Off,
         max_chunk: 8 * MIB,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap();
     let held = [8; 7].map(&mut take);
     for at in [1, 3, 5] {
@@ -103,11 +101,10 @@ fn a_chunk_that_is_mapped_in_a_view_which_stays_does_not_go() {
 /// stitched, and the view.
 fn block_in_the_middle_of_a_view(sim: &Sim) -> (Heap, Vec<u32>, u32, u32, u32) {
     let config = Config {
-        publish: Publish::Off,
         max_chunk: 8 * MIB,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(sim, config);
     let mut take = |mib| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap().block;
     let mut held = Vec::from([8; 9].map(&mut take));
     for at in [7, 5, 3, 1] {
@@ -195,11 +192,10 @@ fn what_is_chosen_to_go_stays_as_it_is_until_it_goes() {
         ..SimConfig::default()
     });
     let config = Config {
-        publish: Publish::Off,
         segments: SegmentMode::Virtual,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let mut held = [1, 2, 3].map(|stream| heap.allocate(20 * MIB, Stream(stream), Tag(0)).unwrap().block);
     heap.free(std::mem::replace(&mut held[2], NIL));
     let mut attempt = heap.attempt(COMMON, 60 * MIB, Stream(1), Tag(0));
@@ -235,11 +231,10 @@ fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
         ..SimConfig::default()
     });
     let config = Config {
-        publish: Publish::Off,
         segments: SegmentMode::Virtual,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let [first, second] = [(); 2].map(|()| heap.allocate(20 * MIB, Stream(1), Tag(0)).unwrap().block);
     heap.free(first);
     sim.fail_next(Call::Unmap, 1);
@@ -270,12 +265,11 @@ fn a_range_does_not_go_while_the_driver_keeps_what_is_mapped_there() {
 fn nothing_goes_once_a_capture_has_begun() {
     let sim = Sim::new(SimConfig::default());
     let config = Config {
-        publish: Publish::Off,
         segments: SegmentMode::Plain,
         budget: Some(100 * MIB),
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let cached = heap.allocate(40 * MIB, Stream(1), Tag(0)).unwrap();
     heap.free(cached.block);
     wait_for_device(&mut heap).unwrap();

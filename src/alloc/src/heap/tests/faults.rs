@@ -5,11 +5,11 @@
 use proptest::prelude::*;
 
 use crate::device::{Call, Live, Sim, SimConfig, Timeline};
+use crate::heap::tests::heap_on;
 use crate::heap::tests::model::World;
 use crate::heap::tests::program::{config, program};
 use crate::heap::*;
 use crate::pool::{Overflow, PoolConfig};
-use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -128,11 +128,10 @@ fn fail_each(segments: SegmentMode, out_of_memory: bool, program: fn(&mut Heap, 
         });
         let config = Config {
             segments,
-            publish: Publish::Off,
             max_chunk: 8 * MIB,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, config);
         sim.fail_after(skip, out_of_memory);
         let result = program(&mut heap, &sim);
         let not_reached = sim.clear_failure();
@@ -193,10 +192,9 @@ fn a_chunk_that_the_driver_does_not_take_is_reserved_until_it_does() {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
             segments,
-            publish: Publish::Off,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, config);
         let take = |heap: &mut Heap| heap.allocate(30 * MIB, Stream(0), Tag(0)).unwrap().block;
         let block = take(&mut heap);
         heap.free(block);
@@ -236,11 +234,10 @@ fn what_could_not_be_unmapped_again_is_reserved_until_it_is() {
         });
         let config = Config {
             segments,
-            publish: Publish::Off,
             max_chunk: 2 * MIB,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, config);
         let agree = |heap: &mut Heap| {
             heap.check();
             let reserved = heap.stats().all().reserved_bytes.current;
@@ -270,10 +267,9 @@ fn a_history_counts_a_chunk_that_the_driver_does_not_take_once() {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
             segments: SegmentMode::Virtual,
-            publish: Publish::Off,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, config);
         let record = |heap: &mut Heap| heap.record_history(crate::history::History::ON).unwrap();
         let take = |heap: &mut Heap| heap.allocate(30 * MIB, Stream(0), Tag(0)).unwrap().block;
         let told = |heap: &Heap| heap.outlet().recorder().unwrap().totals();
@@ -308,10 +304,9 @@ fn what_could_not_be_undone_is_not_mapped_over() {
     });
     let config = Config {
         segments: SegmentMode::Virtual,
-        publish: Publish::Off,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     // 20 MiB are wanted: a reservation, five chunks of 2 MiB created and mapped, a sixth that does not fit. What follows is
     // the first unmap.
     sim.fail_after(12, false);
@@ -387,10 +382,9 @@ fn what_could_not_be_undone_begins_no_second_home() {
     let config = Config {
         segments: SegmentMode::Stitched,
         release_on_oom: false,
-        publish: Publish::Off,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let first = heap.allocate(4 * MIB, Stream::DEFAULT, Tag(0)).unwrap();
     // One chunk of 4 MiB is created and mapped, a second does not fit. What follows is the first unmap.
     sim.fail_after(3, false);

@@ -4,9 +4,9 @@
 use crate::config::Config;
 use crate::device::{Sim, SimConfig};
 use crate::error::Error;
+use crate::heap::tests::heap_on;
 use crate::heap::*;
 use crate::pool::PoolConfig;
-use crate::publish::Publish;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -32,12 +32,7 @@ impl Heap {
 
 /// A heap with so many pools that were used on two streams, and that nobody uses now.
 fn with_idle_pools(count: usize) -> Heap {
-    let config = Config {
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let driver = Sim::new(SimConfig::default()).device().driver;
-    let mut heap = Heap::new(driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&Sim::new(SimConfig::default()), Config::default());
     for n in 0..count {
         let pool = NewPool::Named(&format!("tenant {n}"));
         let arena = heap.add_arena(pool, PoolConfig::default()).unwrap();

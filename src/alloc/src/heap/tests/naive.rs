@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpumem_channel::{PoolStats, StringId};
 use gpumem_snapshot::{Action, BlockState, Snapshot, TraceEntry};
 
+use crate::heap::tests::heap_on;
 use crate::heap::{Grant, Heap};
 use crate::history::{History, Stacks};
 use crate::stack::Stack;
@@ -237,11 +238,7 @@ fn judge_trace(before: &Snapshot, now: &Snapshot) {
 #[test]
 fn tags_have_names_without_a_channel() {
     let sim = crate::device::Sim::new(crate::device::SimConfig::default());
-    let config = crate::Config {
-        publish: crate::Publish::Off,
-        ..crate::Config::default()
-    };
-    let mut heap = Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, crate::Config::default());
     let _scope = tag::scope("weights of naive");
     let grant = heap.allocate(5, crate::Stream::DEFAULT, tag::current()).unwrap();
     assert_ne!(heap.blocks[grant.block].tag, StringId(0));

@@ -5,6 +5,7 @@ use crate::allocator::Allocator;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig, Timeline};
 use crate::heap::streams::{LaneOf, MAX_IN_POOLS, MAX_STREAMS, SPARE};
+use crate::heap::tests::heap_on;
 use crate::heap::tests::pools::{Pools, unless_capturing};
 use crate::heap::turn::Suspended;
 use crate::heap::*;
@@ -96,11 +97,7 @@ pub(in crate::heap) fn heap(timeline: Timeline) -> (Sim, Heap) {
         timeline,
         ..SimConfig::default()
     });
-    let config = Config {
-        publish: Publish::Off,
-        ..Config::default()
-    };
-    let heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let heap = heap_on(&sim, Config::default());
     (sim, heap)
 }
 

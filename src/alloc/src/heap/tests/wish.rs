@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::config::SegmentMode;
 use crate::device::{Sim, SimConfig};
+use crate::heap::tests::heap_on;
 use crate::heap::*;
 use crate::lane::Wish;
 use crate::stream::Stream;
@@ -78,13 +79,12 @@ struct World {
 impl World {
     fn new(segments: SegmentMode) -> World {
         let config = Config {
-            publish: crate::Publish::Off,
             segments,
             ..Config::default()
         };
         let sim = Sim::new(SimConfig::default());
         World {
-            heap: Heap::new(sim.device().driver, &config, crate::lane::Front::alone()).unwrap(),
+            heap: heap_on(&sim, config),
             sim,
             streams: [1, 2].map(Stream),
             held: Vec::new(),
