@@ -124,9 +124,7 @@ impl Home {
     #[cold]
     #[inline(never)]
     fn enter_recorded<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
+        self.not_forked()?;
         // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
         let caller = if self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks {
             stack::capture()

@@ -142,11 +142,8 @@ impl Home {
     /// The raw pointers.
     pub(crate) fn pointers(&self) -> Result<&Pointers, Error> {
         // Their locks may be held for ever in a forked child.
-        if self.process.is_current() {
-            Ok(&self.pointers)
-        } else {
-            Err(Error::Forked)
-        }
+        self.not_forked()?;
+        Ok(&self.pointers)
     }
 
     /// Who lives here now.
@@ -184,7 +181,7 @@ impl Home {
     fn clear(&'static self) {
         let _undisturbed = Uncancelled::begin();
         // Not while somebody who keeps nobody has memory of it set apart.
-        let _turn = self.turn_by(self.wait_for_turn());
+        let _turn = self.wait_for_turn();
         let mut place = self.tenant.lock();
         let unused = |tenant: &Tenant| tenant.has_no_buffers(&self.front) && tenant.handle.strong_count() == 0;
         if place.as_deref().is_some_and(unused) {

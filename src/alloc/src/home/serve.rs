@@ -156,9 +156,7 @@ impl Home {
 
     /// The heap's number of a held block.
     pub(crate) fn block_of(&self, held: Held) -> Result<u32, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
+        self.not_forked()?;
         // A block that is held is known.
         self.front.block_of(held).ok_or(Error::Forked)
     }
@@ -207,7 +205,7 @@ impl Home {
                 Attempt::Suspended(suspended) => *suspended,
             };
             let made = if suspended.needs_turn() && turn.is_none() {
-                turn = Some(self.turn_by(self.wait_for_turn()));
+                turn = Some(self.wait_for_turn());
                 Err(suspended)
             } else {
                 Ok(suspended.run(&mut self.way())?)

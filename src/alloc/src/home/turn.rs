@@ -45,10 +45,8 @@ impl Drop for Turn<'_> {
 impl Home {
     /// Waits for the turn. In a forked child it may be somebody's for ever who does not exist.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, Error> {
-        if !self.process.is_current() {
-            return Err(Error::Forked);
-        }
-        Ok(self.turn_by(self.wait_for_turn()))
+        self.not_forked()?;
+        Ok(self.wait_for_turn())
     }
 
     pub(super) fn turn_by<'a>(&'a self, called: Called<'a>) -> Turn<'a> {
@@ -64,8 +62,9 @@ impl Home {
         self.visit(tenant, |_| ()).map(|()| turn)
     }
 
-    pub(super) fn wait_for_turn(&self) -> Called<'_> {
-        self.turn.wait()
+    /// The same where this is no forked child.
+    pub(super) fn wait_for_turn(&self) -> Turn<'_> {
+        self.turn_by(self.turn.wait())
     }
 
     /// The heap, for who lets go of it to ask the driver something.
