@@ -2,7 +2,7 @@
 
 mod grant;
 
-use gpumem_channel::{DeviceStats, PoolId, PoolStats, Stat, Touched};
+use gpumem_channel::{DeviceStats, PoolId, PoolStats, Touched};
 
 use crate::counts::{BOTH, Counts, FIGURES, Figures, PLACES, pool_number};
 
@@ -51,20 +51,6 @@ const ACTIVE_BYTES: usize = 4;
 /// The same of segments and of reserved bytes, which no request counts.
 const SEGMENT: usize = 5;
 const RESERVED_BYTES: usize = 6;
-
-/// A figure besides those of every request.
-#[derive(Clone, Copy)]
-enum Figure {
-    Segment,
-    Reserved,
-}
-
-fn field(pool: &mut PoolStats, figure: Figure) -> &mut Stat {
-    match figure {
-        Figure::Segment => &mut pool.segment,
-        Figure::Reserved => &mut pool.reserved_bytes,
-    }
-}
 
 impl Ledger {
     /// The figures of a pool and of the other one.
@@ -196,31 +182,28 @@ impl Ledger {
     }
 
     /// Lanes count none of these.
-    fn add(&mut self, pool: PoolId, figure: Figure, n: u64) {
+    fn add(&mut self, pool: PoolId, at: usize, n: u64) {
         let (pool, other) = self.pools(pool);
-        let stat = field(pool, figure);
+        let stat = &mut *pool.figures_mut()[at];
         stat.add(n);
-        let both = stat.current + field(other, figure).current;
-        let peak = &mut self.stats.all_peaks[match figure {
-            Figure::Segment => SEGMENT,
-            Figure::Reserved => RESERVED_BYTES,
-        }];
+        let both = stat.current + other.figures()[at].current;
+        let peak = &mut self.stats.all_peaks[at];
         *peak = both.max(*peak);
         self.touch_cold();
     }
 
-    fn sub(&mut self, pool: PoolId, figure: Figure, n: u64) {
+    fn sub(&mut self, pool: PoolId, at: usize, n: u64) {
         self.touch_cold();
         let (pool, _) = self.pools(pool);
-        field(pool, figure).sub(n);
+        pool.figures_mut()[at].sub(n);
     }
 
     pub(crate) fn segment_added(&mut self, pool: PoolId) {
-        self.add(pool, Figure::Segment, 1);
+        self.add(pool, SEGMENT, 1);
     }
 
     pub(crate) fn segment_removed(&mut self, pool: PoolId) {
-        self.sub(pool, Figure::Segment, 1);
+        self.sub(pool, SEGMENT, 1);
     }
 
     /// The peaks of what no request counts are what there is now.
@@ -231,12 +214,14 @@ impl Ledger {
             all_peaks,
             ..
         } = &mut self.stats;
-        for pool in [&mut *small, &mut *large] {
-            pool.segment.peak = pool.segment.current;
-            pool.reserved_bytes.peak = pool.reserved_bytes.current;
+        for at in [SEGMENT, RESERVED_BYTES] {
+            all_peaks[at] = 0;
+            for pool in [&mut *small, &mut *large] {
+                let stat = &mut *pool.figures_mut()[at];
+                stat.peak = stat.current;
+                all_peaks[at] += stat.current;
+            }
         }
-        all_peaks[SEGMENT] = small.segment.current + large.segment.current;
-        all_peaks[RESERVED_BYTES] = small.reserved_bytes.current + large.reserved_bytes.current;
     }
 
     /// Calls that took physical memory so far.
@@ -246,13 +231,13 @@ impl Ledger {
 
     /// Physical memory came, in `calls` calls.
     pub(crate) fn reserved_added(&mut self, pool: PoolId, bytes: u64, calls: u64) {
-        self.add(pool, Figure::Reserved, bytes);
+        self.add(pool, RESERVED_BYTES, bytes);
         self.stats.num_device_alloc += calls;
     }
 
     /// Physical memory went, in `calls` calls.
     pub(crate) fn reserved_removed(&mut self, pool: PoolId, bytes: u64, calls: u64) {
-        self.sub(pool, Figure::Reserved, bytes);
+        self.sub(pool, RESERVED_BYTES, bytes);
         self.stats.num_device_free += calls;
     }
 
