@@ -1,6 +1,5 @@
 //! How much may be taken from the driver: a limit that can change while the program runs.
 
-use super::release::collect;
 use super::release::release_cached;
 use super::turn::access::Access;
 use super::{Heap, narrate};
@@ -14,7 +13,6 @@ impl Heap {
     /// Sets the budget. Whether more is reserved and may go back.
     fn set_budget_only(&mut self, budget: Option<u64>) -> bool {
         self.budget = budget;
-        self.collect_above = collect::threshold(self.collect_at, budget);
         let device = narrate::describe(self.driver.info(), budget);
         self.outlet.device(&device);
         !self.capturing() && budget.is_some_and(|budget| self.ledger.reserved() > budget)

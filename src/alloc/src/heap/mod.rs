@@ -156,9 +156,8 @@ pub(crate) struct Heap {
     budget: Option<u64>,
     release_on_oom: bool,
     gpu_direct_rdma: bool,
-    /// Idle segments are given back before more than this part of the budget is reserved: these bytes.
+    /// Idle segments are given back before more than this part of the budget is reserved.
     collect_at: Option<f64>,
-    collect_above: u64,
     blocks: Blocks,
     segments: Segments,
     streams: Streams,
@@ -239,7 +238,6 @@ impl Heap {
             sizes,
             budget,
             collect_at: config.garbage_collection_threshold,
-            collect_above: release::collect::threshold(config.garbage_collection_threshold, budget),
             release_on_oom: config.release_on_oom,
             gpu_direct_rdma: config.gpu_direct_rdma,
             blocks: Blocks::default(),
@@ -309,20 +307,10 @@ impl Heap {
 
     /// The same with what is set aside counted in the total only.
     pub(crate) fn count_free(&self) -> FreeBlocks {
-        let mut free = FreeBlocks {
+        FreeBlocks {
             total: self.free_bytes(),
-            ..FreeBlocks::default()
-        };
-        for index in self
-            .streams
-            .indices()
-            .flat_map(|stream| &self.streams.line(stream).free)
-        {
-            let (largest, count) = index.largest_and_count();
-            free.largest = free.largest.max(largest);
-            free.count += count;
+            ..self.indexed_free(self.streams.indices())
         }
-        free
     }
 
     /// Bytes that are free, and those set aside.

@@ -19,7 +19,7 @@ impl Heap {
         all.free.total = self.free_bytes();
         let pools = self.arenas.iter().map(|(number, _)| number);
         for arena in std::iter::once(COMMON).chain(pools) {
-            let its = self.indexed_free(arena);
+            let its = self.indexed_free(self.streams.all_of(arena));
             if !self.arenas.may_shrink(arena) {
                 all.free.total = all.free.total.saturating_sub(its.total);
                 continue;
@@ -31,10 +31,10 @@ impl Heap {
         all
     }
 
-    /// The free blocks of an arena, but for what is set aside.
-    fn indexed_free(&self, arena: u16) -> FreeBlocks {
+    /// The free blocks of lines, but for what is set aside.
+    pub(in crate::heap) fn indexed_free(&self, lines: impl Iterator<Item = u16>) -> FreeBlocks {
         let mut free = FreeBlocks::default();
-        for index in self.streams.all_of(arena).flat_map(|at| &self.streams.line(at).free) {
+        for index in lines.flat_map(|at| &self.streams.line(at).free) {
             let (largest, count) = index.largest_and_count();
             free.total += index.bytes();
             free.largest = free.largest.max(largest);

@@ -32,26 +32,27 @@ impl From<Idle> for Going {
     }
 }
 
-/// The bytes that may be reserved before idle segments are looked for.
-pub(in crate::heap) fn threshold(part: Option<f64>, budget: Option<u64>) -> u64 {
-    match (part, budget) {
-        (Some(threshold), Some(budget)) => (budget as f64 * threshold) as u64,
-        _ => u64::MAX,
-    }
-}
-
 impl Heap {
+    /// Bytes that are reserved above the threshold from which on idle segments are looked for.
+    fn above_threshold(&self) -> u64 {
+        let threshold = match (self.collect_at, self.budget) {
+            (Some(part), Some(budget)) => (budget as f64 * part) as u64,
+            _ => u64::MAX,
+        };
+        self.ledger.reserved().saturating_sub(threshold)
+    }
+
     /// Gives segments back that have been idle for longer than others, if more is reserved than the threshold allows. Whether there
     /// was one: then the device was waited for, and blocks may have become free. What the driver does not take stays in the cache.
     pub(in crate::heap) fn collect_idle(&mut self, request: &Request) -> Result<bool, DeviceError> {
         let arena = request.arena;
-        let over = self.ledger.reserved() > self.collect_above;
-        if !over || self.has_made_room() || self.capturing() || self.idle(arena).next().is_none() {
+        if self.above_threshold() == 0 || self.has_made_room() || self.capturing() || self.idle(arena).next().is_none()
+        {
             return Ok(false);
         }
         self.settle(request)?;
         let idle: Vec<Idle> = self.idle(arena).filter(|idle| self.is_unused(idle.block)).collect();
-        let chosen = oldest(&idle, self.ledger.reserved().saturating_sub(self.collect_above));
+        let chosen = oldest(&idle, self.above_threshold());
         let going = chosen.into_iter().map(|at| Going::from(idle[at]));
         self.give_back_for(request, going.collect())?;
         Ok(true)
