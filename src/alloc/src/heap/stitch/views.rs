@@ -62,6 +62,10 @@ impl Views {
         self.stitched.get(at as usize).and_then(Option::as_ref)
     }
 
+    fn view(&self, view: u32) -> Option<&View> {
+        self.slots.get(view as usize).and_then(Option::as_ref)
+    }
+
     fn view_mut(&mut self, view: u32) -> Option<&mut View> {
         self.slots.get_mut(view as usize).and_then(Option::as_mut)
     }
@@ -153,7 +157,7 @@ impl Views {
     pub(in crate::heap) fn blocks_in(&self) -> HashMap<u32, Vec<(u64, u64)>> {
         let mut blocks: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
         for block in self.stitched.iter().flatten() {
-            if let Some(Some(view)) = self.slots.get(block.view as usize) {
+            if let Some(view) = self.view(block.view) {
                 let offset = block.addr - view.range;
                 blocks
                     .entry(block.view)
@@ -184,8 +188,7 @@ impl Views {
 
     /// Where the chunks are at home that a view maps.
     pub(in crate::heap) fn chunks_of(&self, view: u32) -> HashSet<u64> {
-        let view = self.slots.get(view as usize).and_then(Option::as_ref);
-        view.map_or(HashSet::new(), |view| {
+        self.view(view).map_or(HashSet::new(), |view| {
             let homes = view.chunks.iter().map(|(home, _)| *home);
             homes.filter(|home| *home != GONE).collect()
         })
@@ -209,7 +212,7 @@ impl Views {
     /// The pieces at home of a part of a view.
     pub(in crate::heap) fn pieces(&self, view: u32, offset: u64, size: u64) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        let Some(Some(view)) = self.slots.get(view as usize) else {
+        let Some(view) = self.view(view) else {
             return pieces;
         };
         let (mut at, end) = (0, offset + size);
@@ -233,7 +236,7 @@ impl Views {
     /// Where a stitched block is.
     pub(in crate::heap) fn placement_of(&self, at: u32) -> Option<Placement> {
         let block = self.stitched(at)?;
-        let view = self.slots.get(block.view as usize)?.as_ref()?;
+        let view = self.view(block.view)?;
         Some(Placement::View {
             view: block.view,
             serial: view.serial,
@@ -243,8 +246,7 @@ impl Views {
 
     /// Whether a view is the one of that serial number.
     pub(in crate::heap) fn is(&self, view: u32, serial: u32) -> bool {
-        let view = self.slots.get(view as usize).and_then(Option::as_ref);
-        view.is_some_and(|view| view.serial == serial)
+        self.view(view).is_some_and(|view| view.serial == serial)
     }
 
     /// Panics unless every view has its chunks once, but for one that may be the first and the last, and in its address range.
@@ -265,7 +267,7 @@ impl Views {
     #[cfg(test)]
     pub(in crate::heap) fn blocks(&self) -> impl Iterator<Item = (&Stitched, Vec<Piece>)> {
         self.stitched.iter().flatten().map(|block| {
-            let range = self.slots[block.view as usize].as_ref().map_or(0, |view| view.range);
+            let range = self.view(block.view).map_or(0, |view| view.range);
             (block, self.pieces(block.view, block.addr - range, block.size))
         })
     }
