@@ -61,7 +61,7 @@ pub(crate) struct Part {
 }
 
 /// What is in a slot before its block.
-const VACANT: Block = Block {
+pub(crate) const VACANT: Block = Block {
     addr: 0,
     size: 0,
     requested: 0,
@@ -100,20 +100,15 @@ impl Block {
         let rest = Block {
             addr: self.addr + size,
             size: self.size - size,
-            requested: 0,
             freed_at: self.freed_at,
             segment: self.segment,
             prev: own,
             next: self.next,
-            tag: StringId(0),
             stream: self.stream,
             class: self.class,
             pool: self.class.pool(),
             state: self.state,
-            split_counted: false,
-            used: false,
-            stitched: NIL,
-            record: NIL,
+            ..VACANT
         };
         (self.size, self.next) = (size, slot);
         rest

@@ -3,11 +3,11 @@
 pub(super) mod fineness;
 pub(super) mod place;
 
-use gpumem_channel::{BlockState, EventKind, StringId};
+use gpumem_channel::{BlockState, EventKind};
 
 use super::Heap;
 use super::allocate::Request;
-use super::block::{Block, NIL};
+use super::block::{Block, NIL, VACANT};
 use super::segment::{Chunk, Segment};
 use crate::config::SegmentMode;
 use crate::error::{DeviceError, Error};
@@ -282,19 +282,11 @@ fn new_block(request: &Request, segment: u32, addr: u64, size: u64) -> Block {
     Block {
         addr,
         size,
-        requested: 0,
-        freed_at: 0,
         segment,
-        prev: NIL,
-        next: NIL,
-        tag: StringId(0),
         stream: request.stream,
         class: request.class,
         pool: request.class.pool(),
         state: BlockState::Free,
-        split_counted: false,
-        used: false,
-        stitched: NIL,
-        record: NIL,
+        ..VACANT
     }
 }
