@@ -199,16 +199,12 @@ impl Heap {
 
     #[inline(never)]
     fn allocate_in_pool(&mut self, arena: u16, requested: u64, stream: Stream, tag: Tag) -> Result<Grant, Error> {
-        let (size, class) = self.sizes.round_plain(requested)?;
+        let rounded = self.sizes.round_plain(requested)?;
+        let line = self.line_of(arena, stream)?;
+        let tag = (tag, self.string_of(tag));
         let request = Request {
-            requested,
-            size,
-            class,
-            pool: pool_of(size),
-            stream: self.line_of(arena, stream)?,
             arena,
-            tag: self.string_of(tag),
-            name: tag,
+            ..Request::common(requested, rounded, line, tag)
         };
         let grant = self.allocate_other(&request)?;
         self.pool_granted(grant.block);
@@ -285,7 +281,7 @@ impl Heap {
             None => self.tell_allocated(taken.block, taken.split),
             Some(rest) => {
                 self.put_in_index(rest, taken.owner, request.class, true);
-                self.tell_cut(taken.block, rest.block);
+                self.tell_taken(taken.block, &[rest.block]);
             }
         }
         Grant::by_heap(taken.block, taken.addr, taken.size)

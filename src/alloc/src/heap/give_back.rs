@@ -95,16 +95,14 @@ impl Heap {
     }
 
     /// Puts a block that is in no index among the free ones of its segment.
-    pub(super) fn join_in(&mut self, b: u32, segment: u32) {
-        self.blocks[b].state = BlockState::Free;
+    pub(super) fn join_in(&mut self, b: u32) {
+        let block = &mut self.blocks[b];
+        block.state = BlockState::Free;
+        let segment = block.segment;
         self.outlet.segment_begin(segment);
         let b = self.coalesce(b);
         self.show(b);
         self.outlet.segment_close(segment);
-    }
-
-    pub(super) fn forget_owner(&mut self, b: u32) {
-        self.blocks[b].forget_owner();
     }
 
     /// [`coalesce`](Heap::coalesce) with what is nobody's in any case.
@@ -164,15 +162,8 @@ impl Heap {
     /// Whether a block that becomes free joins one of its neighbours.
     #[inline(always)]
     pub(super) fn joins_any(&self, b: u32) -> bool {
-        self.joins_next(b) || self.joins_prev(b)
-    }
-
-    fn joins_next(&self, b: u32) -> bool {
-        self.joins(self.blocks[b].stream, self.blocks[b].next)
-    }
-
-    fn joins_prev(&self, b: u32) -> bool {
-        self.joins(self.blocks[b].stream, self.blocks[b].prev)
+        let block = &self.blocks[b];
+        self.joins(block.stream, block.next) || self.joins(block.stream, block.prev)
     }
 
     /// Whether a free block of a stream and its neighbour become one.

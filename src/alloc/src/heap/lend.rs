@@ -221,19 +221,15 @@ impl Heap {
             self.tell_rest(false);
             return true;
         };
-        self.forget_loan(b);
+        let block = &mut self.blocks[b];
+        block.record = NIL;
         if counted {
-            self.blocks[b].freed_at = self.frees;
-            let segment = self.blocks[b].segment;
-            self.forget_owner(b);
-            self.join_in(b, segment);
+            block.freed_at = self.frees;
+            block.forget_owner();
+            self.join_in(b);
             self.tell_rest(false);
         }
         counted
-    }
-
-    fn forget_loan(&mut self, b: u32) {
-        self.blocks[b].record = NIL;
     }
 
     /// Counts a lent block that the program holds here from now on, if it is one.
@@ -259,18 +255,21 @@ impl Heap {
             return;
         }
         self.lends = lends;
-        self.front.each(|lane| lane.set_open(lends));
+        self.front.each(|lane| lane.open = lends);
         if !lends {
             self.drain_all();
             for stream in self.streams.draining().to_vec() {
-                let LaneOf::Some(lane) = self.streams.line(stream).lane else {
-                    continue;
-                };
-                let held = self.front.with(lane, |lane| lane.held()).unwrap_or_default();
-                for b in held {
-                    self.recall(b);
+                if let LaneOf::Some(lane) = self.streams.line(stream).lane {
+                    self.recall_all(lane);
                 }
             }
+        }
+    }
+
+    /// The same for all that are lent to a lane.
+    pub(super) fn recall_all(&mut self, lane: u8) {
+        for b in self.front.with(lane, |lane| lane.held()).unwrap_or_default() {
+            self.recall(b);
         }
     }
 

@@ -33,7 +33,11 @@ impl Heap {
                 Going::View { view: Some(view), .. } => drop(self.views.remove(*view)),
                 Going::Part { view, part, .. } => self.views.cut(*view, *part),
                 Going::View { view: None, left } => self.views.stale.retain(|other| !other.is(left)),
-                Going::Plain { slot, .. } => self.set_apart_segment(*slot),
+                Going::Plain { slot, .. } => {
+                    if let Some(segment) = self.segments.get(*slot) {
+                        self.set_apart_part(*slot, segment.first, (segment.addr, segment.end()));
+                    }
+                }
                 Going::Chunks { slot, block, run } => *block = self.set_apart_part(*slot, *block, span(run)),
                 Going::Orphan(chunk) => self.orphans.retain(|other| other.handle != chunk.handle),
                 Going::Stale { .. } | Going::Range { .. } => {}
@@ -42,17 +46,7 @@ impl Heap {
         self.tell_figures();
     }
 
-    fn set_apart_segment(&mut self, slot: u32) {
-        let Some(b) = self.segments.get(slot).map(|segment| segment.first) else {
-            return;
-        };
-        self.outlet.segment_begin(slot);
-        self.unshelve(b);
-        self.hold_apart(b);
-        self.outlet.segment_close(slot);
-    }
-
-    /// Cuts a part out of a free block. What is before it keeps the number.
+    /// Cuts a part out of a free block, or takes all of it. What is before it keeps the number.
     fn set_apart_part(&mut self, slot: u32, b: u32, (from, to): (u64, u64)) -> u32 {
         let (addr, end) = (self.blocks[b].addr, self.blocks[b].addr + self.blocks[b].size);
         self.outlet.segment_begin(slot);
@@ -83,7 +77,7 @@ impl Heap {
     /// A block that was held apart is free again.
     pub(super) fn put_back(&mut self, b: u32) {
         self.apart -= 1;
-        self.join_in(b, self.blocks[b].segment);
+        self.join_in(b);
     }
 
     /// Forgets what the driver took; what it did not take is free again. The bytes that the device got.

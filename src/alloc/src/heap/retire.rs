@@ -140,19 +140,14 @@ impl Heap {
 
     /// Gets back what a stream has set aside and what is lent to its lane, which the next stream may have then.
     fn take_from_lane(&mut self, at: u16) {
-        let lane = match self.streams.line(at).lane {
-            LaneOf::Some(lane) => Some(lane),
-            _ => None,
-        };
-        if let Some(lane) = lane {
-            self.front.with(lane, |lane| lane.set_open(false));
+        let lane = self.streams.line(at).lane;
+        if let LaneOf::Some(lane) = lane {
+            self.front.with(lane, |lane| lane.open = false);
         }
         self.drain(at, 0);
         self.drain(at, 1);
-        if let Some(lane) = lane {
-            for b in self.front.with(lane, |lane| lane.held()).unwrap_or_default() {
-                self.recall(b);
-            }
+        if let LaneOf::Some(lane) = lane {
+            self.recall_all(lane);
             self.front.leave(lane);
             let line = self.streams.line_mut(at);
             line.classes = Default::default();

@@ -159,7 +159,7 @@ impl Heap {
             let block = &mut self.blocks[*b];
             block.state = BlockState::Quick;
             block.freed_at = frees;
-            self.forget_owner(*b);
+            block.forget_owner();
         }
         self.tell_blocks(home, parts.iter().copied());
         self.views.set_parts(stitched, parts);

@@ -72,10 +72,10 @@ impl Streams {
     /// The index of a stream in the common arena, new if need be.
     #[inline]
     pub(crate) fn index(&mut self, stream: Stream) -> Result<u16, Error> {
-        if self.names.get(self.last) == Some(&stream) {
-            return Ok(self.last as u16);
+        match self.known(stream) {
+            Some(at) => Ok(at),
+            None => self.add(stream, COMMON),
         }
-        self.find(stream)
     }
 
     /// The same, if it is known.
@@ -99,12 +99,6 @@ impl Streams {
     /// The index of a stream in an arena, if it is known.
     pub(super) fn known_in(&self, arena: u16, stream: Stream) -> Option<u16> {
         self.register.find(arena, stream)
-    }
-
-    fn find(&mut self, stream: Stream) -> Result<u16, Error> {
-        let index = self.index_in(COMMON, stream)?;
-        self.last = usize::from(index);
-        Ok(index)
     }
 
     /// The index of a stream in an arena, new if need be.

@@ -21,7 +21,7 @@ const UNKNOWN: StringId = StringId(u32::MAX);
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// Whether it takes blocks back. Else it has none to hand out either, once the heap has taken what there were.
-    pub(super) open: bool,
+    pub(crate) open: bool,
     pub(super) number: u8,
     pub(super) stream: Stream,
     /// The small blocks that are set aside, and the large ones.
@@ -60,10 +60,6 @@ impl Lane {
             frees: 0,
             outlet,
         }
-    }
-
-    pub(crate) fn set_open(&mut self, open: bool) {
-        self.open = open;
     }
 
     /// Teaches it the channel's number of a tag.

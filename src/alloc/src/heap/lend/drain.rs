@@ -59,7 +59,7 @@ impl Heap {
                 self.frees = self.frees.max(record.freed_at);
                 let block = &mut self.blocks[record.block];
                 (block.record, block.freed_at, block.state) = (NIL, record.freed_at, BlockState::Free);
-                self.forget_owner(record.block);
+                block.forget_owner();
                 record.block = self.coalesce_quietly(record.block);
             }
             self.tell_free(segment, run.iter().map(|record| record.block));

@@ -16,12 +16,6 @@ impl Heap {
         !matches!(class, Class::Small | Class::Large)
     }
 
-    /// A block was handed out, and `rest` was cut off it.
-    #[inline(always)]
-    pub(in crate::heap) fn tell_cut(&mut self, b: u32, rest: u32) {
-        self.tell_taken(b, &[rest]);
-    }
-
     /// A block was handed out of the middle of a free one: `before` is what that begins with now, `rest` what was cut off behind.
     #[inline(never)]
     pub(in crate::heap) fn tell_cut_out(&mut self, before: u32, b: u32, rest: Option<u32>) {
@@ -33,7 +27,7 @@ impl Heap {
 
     /// A block was handed out, and this is left of the free one that it was part of.
     #[inline(always)]
-    fn tell_taken<const N: usize>(&mut self, b: u32, left: &[u32; N]) {
+    pub(in crate::heap) fn tell_taken<const N: usize>(&mut self, b: u32, left: &[u32; N]) {
         if self.outlet.records() {
             self.record(EventKind::Alloc, b);
         }

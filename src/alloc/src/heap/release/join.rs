@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{BlockState, PoolId, SegmentKind, StringId};
+use gpumem_channel::{BlockState, SegmentKind, StringId};
 
 use crate::config::SegmentMode;
 use crate::error::{DeviceError, Error};
@@ -135,14 +135,9 @@ impl Heap {
         self.wanted(bytes, stream).map(drop)
     }
 
-    /// Whether there are holes to be joined.
-    fn joins_holes(&self) -> bool {
-        self.sizes.mode == SegmentMode::Virtual
-    }
-
     /// What a request for these bytes would be.
     fn wanted(&mut self, bytes: u64, stream: Stream) -> Result<Request, Error> {
-        if !self.joins_holes() {
+        if self.sizes.mode != SegmentMode::Virtual {
             return Err(Error::NotVirtual);
         }
         self.not_capturing()?;
@@ -155,16 +150,7 @@ impl Heap {
 
     /// A request for chunks that is of no stream.
     pub(in crate::heap) fn nobodys(requested: u64, size: u64) -> Request {
-        Request {
-            requested,
-            size,
-            class: Class::Chunked,
-            pool: PoolId::LARGE,
-            stream: ANY,
-            arena: COMMON,
-            tag: StringId(0),
-            name: Tag(0),
-        }
+        Request::common(requested, (size, Class::Chunked), ANY, (Tag(0), StringId(0)))
     }
 
     /// Chooses chunks for what is missing, and sets them apart.

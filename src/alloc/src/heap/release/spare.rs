@@ -25,19 +25,14 @@ impl Heap {
         spare
     }
 
-    /// Everything that is no pool's.
-    pub(in crate::heap) fn spare_of_common(&self) -> Vec<Going> {
-        let mut spare = self.spare_mappings();
-        spare.extend(self.spare_in(|segment| segment.arena == COMMON));
-        spare
-    }
-
-    /// Everything of an arena.
+    /// Everything of an arena. Mappings are no pool's.
     pub(in crate::heap) fn spare_of(&self, arena: u16) -> Vec<Going> {
-        match arena {
-            COMMON => self.spare_of_common(),
-            pool => self.spare_in(|segment| segment.arena == pool),
-        }
+        let mut spare = match arena {
+            COMMON => self.spare_mappings(),
+            _ => Vec::new(),
+        };
+        spare.extend(self.spare_in(|segment| segment.arena == arena));
+        spare
     }
 
     /// Of certain segments the free memory: plain ones that are wholly free, whole chunks of virtual ones that no view maps which stays.

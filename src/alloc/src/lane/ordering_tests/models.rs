@@ -135,7 +135,7 @@ fn handing_over(stream: Stream) {
     let asks = thread::spawn(move || ask(stream).map(|lent| lent.addr));
     // `Heap::take_from_lane`, then `Heap::open_lane` and `Heap::lend` for the other stream.
     let heap = thread::spawn(|| {
-        front().with(0, |lane| lane.set_open(false));
+        front().with(0, |lane| lane.open = false);
         let back = drain(0).len();
         let held = front().with(0, |lane| lane.held()).unwrap();
         if !held.is_empty() {
@@ -174,7 +174,7 @@ fn closing(looks_first: bool) {
     // `Heap::set_lending`, `Heap::take_from_lane`.
     let heap = thread::spawn(move || {
         let early = if looks_first { drain(0) } else { Vec::new() };
-        front().with(0, |lane| lane.set_open(false));
+        front().with(0, |lane| lane.open = false);
         let late = if looks_first { Vec::new() } else { drain(0) };
         [early, late].concat()
     });
@@ -307,7 +307,7 @@ fn ending(early: bool) {
         let mut tenant = heap().lock();
         tenant.orphaned = true;
         let before = is_done(&tenant);
-        front().each(|lane| lane.set_open(false));
+        front().each(|lane| lane.open = false);
         u32::from(if early { before } else { is_done(&tenant) })
     });
     let [first, second] = buffers.join().unwrap();
