@@ -21,7 +21,7 @@ use gpumem_channel::{Goodbye, Process};
 use crate::device::Device;
 use crate::error::Error;
 use crate::export::OnOom;
-use crate::heap::{self, Attempt, Heap};
+use crate::heap::{self, Heap};
 use crate::lane::Front;
 use crate::lock::{Biased, OUTER, Shared};
 use crate::monitor::Monitor;
@@ -93,25 +93,18 @@ impl Home {
                 return Err(error);
             }
         };
-        let on_oom = Arc::new(on_oom);
-        let handle = Arc::new(Handle {
-            device: device.clone(),
-            home,
-            on_oom: Arc::clone(&on_oom),
-            monitor: OnceLock::new(),
-            routes: Routes::default(),
-            goodbye: heap.outlet().goodbye(),
-        });
         home.recording.store(OFF, Ordering::Relaxed);
-        *home.tenant.lock() = Some(Box::new(Tenant {
+        let mut tenant = Box::new(Tenant {
             id: TENANTS.fetch_add(1, Ordering::Relaxed),
             heap,
             device,
-            on_oom,
-            handle: Arc::downgrade(&handle),
+            on_oom: Arc::new(on_oom),
+            handle: Weak::new(),
             buffers: 0,
             orphaned: false,
-        }));
+        });
+        let handle = tenant.new_handle(home);
+        *home.tenant.lock() = Some(tenant);
         Ok(handle)
     }
 
@@ -160,15 +153,7 @@ impl Home {
     pub(crate) fn handle(&'static self) -> Result<Arc<Handle>, Error> {
         self.enter(|tenant| {
             tenant.handle.upgrade().unwrap_or_else(|| {
-                let handle = Arc::new(Handle {
-                    device: tenant.device.clone(),
-                    home: self,
-                    on_oom: Arc::clone(&tenant.on_oom),
-                    monitor: OnceLock::new(),
-                    routes: Routes::default(),
-                    goodbye: tenant.heap.outlet().goodbye(),
-                });
-                tenant.handle = Arc::downgrade(&handle);
+                let handle = tenant.new_handle(self);
                 tenant.orphaned = false;
                 tenant.heap.set_lending(self.recording.load(Ordering::Relaxed) == OFF);
                 handle
@@ -198,9 +183,18 @@ impl Home {
 }
 
 impl Tenant {
-    /// Counts a buffer, if one came of an attempt that is to become one.
-    fn count(&mut self, attempt: &Attempt, buffer: bool) {
-        self.buffers += i64::from(buffer && matches!(attempt, Attempt::Done(Ok(_))));
+    /// A handle, where there is none.
+    fn new_handle(&mut self, home: &'static Home) -> Arc<Handle> {
+        let handle = Arc::new(Handle {
+            device: self.device.clone(),
+            home,
+            on_oom: Arc::clone(&self.on_oom),
+            monitor: OnceLock::new(),
+            routes: Routes::default(),
+            goodbye: self.heap.outlet().goodbye(),
+        });
+        self.handle = Arc::downgrade(&handle);
+        handle
     }
 
     /// Whether nothing keeps the heap any more.

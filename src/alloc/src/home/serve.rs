@@ -229,7 +229,7 @@ impl Home {
         (turn, due): (&mut Option<Turn<'a>>, &mut bool),
         buffer: bool,
     ) -> Attempt {
-        tenant.count(&attempt, buffer);
+        tenant.buffers += i64::from(buffer && matches!(attempt, Attempt::Done(Ok(_))));
         match &mut attempt {
             Attempt::Done(_) => *due = tenant.heap.has_errands(),
             Attempt::Suspended(suspended) if suspended.needs_turn() => {
