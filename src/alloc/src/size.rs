@@ -251,10 +251,10 @@ impl Sizes {
             Class::Small => (SMALL_SEGMENT, SMALL_SEGMENT),
             Class::Large if size < MID_MAX => (MID_SEGMENT, size.next_multiple_of(LARGE_ROUND)),
             Class::Large => (size.next_multiple_of(LARGE_ROUND), size.next_multiple_of(LARGE_ROUND)),
-            Class::Fine => (size, size),
-            Class::Chunked if self.mode == SegmentMode::Stitched => (size, size),
-            Class::Chunked if size < MID_MAX => (MID_SEGMENT.next_multiple_of(self.granularity), size),
-            Class::Chunked => (size, size),
+            Class::Chunked if self.mode != SegmentMode::Stitched && size < MID_MAX => {
+                (MID_SEGMENT.next_multiple_of(self.granularity), size)
+            }
+            Class::Chunked | Class::Fine => (size, size),
         }
     }
 

@@ -166,9 +166,6 @@ impl Heap {
             .stitched(block.stitched)
             .map_or((block.addr, block.size), |whole| (whole.addr, whole.size));
         Event {
-            index: 0,
-            lane: None,
-            time: 0,
             kind,
             device: DEVICE,
             pool: block.pool,
@@ -178,7 +175,7 @@ impl Heap {
             stream: self.streams.name(block.stream).0,
             tag: block.tag,
             segment: block.segment,
-            split: None,
+            ..Event::default()
         }
     }
 
