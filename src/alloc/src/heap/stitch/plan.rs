@@ -4,7 +4,7 @@
 //! at the end of a view, and only what is missing then is mapped behind it.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BinaryHeap, HashSet};
 
 use crate::free::{FreeIndex, Key};
 use crate::heap::Heap;
@@ -48,6 +48,8 @@ impl Candidate {
     }
 
     fn tail(&self) -> u64 {
+        #[cfg(test)]
+        tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         self.end - self.first
     }
 
@@ -73,8 +75,39 @@ impl Candidate {
 
     /// What its middle goes by among others: the size of its chunks, to a power of two, and how short it is. Of no whole chunk there is none.
     fn order(&self) -> (Option<u32>, Reverse<u64>) {
+        #[cfg(test)]
+        tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         let chunk = self.middle().checked_div(self.chunks).and_then(u64::checked_ilog2);
         (chunk, Reverse(self.middle()))
+    }
+
+    /// As one of [`Rows`], if it has whole chunks.
+    fn is_row_at(&self, at: usize) -> Option<Row> {
+        (self.chunks > 0).then(|| (self.order(), at, self.addr))
+    }
+}
+
+/// Candidates that have whole chunks, the one to be taken next first: by their order, of equal ones the last. Each with its place among all
+/// and its address; an entry is none any more where another one has that place.
+struct Rows(BinaryHeap<Row>);
+
+type Row = ((Option<u32>, Reverse<u64>), usize, u64);
+
+impl Rows {
+    fn of(candidates: &[Candidate]) -> Rows {
+        let rows = candidates.iter().enumerate();
+        Rows(rows.filter_map(|(at, row)| row.is_row_at(at)).collect())
+    }
+
+    fn take_next(&mut self, candidates: &mut Vec<Candidate>) -> Option<Candidate> {
+        loop {
+            let (_, at, addr) = self.0.pop()?;
+            if candidates.get(at).is_some_and(|row| row.addr == addr) {
+                let next = candidates.swap_remove(at);
+                self.0.extend(candidates.get(at).and_then(|moved| moved.is_row_at(at)));
+                return Some(next);
+            }
+        }
     }
 }
 
@@ -101,19 +134,23 @@ impl Plan {
 
     /// Adds whole chunks, the largest first and of rows of about as large ones the shortest, and in the end the beginning of one. It is
     /// chunks that cost, not rows; and a long row is what a request can have that is not stitched.
+    ///
+    /// A request may be of ten thousand rows, of more yet: not all are looked at for each.
     fn fill(&mut self, mut candidates: Vec<Candidate>) {
+        let (mut longest, mut rows) = (u64::MAX, None);
         while self.missing > 0 {
-            let fits = candidates.iter().filter(|c| c.tail() >= self.missing);
-            if let Some(end) = fits.min_by_key(|c| (c.tail(), c.addr)) {
-                self.add(end.first, self.missing);
-                break;
-            }
-            let rows = (0..candidates.len()).filter(|i| candidates[*i].chunks > 0);
-            match rows.max_by_key(|i| candidates[*i].order()) {
-                Some(next) => {
-                    let next = candidates.swap_remove(next);
-                    self.add(next.first, next.middle());
+            // A row is no shorter than half of what it has as an end: what is missing falls by a third at least from one look to the next.
+            if self.missing <= longest {
+                let fits = candidates.iter().filter(|c| c.tail() >= self.missing);
+                if let Some(end) = fits.min_by_key(|c| (c.tail(), c.addr)) {
+                    self.add(end.first, self.missing);
+                    break;
                 }
+                longest = candidates.iter().map(Candidate::tail).max().unwrap_or(0);
+            }
+            let rows = rows.get_or_insert_with(|| Rows::of(&candidates));
+            match rows.take_next(&mut candidates) {
+                Some(next) => self.add(next.first, next.middle()),
                 None => break,
             }
         }
@@ -266,38 +303,5 @@ fn borders(home: &Segment, addr: u64, end: u64) -> Option<(u64, u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A free block of so many chunks of a size.
-    fn row(addr: u64, chunks: u64, size: u64) -> Candidate {
-        let end = addr + chunks * size;
-        Candidate {
-            addr,
-            end,
-            first: addr,
-            last: end,
-            chunks,
-        }
-    }
-
-    #[test]
-    fn the_largest_chunks_come_first_and_of_rows_of_these_the_shortest() {
-        let mut plan = Plan {
-            missing: 60,
-            ..Plan::default()
-        };
-        // Of 5 bytes are as good as of 7: what that saves is less than a long row.
-        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 2, 7), row(400, 1, 1)]);
-        let pieces: Vec<(u64, u64)> = plan.pieces.iter().map(|piece| (piece.addr, piece.size)).collect();
-        assert_eq!(pieces, [(300, 14), (200, 20), (100, 16), (400, 1)]);
-        assert_eq!(plan.missing, 9);
-        plan.pieces.clear();
-        plan.fill(vec![row(100, 8, 2), row(200, 4, 5), row(300, 9, 1)]);
-        assert_eq!(
-            plan.pieces,
-            [Piece { addr: 300, size: 9 }],
-            "the end goes where it fits best"
-        );
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;
