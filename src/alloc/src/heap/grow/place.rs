@@ -17,6 +17,10 @@ use crate::stream::Stream;
 /// is refused though the device has memory. Few blocks that stay for long leave no large hole in twice the device.
 const HOME: u64 = 8;
 
+/// Holes of a segment that are looked at, from the lowest address on: a program that gave back every other of its pages has tens of thousands,
+/// and to look at all of them takes longer than the driver does for new memory. Address space is plenty.
+const LOOKED_AT: usize = 4096;
+
 /// Where a virtual segment gets new memory.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Place {
@@ -30,8 +34,17 @@ pub(in crate::heap) struct Place {
 
 impl Heap {
     /// The place that needs the least new memory: the end of a virtual segment or a hole in it, with the free blocks beside it
-    /// that the request's stream may have.
+    /// that the request's stream may have. Of very many holes it is one of the first, if one of these or an end will do
+    /// and memory is not short.
     pub(in crate::heap) fn best_place(&self, request: &Request) -> Option<Place> {
+        let among_first = self.best_place_among(request, LOOKED_AT);
+        let has_room = |place: &Place| self.within_budget(place.missing) && !self.is_others(place.missing);
+        among_first
+            .filter(has_room)
+            .or_else(|| self.best_place_among(request, usize::MAX))
+    }
+
+    fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
         let size = request.size;
         let mut best: Option<Place> = None;
         let mut offer = |place: Place| {
@@ -55,7 +68,7 @@ impl Heap {
                     room,
                 });
             }
-            for (addr, hole) in &segment.holes {
+            for (addr, hole) in segment.holes.iter().take(holes) {
                 let block = &self.blocks[*hole];
                 let left = self.free_bytes_of(block.prev, request.stream);
                 let right = self.free_bytes_of(block.next, request.stream);
@@ -137,5 +150,67 @@ pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, re
         holes: BTreeMap::new(),
         cover: Vec::new(),
         stale: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::lane::Front;
+    use crate::publish::Publish;
+    use crate::tag::Tag;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A program that gave back every other one of very many pages.
+    #[test]
+    fn of_very_many_holes_only_some_are_looked_at_unless_none_of_these_will_do() {
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments: SegmentMode::Virtual,
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let allocate = |heap: &mut Heap, size| heap.allocate(size, Stream(1), Tag(0)).unwrap();
+        let pages = 4 * LOOKED_AT;
+        let held: Vec<_> = (0..pages).map(|_| allocate(&mut heap, 2 * MIB)).collect();
+        (0..pages).step_by(2).for_each(|at| heap.free(held[at].block));
+        heap.release_cached().unwrap();
+        let holes = heap.segments.iter().map(|(_, segment)| segment.holes.len());
+        assert!(holes.max() > Some(LOOKED_AT + LOOKED_AT / 2));
+        let request = Heap::nobodys(4 * MIB, 4 * MIB);
+        let look = |heap: &Heap| {
+            let before = heap.streams.looks.get();
+            let place = heap.best_place(&request).unwrap();
+            (place.addr, heap.streams.looks.get() - before)
+        };
+        let (slot, end) = heap
+            .segments
+            .iter()
+            .map(|(slot, segment)| (slot, segment.end()))
+            .next()
+            .unwrap();
+        let (at, looks) = look(&heap);
+        assert_eq!(at, end);
+        assert!(looks <= 2 * LOOKED_AT + 2, "{looks} looks");
+        // Of what is short the least is taken: one of the pages is given back, and lies beside a hole.
+        let page = &held[pages - 5];
+        heap.free(page.block);
+        heap.drain_all();
+        let request = Request { stream: 1, ..request };
+        let place = |heap: &Heap| heap.best_place(&request).unwrap().addr;
+        assert_eq!(place(&heap), end);
+        heap.budget = Some(heap.ledger.reserved() + 2 * MIB);
+        assert_eq!(place(&heap), page.addr - 2 * MIB);
+        heap.budget = None;
+        // Nothing can be mapped at the end any more.
+        heap.segments.get_mut(slot).unwrap().stale.push((end, 2 * MIB));
+        assert_eq!(place(&heap), page.addr - 2 * MIB);
+        heap.check();
     }
 }
