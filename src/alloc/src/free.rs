@@ -6,6 +6,8 @@
 
 mod bin;
 
+use std::cell::Cell;
+
 use crate::size::MIN_BLOCK;
 use bin::{Bin, NONE, choose, is_none};
 
@@ -285,20 +287,34 @@ impl FreeIndex {
         (largest, self.len as u64)
     }
 
-    /// Does something with the largest blocks, bin by bin, until it was done with so many and so many bytes. In no order within a bin.
-    pub(crate) fn each_of_largest(&self, blocks: usize, bytes: u64, mut work: impl FnMut(Key)) {
-        let mut done = (0, 0);
+    /// Does something with the largest blocks, bin by bin, until it was done with so many and so many bytes. In no order within a bin; of one that
+    /// has very many with the largest first, and of these the ones at the highest addresses. Unless whole bins are wanted it ends within one, too:
+    /// once so many of them were of use.
+    pub(crate) fn each_of_largest(
+        &self,
+        (blocks, bytes): (usize, u64),
+        whole_bins: bool,
+        mut is_of_use: impl FnMut(Key) -> bool,
+    ) {
+        let [seen, useful] = [Cell::new((0, 0)), Cell::new((0, 0))];
+        let lacks = |of: &Cell<(usize, u64)>| of.get().0 < blocks || of.get().1 < bytes;
+        let add = |to: &Cell<(usize, u64)>, key: Key| to.set((to.get().0 + 1, to.get().1 + key.size));
         for (word, occupied) in self.occupied.iter().enumerate().rev() {
             let mut bits = *occupied;
-            while bits != 0 && (done.0 < blocks || done.1 < bytes) {
+            while bits != 0 && lacks(&seen) {
                 let bit = 63 - bits.leading_zeros() as usize;
                 bits &= !(1 << bit);
                 if let Some(bin) = self.bin(word * 64 + bit) {
-                    bin.each(|rank| {
-                        let key = Key::of(rank);
-                        done = (done.0 + 1, done.1 + key.size);
-                        work(key);
-                    });
+                    bin.each_of_largest(
+                        || whole_bins || lacks(&useful),
+                        |rank| {
+                            let key = Key::of(rank);
+                            add(&seen, key);
+                            if is_of_use(key) {
+                                add(&useful, key);
+                            }
+                        },
+                    );
                 }
             }
         }

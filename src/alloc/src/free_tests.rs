@@ -53,20 +53,62 @@ fn the_largest_blocks_are_looked_at_and_not_many_more_than_wanted() {
         index.insert(Key { size, addr, block });
     }
     let mut seen = Vec::new();
-    index.each_of_largest(100, 0, |key| seen.push(key.size));
+    index.each_of_largest((100, 0), false, |key| {
+        seen.push(key.size);
+        true
+    });
     // Ten of each size, and up to 32 sizes to a bin.
     assert!((100..100 + 320).contains(&seen.len()), "{}", seen.len());
     seen.sort_unstable();
     let largest = (0..seen.len() as u64).rev().map(|i| (1000 - i / 10) * 4096);
     assert_eq!(seen, largest.collect::<Vec<u64>>());
     seen.clear();
-    index.each_of_largest(usize::MAX, 0, |key| seen.push(key.size));
+    index.each_of_largest((usize::MAX, 0), false, |key| {
+        seen.push(key.size);
+        true
+    });
     assert_eq!(seen.len(), 10_000);
     // However many it takes.
     seen.clear();
-    index.each_of_largest(100, 10 << 30, |key| seen.push(key.size));
+    index.each_of_largest((100, 10 << 30), false, |key| {
+        seen.push(key.size);
+        true
+    });
     assert!((2000..6000).contains(&seen.len()), "{}", seen.len());
     assert!(seen.iter().sum::<u64>() >= 10 << 30);
+}
+
+/// Pages of a cache are all of one size: no more of them are looked at than are of use.
+#[test]
+fn of_a_bin_of_very_many_only_so_many_are_looked_at() {
+    let mut index = FreeIndex::new();
+    for block in 0..40_000u32 {
+        let addr = u64::from(block.reverse_bits()) << ALIGNMENT;
+        let size = 2 << 20;
+        index.insert(Key { size, addr, block });
+    }
+    let mut all = Vec::new();
+    index.each(|key| all.push(key));
+    all.sort_unstable();
+    for (least, every, wanted) in [
+        ((1000, 0), 1, 1000),
+        ((10, 4096 << 20), 1, 2048),
+        ((1000, 0), 16, 16_000),
+    ] {
+        let mut seen = Vec::new();
+        index.each_of_largest(least, false, |key| {
+            seen.push(key);
+            seen.len().is_multiple_of(every)
+        });
+        // Those that a look at all of them would take.
+        assert!(seen.iter().eq(all.iter().rev().take(wanted)), "{}", seen.len());
+    }
+    let mut seen = 0;
+    index.each_of_largest((1000, 0), true, |_| {
+        seen += 1;
+        true
+    });
+    assert_eq!(seen, all.len());
 }
 
 /// All orders of some things.

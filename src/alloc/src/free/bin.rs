@@ -201,6 +201,24 @@ impl Bin {
         self.listed().iter().chain(self.tree.last()).max().copied()
     }
 
+    /// Does something with each, in no order; where others are in the tree with the largest, one after the other while more are wanted.
+    pub(super) fn each_of_largest(&self, wants_more: impl Fn() -> bool, mut work: impl FnMut(u128)) {
+        if self.listed < OTHERS {
+            return self.listed().iter().copied().for_each(work);
+        }
+        let mut listed = self.listed().to_vec();
+        listed.sort_unstable();
+        let mut others = self.tree.iter().rev().copied().peekable();
+        while wants_more() {
+            let next = match others.peek() > listed.last() {
+                true => others.next(),
+                false => listed.pop(),
+            };
+            let Some(rank) = next else { break };
+            work(rank);
+        }
+    }
+
     /// Does something with each, in no order.
     #[inline(always)]
     pub(super) fn each(&self, mut work: impl FnMut(u128)) {

@@ -222,6 +222,7 @@ impl Heap {
     /// Turns freshly mapped memory into a free block of its segment.
     pub(super) fn attach(&mut self, request: &Request, place: Place, bytes: u64, chunks: Vec<(u64, Chunk)>) {
         let slot = place.segment;
+        self.note_borders(slot, &chunks);
         let Some(segment) = self.segments.get_mut(slot) else {
             return;
         };

@@ -246,12 +246,20 @@ impl Heap {
 
     /// What lies side by side in a view, or free pieces that are stitched, with less new memory than the `plain` bytes that it would take without.
     fn obtain_from_pieces(&mut self, request: &Request, plain: u64) -> Result<Option<Grant>, Error> {
-        if let Some(grant) = self.fit_in_views(request) {
+        if let Some(grant) = self.fit_in_views(request, false) {
             return Ok(Some(grant));
         }
         self.ask_about_views(request)?;
         let mut left = self.budget_left();
-        while let Some(plan) = self.plan(request, left).filter(|plan| plan.missing < plain) {
+        if let Some(plan) = self.plan_of_few(request, left)
+            && let Some(grant) = self.stitch(plan, request)?
+        {
+            return Ok(Some(grant));
+        }
+        if let Some(grant) = self.fit_in_views(request, true) {
+            return Ok(Some(grant));
+        }
+        while let Some(plan) = self.plan(request, left, true).filter(|plan| plan.missing < plain) {
             if self.give_back_small(request, plan.missing)? {
                 continue;
             }

@@ -169,6 +169,7 @@ impl Heap {
 
     /// Takes the memory out of a block that was held apart. Begins a bracket around the changes of its segment.
     pub(super) fn hollow_out(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)]) {
+        self.forget_borders(slot, run);
         let Some(segment) = self.segments.get_mut(slot) else {
             return;
         };

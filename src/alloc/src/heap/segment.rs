@@ -48,6 +48,8 @@ pub(crate) struct Segment {
     pub(crate) holes: BTreeMap<u64, u32>,
     /// For each granule of the home segment the first block that begins in it, or [`super::NIL`].
     pub(crate) cover: Vec<u32>,
+    /// For each granule of the home segment a bit: a chunk may begin or end where it begins. Without it none does.
+    pub(crate) borders: Vec<u64>,
     /// Ranges that could not be unmapped, after their chunk had moved or when mapping more failed: never mapped again, tried again at every
     /// release.
     pub(crate) stale: Vec<(u64, u64)>,
@@ -157,6 +159,7 @@ mod tests {
             chunks: BTreeMap::new(),
             holes: BTreeMap::new(),
             cover: Vec::new(),
+            borders: Vec::new(),
             stale: Vec::new(),
         }
     }

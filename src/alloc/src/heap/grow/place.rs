@@ -149,6 +149,7 @@ pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, re
         chunks: BTreeMap::new(),
         holes: BTreeMap::new(),
         cover: Vec::new(),
+        borders: Vec::new(),
         stale: Vec::new(),
     }
 }

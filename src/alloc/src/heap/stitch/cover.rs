@@ -2,7 +2,7 @@
 
 use crate::heap::Heap;
 use crate::heap::block::NIL;
-use crate::heap::segment::Segment;
+use crate::heap::segment::{Chunk, Segment};
 
 impl Heap {
     /// The block of the home segment that an address lies in.
@@ -56,6 +56,50 @@ impl Heap {
                 segment.cover[at] = if same { next } else { NIL };
             }
         }
+    }
+}
+
+impl Heap {
+    /// Notes where chunks begin and end that come to the home segment.
+    pub(in crate::heap) fn note_borders(&mut self, slot: u32, chunks: &[(u64, Chunk)]) {
+        if self.home != Some(slot) {
+            return;
+        }
+        let Some(segment) = self.segments.get_mut(slot) else {
+            return;
+        };
+        for (addr, chunk) in chunks {
+            for border in [*addr, addr + chunk.size] {
+                let at = self.sizes.granule(border - segment.addr);
+                if segment.borders.len() <= at / 64 {
+                    segment.borders.resize(at / 64 + 1, 0);
+                }
+                segment.borders[at / 64] |= 1 << (at % 64);
+            }
+        }
+    }
+
+    /// Chunks side by side go. Where the first begins and the last ends others may.
+    pub(in crate::heap) fn forget_borders(&mut self, slot: u32, run: &[(u64, Chunk)]) {
+        let Some(segment) = self.segments.get_mut(slot) else {
+            return;
+        };
+        for (addr, _) in run.iter().skip(1) {
+            let at = self.sizes.granule(addr - segment.addr);
+            if let Some(bits) = segment.borders.get_mut(at / 64) {
+                *bits &= !(1 << (at % 64));
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Whether a chunk may begin or end where one of these granules begins. Most free blocks of a large program reach no such place, and to look
+    /// for the chunk that they lie in takes much longer.
+    pub(in crate::heap) fn may_have_border(&self, from: usize, to: usize) -> bool {
+        let bits = |at: usize| u128::from(self.borders.get(at).copied().unwrap_or(0));
+        let bits = bits(from / 64) | bits(from / 64 + 1) << 64;
+        to - from >= 64 || bits >> (from % 64) & ((1 << (to - from + 1)) - 1) != 0
     }
 }
 

@@ -1,10 +1,18 @@
 //! Which pieces a plan takes: against a look at all of them for each.
 
+#![allow(clippy::unwrap_used)]
+
 use std::cell::Cell;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::Config;
+use crate::device::{Call, Sim, SimConfig};
+use crate::lane::Front;
+use crate::publish::Publish;
+use crate::stream::Stream;
+use crate::tag::Tag;
 
 thread_local! {
     /// How often a candidate was looked at.
@@ -75,6 +83,48 @@ fn a_request_of_ten_thousand_pieces_does_not_look_at_all_for_each() {
     plan.fill(pages);
     assert_eq!((plan.pieces.len(), plan.missing), (10_000, 0));
     assert!(LOOKS.get() < 200_000, "{} looks", LOOKS.get());
+}
+
+/// A cache of pages that are chunks.
+#[test]
+fn of_very_many_free_pages_only_some_are_looked_at_if_these_are_enough() {
+    const MIB: u64 = 1 << 20;
+    let sim = Sim::new(SimConfig::default());
+    let config = Config {
+        publish: Publish::Off,
+        max_chunk: 2 * MIB,
+        ..Config::default()
+    };
+    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
+    let held: Vec<u32> = (0..10_000).map(|_| allocate(&mut heap, 2 * MIB)).collect();
+    let rest = heap.count_free().largest;
+    allocate(&mut heap, rest);
+    held.iter().step_by(2).for_each(|b| heap.free(*b));
+    heap.drain_all();
+    let request = Request {
+        stream: heap.streams.known(Stream(1)).unwrap(),
+        ..Heap::nobodys(3 * MIB, 3 * MIB)
+    };
+    let looks = |heap: &mut Heap, left: u64| {
+        LOOKS.set(0);
+        heap.plan_of_few(&request, left).unwrap();
+        LOOKS.get()
+    };
+    assert!(looks(&mut heap, u64::MAX) < 3000, "{} looks", LOOKS.get());
+    let (reserved, maps) = (sim.live().bytes, sim.calls(Call::Map));
+    let plan = heap.plan_of_few(&request, 0).unwrap();
+    heap.stitch(plan, &request).unwrap().unwrap();
+    assert_eq!((sim.live().bytes, sim.calls(Call::Map)), (reserved, maps + 2));
+    heap.check();
+    // More than the others together have of whole chunks.
+    let request = Request {
+        stream: request.stream,
+        ..Heap::nobodys(20_000 * MIB, 20_000 * MIB)
+    };
+    let before = sim.live().bytes;
+    assert!(heap.plan_of_few(&request, u64::MAX).is_none());
+    assert_eq!((LOOKS.get() > 5000, sim.live().bytes), (true, before));
 }
 
 proptest! {

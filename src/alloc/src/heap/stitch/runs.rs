@@ -114,8 +114,8 @@ impl View {
 
 impl Heap {
     /// A run of free memory in a view that a request's stream may have.
-    pub(in crate::heap) fn run_in_views(&mut self, size: u64, stream: u16) -> Option<Run> {
-        self.among_free(size, stream, |views, free| {
+    pub(in crate::heap) fn run_in_views(&mut self, (size, all): (u64, bool), stream: u16) -> Option<Run> {
+        self.among_free((size, all), stream, |views, free| {
             // From the highest number on, among which are the newest: what was side by side lately is likely to be again.
             let runs = views
                 .iter()
@@ -126,8 +126,8 @@ impl Heap {
     }
 
     /// The longest run of free memory at the end of a view, where there is room enough behind it.
-    pub(in crate::heap) fn longest_tail(&mut self, size: u64, stream: u16) -> Option<Run> {
-        self.among_free(size, stream, |views, free| {
+    pub(in crate::heap) fn longest_tail(&mut self, (size, all): (u64, bool), stream: u16) -> Option<Run> {
+        self.among_free((size, all), stream, |views, free| {
             let tails = views
                 .iter()
                 .filter_map(|(at, view)| view.tail(*at, |home| free.of(home)));
@@ -137,29 +137,34 @@ impl Heap {
         })
     }
 
-    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes.
+    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes: with
+    /// enough of about one size, or with all that are.
     pub(in crate::heap) fn each_at_border(
         &self,
         home: &Segment,
         index: &FreeIndex,
-        size: u64,
+        (size, all): (u64, bool),
         mut work: impl FnMut(Key),
     ) {
         let unit = self.sizes.granularity;
         let (blocks, times) = LOOKED_AT;
-        index.each_of_largest(blocks, size.saturating_mul(times), |key| {
+        index.each_of_largest((blocks, size.saturating_mul(times)), all, |key| {
             // Chunks begin and end at multiples of this.
             let from = key.addr - home.addr;
-            if from.next_multiple_of(unit) <= from + key.size {
+            let (first, end) = (from.next_multiple_of(unit), from + key.size);
+            let granule = |offset: u64| self.sizes.granule(offset);
+            let reaches = first <= end && home.may_have_border(granule(first), granule(end));
+            if reaches {
                 work(key);
             }
+            reaches
         });
     }
 
     /// Looks for something among the views, given what of each chunk is free for a stream.
     fn among_free(
         &mut self,
-        size: u64,
+        of: (u64, bool),
         stream: u16,
         look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>,
     ) -> Option<Run> {
@@ -172,7 +177,7 @@ impl Heap {
         free.resize(self.sizes.granule(home.size), Ends::default());
         let mut touched = Vec::new();
         for index in self.free_at_home(stream) {
-            self.each_at_border(home, index, size, |Key { addr, size, .. }| {
+            self.each_at_border(home, index, of, |Key { addr, size, .. }| {
                 let end = addr + size;
                 for (chunk, size) in chunks_back_over(home, addr, end) {
                     let ends = &mut free[granule(chunk)];

@@ -298,6 +298,8 @@ impl Heap {
         let total: u64 = segment.chunks.values().map(|chunk| chunk.size).sum();
         assert_eq!(total, segment.mapped);
         for (addr, chunk) in &segment.chunks {
+            let granules = [*addr, addr + chunk.size].map(|border| self.sizes.granule(border - segment.addr));
+            assert!(self.home != Some(slot) || granules.iter().all(|at| segment.may_have_border(*at, *at)));
             for (hole, b) in &segment.holes {
                 let size = self.blocks[*b].size;
                 assert!(
