@@ -246,19 +246,16 @@ impl Heap {
 
     /// What lies side by side in a view, or free pieces that are stitched, with less new memory than the `plain` bytes that it would take without.
     fn obtain_from_pieces(&mut self, request: &Request, plain: u64) -> Result<Option<Grant>, Error> {
-        if let Some(grant) = self.fit_in_views(request, false) {
-            return Ok(Some(grant));
-        }
-        self.ask_about_views(request)?;
-        let mut left = self.budget_left();
-        if let Some(plan) = self.plan_of_few(request, left)
-            && let Some(grant) = self.stitch(plan, request)?
+        if self.has_very_many_free(request.stream)
+            && let Some(grant) = self.obtain_from_few(request)?
         {
             return Ok(Some(grant));
         }
         if let Some(grant) = self.fit_in_views(request, true) {
             return Ok(Some(grant));
         }
+        self.ask_about_views(request)?;
+        let mut left = self.budget_left();
         while let Some(plan) = self.plan(request, left, true).filter(|plan| plan.missing < plain) {
             if self.give_back_small(request, plan.missing)? {
                 continue;
@@ -274,6 +271,18 @@ impl Heap {
         }
         // New memory that it took before the mapping failed may do.
         Ok(self.find(request))
+    }
+
+    /// The same of few of the free blocks, without new memory.
+    fn obtain_from_few(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
+        if let Some(grant) = self.fit_in_views(request, false) {
+            return Ok(Some(grant));
+        }
+        self.ask_about_views(request)?;
+        match self.plan_of_few(request, self.budget_left()) {
+            Some(plan) => Ok(self.stitch(plan, request)?),
+            None => Ok(None),
+        }
     }
 
     /// For a large request that nothing fits: a place in the memory for small blocks, if most of that is idle. A program whose small blocks

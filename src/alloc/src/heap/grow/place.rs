@@ -161,8 +161,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
-    use crate::lane::Front;
-    use crate::publish::Publish;
+    use crate::heap::tests::heap_on;
     use crate::tag::Tag;
 
     const MIB: u64 = 1 << 20;
@@ -173,10 +172,9 @@ mod tests {
         let sim = Sim::new(SimConfig::default());
         let config = Config {
             segments: SegmentMode::Virtual,
-            publish: Publish::Off,
             ..Config::default()
         };
-        let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+        let mut heap = heap_on(&sim, config);
         let allocate = |heap: &mut Heap, size| heap.allocate(size, Stream(1), Tag(0)).unwrap();
         let pages = 4 * LOOKED_AT;
         let held: Vec<_> = (0..pages).map(|_| allocate(&mut heap, 2 * MIB)).collect();

@@ -169,7 +169,7 @@ impl Heap {
         lines.map(|stream| &self.streams.line(stream).free[Class::Chunked as usize])
     }
 
-    /// The same of few free blocks, where there are very many of one size: if these are enough without new memory.
+    /// The pieces of few of the free blocks that make the request, if that takes no new memory.
     pub(in crate::heap) fn plan_of_few(&mut self, request: &Request, left: u64) -> Option<Plan> {
         self.plan(request, left, false).filter(|plan| plan.missing == 0)
     }

@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 use crate::device::{Call, Sim, SimConfig};
-use crate::lane::Front;
-use crate::publish::Publish;
+use crate::heap::tests::heap_on;
 use crate::stream::Stream;
 use crate::tag::Tag;
 
@@ -91,11 +90,10 @@ fn of_very_many_free_pages_only_some_are_looked_at_if_these_are_enough() {
     const MIB: u64 = 1 << 20;
     let sim = Sim::new(SimConfig::default());
     let config = Config {
-        publish: Publish::Off,
         max_chunk: 2 * MIB,
         ..Config::default()
     };
-    let mut heap = Heap::new(sim.device().driver, &config, Front::alone()).unwrap();
+    let mut heap = heap_on(&sim, config);
     let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap().block;
     let held: Vec<u32> = (0..10_000).map(|_| allocate(&mut heap, 2 * MIB)).collect();
     let rest = heap.count_free().largest;
@@ -111,6 +109,7 @@ fn of_very_many_free_pages_only_some_are_looked_at_if_these_are_enough() {
         heap.plan_of_few(&request, left).unwrap();
         LOOKS.get()
     };
+    assert!(heap.has_very_many_free(request.stream));
     assert!(looks(&mut heap, u64::MAX) < 3000, "{} looks", LOOKS.get());
     let (reserved, maps) = (sim.live().bytes, sim.calls(Call::Map));
     let plan = heap.plan_of_few(&request, 0).unwrap();

@@ -137,6 +137,11 @@ impl Heap {
         })
     }
 
+    /// Whether not all that a stream may have is [looked at](Heap::each_at_border) where few are enough.
+    pub(in crate::heap) fn has_very_many_free(&self, stream: u16) -> bool {
+        self.free_at_home(stream).iter().any(|index| index.len() > LOOKED_AT.0)
+    }
+
     /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes: with
     /// enough of about one size, or with all that are.
     pub(in crate::heap) fn each_at_border(
