@@ -61,6 +61,7 @@ mod retire;
 mod room;
 mod segment;
 mod short;
+mod slots;
 mod stitch;
 mod streams;
 mod tally;

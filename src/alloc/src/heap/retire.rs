@@ -274,7 +274,7 @@ impl Heap {
 
     fn forget_line(&mut self, at: u16) {
         let any = self.streams.line(at).any;
-        for segment in self.segments.iter_mut().filter(|segment| segment.stream == at) {
+        for segment in self.segments.values_mut().filter(|segment| segment.stream == at) {
             segment.stream = any;
         }
         self.layouts.forget(at);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpumem_channel::{SegmentKind, StringId};
 
+use super::slots::Slots;
 use crate::device::Handle;
 use crate::size::Class;
 use crate::stream::Stream;
@@ -81,119 +82,4 @@ impl Segment {
 }
 
 /// All segments of a device; a segment's index is its slot in the channel.
-#[derive(Debug, Default)]
-pub(crate) struct Segments {
-    slots: Vec<Option<Segment>>,
-    /// No slot before this is vacant: to look at all of them for each new one would take longer than the driver does where there are very many.
-    vacant: usize,
-    /// How often all were looked at.
-    #[cfg(test)]
-    pub(crate) looks: std::cell::Cell<usize>,
-}
-
-impl Segments {
-    pub(crate) fn insert(&mut self, segment: Segment) -> u32 {
-        let from = self.vacant.min(self.slots.len());
-        let vacant = self.slots[from..].iter().position(Option::is_none);
-        let slot = vacant.map_or(self.slots.len(), |behind| from + behind);
-        match self.slots.get_mut(slot) {
-            Some(place) => *place = Some(segment),
-            None => self.slots.push(Some(segment)),
-        }
-        self.vacant = slot + 1;
-        slot as u32
-    }
-
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<Segment> {
-        let gone = self.slots.get_mut(slot as usize)?.take()?;
-        self.vacant = self.vacant.min(slot as usize);
-        Some(gone)
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, slot: u32) -> Option<&Segment> {
-        self.slots.get(slot as usize).and_then(Option::as_ref)
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Segment> {
-        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
-        self.slots.iter_mut().flatten()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
-        #[cfg(test)]
-        self.looks.update(|looks| looks + 1);
-        self.slots
-            .iter()
-            .enumerate()
-            .filter_map(|(i, s)| s.as_ref().map(|s| (i as u32, s)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn segment(addr: u64) -> Segment {
-        Segment {
-            addr,
-            size: 0,
-            reservation: 0,
-            mapped: 0,
-            class: Class::Large,
-            kind: SegmentKind::Plain,
-            arena: 0,
-            stream: 0,
-            taken_for: Stream::DEFAULT,
-            tag: StringId(0),
-            time: 0,
-            used_at: 0,
-            first: u32::MAX,
-            last: u32::MAX,
-            chunks: BTreeMap::new(),
-            holes: BTreeMap::new(),
-            cover: Vec::new(),
-            borders: Vec::new(),
-            stale: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_new_one_has_the_first_vacant_slot() {
-        let mut segments = Segments::default();
-        let insert = |segments: &mut Segments, slots: &[u32]| {
-            for slot in slots {
-                assert_eq!(segments.insert(segment(0)), *slot);
-            }
-        };
-        insert(&mut segments, &[0, 1, 2, 3, 4]);
-        for slot in [3, 1] {
-            assert!(segments.remove(slot).is_some() && segments.remove(slot).is_none());
-        }
-        insert(&mut segments, &[1, 3, 5]);
-        assert!(segments.remove(5).is_some() && segments.remove(9).is_none());
-        insert(&mut segments, &[5, 6]);
-    }
-
-    #[test]
-    fn the_next_is_looked_for_behind_those_there_are() {
-        let mut segments = Segments::default();
-        let behind = |segments: &Segments| segments.slots.len() - segments.vacant;
-        for addr in 0..1000 {
-            segments.insert(segment(addr));
-            assert_eq!(behind(&segments), 0);
-        }
-        segments.remove(300);
-        segments.insert(segment(0));
-        // Once more to the end.
-        assert_eq!(behind(&segments), 699);
-        segments.insert(segment(0));
-        assert_eq!(behind(&segments), 0);
-    }
-}
+pub(crate) type Segments = Slots<Segment>;

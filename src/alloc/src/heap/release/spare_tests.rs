@@ -129,7 +129,7 @@ fn block_in_the_middle_of_a_view(sim: &Sim) -> (Heap, Vec<u32>, u32, u32, u32) {
 fn a_block_in_a_view_keeps_no_more_than_its_own_chunks() {
     let sim = Sim::new(SimConfig::default());
     let (mut heap, held, middle, stitched, view) = block_in_the_middle_of_a_view(&sim);
-    let mapped = |heap: &Heap| heap.views.slots[view as usize].as_ref().map_or(0, View::mappings);
+    let mapped = |heap: &Heap| heap.views.view(view).map_or(0, View::mappings);
     assert_eq!(mapped(&heap), 8);
     let before = heap.views.placement_of(stitched);
     assert_eq!(heap.release_cached().unwrap(), 16 * MIB);

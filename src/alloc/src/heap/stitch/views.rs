@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::heap::block::NIL;
 use crate::heap::layout::Placement;
+use crate::heap::slots::Slots;
 use crate::heap::stitch::runs::Ends;
 use crate::heap::stitch::view::{GONE, Part, Piece, Stale, Stitched, View};
 
@@ -15,8 +16,8 @@ const MAX_MAPPINGS: usize = if cfg!(test) { 24 } else { 16_384 };
 /// All views of a heap, and the blocks in them.
 #[derive(Debug)]
 pub(in crate::heap) struct Views {
-    pub(in crate::heap) slots: Vec<Option<View>>,
-    stitched: Vec<Option<Stitched>>,
+    all: Slots<View>,
+    stitched: Slots<Stitched>,
     pub(in crate::heap) mappings: usize,
     /// Bytes of address space.
     pub(in crate::heap) room: u64,
@@ -33,8 +34,8 @@ pub(in crate::heap) struct Views {
 impl Default for Views {
     fn default() -> Views {
         Views {
-            slots: Vec::new(),
-            stitched: Vec::new(),
+            all: Slots::default(),
+            stitched: Slots::default(),
             mappings: 0,
             room: 0,
             most: MAX_MAPPINGS,
@@ -45,29 +46,19 @@ impl Default for Views {
     }
 }
 
-/// Puts something into the first vacant slot.
-fn put<T>(slots: &mut Vec<Option<T>>, value: T) -> u32 {
-    let at = slots.iter().position(Option::is_none).unwrap_or(slots.len());
-    if at == slots.len() {
-        slots.push(None);
-    }
-    slots[at] = Some(value);
-    at as u32
-}
-
 impl Views {
     /// The stitched block of that number.
     #[inline]
     pub(in crate::heap) fn stitched(&self, at: u32) -> Option<&Stitched> {
-        self.stitched.get(at as usize).and_then(Option::as_ref)
+        self.stitched.get(at)
     }
 
-    fn view(&self, view: u32) -> Option<&View> {
-        self.slots.get(view as usize).and_then(Option::as_ref)
+    pub(in crate::heap) fn view(&self, view: u32) -> Option<&View> {
+        self.all.get(view)
     }
 
     fn view_mut(&mut self, view: u32) -> Option<&mut View> {
-        self.slots.get_mut(view as usize).and_then(Option::as_mut)
+        self.all.get_mut(view)
     }
 
     /// Adds a view of chunks, given by where they are at home and by their sizes.
@@ -87,7 +78,7 @@ impl Views {
             freed: Vec::new(),
         };
         self.serials = self.serials.wrapping_add(1);
-        put(&mut self.slots, view)
+        self.all.insert(view)
     }
 
     /// A block of `size` bytes from an offset of a view on.
@@ -102,18 +93,18 @@ impl Views {
             size,
             parts: Vec::new(),
         };
-        put(&mut self.stitched, block)
+        self.stitched.insert(block)
     }
 
     pub(in crate::heap) fn set_parts(&mut self, at: u32, parts: Vec<u32>) {
-        if let Some(Some(block)) = self.stitched.get_mut(at as usize) {
+        if let Some(block) = self.stitched.get_mut(at) {
             block.parts = parts;
         }
     }
 
     /// They are to be [set](Views::set_parts) again.
     pub(in crate::heap) fn take_parts(&mut self, at: u32) -> Vec<u32> {
-        let block = self.stitched.get_mut(at as usize).and_then(Option::as_mut);
+        let block = self.stitched.get_mut(at);
         block.map_or(Vec::new(), |block| std::mem::take(&mut block.parts))
     }
 
@@ -127,7 +118,7 @@ impl Views {
 
     /// Forgets a block; its view stays.
     pub(in crate::heap) fn remove_block(&mut self, at: u32) -> Option<Stitched> {
-        let gone = self.stitched.get_mut(at as usize)?.take()?;
+        let gone = self.stitched.remove(at)?;
         if let Some(view) = self.view_mut(gone.view) {
             view.users -= 1;
         }
@@ -135,7 +126,7 @@ impl Views {
     }
 
     pub(in crate::heap) fn remove(&mut self, view: u32) -> Option<View> {
-        let gone = self.slots.get_mut(view as usize)?.take()?;
+        let gone = self.all.remove(view)?;
         self.mappings -= gone.mappings();
         self.room -= gone.room;
         Some(gone)
@@ -156,7 +147,7 @@ impl Views {
     /// Where blocks begin and end in views, by view.
     pub(in crate::heap) fn blocks_in(&self) -> HashMap<u32, Vec<(u64, u64)>> {
         let mut blocks: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
-        for block in self.stitched.iter().flatten() {
+        for block in self.stitched.values() {
             if let Some(view) = self.view(block.view) {
                 let offset = block.addr - view.range;
                 blocks
@@ -205,8 +196,7 @@ impl Views {
     }
 
     pub(in crate::heap) fn iter(&self) -> impl Iterator<Item = (u32, &View)> {
-        let all = self.slots.iter().enumerate();
-        all.filter_map(|(i, view)| view.as_ref().map(|view| (i as u32, view)))
+        self.all.iter()
     }
 
     /// The pieces at home of a part of a view.
@@ -266,7 +256,7 @@ impl Views {
     /// All stitched blocks, with their pieces.
     #[cfg(test)]
     pub(in crate::heap) fn blocks(&self) -> impl Iterator<Item = (&Stitched, Vec<Piece>)> {
-        self.stitched.iter().flatten().map(|block| {
+        self.stitched.values().map(|block| {
             let range = self.view(block.view).map_or(0, |view| view.range);
             (block, self.pieces(block.view, block.addr - range, block.size))
         })
