@@ -131,3 +131,27 @@ fn every_call_of_a_join_is_counted() {
     drop(among);
     assert_eq!(join(64), 1);
 }
+
+/// Scripts call `empty_cache()` after every step: what they take again is in as few chunks as what they held needs.
+#[test]
+fn what_a_program_takes_again_after_a_release_is_in_few_chunks() {
+    let (sim, alloc) = start(80 << 30, Timeline::Immediate, of(SegmentMode::Stitched));
+    let step = || {
+        let before = sim.calls(Call::Create);
+        let held: Vec<_> = (0..100).map(|_| get(&alloc, 24)).collect();
+        drop(held);
+        alloc.release_cached().unwrap();
+        (sim.calls(Call::Create) - before, sim.live().bytes)
+    };
+    let (first, left) = step();
+    assert_eq!(left, 0);
+    for _ in 0..3 {
+        let (again, _) = step();
+        assert!(
+            (40..=110).contains(&again) && first > again,
+            "{again} chunks, {first} at first"
+        );
+    }
+    // And no more than before.
+    assert!(alloc.stats().all().reserved_bytes.peak < 2450 << 20);
+}

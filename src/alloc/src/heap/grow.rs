@@ -173,7 +173,9 @@ impl Heap {
                 let reserved = self.ledger.reserved();
                 let chunks = self.ledger.device_allocs() + bytes / self.sizes.granularity;
                 let fineness = self.fineness.times(self.frees, chunks);
-                let mut chunk = self.sizes.stitched_chunk(whole, reserved, fineness);
+                // After a release there is little, and what the program held before it will hold again, most likely.
+                let usual = reserved.max(self.requested_peak(0));
+                let mut chunk = self.sizes.stitched_chunk(whole, usual, fineness);
                 let total = self.driver.info().total;
                 let limit = self.budget.map_or(total, |budget| budget.min(total));
                 // Pieces that are no whole chunks are lost to a request that finds no other memory.

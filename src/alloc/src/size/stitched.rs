@@ -22,7 +22,7 @@ impl Sizes {
         (class == Class::Chunked) & (size <= self.low_max)
     }
 
-    /// [`chunk`](Sizes::chunk) where `reserved` is taken already. Every chunk costs the same to map, whatever its size: so no less than
+    /// [`chunk`](Sizes::chunk) where `reserved` is usually taken. Every chunk costs the same to map, whatever its size: so no less than
     /// 1/32 of all, and that no less than [`LEAST`] units, divided by `fineness`; and no request up to 1.5 GiB is of more than two dozens of
     /// them, or twice that where they are finer, or four times where they may be as fine as that (then chunks are as large as they get).
     pub(crate) fn stitched_chunk(&self, bytes: u64, reserved: u64, fineness: u64) -> u64 {
