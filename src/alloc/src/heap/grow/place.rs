@@ -44,7 +44,8 @@ impl Heap {
             .or_else(|| self.best_place_among(request, usize::MAX))
     }
 
-    fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
+    /// The same of so many holes of each segment.
+    pub(super) fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
         let size = request.size;
         let mut best: Option<Place> = None;
         let mut offer = |place: Place| {
@@ -161,27 +162,36 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
+    use crate::heap::Grant;
     use crate::heap::tests::heap_on;
     use crate::tag::Tag;
 
     const MIB: u64 = 1 << 20;
+    const PAGES: usize = 4 * LOOKED_AT;
 
-    /// A program that gave back every other one of very many pages.
-    #[test]
-    fn of_very_many_holes_only_some_are_looked_at_unless_none_of_these_will_do() {
-        let sim = Sim::new(SimConfig::default());
+    fn allocate(heap: &mut Heap, size: u64) -> Grant {
+        heap.allocate(size, Stream(1), Tag(0)).unwrap()
+    }
+
+    /// A program that gave back every other one of very many pages, and what it holds.
+    fn with_very_many_holes(sim: &Sim) -> (Heap, Vec<Grant>) {
         let config = Config {
             segments: SegmentMode::Virtual,
             ..Config::default()
         };
-        let mut heap = heap_on(&sim, config);
-        let allocate = |heap: &mut Heap, size| heap.allocate(size, Stream(1), Tag(0)).unwrap();
-        let pages = 4 * LOOKED_AT;
-        let held: Vec<_> = (0..pages).map(|_| allocate(&mut heap, 2 * MIB)).collect();
-        (0..pages).step_by(2).for_each(|at| heap.free(held[at].block));
+        let mut heap = heap_on(sim, config);
+        let held: Vec<_> = (0..PAGES).map(|_| allocate(&mut heap, 2 * MIB)).collect();
+        (0..PAGES).step_by(2).for_each(|at| heap.free(held[at].block));
         heap.release_cached().unwrap();
         let holes = heap.segments.iter().map(|(_, segment)| segment.holes.len());
         assert!(holes.max() > Some(LOOKED_AT + LOOKED_AT / 2));
+        (heap, held)
+    }
+
+    #[test]
+    fn of_very_many_holes_only_some_are_looked_at_unless_none_of_these_will_do() {
+        let sim = Sim::new(SimConfig::default());
+        let (mut heap, held) = with_very_many_holes(&sim);
         let request = Heap::nobodys(4 * MIB, 4 * MIB);
         let look = |heap: &Heap| {
             let before = heap.streams.looks.get();
@@ -198,7 +208,7 @@ mod tests {
         assert_eq!(at, end);
         assert!(looks <= 2 * LOOKED_AT + 2, "{looks} looks");
         // Of what is short the least is taken: one of the pages is given back, and lies beside a hole.
-        let page = &held[pages - 5];
+        let page = &held[PAGES - 5];
         heap.free(page.block);
         heap.drain_all();
         let request = Request { stream: 1, ..request };
@@ -210,6 +220,20 @@ mod tests {
         // Nothing can be mapped at the end any more.
         heap.segments.get_mut(slot).unwrap().stale.push((end, 2 * MIB));
         assert_eq!(place(&heap), page.addr - 2 * MIB);
+        heap.check();
+    }
+
+    /// What others took is in no figure of ours.
+    #[test]
+    fn a_device_that_is_found_full_has_what_a_hole_behind_the_first_ones_needs() {
+        let sim = Sim::new(SimConfig::default());
+        let (mut heap, held) = with_very_many_holes(&sim);
+        heap.release_on_oom = false;
+        let page = &held[PAGES - 5];
+        heap.free(page.block);
+        let total = sim.device().driver.info().total;
+        sim.set_used_by_others(total - heap.ledger.reserved() - 2 * MIB);
+        assert_eq!(allocate(&mut heap, 4 * MIB).addr, page.addr - 2 * MIB);
         heap.check();
     }
 }
