@@ -242,9 +242,10 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
             let its = |owner| matches!(owner, Owner::Channel(key) if publishers.get(&key) == Some(&listed.pid));
             let same = |r: &&mut Process| r.id.device == key && r.state.alive() && its(r.id.owner);
             for row in rows.iter_mut().filter(same) {
-                row.nvml = match joined {
-                    false => listed.used.clone(),
-                    true => Reading::Failed(COUNTED_ABOVE.into()),
+                row.nvml = match &listed.used {
+                    Reading::Value(_) if joined => Reading::Failed(COUNTED_ABOVE.into()),
+                    // Where it is not counted at all, that is so for each.
+                    used => used.clone(),
                 };
                 joined = true;
             }

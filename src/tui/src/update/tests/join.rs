@@ -59,6 +59,15 @@ fn a_process_with_two_channels_on_a_card_is_counted_once() {
     let findings = &model.world().findings;
     let nobodys = |text: &str| text.contains("29.0 GiB are used by nobody");
     assert!(findings.iter().any(|f| nobodys(&f.text)), "{findings:?}");
+    let mut uncounted = nvml(2 * SECOND, 60 * GIB, &[(11, 0)]);
+    if let Event::Nvml { sample, .. } = &mut uncounted
+        && let Reading::Value(list) = &mut sample.gpus[0].processes
+    {
+        list[0].used = Reading::NotSupported;
+    }
+    feed(&mut model, [uncounted]);
+    let mut rows = model.world().processes.iter();
+    assert!(rows.all(|row| row.nvml == Reading::NotSupported), "in neither row");
 }
 
 /// Each rank of a job that opens a context on the first card, too, has a row there, which is as much of the job.
