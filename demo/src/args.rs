@@ -36,7 +36,7 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// How a demo ends large requests' trouble; see the demo's list of fixes.
+/// How the demo `fragmentation` ends large requests' trouble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fix {
     /// Give the cache back to the driver and ask again.
