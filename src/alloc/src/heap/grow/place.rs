@@ -45,7 +45,7 @@ impl Heap {
     }
 
     /// The same of so many holes of each segment.
-    pub(super) fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
+    pub(in crate::heap) fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
         let size = request.size;
         let mut best: Option<Place> = None;
         let mut offer = |place: Place| {
@@ -157,13 +157,15 @@ pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, re
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
     use crate::config::Config;
     use crate::device::{Sim, SimConfig};
+    use crate::error::Error;
     use crate::heap::Grant;
     use crate::heap::tests::heap_on;
+    use crate::report::Help;
     use crate::tag::Tag;
 
     const MIB: u64 = 1 << 20;
@@ -235,5 +237,27 @@ mod tests {
         sim.set_used_by_others(total - heap.ledger.reserved() - 2 * MIB);
         assert_eq!(allocate(&mut heap, 4 * MIB).addr, page.addr - 2 * MIB);
         heap.check();
+    }
+    #[test]
+    fn what_is_said_to_help_a_refused_request_is_what_the_best_of_all_holes_needs() {
+        let sim = Sim::new(SimConfig::default());
+        let (mut heap, _held) = with_very_many_holes(&sim);
+        heap.release_on_oom = false;
+        let [large, _behind, page] = [64, 64, 2].map(|mib| allocate(&mut heap, mib * MIB));
+        // One of its two chunks goes, and the end of the other stays.
+        heap.free(large.block);
+        allocate(&mut heap, 30 * MIB);
+        heap.release_cached().unwrap();
+        heap.free(page.block);
+        let total = sim.device().driver.info().total;
+        sim.set_used_by_others(total - heap.ledger.reserved());
+        let refused = heap.allocate(4 * MIB, Stream(1), Tag(0));
+        let Err(Error::OutOfMemory(report)) = refused else {
+            panic!("{refused:?}")
+        };
+        let release = Help::ReleaseCache { bytes: 2 * MIB };
+        assert!(report.helps.contains(&release), "{:?}", report.helps);
+        heap.release_cached().unwrap();
+        allocate(&mut heap, 4 * MIB);
     }
 }
