@@ -72,8 +72,7 @@ impl Heap {
         let pages = |bytes: u64| bytes.next_multiple_of(self.sizes.granularity);
         let whole = pages(needed);
         // New memory for it: what lies free beside its place need not be taken anew, but after a release, with which some of that goes.
-        let place = self.best_place_among(request, usize::MAX);
-        let place = place.filter(|_| request.arena == COMMON);
+        let place = self.best_place(request).filter(|_| request.arena == COMMON);
         let missing = place.map_or(whole, |place| place.missing);
         let after = place.map_or(whole, |place| pages(request.size - self.kept_before(place, request)));
         let (budget, reserved) = (self.budget, self.ledger.reserved());

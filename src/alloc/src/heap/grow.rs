@@ -87,10 +87,6 @@ impl Heap {
                 Err(error) => return Err(error),
             },
         };
-        self.grow_at(place, request, want)
-    }
-
-    fn grow_at(&mut self, place: Place, request: &Request, wanted: u64) -> Result<bool, DeviceError> {
         let want = match self.sizes.mode {
             SegmentMode::Stitched => {
                 let reserved = self.ledger.reserved();
@@ -98,7 +94,7 @@ impl Heap {
                 let step = (reserved / STEP).min(room) / self.sizes.granularity * self.sizes.granularity;
                 step.clamp(place.missing, place.room.max(place.missing))
             }
-            _ => wanted.max(place.missing).min(place.room.max(place.missing)),
+            _ => want.max(place.missing).min(place.room.max(place.missing)),
         };
         let (mut outcome, mut refused) = (Ok(false), false);
         for bytes in [want, place.missing] {
@@ -126,11 +122,6 @@ impl Heap {
             }
         }
         if refused {
-            // Memory was short after all: not all places may have been looked at, and the device may have what another one needs.
-            let least = self.best_place_among(request, usize::MAX);
-            if let Some(least) = least.filter(|least| least.missing < place.missing) {
-                return self.grow_at(least, request, wanted);
-            }
             self.note_full();
         }
         outcome

@@ -17,10 +17,6 @@ use crate::stream::Stream;
 /// is refused though the device has memory. Few blocks that stay for long leave no large hole in twice the device.
 const HOME: u64 = 8;
 
-/// Holes of a segment that are looked at, from the lowest address on: a program that gave back every other of its pages has tens of thousands,
-/// and to look at all of them takes longer than the driver does for new memory. Address space is plenty.
-const LOOKED_AT: usize = 4096;
-
 /// Where a virtual segment gets new memory.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Place {
@@ -34,18 +30,8 @@ pub(in crate::heap) struct Place {
 
 impl Heap {
     /// The place that needs the least new memory: the end of a virtual segment or a hole in it, with the free blocks beside it
-    /// that the request's stream may have. Of very many holes it is one of the first, if one of these or an end will do
-    /// and memory is not short.
+    /// that the request's stream may have.
     pub(in crate::heap) fn best_place(&self, request: &Request) -> Option<Place> {
-        let among_first = self.best_place_among(request, LOOKED_AT);
-        let has_room = |place: &Place| self.within_budget(place.missing) && !self.is_others(place.missing);
-        among_first
-            .filter(has_room)
-            .or_else(|| self.best_place_among(request, usize::MAX))
-    }
-
-    /// The same of so many holes of each segment.
-    pub(in crate::heap) fn best_place_among(&self, request: &Request, holes: usize) -> Option<Place> {
         let size = request.size;
         let mut best: Option<Place> = None;
         let mut offer = |place: Place| {
@@ -69,7 +55,7 @@ impl Heap {
                     room,
                 });
             }
-            for (addr, hole) in segment.holes.iter().take(holes) {
+            for (addr, hole) in &segment.holes {
                 let block = &self.blocks[*hole];
                 let left = self.free_bytes_of(block.prev, request.stream);
                 let right = self.free_bytes_of(block.next, request.stream);
@@ -152,112 +138,5 @@ pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, re
         cover: Vec::new(),
         borders: Vec::new(),
         stale: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-
-    use super::*;
-    use crate::config::Config;
-    use crate::device::{Sim, SimConfig};
-    use crate::error::Error;
-    use crate::heap::Grant;
-    use crate::heap::tests::heap_on;
-    use crate::report::Help;
-    use crate::tag::Tag;
-
-    const MIB: u64 = 1 << 20;
-    const PAGES: usize = 4 * LOOKED_AT;
-
-    fn allocate(heap: &mut Heap, size: u64) -> Grant {
-        heap.allocate(size, Stream(1), Tag(0)).unwrap()
-    }
-
-    /// A program that gave back every other one of very many pages, and what it holds.
-    fn with_very_many_holes(sim: &Sim) -> (Heap, Vec<Grant>) {
-        let config = Config {
-            segments: SegmentMode::Virtual,
-            ..Config::default()
-        };
-        let mut heap = heap_on(sim, config);
-        let held: Vec<_> = (0..PAGES).map(|_| allocate(&mut heap, 2 * MIB)).collect();
-        (0..PAGES).step_by(2).for_each(|at| heap.free(held[at].block));
-        heap.release_cached().unwrap();
-        let holes = heap.segments.iter().map(|(_, segment)| segment.holes.len());
-        assert!(holes.max() > Some(LOOKED_AT + LOOKED_AT / 2));
-        (heap, held)
-    }
-
-    #[test]
-    fn of_very_many_holes_only_some_are_looked_at_unless_none_of_these_will_do() {
-        let sim = Sim::new(SimConfig::default());
-        let (mut heap, held) = with_very_many_holes(&sim);
-        let request = Heap::nobodys(4 * MIB, 4 * MIB);
-        let look = |heap: &Heap| {
-            let before = heap.streams.looks.get();
-            let place = heap.best_place(&request).unwrap();
-            (place.addr, heap.streams.looks.get() - before)
-        };
-        let (slot, end) = heap
-            .segments
-            .iter()
-            .map(|(slot, segment)| (slot, segment.end()))
-            .next()
-            .unwrap();
-        let (at, looks) = look(&heap);
-        assert_eq!(at, end);
-        assert!(looks <= 2 * LOOKED_AT + 2, "{looks} looks");
-        // Of what is short the least is taken: one of the pages is given back, and lies beside a hole.
-        let page = &held[PAGES - 5];
-        heap.free(page.block);
-        heap.drain_all();
-        let request = Request { stream: 1, ..request };
-        let place = |heap: &Heap| heap.best_place(&request).unwrap().addr;
-        assert_eq!(place(&heap), end);
-        heap.budget = Some(heap.ledger.reserved() + 2 * MIB);
-        assert_eq!(place(&heap), page.addr - 2 * MIB);
-        heap.budget = None;
-        // Nothing can be mapped at the end any more.
-        heap.segments.get_mut(slot).unwrap().stale.push((end, 2 * MIB));
-        assert_eq!(place(&heap), page.addr - 2 * MIB);
-        heap.check();
-    }
-
-    /// What others took is in no figure of ours.
-    #[test]
-    fn a_device_that_is_found_full_has_what_a_hole_behind_the_first_ones_needs() {
-        let sim = Sim::new(SimConfig::default());
-        let (mut heap, held) = with_very_many_holes(&sim);
-        heap.release_on_oom = false;
-        let page = &held[PAGES - 5];
-        heap.free(page.block);
-        let total = sim.device().driver.info().total;
-        sim.set_used_by_others(total - heap.ledger.reserved() - 2 * MIB);
-        assert_eq!(allocate(&mut heap, 4 * MIB).addr, page.addr - 2 * MIB);
-        heap.check();
-    }
-    #[test]
-    fn what_is_said_to_help_a_refused_request_is_what_the_best_of_all_holes_needs() {
-        let sim = Sim::new(SimConfig::default());
-        let (mut heap, _held) = with_very_many_holes(&sim);
-        heap.release_on_oom = false;
-        let [large, _behind, page] = [64, 64, 2].map(|mib| allocate(&mut heap, mib * MIB));
-        // One of its two chunks goes, and the end of the other stays.
-        heap.free(large.block);
-        allocate(&mut heap, 30 * MIB);
-        heap.release_cached().unwrap();
-        heap.free(page.block);
-        let total = sim.device().driver.info().total;
-        sim.set_used_by_others(total - heap.ledger.reserved());
-        let refused = heap.allocate(4 * MIB, Stream(1), Tag(0));
-        let Err(Error::OutOfMemory(report)) = refused else {
-            panic!("{refused:?}")
-        };
-        let release = Help::ReleaseCache { bytes: 2 * MIB };
-        assert!(report.helps.contains(&release), "{:?}", report.helps);
-        heap.release_cached().unwrap();
-        allocate(&mut heap, 4 * MIB);
     }
 }
