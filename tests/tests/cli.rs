@@ -14,7 +14,7 @@ use serde_json::Value;
 #[test]
 fn bad_arguments_are_refused_before_the_terminal_is_touched() {
     let world = World::with_nvml("h100");
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--nonsense"], "--nonsense"),
         (&["--interval", "0"], "50ms"),
         (&["--interval", "1ms"], "50ms"),
@@ -28,18 +28,6 @@ fn bad_arguments_are_refused_before_the_terminal_is_touched() {
         (&["demo", "nonsense"], "no demo \"nonsense\""),
         (&["demo", "nonsense", "--headless"], "no demo \"nonsense\""),
         (&["demo", "train", "--json"], "--headless"),
-        (
-            &[
-                "demo",
-                "fragmentation",
-                "--headless",
-                "--device",
-                "sim",
-                "--budget",
-                "1",
-            ],
-            "udget",
-        ),
         (&["--once", "--json"], "cannot be used with"),
     ];
     for (args, expected) in cases {
@@ -64,13 +52,7 @@ fn bad_arguments_are_refused_before_the_terminal_is_touched() {
 #[test]
 fn a_budget_that_does_not_fit_is_a_sentence() {
     let world = World::without_gpu();
-    for (budget, code) in [
-        ("0", 2),
-        ("1K", 2),
-        ("900T", 2),
-        ("99999999999999999999", 2),
-        ("much", 2),
-    ] {
+    for budget in ["0", "1", "1K", "900T", "99999999999999999999", "much"] {
         let args = [
             "demo",
             "fragmentation",
@@ -81,7 +63,7 @@ fn a_budget_that_does_not_fit_is_a_sentence() {
             budget,
         ];
         let output = world.command(&args).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{budget}: {}", said(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{budget}: {}", said(&output.stderr));
         assert!(
             said(&output.stderr).to_lowercase().contains("budget"),
             "{budget}: {}",
