@@ -39,37 +39,6 @@ fn processes_join_by_pid_and_the_rest_does_not_publish() {
     assert!(row(99).figures.is_none());
 }
 
-/// Whoever adds up the column would count it twice, and miss as much of what nobody has.
-#[test]
-fn a_process_with_two_channels_on_a_card_is_counted_once() {
-    let mut model = model();
-    let first = channel(11, &[&[(9 * GIB, Allocated), (GIB, Free)]]);
-    let mut second = channel(11, &[&[(20 * GIB, Allocated)]]);
-    second.key = ChannelKey(2, 11);
-    let listed = nvml(SECOND, 60 * GIB, &[(11, 31 * GIB)]);
-    feed(&mut model, [channels(SECOND, vec![first, second]), listed]);
-    let rows: Vec<&Process> = model.world().processes.iter().collect();
-    assert_eq!(rows.len(), 2);
-    assert_eq!(rows[0].nvml, Reading::Value(31 * GIB));
-    assert_eq!(rows[1].nvml, Reading::Failed(COUNTED_ABOVE.into()));
-    assert!(!rows[1].may_be_counted(), "nothing has failed");
-    let memory = model.world().devices[0].memory.value().unwrap();
-    assert_eq!((memory.allocated, memory.cached), (29 * GIB, GIB));
-    // 60 GiB less the process and what the driver keeps.
-    let findings = &model.world().findings;
-    let nobodys = |text: &str| text.contains("29.0 GiB are used by nobody");
-    assert!(findings.iter().any(|f| nobodys(&f.text)), "{findings:?}");
-    let mut uncounted = nvml(2 * SECOND, 60 * GIB, &[(11, 0)]);
-    if let Event::Nvml { sample, .. } = &mut uncounted
-        && let Reading::Value(list) = &mut sample.gpus[0].processes
-    {
-        list[0].used = Reading::NotSupported;
-    }
-    feed(&mut model, [uncounted]);
-    let mut rows = model.world().processes.iter();
-    assert!(rows.all(|row| row.nvml == Reading::NotSupported), "in neither row");
-}
-
 /// Each rank of a job that opens a context on the first card, too, has a row there, which is as much of the job.
 #[test]
 fn what_a_publisher_has_on_a_card_where_it_does_not_publish_is_its_jobs() {

@@ -1,12 +1,12 @@
 //! Rows of the process table.
 
-use gpumem_channel::BlockState::Allocated;
+use gpumem_channel::BlockState::{Allocated, Free};
 use gpumem_channel::{DeviceKind as Published, Life};
 use gpumem_probe::{NvmlState, Reading};
 
 use super::sample::*;
 use crate::event::Event;
-use crate::model::{Ended, SECOND};
+use crate::model::{COUNTED_ABOVE, ChannelKey, Ended, Process, SECOND};
 
 #[test]
 fn who_is_not_in_the_drivers_list_has_no_figure_and_no_failure() {
@@ -52,4 +52,35 @@ fn a_black_box_tells_how_long_ago_its_program_ended() {
     assert_eq!(told(211 * SECOND, Some(30 * SECOND)), minutes(3));
     assert_eq!(told(SECOND, Some(30 * SECOND)), minutes(0), "clocks may differ");
     assert_eq!(told(89 * SECOND, None), None);
+}
+
+/// Whoever adds up the column would count it twice, and miss as much of what nobody has.
+#[test]
+fn a_process_with_two_channels_on_a_card_is_counted_once() {
+    let mut model = model();
+    let first = channel(11, &[&[(9 * GIB, Allocated), (GIB, Free)]]);
+    let mut second = channel(11, &[&[(20 * GIB, Allocated)]]);
+    second.key = ChannelKey(2, 11);
+    let listed = nvml(SECOND, 60 * GIB, &[(11, 31 * GIB)]);
+    feed(&mut model, [channels(SECOND, vec![first, second]), listed]);
+    let rows: Vec<&Process> = model.world().processes.iter().collect();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0].nvml, Reading::Value(31 * GIB));
+    assert_eq!(rows[1].nvml, Reading::Failed(COUNTED_ABOVE.into()));
+    assert!(!rows[1].may_be_counted(), "nothing has failed");
+    let memory = model.world().devices[0].memory.value().unwrap();
+    assert_eq!((memory.allocated, memory.cached), (29 * GIB, GIB));
+    // 60 GiB less the process and what the driver keeps.
+    let findings = &model.world().findings;
+    let nobodys = |text: &str| text.contains("29.0 GiB are used by nobody");
+    assert!(findings.iter().any(|f| nobodys(&f.text)), "{findings:?}");
+    let mut uncounted = nvml(2 * SECOND, 60 * GIB, &[(11, 0)]);
+    if let Event::Nvml { sample, .. } = &mut uncounted
+        && let Reading::Value(list) = &mut sample.gpus[0].processes
+    {
+        list[0].used = Reading::NotSupported;
+    }
+    feed(&mut model, [uncounted]);
+    let mut rows = model.world().processes.iter();
+    assert!(rows.all(|row| row.nvml == Reading::NotSupported), "in neither row");
 }
