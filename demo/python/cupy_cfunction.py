@@ -6,7 +6,7 @@
 
 CuPy's own pool is not used then, and its memory hooks see nothing: what the pool would say (used_bytes) gpumem.stats(library) does, and
 library.gpumem_empty_cache(-1) is its free_all_blocks(). A pool of CuPy's may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
-Not for CuPy's per-thread default streams (Stream.ptds, CUPY_CUDA_PER_THREAD_DEFAULT_STREAM).
+CuPy's per-thread default streams (Stream.ptds, CUPY_CUDA_PER_THREAD_DEFAULT_STREAM) need nothing.
 """
 
 import ctypes

@@ -6,8 +6,8 @@
 
 A stream that buffers were made on is not to be destroyed before the library was told (library.gpumem_retire_stream): CUDA crashes when it is
 asked about one that is gone. Streams of the class below tell it, and CuPy's with cupy_cfunction.retire_streams(library). RMM's adaptors
-(pools, limits, statistics, failure callbacks) go on top, and so do its allocators for CuPy and PyTorch. Not for RMM's per-thread default
-stream.
+(pools, limits, statistics, failure callbacks) go on top, and so do its allocators for CuPy and PyTorch. RMM's per-thread default stream
+needs nothing.
 """
 
 import ctypes

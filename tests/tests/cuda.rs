@@ -23,6 +23,10 @@ fn embedding_program() {
     // The default stream's other handle, and what is another stream in each thread.
     assert!(matches!(alloc.retire_stream(Stream(1)), Err(Error::DefaultStream)));
     assert!(matches!(alloc.retire_stream(Stream(2)), Err(Error::PerThreadStream)));
+    assert!(matches!(
+        alloc.retire_stream(Stream::per_thread()),
+        Err(Error::DefaultStream)
+    ));
     println!("\nready");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     drop(held);

@@ -128,9 +128,11 @@ pub enum Error {
         /// Whether it is that of all pools together, or else that of one pool or of what is outside of pools.
         in_all_pools: bool,
     },
-    /// CUDA's per-thread default stream was named: behind its one handle is another stream in each thread.
+    /// CUDA's handle of the per-thread default streams was named, behind which is another stream in each thread, or there are too many threads that
+    /// have [one](crate::Stream::per_thread).
     #[error(
-        "the per-thread default stream (handle 2) is another stream in each thread: use the default stream or one that the program made"
+        "the per-thread default stream (handle 2) is another stream in each thread: Stream::per_thread() is that of the calling one, for \
+        4,096 threads at a time"
     )]
     PerThreadStream,
     /// The default stream was said to end.

@@ -1,5 +1,7 @@
 //! Streams: queues of GPU work, told apart by their raw handle.
 
+mod threads;
+
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
@@ -11,9 +13,9 @@ use cudarc::driver::CudaStream;
 /// handle that is written as a number, and not [made from](Stream::from) a stream, is the program's responsibility as a raw pointer is, and so
 /// is that the stream lives until [`retire_stream`](crate::Allocator::retire_stream).
 ///
-/// CUDA's per-thread default stream (`CU_STREAM_PER_THREAD`, handle 2) is refused with
-/// [`Error::PerThreadStream`](crate::Error::PerThreadStream) wherever a stream is named: what one thread gives back there another thread
-/// would be given while the first one's work still uses it.
+/// CUDA's handle of the per-thread default streams (`CU_STREAM_PER_THREAD`, 2) is another stream in each thread, and so is refused as a number,
+/// with [`Error::PerThreadStream`](crate::Error::PerThreadStream): [`Stream::per_thread`] names that of one thread. Those have the numbers from
+/// 2^48 to 2^49, which are no handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream(pub u64);
 
@@ -24,12 +26,32 @@ impl Stream {
     pub(crate) const LEGACY: Stream = Stream(1);
     /// CUDA's handle of whatever thread's own (`CU_STREAM_PER_THREAD`).
     pub(crate) const PER_THREAD: Stream = Stream(2);
+
+    /// The per-thread default stream of the calling thread, which is this one in other threads, too. It ends with the thread, and is retired
+    /// then without anybody's saying so.
+    ///
+    /// Other threads can only ask the default stream about it, which waits for all of them: what its thread has freed is reused elsewhere
+    /// when no thread's own stream is busy. 4,096 threads at a time have one; those that come too late get a stream that is refused with
+    /// [`Error::PerThreadStream`](crate::Error::PerThreadStream).
+    pub fn per_thread() -> Stream {
+        Stream::of_this_thread()
+    }
+
+    /// What CUDA calls it (`CUstream`), in the thread whose own it is if it is a [thread's own](Stream::per_thread).
+    pub fn handle(self) -> u64 {
+        match self.is_per_thread() {
+            true => Stream::PER_THREAD.0,
+            false => self.0,
+        }
+    }
 }
 
+/// CUDA's handle of the per-thread default streams is that of the calling thread's.
 impl From<&CudaStream> for Stream {
     fn from(stream: &CudaStream) -> Stream {
         match Stream(stream.cu_stream() as u64) {
             Stream::LEGACY => Stream::DEFAULT,
+            Stream::PER_THREAD => Stream::per_thread(),
             stream => stream,
         }
     }

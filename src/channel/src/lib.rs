@@ -123,7 +123,8 @@ pub use place::{check_directory, named_directory, own_directories};
 pub use publisher::{Operation, Options, Publisher, Split};
 pub use reader::Reader;
 pub use record::{
-    Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PoolId, Segment, SegmentKind, StringId,
+    Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
+    SegmentKind, StringId,
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};

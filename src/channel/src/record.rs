@@ -94,6 +94,10 @@ pub struct Segment {
 /// The stream of free memory that no queued work uses: any stream may take it at once. No driver has a stream of this name.
 pub const NO_STREAM: u64 = u64::MAX;
 
+/// Threads' own default streams (`CU_STREAM_PER_THREAD`): one number for each thread, as CUDA has one handle for all of them. No address, and so no
+/// handle, is among them, and JSON readers tell them apart.
+pub const PER_THREAD_STREAMS: std::ops::Range<u64> = 1 << 48..1 << 49;
+
 /// What a block is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockState {
@@ -126,7 +130,8 @@ pub struct Block {
     pub size: u64,
     /// Bytes the program asked for; 0 unless allocated or pending, and of the further pieces of a stitched block.
     pub requested: u64,
-    /// Stream it was last allocated on; [`NO_STREAM`] once no queued work uses it.
+    /// Stream it was last allocated on; [`NO_STREAM`] once no queued work uses it. A handle, or one of
+    /// [`PER_THREAD_STREAMS`].
     pub stream: u64,
     /// What it is doing.
     pub state: BlockState,

@@ -328,9 +328,12 @@ fn inner_clones_in_the_middle() {
             let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t;
             let fine = in_child(child, || {
                 abi.free(held, MIB, 0, null_mut());
-                let refused = abi.alloc(MIB, 0, null_mut()).is_null() && abi.compact(-1) == -1;
+                let refused = [null_mut(), stream(2)].map(|stream| abi.alloc(MIB, 0, stream).is_null());
                 abi.record_stream(held, stream(77));
-                refused && abi.retire_stream(stream(77)) == -1 && !abi.last_error().is_null()
+                refused == [true; 2]
+                    && abi.compact(-1) == -1
+                    && abi.retire_stream(stream(77)) == -1
+                    && !abi.last_error().is_null()
             });
             failed += i32::from(!fine);
             if failed > 0 {
@@ -398,14 +401,14 @@ extern "C" fn last_words(left: *mut std::ffi::c_void) {
         unsafe { libc::pthread_setspecific(key, stream(left.addr() - 1)) };
     }
     // A thread that goes on has sent what it allocates to a pool.
-    let other = abi.alloc(4 * MIB, 0, null_mut());
+    let other = abi.alloc(4 * MIB, 0, stream(2));
     let own = PoolId(1000, 1);
     abi.begin_allocate_to_pool(0, own, null_mut());
     let pooled = abi.alloc(MIB, 0, null_mut());
     abi.end_allocate_to_pool(0, own);
     abi.free(pooled, MIB, 0, null_mut());
     abi.release_pool(0, own);
-    abi.free(other, 4 * MIB, 0, null_mut());
+    abi.free(other, 4 * MIB, 0, stream(2));
     let done = !other.is_null() && !pooled.is_null() && abi.error_count() == 0;
     WORDS.fetch_add(u32::from(done), Ordering::Relaxed);
 }

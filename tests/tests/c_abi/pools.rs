@@ -157,6 +157,19 @@ fn inner_pools() {
     abi.end_allocate_to_pool(0, pool);
     assert_eq!((abi.error(), COPIES.load(Ordering::Relaxed)), (None, 0));
 
+    // A filter hears the handle that the calling thread's own stream was named by.
+    function.data[0] = 2;
+    abi.begin_allocate_to_pool(0, PoolId(8, 1), (&raw mut function).cast());
+    let own = abi.torch_alloc(30 * MIB, 0, stream(2));
+    abi.end_allocate_to_pool(0, PoolId(8, 1));
+    abi.free(own, 30 * MIB, 0, stream(2));
+    abi.release_pool(0, PoolId(8, 1));
+    assert_eq!(
+        abi.figures(0)["all.reserved_bytes.current"],
+        60 * MIB as u64,
+        "it was the pool's"
+    );
+
     // The graph is replayed; nobody else has its memory.
     abi.free(outside, 30 * MIB, 0, other);
     assert_eq!(abi.empty_cache(0), 30 * MIB as i64);

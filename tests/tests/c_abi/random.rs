@@ -96,7 +96,7 @@ fn run(world: &World, thread: u64, streams: [usize; 2]) {
     for _ in 0..STEPS {
         let device = random.below(DEVICES) as c_int;
         let all = [device, -1][random.below(2) as usize];
-        let handle = [0, 1, streams[0], streams[1]][random.below(4) as usize];
+        let handle = [0, 1, 2, streams[0], streams[1]][random.below(5) as usize];
         match random.below(40) {
             0..16 => take(world, random, device, handle),
             16..28 => {
@@ -242,7 +242,7 @@ fn misuse(world: &World, random: &mut Random, device: c_int, handle: usize) {
         !abi.alloc(random.any() as usize | 1 << 63, device, handle).is_null()
     });
     may_fail(world, |abi| !abi.alloc(1, DEVICES as c_int + device, handle).is_null());
-    may_fail(world, |abi| !abi.alloc(1, device, stream(2)).is_null());
+    may_fail(world, |abi| !abi.alloc(1, i32::MIN, stream(2)).is_null());
     may_fail(world, |abi| !abi.base_alloc(odd, null_mut()).is_null());
     may_fail(world, |abi| abi.retire_stream(stream(1)) == 0);
     may_fail(world, |abi| {

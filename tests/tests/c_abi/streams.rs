@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use crate::abi::{PoolId, stream};
+use crate::abi::{Abi, PoolId, Ptr, stream};
 use crate::{library, passes};
 
 const MIB: usize = 1 << 20;
@@ -19,6 +19,72 @@ fn a_retired_stream_is_never_called_again() {
         "streams::inner_a_capture_on_one_device_does_not_keep_a_stream_on_others",
         &[("FAKE_CUDA_DEVICES", "3")],
     );
+}
+
+/// CUDA's handle 2.
+#[test]
+fn each_thread_has_a_default_stream_of_its_own() {
+    let late = [("FAKE_CUDA_EVENT_QUERIES", "40")];
+    assert_eq!(passes("streams::inner_a_thread_has_its_own_memory_at_once", &late), "");
+    for environment in [&[][..], &late] {
+        assert_eq!(passes("streams::inner_threads_come_and_go", environment), "");
+    }
+}
+
+fn own() -> Ptr {
+    stream(2)
+}
+
+fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+#[test]
+fn inner_a_thread_has_its_own_memory_at_once() {
+    let Some(abi) = library() else { return };
+    let take = |abi: &Abi| abi.alloc(30 * MIB, 0, own()).addr();
+    let mine = take(&abi);
+    abi.free(stream(mine), 30 * MIB, 0, own());
+    let others = elsewhere(|| take(&abi));
+    assert_ne!(others, mine, "the first thread's work may use it");
+    assert_eq!(take(&abi), mine);
+    // Freed by a thread that used it, which is not the one that took it.
+    elsewhere(|| abi.free(stream(mine), 30 * MIB, 0, own()));
+    assert_ne!(take(&abi), mine, "the other thread's work may use it");
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+    // The event is asked for whenever somebody lacks memory.
+    let came_back = (0..100).any(|_| elsewhere(|| take(&abi)) == mine);
+    assert!(came_back, "{:?}", abi.figures(0));
+}
+
+/// More of them than are kept apart.
+#[test]
+fn inner_threads_come_and_go() {
+    let Some(abi) = library() else { return };
+    let kept = abi.alloc(4 * MIB, 0, null_mut()).addr();
+    for at in 0..5000 {
+        elsewhere(|| {
+            let [mine, used] = [(); 2].map(|()| abi.alloc(2 * MIB, 0, own()));
+            assert!(!mine.is_null() && !used.is_null(), "{at}: {:?}", abi.error());
+            abi.record_stream(stream(kept), own());
+            abi.free(mine, 2 * MIB, 0, own());
+            let last = [null_mut(), own()][usize::from(at % 100 > 0)];
+            abi.free(used, 2 * MIB, 0, last);
+            assert_eq!(abi.error(), None, "{at}");
+        });
+    }
+    abi.free(stream(kept), 4 * MIB, 0, null_mut());
+    let figures = abi.figures(0);
+    assert_eq!(figures["all.allocation.current"], 0);
+    // What 5,000 threads take is 20 GiB.
+    assert!(figures["all.reserved_bytes.peak"] <= 500 << 20, "{figures:?}");
+    assert!(abi.empty_cache(0) > 0);
+    let figures = abi.figures(0);
+    assert_eq!(
+        (figures["all.active.current"], figures["all.reserved_bytes.current"]),
+        (0, 0)
+    );
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
 }
 
 #[test]
@@ -72,7 +138,7 @@ fn inner_what_cannot_be_retired_is_refused() {
     for (handle, why) in [
         (null_mut(), "the default stream is never destroyed"),
         (stream(1), "the default stream is never destroyed"),
-        (stream(2), "per-thread default stream"),
+        (stream(2), "the default stream is never destroyed"),
     ] {
         assert_eq!(abi.retire_stream(handle), -1);
         abi.refused(why);

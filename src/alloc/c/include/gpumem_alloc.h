@@ -21,13 +21,15 @@
  * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred, as
  * is usual) leaves these functions first. In a thread's last destructors, those that run after the library's own, failures are counted
  * but have no message, and there are no scopes. In handlers of exit() gpumem_last_error() may be NULL, too: the thread's data is gone. A thread
- * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind. The first allocation on a device
- * needs 40 KiB of stack beside what CUDA does; 32 KiB are enough for everything else.
+ * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind, and so it does one of the
+ * 4,096 places of threads if that names the per-thread default stream. The first allocation on a device needs 40 KiB of stack beside
+ * what CUDA does; 32 KiB are enough for everything else.
  *
- * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2, the per-thread default stream, is
- * refused: it is another stream in each thread. Memory belongs to the stream it was allocated for, and is reused on that stream at
- * once when it is freed: what the stream does next is queued behind. Whoever uses it on another stream either says so
- * (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
+ * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2 is the per-thread default stream of the
+ * calling thread, on the device of the call; 4,096 threads at a time have one here, and a thread's is retired when it ends. Other
+ * threads learn how far it is from the legacy default stream, which waits for all of them. Memory belongs to the stream it was
+ * allocated for, and is reused on that stream at once when it is freed: what the stream does next is queued behind. Whoever uses it on
+ * another stream either says so (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
  * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was
  * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
  * long as the process. Where CUDA notices, nothing is lost: memory of a stream that was destroyed before it was retired is reused once the

@@ -43,7 +43,7 @@ unsafe impl Sync for Filter {}
 
 impl Filter {
     fn accepts(&self, stream: Stream) -> bool {
-        let mut handle: *mut c_void = std::ptr::with_exposed_provenance_mut(stream.0 as usize);
+        let mut handle: *mut c_void = std::ptr::with_exposed_provenance_mut(stream.handle() as usize);
         // SAFETY: a copy made by its own manager, called as libstdc++ calls it.
         unsafe { (self.invoker)(&raw const self.data, &raw mut handle) }
     }

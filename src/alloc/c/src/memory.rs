@@ -8,18 +8,19 @@ use crate::boundary::{attempt, enter, enter_quick};
 use crate::failure::{Failure, Kind};
 use crate::{devices, exit, throw};
 
-/// A stream by its handle. The legacy default stream has two.
+/// CUDA's handle of every thread's own default stream, the last of those that are no pointers.
+const PER_THREAD: usize = 2;
+
+/// A stream by its handle. The legacy default stream has two, and the calling thread's own that of all threads'.
 #[inline]
-fn stream(handle: *mut c_void) -> Result<Stream, Failure> {
+fn stream(handle: *mut c_void) -> Stream {
     const LEGACY: usize = 1;
-    const PER_THREAD: usize = 2;
     match handle.addr() {
-        0 | LEGACY => Ok(Stream::DEFAULT),
-        // An event recorded on it by another thread says nothing about the thread that used the memory.
-        PER_THREAD => Err(Failure::misuse(
-            "the per-thread default stream (handle 2) is another stream in each thread: use the default stream or one of your own",
-        )),
-        handle => Ok(Stream(handle as u64)),
+        0 | LEGACY => Stream::DEFAULT,
+        // What makes a thread's own known to the C library may hang in a child that it does not know of, where all streams are refused.
+        PER_THREAD if devices::is_forked() => Stream::DEFAULT,
+        PER_THREAD => Stream::per_thread(),
+        handle => Stream(handle as u64),
     }
 }
 
@@ -29,7 +30,7 @@ fn take(size: usize, device: c_int, handle: *mut c_void) -> Result<*mut c_void, 
         return Ok(std::ptr::null_mut());
     }
     let place = devices::place(device)?;
-    let stream = stream(handle)?;
+    let stream = stream(handle);
     let allocated = place.open(device)?.alloc_raw(size as u64, stream);
     let addr = allocated.map_err(|error| refused(device, error))?;
     Ok(std::ptr::without_provenance_mut(addr as usize))
@@ -64,7 +65,7 @@ fn give_back(ptr: *mut c_void, device: c_int, handle: *mut c_void) -> Result<(),
         Failure::misuse(format!("{ptr:p} is not a live allocation on device {device}: {reason}"))
     };
     let allocator = place.allocator().ok_or_else(unknown)?;
-    match allocator.free_raw_after(ptr.addr() as u64, device.unsigned_abs(), stream(handle)?) {
+    match allocator.free_raw_after(ptr.addr() as u64, device.unsigned_abs(), stream(handle)) {
         Err(Error::UnknownPointer { .. }) => Err(unknown()),
         done => Ok(done?),
     }
@@ -105,11 +106,11 @@ extern "C" fn gpumem_cupy_free(stream: *mut c_void, ptr: *mut c_void, device: c_
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_retire_stream(handle: *mut c_void) -> c_int {
     enter("gpumem_retire_stream", -1, || {
-        let stream = stream(handle)?;
-        if stream == Stream::DEFAULT {
+        if handle.addr() <= PER_THREAD {
             return Err(Error::DefaultStream.into());
         }
         devices::not_forked()?;
+        let stream = stream(handle);
         // Who does not know it is not concerned. An error on one device does not keep it from the others.
         let retired = devices::in_use().map(|(_, allocator)| allocator.retire_stream(stream));
         match retired.filter_map(Result::err).reduce(|first, _| first) {
@@ -125,7 +126,7 @@ extern "C" fn gpumem_record_stream(ptr: *mut c_void, handle: *mut c_void) {
         if ptr.is_null() {
             return Ok(());
         }
-        let stream = stream(handle)?;
+        let stream = stream(handle);
         devices::not_forked()?;
         // Addresses are unique among the devices of a process.
         for (_, allocator) in devices::in_use() {

@@ -111,7 +111,9 @@ pub(crate) use release::end::give_back_remains;
 pub use release::join::JoinReport;
 pub(crate) use release::join::join;
 pub(crate) use release::release_cached;
-pub(crate) use retire::{Unmet, forget_awaited_streams, forget_streams, has_ended, retire_stream};
+pub(crate) use retire::{
+    Unmet, forget_awaited_streams, forget_streams, has_ended, retire_left_by_threads, retire_stream,
+};
 pub(crate) use turn::Attempt;
 pub(crate) use turn::access::{Access, wait_for_device};
 

@@ -42,6 +42,11 @@ impl Unmet {
         let _undisturbed = Uncancelled::begin();
         self.streams.iter().for_each(|stream| self.driver.meet(*stream));
     }
+
+    /// Whether a thread's own stream is among them: others may have ended.
+    pub(crate) fn has_per_thread(&self) -> bool {
+        self.streams.iter().any(|stream| stream.is_per_thread())
+    }
 }
 
 /// A stream that is just ending.
@@ -58,6 +63,16 @@ struct Ending {
 /// The program is about to destroy a stream.
 pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
     on.heap(|heap| heap.streams.may_end(stream))??;
+    end_stream(on, stream)
+}
+
+/// The same for the streams of threads that have ended.
+pub(crate) fn retire_left_by_threads(on: &mut impl Access) -> Result<(), Error> {
+    let left = on.heap(|heap| heap.streams.left_by_threads())?;
+    left.into_iter().try_for_each(|stream| end_stream(on, stream))
+}
+
+fn end_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
     let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
     probe_ended(on, |_| lines.clone())?;
     let many = on.heap(|heap| {

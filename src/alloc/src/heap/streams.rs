@@ -109,12 +109,13 @@ impl Streams {
         }
     }
 
-    /// The default stream never ends, by whatever handle it is named, and nor does what is refused as a stream.
+    /// The default stream never ends, by whatever handle it is named, nor does what is refused as a stream; a thread's own does so by itself.
     pub(super) fn may_end(&self, stream: Stream) -> Result<(), Error> {
         match stream {
             Stream::DEFAULT => Err(Error::DefaultStream),
             Stream::LEGACY if self.handles => Err(Error::DefaultStream),
             Stream::PER_THREAD if self.handles => Err(Error::PerThreadStream),
+            _ if stream.is_per_thread() => Err(Error::DefaultStream),
             _ => Ok(()),
         }
     }
@@ -150,6 +151,11 @@ impl Streams {
     /// The lines of a stream, one in each arena that it was used in.
     pub(super) fn named(&self, stream: Stream) -> impl Iterator<Item = u16> {
         self.register.named(stream)
+    }
+
+    /// Streams of threads that have ended, which nobody has said.
+    pub(super) fn left_by_threads(&self) -> Vec<Stream> {
+        self.register.per_thread().filter(|stream| stream.has_left()).collect()
     }
 
     /// The stream of a line has ended: nobody finds it by its name any more.

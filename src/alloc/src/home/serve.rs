@@ -177,7 +177,7 @@ impl Home {
         self.naming(|| {
             let mut unmet = None;
             let result = self.allocate_named((arena, bytes, stream, buffer), &mut unmet);
-            unmet.iter().for_each(Unmet::meet);
+            self.meet(unmet);
             result
         })
     }

@@ -86,6 +86,7 @@ impl Home {
     #[inline(never)]
     fn name_again<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
         let _undisturbed = Uncancelled::begin();
+        self.retire_left_by_threads();
         heap::forget_streams(&mut self.way())?;
         self.give(|_| ())?;
         match work() {
@@ -102,9 +103,34 @@ impl Home {
     pub(crate) fn name<R>(&self, mut work: impl FnMut(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
         self.naming(|| {
             let (result, unmet) = self.with(|heap| (work(heap), heap.take_unmet()))?;
-            unmet.iter().for_each(Unmet::meet);
+            self.meet(unmet);
             result
         })
+    }
+
+    /// The program is about to use streams that are new.
+    #[inline]
+    pub(super) fn meet(&self, unmet: Option<Unmet>) {
+        if let Some(unmet) = unmet {
+            self.meet_new(&unmet);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn meet_new(&self, unmet: &Unmet) {
+        unmet.meet();
+        if unmet.has_per_thread() {
+            self.retire_left_by_threads();
+        }
+    }
+
+    /// Retires the streams of threads that have ended: whoever starts threads again and again would have too many otherwise.
+    fn retire_left_by_threads(&self) {
+        let _undisturbed = Uncancelled::begin();
+        // While a graph is captured, and where it fails, it is left to the next thread.
+        let _ = heap::retire_left_by_threads(&mut self.way());
+        let _ = self.give(|_| ());
     }
 
     /// Completes blocks that wait for other streams, and gives back what is left of pools that are gone.

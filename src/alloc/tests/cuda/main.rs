@@ -56,7 +56,7 @@ fn the_cuda_device_works_against_a_driver() {
         &[("FAKE_CUDA_EVENT_QUERIES", "3")],
     );
     passes("inner_destroyed_stream_loses_nothing", library, &[]);
-    passes("inner_refuses_the_stream_that_each_thread_has", library, &[]);
+    passes("inner_tells_apart_the_streams_that_each_thread_has", library, &[]);
     passes("several::inner_ends_no_capture_by_a_copy", library, &[]);
     for queries in ["3", "1000"] {
         passes(
@@ -320,35 +320,49 @@ fn inner_waits_for_events_of_other_streams() {
     );
 }
 
-/// Two threads would be given the same memory at the same time, each in the order of its own stream.
+/// By the number of CUDA's handle two threads would be given the same memory at the same time, each in the order of its own stream.
 #[test]
-fn inner_refuses_the_stream_that_each_thread_has() {
+fn inner_tells_apart_the_streams_that_each_thread_has() {
     if !is_inner() {
         return;
     }
     for segments in SegmentMode::ALL {
         let alloc = allocator(segments);
         let context = alloc.device().cuda_context().unwrap();
-        let stream = Stream::from(&context.per_thread_stream());
+        let default = Stream::from(&context.default_stream());
         let pool = alloc.pool("tenant", PoolConfig::default()).unwrap();
-        let buffer = alloc
-            .alloc::<u8>(1000, Stream::from(&context.default_stream()))
-            .unwrap();
-        let raw = alloc.alloc_raw(1000, Stream::DEFAULT).unwrap();
+        let buffer = alloc.alloc::<u8>(1000, default).unwrap();
+        let raw = alloc.alloc_raw(1000, default).unwrap();
+        let nobodys = Stream(2);
         let refused = [
-            alloc.alloc::<u8>(1000, stream).map(drop),
-            alloc.alloc_raw(30 << 20, stream).map(drop),
-            alloc.reserve(1000, stream),
-            pool.alloc::<u8>(1000, stream).map(drop),
-            buffer.record_stream(stream),
-            alloc.record_stream_raw(raw, stream),
-            alloc.free_raw_after(raw, 0, stream),
+            alloc.alloc::<u8>(1000, nobodys).map(drop),
+            alloc.alloc_raw(30 << 20, nobodys).map(drop),
+            alloc.reserve(1000, nobodys),
+            pool.alloc::<u8>(1000, nobodys).map(drop),
+            buffer.record_stream(nobodys),
+            alloc.record_stream_raw(raw, nobodys),
+            alloc.free_raw_after(raw, 0, nobodys),
         ];
         for (at, refused) in refused.into_iter().enumerate() {
             assert!(matches!(refused, Err(Error::PerThreadStream)), "{at}: {refused:?}");
         }
-        alloc.free_raw(raw).unwrap();
+        let own = Stream::from(&context.per_thread_stream());
+        assert_eq!((own, own.handle()), (Stream::per_thread(), 2));
+        let of_others = [(); 2].map(|()| std::thread::spawn(Stream::per_thread).join().unwrap());
+        assert!(of_others[0] != of_others[1] && !of_others.contains(&own));
+        buffer.record_stream(own).unwrap();
+        alloc.record_stream_raw(raw, of_others[0]).unwrap();
+        let mut written = alloc.alloc::<u8>(1000, own).unwrap();
+        written.write(&[7; 1000]).unwrap();
+        // In another thread this one's stream has no handle.
+        let read = std::thread::spawn(move || {
+            let mut bytes = [0; 1000];
+            written.read(&mut bytes).map(|()| bytes)
+        });
+        assert_eq!(read.join().unwrap().unwrap(), [7; 1000]);
+        alloc.free_raw_after(raw, 0, own).unwrap();
         drop(buffer);
+        alloc.poll();
         assert_eq!(alloc.stats().all().allocation.current, 0);
         // SAFETY: the default stream's other handle, which the driver has as long as there is a context.
         let legacy = unsafe { context.wrap_borrowed_stream(std::ptr::without_provenance_mut(1)) };

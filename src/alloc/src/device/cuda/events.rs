@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::api::{Api, Opaque};
 use super::bound::Bound;
-use super::{Cuda, Result};
+use super::{Cuda, Result, handle_of};
 use crate::device::EventHandle;
 use crate::error::DeviceError;
 use crate::stream::Stream;
@@ -115,7 +115,7 @@ impl Cuda {
     pub(super) fn context_abroad(&self, stream: Stream) -> Option<Opaque> {
         let mut context: Opaque = std::ptr::null_mut();
         // SAFETY: writes one pointer; the stream lives (see `cuda`).
-        let code = unsafe { (self.api.stream_get_ctx)(stream.0 as Opaque, &mut context) };
+        let code = unsafe { (self.api.stream_get_ctx)(handle_of(stream), &mut context) };
         (code == 0 && context != self.primary.context()).then_some(context)
     }
 }
@@ -131,7 +131,7 @@ impl Api {
 
     fn record(&self, event: EventHandle, stream: Stream) -> std::result::Result<(), DeviceError> {
         // SAFETY: an event that is alive; so is the stream (see `cuda`).
-        let code = unsafe { (self.event_record)(event.0 as Opaque, stream.0 as Opaque) };
+        let code = unsafe { (self.event_record)(event.0 as Opaque, handle_of(stream)) };
         self.check("cuEventRecord", code)
     }
 }

@@ -45,6 +45,15 @@ struct Cuda {
     before: Before,
 }
 
+/// What the driver is to call a stream in this thread. Another thread's own has no name here: the default stream waits for it.
+fn handle_of(stream: Stream) -> Opaque {
+    let handle = match stream.is_per_thread() && !stream.is_of_this_thread() {
+        true => Stream::DEFAULT.0,
+        false => stream.handle(),
+    };
+    handle as Opaque
+}
+
 /// What physical chunks are made as.
 #[derive(Debug)]
 struct Prop(AllocationProp);
@@ -65,7 +74,7 @@ impl Cuda {
     fn is_captured(&self, stream: Stream) -> Result<bool> {
         let mut status: c_int = 0;
         // SAFETY: writes one number; the stream lives (see above).
-        let code = unsafe { (self.api.stream_is_capturing)(stream.0 as Opaque, &mut status) };
+        let code = unsafe { (self.api.stream_is_capturing)(handle_of(stream), &mut status) };
         self.api.check("cuStreamIsCapturing", code).map(|()| status != 0)
     }
 
@@ -86,7 +95,7 @@ impl Cuda {
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
         // SAFETY: the stream lives (see above); 0 is the default stream.
-        let code = unsafe { (self.api.stream_synchronize)(stream.0 as Opaque) };
+        let code = unsafe { (self.api.stream_synchronize)(handle_of(stream)) };
         self.api.check("cuStreamSynchronize", code)
     }
 }
@@ -241,7 +250,7 @@ impl Driver for Cuda {
         let _bound = self.bind()?;
         self.check_not_captured("cuStreamQuery", stream)?;
         // SAFETY: the stream lives (see above).
-        match unsafe { (self.api.stream_query)(stream.0 as Opaque) } {
+        match unsafe { (self.api.stream_query)(handle_of(stream)) } {
             NOT_READY => Ok(false),
             code => self.api.check("cuStreamQuery", code).map(|()| true),
         }
@@ -305,7 +314,7 @@ impl Driver for Cuda {
         let from = bytes.as_ptr().cast();
         // SAFETY: reads `bytes`, which outlive the copy: it is waited for below, even when queueing failed half-way. That wait fails only where
         // the context has ended, and with it the copy. The stream lives (see above).
-        let code = unsafe { (self.api.copy_to_device)(addr, from, bytes.len(), stream.0 as Opaque) };
+        let code = unsafe { (self.api.copy_to_device)(addr, from, bytes.len(), handle_of(stream)) };
         let queued = self.api.check("cuMemcpyHtoDAsync", code);
         self.synchronize_stream(stream)?;
         queued
@@ -318,7 +327,7 @@ impl Driver for Cuda {
         self.check_not_captured("cuMemcpyDtoHAsync", stream)?;
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: writes `bytes`, which outlive the copy: it is waited for below, as above.
-        let code = unsafe { (self.api.copy_to_host)(to, addr, bytes.len(), stream.0 as Opaque) };
+        let code = unsafe { (self.api.copy_to_host)(to, addr, bytes.len(), handle_of(stream)) };
         let queued = self.api.check("cuMemcpyDtoHAsync", code);
         self.synchronize_stream(stream)?;
         queued
@@ -330,7 +339,7 @@ impl Driver for Cuda {
         // A graph may have it.
         self.is_captured(stream)?;
         // SAFETY: writes device memory that the caller owns, in stream order. The stream lives (see above).
-        let code = unsafe { (self.api.fill_words)(addr, value, words as usize, stream.0 as Opaque) };
+        let code = unsafe { (self.api.fill_words)(addr, value, words as usize, handle_of(stream)) };
         self.api.check("cuMemsetD32Async", code)
     }
 

@@ -60,6 +60,12 @@ impl Register {
         lines.map(|(_, at)| *at)
     }
 
+    /// Threads' own streams of which it is not known that they have ended, one for each line.
+    pub(super) fn per_thread(&self) -> impl Iterator<Item = Stream> {
+        let lines = self.named.range((Stream::FIRST_PER_THREAD, COMMON)..);
+        lines.map(|((stream, _), _)| *stream)
+    }
+
     /// The lines of an arena's streams.
     #[inline]
     pub(super) fn of(&self, arena: u16) -> &[u16] {

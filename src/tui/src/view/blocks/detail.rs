@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use gpumem_channel::{Block, BlockState, NO_STREAM, PoolId, SegmentKind};
+use gpumem_channel::{Block, BlockState, NO_STREAM, PER_THREAD_STREAMS, PoolId, SegmentKind};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -59,6 +59,18 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
     }
 }
 
+/// A stream by its handle, or by the number that tells a thread's own from those of other threads.
+fn stream_text(stream: u64) -> String {
+    match stream {
+        0 => "default".into(),
+        NO_STREAM => "any: no queued work uses it".into(),
+        own if PER_THREAD_STREAMS.contains(&own) => {
+            format!("a thread's default ({:#x})", own - PER_THREAD_STREAMS.start)
+        }
+        handle => format!("{handle:#x}"),
+    }
+}
+
 /// A block's size (its label takes five columns of the panel's line), and how much of it nobody asked for where the block tells what was.
 fn size_text(block: &Block, tells: bool) -> String {
     let size = units::bytes(block.size);
@@ -90,14 +102,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
         let tag = map.string(block.tag);
         facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
     }
-    facts.push((
-        "stream",
-        match block.stream {
-            0 => "default".into(),
-            NO_STREAM => "any: no queued work uses it".into(),
-            handle => format!("{handle:#x}"),
-        },
-    ));
+    facts.push(("stream", stream_text(block.stream)));
     facts.push(("pool", pool_text(map, segment, block.pool)));
     facts.extend(map.age(block).map(|age| ("for", units::age(age))));
     if let Some(s) = map.segments.get(segment) {

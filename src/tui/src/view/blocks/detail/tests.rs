@@ -158,3 +158,18 @@ fn many_free_blocks_leave_their_size_legible() {
     let line = |y| (0..14).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     assert_eq!([line(10), line(11)], ["   1 KiB 1234 ", "   512 B 123k "]);
 }
+
+#[test]
+fn a_threads_own_stream_is_no_handle() {
+    let texts = [0, 1, 0x7f00_1234_5000, (1 << 48) + 0x1003, u64::MAX].map(stream_text);
+    assert_eq!(
+        texts,
+        [
+            "default",
+            "0x1",
+            "0x7f0012345000",
+            "a thread's default (0x1003)",
+            "any: no queued work uses it"
+        ]
+    );
+}
