@@ -4,6 +4,7 @@ use super::allocate::Request;
 use super::arena::COMMON;
 use super::foreign::{FAR, NEAR};
 use super::grow::fineness::{FEW, is_cheap};
+use super::stitch::runs::Look;
 use super::{Grant, Heap};
 use crate::config::SegmentMode;
 use crate::error::Error;
@@ -238,25 +239,34 @@ impl Heap {
             return Ok(self.find(request));
         }
         // What the program once held may be more than there is now: of the budget, or beside others on the device.
-        match first {
-            true => Ok(None),
-            false => self.obtain_from_pieces(request, plain),
+        if !first && let Some(grant) = self.obtain_from_pieces(request, plain)? {
+            return Ok(Some(grant));
+        }
+        // What is waited for and goes back otherwise costs more than a look at all that is free.
+        match self.has_very_many_free(request) {
+            true => self.obtain_by(Look::All, request, plain),
+            false => Ok(None),
         }
     }
 
     /// What lies side by side in a view, or free pieces that are stitched, with less new memory than the `plain` bytes that it would take without.
     fn obtain_from_pieces(&mut self, request: &Request, plain: u64) -> Result<Option<Grant>, Error> {
-        if self.has_very_many_free(request.stream)
+        if self.has_very_many_free(request)
             && let Some(grant) = self.obtain_from_few(request)?
         {
             return Ok(Some(grant));
         }
-        if let Some(grant) = self.fit_in_views(request, true) {
+        self.obtain_by(Look::Most, request, plain)
+    }
+
+    /// The same by one look.
+    fn obtain_by(&mut self, look: Look, request: &Request, plain: u64) -> Result<Option<Grant>, Error> {
+        if let Some(grant) = self.fit_in_views(request, look) {
             return Ok(Some(grant));
         }
         self.ask_about_views(request)?;
         let mut left = self.budget_left();
-        while let Some(plan) = self.plan(request, left, true).filter(|plan| plan.missing < plain) {
+        while let Some(plan) = self.plan(request, left, look).filter(|plan| plan.missing < plain) {
             if self.give_back_small(request, plan.missing)? {
                 continue;
             }
@@ -275,7 +285,7 @@ impl Heap {
 
     /// The same of few of the free blocks, without new memory.
     fn obtain_from_few(&mut self, request: &Request) -> Result<Option<Grant>, Error> {
-        if let Some(grant) = self.fit_in_views(request, false) {
+        if let Some(grant) = self.fit_in_views(request, Look::Few) {
             return Ok(Some(grant));
         }
         self.ask_about_views(request)?;

@@ -218,3 +218,72 @@ fn memory_of_small_blocks_goes_back_whatever_fails() {
     }
     assert!(went_back > 10, "{went_back}");
 }
+
+/// A heap of a full device, or budget, whose free blocks are 1,200 of 3 MiB, each within a chunk of 64 MiB, where nothing that is stitched can have it, and
+/// parts of blocks for which memory was taken at first: of so many MiB each, the negative ones are free.
+fn beside_very_many_of_no_use(release_on_oom: bool, limited: bool, blocks: &[&[i64]]) -> (Sim, Heap) {
+    const CHUNKS: u64 = 100;
+    let sizes: Vec<u64> = blocks
+        .iter()
+        .map(|parts| parts.iter().map(|mib| mib.unsigned_abs()).sum())
+        .collect();
+    let whole = (sizes.iter().sum::<u64>() + 64 * CHUNKS) * MIB;
+    let sim = Sim::new(SimConfig {
+        total: whole * (1 + u64::from(limited)),
+        ..SimConfig::default()
+    });
+    let config = Config {
+        budget: limited.then_some(whole),
+        release_on_oom,
+        ..Config::default()
+    };
+    let mut heap = heap_on(&sim, config);
+    let allocate = |heap: &mut Heap, mib: u64| heap.allocate(mib * MIB, Stream(1), Tag(0)).unwrap().block;
+    let first: Vec<u32> = sizes.iter().map(|mib| allocate(&mut heap, *mib)).collect();
+    let rest = allocate(&mut heap, 64 * CHUNKS);
+    heap.free(rest);
+    let mut go = Vec::new();
+    for _ in 0..CHUNKS {
+        for _ in 0..12 {
+            allocate(&mut heap, 2);
+            go.push(allocate(&mut heap, 3));
+        }
+        allocate(&mut heap, 4);
+    }
+    for (block, parts) in first.into_iter().zip(blocks) {
+        heap.free(block);
+        for mib in *parts {
+            let part = allocate(&mut heap, mib.unsigned_abs());
+            go.extend((*mib < 0).then_some(part));
+        }
+    }
+    go.into_iter().for_each(|b| heap.free(b));
+    (sim, heap)
+}
+
+/// However many larger free blocks there are: what they hide is found before the device is waited for, and before anything goes back or is
+/// refused.
+#[test]
+fn very_many_free_blocks_that_are_of_no_use_do_not_hide_smaller_ones_that_are() {
+    // The end of a chunk and the beginning of another one, and whole chunks.
+    let blocks: [&[&[i64]]; 2] = [&[&[2, -2, 4, -2, 6]], &[&[2], &[-2], &[2], &[-2], &[2], &[-2]]];
+    let cases = [(false, false), (false, true), (true, false), (true, true)];
+    for (blocks, (release_on_oom, limited)) in blocks.iter().flat_map(|blocks| cases.map(|case| (blocks, case))) {
+        let (sim, mut heap) = beside_very_many_of_no_use(release_on_oom, limited, blocks);
+        let reserved = sim.live().bytes;
+        let calls = |sim: &Sim| [Call::Synchronize, Call::Unmap, Call::Release].map(|call| sim.calls(call));
+        let before = calls(&sim);
+        let block = heap.allocate(4 * MIB, Stream(1), Tag(0)).unwrap().block;
+        assert_eq!((calls(&sim), sim.live().bytes), (before, reserved));
+        heap.check();
+        // Of a little less, which lies side by side now. A device that had no more leaves room to others first.
+        if limited {
+            let maps = sim.calls(Call::Map);
+            heap.free(block);
+            heap.allocate(7 * MIB / 2, Stream(1), Tag(0)).unwrap();
+            assert_eq!((calls(&sim), sim.calls(Call::Map)), (before, maps));
+            heap.check();
+        }
+        assert_eq!(sim.violations(), [""; 0]);
+    }
+}

@@ -21,15 +21,16 @@ use super::{Grant, Heap};
 use crate::error::DeviceError;
 use crate::size::Class;
 use plan::Plan;
+use runs::Look;
 use view::Piece;
 
 impl Heap {
-    /// A block from what lies side by side in a view, of all that is free or of some: no driver call.
-    pub(super) fn fit_in_views(&mut self, request: &Request, all: bool) -> Option<Grant> {
+    /// A block from what lies side by side in a view: no driver call.
+    pub(super) fn fit_in_views(&mut self, request: &Request, look: Look) -> Option<Grant> {
         if request.class != Class::Chunked {
             return None;
         }
-        let run = self.run_in_views((request.size, all), request.stream)?;
+        let run = self.run_in_views((request.size, look), request.stream)?;
         let (stitched, pieces) = self.place_in(run, request.size);
         Some(self.hand_out_stitched(stitched, &pieces, request))
     }

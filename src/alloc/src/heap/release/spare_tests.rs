@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::heap::allocate::Request;
 use crate::heap::ask::probe;
 use crate::heap::block::NIL;
-use crate::heap::stitch::runs::Run;
+use crate::heap::stitch::runs::{Look, Run};
 use crate::heap::tests::heap_on;
 use crate::heap::turn::access::wait_for_device;
 use crate::heap::{Attempt, begin_capture};
@@ -116,7 +116,7 @@ fn block_in_the_middle_of_a_view(sim: &Sim) -> (Heap, Vec<u32>, u32, u32, u32) {
     heap.free(whole.block);
     let stream = heap.streams.known(Stream(1)).unwrap();
     heap.drain(stream, 1);
-    let run = heap.run_in_views((16 * MIB, true), stream).unwrap();
+    let run = heap.run_in_views((16 * MIB, Look::All), stream).unwrap();
     let offset = run.offset + 8 * MIB;
     let (stitched, pieces) = heap.place_in(Run { offset, ..run }, 16 * MIB);
     let request = Request::common(16 * MIB, (16 * MIB, Class::Chunked), stream, (Tag(0), StringId(0)));

@@ -11,7 +11,7 @@ use crate::heap::Heap;
 use crate::heap::allocate::Request;
 use crate::heap::segment::Segment;
 use crate::heap::stitch::cover::{chunks_back_over, chunks_over};
-use crate::heap::stitch::runs::Run;
+use crate::heap::stitch::runs::{Look, Run};
 use crate::heap::stitch::view::Piece;
 use crate::size::{Class, MAPPING, SMALL_MAX};
 
@@ -171,21 +171,20 @@ impl Heap {
 
     /// The pieces of few of the free blocks that make the request, if that takes no new memory.
     pub(in crate::heap) fn plan_of_few(&mut self, request: &Request, left: u64) -> Option<Plan> {
-        self.plan(request, left, false).filter(|plan| plan.missing == 0)
+        self.plan(request, left, Look::Few).filter(|plan| plan.missing == 0)
     }
 
-    /// The pieces that make the request with the least new memory and mapping, of which there are `left` bytes to be had: of all free blocks, or of
-    /// few where there are very many of one size.
-    pub(in crate::heap) fn plan(&mut self, request: &Request, left: u64, all: bool) -> Option<Plan> {
+    /// The pieces that make the request with the least new memory and mapping, of which there are `left` bytes to be had.
+    pub(in crate::heap) fn plan(&mut self, request: &Request, left: u64, look: Look) -> Option<Plan> {
         if request.class != Class::Chunked || request.size <= SMALL_MAX {
             return None;
         }
-        let tail = self.longest_tail((request.size, all), request.stream);
+        let tail = self.longest_tail((request.size, look), request.stream);
         let home = self.segments.get(self.home?)?;
         let mapping = self.ledger.requested_peak(request.requested) / MAPPING;
-        let onto = tail.and_then(|tail| self.plan_onto(home, tail, request, all));
+        let onto = tail.and_then(|tail| self.plan_onto(home, tail, request, look));
         let new = |plan: &Plan| plan.missing.next_multiple_of(self.sizes.granularity);
-        let candidates = || self.candidates(home, (request, all), &HashSet::new());
+        let candidates = || self.candidates(home, (request, look), &HashSet::new());
         let anew = plan_anew(candidates(), request.size, Candidate::head_by_chunk);
         // To begin with what serves as a beginning only leaves the least to be taken from the driver. As a rule it is no better: of small
         // pieces the next requests have less.
@@ -232,7 +231,7 @@ impl Heap {
     }
 
     /// One that begins with the end of a view. A view has a chunk once only.
-    fn plan_onto(&self, home: &Segment, tail: Run, request: &Request, all: bool) -> Option<Plan> {
+    fn plan_onto(&self, home: &Segment, tail: Run, request: &Request, look: Look) -> Option<Plan> {
         let taken = self.views.chunks_of(tail.view);
         let mut plan = Plan {
             onto: Some(tail),
@@ -240,17 +239,17 @@ impl Heap {
             missing: request.size.checked_sub(tail.bytes)?,
             ..Plan::default()
         };
-        plan.fill(self.candidates(home, (request, all), &taken));
+        plan.fill(self.candidates(home, (request, look), &taken));
         Some(plan)
     }
 
     /// The free blocks that a stream may have and that reach a border of a chunk, without the chunks that are taken.
-    fn candidates(&self, home: &Segment, (request, all): (&Request, bool), taken: &HashSet<u64>) -> Vec<Candidate> {
+    fn candidates(&self, home: &Segment, (request, look): (&Request, Look), taken: &HashSet<u64>) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut offer = |addr: u64, end: u64| candidates.extend(candidate(home, addr, end));
         for index in self.free_at_home(request.stream) {
             let mut keys = Vec::new();
-            self.each_at_border(home, index, (request.size, all), |key| keys.push(key));
+            self.each_at_border(home, index, (request.size, look), |key| keys.push(key));
             // Of those that are as good as each other one is taken by its place among them.
             keys.sort_unstable();
             for Key { addr, size, .. } in keys {

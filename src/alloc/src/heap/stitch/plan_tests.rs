@@ -109,7 +109,7 @@ fn of_very_many_free_pages_only_some_are_looked_at_if_these_are_enough() {
         heap.plan_of_few(&request, left).unwrap();
         LOOKS.get()
     };
-    assert!(heap.has_very_many_free(request.stream));
+    assert!(heap.has_very_many_free(&request));
     assert!(looks(&mut heap, u64::MAX) < 3000, "{} looks", LOOKS.get());
     let (reserved, maps) = (sim.live().bytes, sim.calls(Call::Map));
     let plan = heap.plan_of_few(&request, 0).unwrap();
@@ -121,6 +121,7 @@ fn of_very_many_free_pages_only_some_are_looked_at_if_these_are_enough() {
         stream: request.stream,
         ..Heap::nobodys(20_000 * MIB, 20_000 * MIB)
     };
+    assert!(!heap.has_very_many_free(&request), "all are looked at for it as it is");
     let before = sim.live().bytes;
     assert!(heap.plan_of_few(&request, u64::MAX).is_none());
     assert_eq!((LOOKS.get() > 5000, sim.live().bytes), (true, before));

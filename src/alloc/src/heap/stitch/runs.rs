@@ -2,6 +2,7 @@
 
 use crate::free::{FreeIndex, Key};
 use crate::heap::Heap;
+use crate::heap::allocate::Request;
 use crate::heap::segment::Segment;
 use crate::heap::stitch::cover::chunks_back_over;
 use crate::heap::stitch::view::{Piece, View};
@@ -10,6 +11,24 @@ use crate::size::Sizes;
 /// Free blocks that are looked at, and how many times the bytes that are wanted, if that is more: others take longer to look at than they save in
 /// mapping.
 const LOOKED_AT: (usize, u64) = (1024, 4);
+
+/// Which of the free blocks that a request's stream may have are looked at for it: all of them, where they are no more than [`LOOKED_AT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) enum Look {
+    /// The largest, until enough of them are of use.
+    Few,
+    /// The largest, down to a size of which and of larger ones there are enough. Those may be of no use, and smaller ones would be: a block
+    /// that lies within a chunk cannot be stitched, and of those without a whole chunk a stitched block has two.
+    Most,
+    /// All: where the request would be refused otherwise. A plan of more pieces need not be better than one of fewer, which comes first.
+    All,
+}
+
+/// Blocks and bytes that are enough for a request of so many.
+fn enough_for(size: u64) -> (usize, u64) {
+    let (blocks, times) = LOOKED_AT;
+    (blocks, size.saturating_mul(times))
+}
 
 /// Runs of free memory that a request chooses the smallest from.
 const ENOUGH: usize = 8;
@@ -114,8 +133,8 @@ impl View {
 
 impl Heap {
     /// A run of free memory in a view that a request's stream may have.
-    pub(in crate::heap) fn run_in_views(&mut self, (size, all): (u64, bool), stream: u16) -> Option<Run> {
-        self.among_free((size, all), stream, |views, free| {
+    pub(in crate::heap) fn run_in_views(&mut self, (size, look): (u64, Look), stream: u16) -> Option<Run> {
+        self.among_free((size, look), stream, |views, free| {
             // From the highest number on, among which are the newest: what was side by side lately is likely to be again.
             let runs = views
                 .iter()
@@ -126,8 +145,8 @@ impl Heap {
     }
 
     /// The longest run of free memory at the end of a view, where there is room enough behind it.
-    pub(in crate::heap) fn longest_tail(&mut self, (size, all): (u64, bool), stream: u16) -> Option<Run> {
-        self.among_free((size, all), stream, |views, free| {
+    pub(in crate::heap) fn longest_tail(&mut self, (size, look): (u64, Look), stream: u16) -> Option<Run> {
+        self.among_free((size, look), stream, |views, free| {
             let tails = views
                 .iter()
                 .filter_map(|(at, view)| view.tail(*at, |home| free.of(home)));
@@ -137,23 +156,27 @@ impl Heap {
         })
     }
 
-    /// Whether not all that a stream may have is [looked at](Heap::each_at_border) where few are enough.
-    pub(in crate::heap) fn has_very_many_free(&self, stream: u16) -> bool {
-        self.free_at_home(stream).iter().any(|index| index.len() > LOOKED_AT.0)
+    /// Whether some of what a request's stream may have is not [looked at](Heap::each_at_border) for it unless all is.
+    pub(in crate::heap) fn has_very_many_free(&self, request: &Request) -> bool {
+        let (blocks, bytes) = enough_for(request.size);
+        let mut free = self.free_at_home(request.stream).into_iter();
+        free.any(|index| index.len() > blocks && index.bytes() > bytes)
     }
 
-    /// Does something with the largest of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes: with
-    /// enough of about one size, or with all that are.
+    /// Does something with those of these free blocks that reach, or may reach, a border of a chunk, for a request of `size` bytes.
     pub(in crate::heap) fn each_at_border(
         &self,
         home: &Segment,
         index: &FreeIndex,
-        (size, all): (u64, bool),
+        (size, look): (u64, Look),
         mut work: impl FnMut(Key),
     ) {
         let unit = self.sizes.granularity;
-        let (blocks, times) = LOOKED_AT;
-        index.each_of_largest((blocks, size.saturating_mul(times)), all, |key| {
+        let enough = match look {
+            Look::Few | Look::Most => enough_for(size),
+            Look::All => (usize::MAX, u64::MAX),
+        };
+        index.each_of_largest(enough, look != Look::Few, |key| {
             // Chunks begin and end at multiples of this.
             let from = key.addr - home.addr;
             let (first, end) = (from.next_multiple_of(unit), from + key.size);
@@ -169,7 +192,7 @@ impl Heap {
     /// Looks for something among the views, given what of each chunk is free for a stream.
     fn among_free(
         &mut self,
-        of: (u64, bool),
+        of: (u64, Look),
         stream: u16,
         look: impl FnOnce(&[(u32, &View)], Free<'_>) -> Option<Run>,
     ) -> Option<Run> {
