@@ -48,7 +48,8 @@ class Memory:
         self.fill_kernel, self.compare_kernel = (module.get_function(name) for name in ("fill", "compare"))
         self.wrong = cupy.zeros(1, dtype=cupy.uint64)
         # A number of a stream that nobody waits for.
-        self.stream = cupy.cuda.Stream(non_blocking=True).ptr if careless else OWN
+        self.nobodys = cupy.cuda.Stream(non_blocking=True)
+        self.stream = self.nobodys.ptr if careless else OWN
         self.check(self.take(256), 256)
 
     def check(self, address, size):

@@ -30,8 +30,10 @@ impl Stream {
     /// The per-thread default stream of the calling thread, which is this one in other threads, too. It ends with the thread, and is retired
     /// then without anybody's saying so.
     ///
-    /// Other threads can only ask the default stream about it, which waits for all of them: what its thread has freed is reused elsewhere
-    /// when no thread's own stream is busy. 4,096 threads at a time have one; those that come too late get a stream that is refused with
+    /// Other threads can only ask the default stream about it, which is idle when all of them are: what its thread has freed is reused
+    /// elsewhere then, or once the device was waited for as there is no memory left. Only what
+    /// [`record_stream`](crate::Buffer::record_stream) names it for, and one thread in 16 that end while the GPU is busy, has an event recorded
+    /// on the default stream, for which what other threads queue next has to wait. 4,096 threads at a time have one; those that come too late get a stream that is refused with
     /// [`Error::PerThreadStream`](crate::Error::PerThreadStream).
     pub fn per_thread() -> Stream {
         Stream::of_this_thread()

@@ -27,7 +27,7 @@
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2 is the per-thread default stream of the
  * calling thread, on the device of the call; 4,096 threads at a time have one here, and a thread's is retired when it ends. Other
- * threads learn how far it is from the legacy default stream, which waits for all of them. Memory belongs to the stream it was
+ * threads learn that it is done from the legacy default stream, which is when all of them are. Memory belongs to the stream it was
  * allocated for, and is reused on that stream at once when it is freed: what the stream does next is queued behind. Whoever uses it on
  * another stream either says so (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
  * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was

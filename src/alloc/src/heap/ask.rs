@@ -109,6 +109,7 @@ fn ask_whether_idle(driver: &Arc<dyn Driver>, stream: Stream) -> Option<Option<E
     // An event takes even an idle stream some microseconds; that it is idle it says at once.
     match driver.is_idle(stream) {
         Ok(true) => Some(None),
+        Ok(false) if stream.is_of_another_thread() => None,
         Ok(false) => {
             let event = Event::new(driver, stream);
             event.record();

@@ -66,9 +66,14 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
     end_stream(on, stream)
 }
 
-/// The same for the streams of threads that have ended.
-pub(crate) fn retire_left_by_threads(on: &mut impl Access) -> Result<(), Error> {
-    let left = on.heap(|heap| heap.streams.left_by_threads())?;
+/// The same for the streams of threads that have ended, as soon as the GPU is idle or there are so many: an event of another thread's stream
+/// [holds others up](Stream::is_of_another_thread).
+pub(crate) fn retire_left_by_threads(on: &mut impl Access, many: usize) -> Result<(), Error> {
+    let (left, driver) = on.heap(|heap| (heap.streams.left_by_threads(), Arc::clone(&heap.driver)))?;
+    let Some(one) = left.first() else { return Ok(()) };
+    if left.len() < many && !matches!(driver.is_idle(*one), Ok(true)) {
+        return Ok(());
+    }
     left.into_iter().try_for_each(|stream| end_stream(on, stream))
 }
 

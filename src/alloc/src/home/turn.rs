@@ -8,6 +8,9 @@ use crate::heap::{self, Access, Errands, Heap, Unmet};
 use crate::process::Uncancelled;
 use crate::stream::Stream;
 
+/// Streams of threads that have ended which are kept while the GPU is busy. What they own nobody else gets meanwhile.
+const LEFT: usize = 16;
+
 /// A way to the heap for who asks the driver something, for which the turn is not needed.
 #[derive(Debug)]
 pub(crate) struct Way<'a>(&'a Home);
@@ -86,7 +89,7 @@ impl Home {
     #[inline(never)]
     fn name_again<R>(&self, mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
         let _undisturbed = Uncancelled::begin();
-        self.retire_left_by_threads();
+        self.retire_left_by_threads(1);
         heap::forget_streams(&mut self.way())?;
         self.give(|_| ())?;
         match work() {
@@ -121,15 +124,15 @@ impl Home {
     fn meet_new(&self, unmet: &Unmet) {
         unmet.meet();
         if unmet.has_per_thread() {
-            self.retire_left_by_threads();
+            self.retire_left_by_threads(LEFT);
         }
     }
 
     /// Retires the streams of threads that have ended: whoever starts threads again and again would have too many otherwise.
-    fn retire_left_by_threads(&self) {
+    fn retire_left_by_threads(&self, many: usize) {
         let _undisturbed = Uncancelled::begin();
         // While a graph is captured, and where it fails, it is left to the next thread.
-        let _ = heap::retire_left_by_threads(&mut self.way());
+        let _ = heap::retire_left_by_threads(&mut self.way(), many);
         let _ = self.give(|_| ());
     }
 

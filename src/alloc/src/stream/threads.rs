@@ -104,9 +104,10 @@ impl Stream {
         PER_THREAD_STREAMS.contains(&self.0)
     }
 
-    /// Whether it is the calling thread's own.
-    pub(crate) fn is_of_this_thread(self) -> bool {
-        OF_THIS_THREAD.get() == Some(self)
+    /// Whether it is another thread's own. CUDA knows it by the default stream then: that is idle when it is, but an event there holds up what
+    /// any thread queues next until all that was queued before is done.
+    pub(crate) fn is_of_another_thread(self) -> bool {
+        self.is_per_thread() && OF_THIS_THREAD.get() != Some(self)
     }
 
     /// Whether it is that of a thread that has ended.
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(Stream::per_thread(), mine);
         let of_other = move || {
             let other = Stream::per_thread();
-            assert!(other.is_of_this_thread() && !mine.is_of_this_thread());
+            assert!(mine.is_of_another_thread() && !other.is_of_another_thread());
             assert!(!other.has_left());
             other
         };

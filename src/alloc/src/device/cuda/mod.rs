@@ -47,7 +47,7 @@ struct Cuda {
 
 /// What the driver is to call a stream in this thread. Another thread's own has no name here: the default stream waits for it.
 fn handle_of(stream: Stream) -> Opaque {
-    let handle = match stream.is_per_thread() && !stream.is_of_this_thread() {
+    let handle = match stream.is_of_another_thread() {
         true => Stream::DEFAULT.0,
         false => stream.handle(),
     };
