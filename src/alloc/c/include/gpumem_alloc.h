@@ -27,15 +27,17 @@
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2 is the per-thread default stream of the
  * calling thread, on the device of the call; 4,096 threads at a time have one here, and a thread's is retired when it ends. Other
- * threads learn that it is done from the legacy default stream, which is when all of them are. Memory belongs to the stream it was
- * allocated for, and is reused on that stream at once when it is freed: what the stream does next is queued behind. Whoever uses it on
- * another stream either says so (gpumem_record_stream) or waits for that stream before the free. The allocator asks the streams it knows how far they are, and
- * CUDA crashes on the handle of a stream that is gone (seen on an H100 with driver 580): before you destroy a stream that memory was
- * allocated for, or that was named in a free or in gpumem_record_stream, say so (gpumem_retire_stream). PyTorch's own streams live as
- * long as the process. Where CUDA notices, nothing is lost: memory of a stream that was destroyed before it was retired is reused once the
- * device was waited for. 4,096 streams in each pool and outside (60,000 in all pools), and 1,024 pools, are kept apart; streams that are
- * not retired count, and those of which something is held yet, and calls for one more fail, frees too. Before they do they wait for the
- * device, unless a graph is captured, if streams that were retired may be forgotten then.
+ * threads learn that it is done from the legacy default stream, which is when all of them are. A program that is compiled for per-thread
+ * default streams (CUDA_API_PER_THREAD_DEFAULT_STREAM), where NULL means this one to CUDA, passes cudaStreamPerThread here. Memory
+ * belongs to the stream it was allocated for, and is reused on that stream at once when it is freed: what the stream does next is queued
+ * behind. Whoever uses it on another stream either says so (gpumem_record_stream) or waits for that stream before the free. The
+ * allocator asks the streams it knows how far they are, and CUDA crashes on the handle of a stream that is gone (seen on an H100 with
+ * driver 580): before you destroy a stream that memory was allocated for, or that was named in a free or in gpumem_record_stream, say so
+ * (gpumem_retire_stream). PyTorch's own streams live as long as the process. Where CUDA notices, nothing is lost: memory of a stream
+ * that was destroyed before it was retired is reused once the device was waited for. 4,096 streams in each pool and outside (60,000 in
+ * all pools), and 1,024 pools, are kept apart; streams that are not retired count, and those of which something is held yet, and calls
+ * for one more fail, frees too. Before they do they wait for the device, unless a graph is captured, if streams that were retired may be
+ * forgotten then.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
  * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
