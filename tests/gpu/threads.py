@@ -203,7 +203,35 @@ def single_steps(folder):
     yield "what a thread leaves to the GPU when it ends nobody gets meanwhile", next_one != left and still_busy
     memory.cupy.cuda.runtime.deviceSynchronize()
     yield "and the next one when that is done", elsewhere(lambda: memory.take(2 * size)) == left
+    yield "a graph is captured from one while other threads take and give back memory", captures(memory)
     yield "nothing was refused", memory.library.gpumem_error_count() == 0
+
+
+def captures(memory):
+    """Whether a graph that fills a block does so again, whatever other threads did while it was captured."""
+    size, ptds = 7 * MIB, memory.cupy.cuda.Stream.ptds
+    address = memory.take(size)
+
+    def others():
+        blocks = [memory.take(MIB * (n + 1)) for n in range(40)]
+        for n, block in enumerate(blocks):
+            memory.fill(block, MIB, 5)
+            memory.library.gpumem_record_stream(block, None)
+            memory.give(block, MIB * (n + 1))
+
+    with ptds:
+        ptds.begin_capture(memory.cupy.cuda.runtime.streamCaptureModeRelaxed)
+        memory.fill(address, size, 4)
+        elsewhere(others)
+        during = memory.take(3 * size)
+        graph = ptds.end_capture()
+        memory.fill(address, size, 6)
+        graph.launch(ptds)
+    memory.compare(address, size, 4)
+    memory.wait()
+    memory.give(address, size)
+    memory.give(during, 3 * size)
+    return int(memory.wrong.get()[0]) == 0
 
 
 def rmm_steps(folder):
