@@ -66,9 +66,9 @@ pub(crate) struct Past {
 impl Heap {
     /// The state now. Costs up to 0.6 ms for each thousand blocks that are held, and 10 µs for each thousand events.
     pub(crate) fn picture(&self) -> Picture {
-        let mut segments = Vec::new();
+        let (before, mut segments) = (self.bytes_before(), Vec::new());
         for (_, segment) in self.segments.iter() {
-            self.picture_segment(segment, &mut segments);
+            self.picture_segment(segment, &before, &mut segments);
         }
         Picture {
             ordinal: self.driver.info().ordinal,
@@ -80,13 +80,28 @@ impl Heap {
         }
     }
 
-    fn picture_segment(&self, segment: &Segment, into: &mut Vec<PicturedSegment>) {
+    /// For each block that is a piece of a stitched one, the bytes of the pieces before it. A stitched block may have ten thousands of pieces.
+    fn bytes_before(&self) -> Vec<u64> {
+        let mut bytes = vec![0; self.blocks.iter().len()];
+        for whole in self.views.all_stitched() {
+            let mut before = 0;
+            for part in &whole.parts {
+                #[cfg(test)]
+                tests::LOOKS.set(tests::LOOKS.get() + 1);
+                bytes[*part as usize] = before;
+                before += self.blocks[*part].size;
+            }
+        }
+        bytes
+    }
+
+    fn picture_segment(&self, segment: &Segment, before: &[u64], into: &mut Vec<PicturedSegment>) {
         let mut blocks = Vec::new();
         let mut b = segment.first;
         while b != NIL {
             let block = &self.blocks[b];
             if block.state != BlockState::Unmapped {
-                blocks.push(self.picture_block(b));
+                blocks.push(self.picture_block(b, before[b as usize]));
             }
             b = block.next;
             if b == NIL || self.blocks[b].state == BlockState::Unmapped {
@@ -107,7 +122,8 @@ impl Heap {
         }
     }
 
-    fn picture_block(&self, b: u32) -> PicturedBlock {
+    /// `before`: the bytes of the pieces before it.
+    fn picture_block(&self, b: u32, before: u64) -> PicturedBlock {
         let block = &self.blocks[b];
         if let Some(record) = self.record_of(b) {
             let held = record.state == State::Held;
@@ -129,10 +145,6 @@ impl Heap {
             (whole.addr, whole.parts.first().copied().unwrap_or(b))
         });
         let owner = &self.blocks[first];
-        let before: u64 = whole.map_or(0, |whole| {
-            let before = whole.parts.iter().take_while(|part| **part != b);
-            before.map(|part| self.blocks[*part].size).sum()
-        });
         let state = match owner.state {
             state @ (BlockState::Allocated | BlockState::PendingFree) => state,
             _ => BlockState::Free,
@@ -148,5 +160,58 @@ impl Heap {
             stack: recorder.map_or(Stack::NONE, |recorder| recorder.stack_at(addr)),
             piece_of: (whole.is_some() && state != BlockState::Free).then_some((owner.addr, owner.requested)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::device::{Sim, SimConfig};
+    use crate::heap::tests::heap_on;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    thread_local! {
+        /// How often a piece of a stitched block was looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The heap is locked meanwhile.
+    #[test]
+    fn of_a_block_of_very_many_pieces_each_is_looked_at_once() {
+        const PAGE: u64 = 2 << 20;
+        let config = Config {
+            max_chunk: PAGE,
+            ..Config::default()
+        };
+        let sim = Sim::new(SimConfig {
+            total: 2000 * PAGE,
+            ..SimConfig::default()
+        });
+        let mut heap = heap_on(&sim, config);
+        let allocate = |heap: &mut Heap, bytes| heap.allocate(bytes, Stream(1), Tag(0)).unwrap();
+        let held: Vec<u32> = (0..2000).map(|_| allocate(&mut heap, PAGE).block).collect();
+        held.iter().step_by(2).for_each(|b| heap.free(*b));
+        let requested = 1000 * PAGE - 5;
+        let whole = allocate(&mut heap, requested);
+        LOOKS.set(0);
+        let picture = heap.picture();
+        assert_eq!(LOOKS.get(), 1000);
+        let blocks = picture.segments.iter().flat_map(|segment| &segment.blocks);
+        let pieces: Vec<_> = blocks.filter(|block| block.piece_of.is_some()).collect();
+        assert_eq!(pieces.len(), 1000);
+        // The last one has what is left of what was asked for.
+        let last = *heap.views.all_stitched().next().unwrap().parts.last().unwrap();
+        for piece in pieces {
+            let less = if piece.addr == heap.blocks[last].addr { 5 } else { 0 };
+            assert_eq!((piece.size, piece.requested), (PAGE, PAGE - less));
+            assert_eq!(piece.piece_of, Some((heap.blocks[whole.block].addr, requested)));
+        }
+        heap.check();
     }
 }

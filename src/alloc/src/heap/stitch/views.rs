@@ -53,6 +53,10 @@ impl Views {
         self.stitched.get(at)
     }
 
+    pub(in crate::heap) fn all_stitched(&self) -> impl Iterator<Item = &Stitched> {
+        self.stitched.values()
+    }
+
     pub(in crate::heap) fn view(&self, view: u32) -> Option<&View> {
         self.all.get(view)
     }
@@ -144,10 +148,10 @@ impl Views {
         self.mappings -= part.count;
     }
 
-    /// Where blocks begin and end in views, by view.
+    /// Where blocks begin and end in views, by view, in order.
     pub(in crate::heap) fn blocks_in(&self) -> HashMap<u32, Vec<(u64, u64)>> {
         let mut blocks: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
-        for block in self.stitched.values() {
+        for block in self.all_stitched() {
             if let Some(view) = self.view(block.view) {
                 let offset = block.addr - view.range;
                 blocks
@@ -156,6 +160,7 @@ impl Views {
                     .push((offset, offset + block.size));
             }
         }
+        blocks.values_mut().for_each(|its| its.sort_unstable());
         blocks
     }
 
