@@ -57,7 +57,7 @@ pub struct MemoryInfo {
 }
 
 /// A physical chunk, as the driver names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(pub(crate) u64);
 
 /// A recorded event, as the driver names it.

@@ -8,12 +8,15 @@ pub(super) mod join;
 pub(super) mod shift;
 pub(super) mod spare;
 
+use std::collections::HashSet;
+
 use gpumem_channel::{BlockState, EventKind, StringId};
 
 use super::Heap;
 use super::block::NIL;
 use super::segment::Chunk;
 use super::turn::access::{Access, give_back, wait_for_device};
+use crate::device::Handle;
 use crate::error::Error;
 use going::{Going, Went, span};
 
@@ -27,23 +30,35 @@ pub(crate) fn release_cached(on: &mut impl Access) -> Result<u64, Error> {
 impl Heap {
     /// Takes what is to go out of every index. To be called by who has the turn.
     pub(super) fn set_apart(&mut self, going: &mut [Going]) {
+        self.set_apart_loose(going);
         // From the end: the part of a block in front of what is cut off keeps its number.
         for going in going.iter_mut().rev() {
             match going {
                 Going::View { view: Some(view), .. } => drop(self.views.remove(*view)),
                 Going::Part { view, part, .. } => self.views.cut(*view, *part),
-                Going::View { view: None, left } => self.views.stale.retain(|other| !other.is(left)),
                 Going::Plain { slot, .. } => {
                     if let Some(segment) = self.segments.get(*slot) {
                         self.set_apart_part(*slot, segment.first, (segment.addr, segment.end()));
                     }
                 }
                 Going::Chunks { slot, block, run } => *block = self.set_apart_part(*slot, *block, span(run)),
-                Going::Orphan(chunk) => self.orphans.retain(|other| other.handle != chunk.handle),
-                Going::Stale { .. } | Going::Range { .. } => {}
+                Going::View { view: None, .. } | Going::Orphan(_) | Going::Stale { .. } | Going::Range { .. } => {}
             }
         }
         self.tell_figures();
+    }
+
+    /// The same of what is in a list, by one look at each there: where the driver takes nothing there may be very many.
+    fn set_apart_loose(&mut self, going: &[Going]) {
+        let loose = |going: &&Going| matches!(going, Going::View { view: None, .. } | Going::Orphan(_));
+        let loose: HashSet<(u8, u64)> = going.iter().filter(loose).map(Going::key).collect();
+        let stays = |listed: Going| {
+            #[cfg(test)]
+            tests::LOOKS.set(tests::LOOKS.get() + 1);
+            !loose.contains(&listed.key())
+        };
+        self.views.stale.retain(|left| stays(Going::left(*left)));
+        self.orphans.retain(|chunk| stays(Going::Orphan(*chunk)));
     }
 
     /// Cuts a part out of a free block, or takes all of it. What is before it keeps the number.
@@ -84,8 +99,9 @@ impl Heap {
     pub(super) fn account_for(&mut self, went: Went) -> u64 {
         let before = self.ledger.reserved();
         let slots: Vec<u32> = went.taken.iter().chain(&went.refused).filter_map(Going::slot).collect();
+        let orphans = went.orphans.iter().map(|chunk| chunk.handle).collect();
         for going in went.taken {
-            self.forget(going, &went.orphans);
+            self.forget(going, &orphans);
         }
         for going in went.refused {
             self.keep_after_all(going);
@@ -105,7 +121,7 @@ impl Heap {
     }
 
     /// `orphans`: chunks that were unmapped and that the driver still has.
-    fn forget(&mut self, going: Going, orphans: &[Chunk]) {
+    fn forget(&mut self, going: Going, orphans: &HashSet<Handle>) {
         match going {
             Going::Stale { slot, addr, .. } => {
                 if let Some(segment) = self.segments.get_mut(slot) {
@@ -155,11 +171,10 @@ impl Heap {
         self.pool_released(arena, bytes);
     }
 
-    fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)], orphans: &[Chunk]) {
+    fn forget_chunks(&mut self, slot: u32, block: u32, run: &[(u64, Chunk)], orphans: &HashSet<Handle>) {
         let (from, to) = span(run);
-        let is_orphan = |chunk: &Chunk| orphans.iter().any(|orphan| orphan.handle == chunk.handle);
         // Those are counted when they go.
-        let gone = run.iter().filter(|(_, chunk)| !is_orphan(chunk)).count() as u64;
+        let gone = run.iter().filter(|(_, chunk)| !orphans.contains(&chunk.handle)).count() as u64;
         self.tell_segment(EventKind::SegmentUnmap, slot, from, to - from, StringId(0));
         let Some(segment) = self.segments.get(slot) else { return };
         self.ledger.reserved_removed(segment.class.pool(), to - from, gone);
@@ -232,5 +247,48 @@ impl Heap {
         self.blocks.remove(b);
         self.outlet.clear_block(b);
         self.show_segment(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::Cell;
+
+    use crate::config::{Config, SegmentMode};
+    use crate::device::{Call, Sim, SimConfig};
+    use crate::heap::tests::heap_on;
+    use crate::stream::Stream;
+    use crate::tag::Tag;
+
+    thread_local! {
+        /// How often something in a list was looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The heap is locked while they are set apart.
+    #[test]
+    fn very_many_chunks_that_the_driver_keeps_are_not_looked_at_for_each_of_them() {
+        const PAGE: u64 = 2 << 20;
+        let sim = Sim::new(SimConfig::default());
+        let config = Config {
+            segments: SegmentMode::Virtual,
+            max_chunk: PAGE,
+            ..Config::default()
+        };
+        let mut heap = heap_on(&sim, config);
+        let pages = (0..1000).map(|_| heap.allocate(PAGE, Stream(1), Tag(0)).unwrap().block);
+        pages.collect::<Vec<u32>>().into_iter().for_each(|b| heap.free(b));
+        sim.fail_next(Call::Release, u64::MAX);
+        heap.release_cached().unwrap_err();
+        assert_eq!(heap.orphans.len(), 1000);
+        LOOKS.set(0);
+        heap.release_cached().unwrap_err();
+        assert_eq!((LOOKS.get(), heap.orphans.len()), (1000, 1000));
+        sim.fail_next(Call::Release, 0);
+        assert_eq!(heap.release_cached().unwrap(), 1000 * PAGE);
+        heap.check();
+        assert_eq!((sim.live().bytes, sim.violations()), (0, Vec::new()));
     }
 }

@@ -10,6 +10,7 @@ pub(super) mod access;
 pub(super) mod call;
 pub(super) mod perform;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::allocate::Request;
@@ -46,7 +47,7 @@ pub(super) struct Progress {
     /// Those that failed, and would again.
     pub(super) failed: Vec<(Call, DeviceError)>,
     /// What the driver did not take back, by its key.
-    refused: Vec<(u8, u64)>,
+    refused: HashSet<(u8, u64)>,
     /// The call to be made next, and for what.
     pub(super) wanted: Option<(Call, Request)>,
     /// The request that is to go on then, which may be another one: a pool's overflows.

@@ -4,13 +4,15 @@
 //! is. Then the driver [takes it](give_back), or does not. At last the heap [forgets](crate::heap::Heap::account_for) what the driver took, and what
 //! it did not take is free again. Only who has the turn sets anything apart.
 
+use std::collections::{BTreeSet, HashSet};
+
 use crate::device::Driver;
 use crate::error::DeviceError;
 use crate::heap::segment::Chunk;
 use crate::heap::stitch::view::{Part, Stale};
 
 /// Something that goes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::heap) enum Going {
     /// A view, or what is left of one.
     View { view: Option<u32>, left: Stale },
@@ -44,6 +46,11 @@ pub(in crate::heap) struct Went {
 }
 
 impl Going {
+    /// What is left of a view.
+    pub(in crate::heap) fn left(left: Stale) -> Going {
+        Going::View { view: None, left }
+    }
+
     /// What it is known by while it is tried.
     pub(in crate::heap) fn key(&self) -> (u8, u64) {
         match self {
@@ -83,21 +90,50 @@ impl Going {
             Going::Orphan(chunk) => driver.release(chunk.handle).map(|()| true),
         }
     }
+}
 
-    /// Whether it cannot go where this is still there: memory that is mapped anywhere is not free for the device, and a range goes when
+/// What stays of all that was to go, as far as it keeps others: where a driver takes nothing there may be very many of both.
+#[derive(Debug, Default)]
+pub(in crate::heap) struct Staying {
+    /// Whether a view is mapped, or a part of one, and whether a chunk may be where it moved from.
+    views: bool,
+    stale: bool,
+    /// Where the parts of views begin that are mapped.
+    parts: BTreeSet<u64>,
+    /// The virtual segments that have something mapped.
+    segments: HashSet<u32>,
+}
+
+impl Staying {
+    pub(in crate::heap) fn add(&mut self, stays: &Going) {
+        match stays {
+            Going::View { left, .. } | Going::Part { left, .. } if left.mapped > 0 => {
+                self.views = true;
+                if left.bytes == 0 {
+                    self.parts.insert(left.range);
+                }
+            }
+            Going::Stale { slot, .. } => {
+                self.stale = true;
+                self.segments.insert(*slot);
+            }
+            Going::Chunks { slot, .. } => {
+                self.segments.insert(*slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether something cannot go where this is still there: memory that is mapped anywhere is not free for the device, and a range goes when
     /// nothing is mapped in it.
-    pub(in crate::heap) fn needs(&self, other: &Going) -> bool {
-        match (self, other) {
-            (Going::Chunks { .. }, Going::View { left, .. } | Going::Part { left, .. }) => left.mapped > 0,
-            (Going::View { left, .. }, Going::View { left: part, .. } | Going::Part { left: part, .. }) => {
-                left.has(part)
-            }
+    pub(in crate::heap) fn keeps(&self, going: &Going) -> bool {
+        match going {
             // What was moved may still be mapped where it was, and what could not be unmapped when more could not be mapped.
-            (Going::Chunks { .. } | Going::Orphan(_), Going::Stale { .. }) => true,
-            (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
-                slot == its
-            }
-            _ => false,
+            Going::Chunks { .. } => self.views || self.stale,
+            Going::Orphan(_) => self.stale,
+            Going::View { left, .. } => self.parts.range(left.range..left.range + left.bytes).next().is_some(),
+            Going::Range { slot, .. } => self.segments.contains(slot),
+            Going::Part { .. } | Going::Stale { .. } | Going::Plain { .. } => false,
         }
     }
 }
@@ -118,19 +154,21 @@ pub(in crate::heap) fn give_back(mut going: Vec<Going>, driver: &dyn Driver) -> 
         Going::Stale { .. } | Going::Part { .. } => false,
         _ => true,
     });
+    let mut staying = Staying::default();
     for mut going in going {
-        let taken = match went.refused.iter().any(|other| going.needs(other)) {
+        let taken = match staying.keeps(&going) {
             true => Ok(false),
             false => going.go(driver, &mut went.orphans),
         };
-        match taken {
-            Ok(true) => went.taken.push(going),
-            Ok(false) => went.refused.push(going),
-            Err(error) => {
-                went.error.get_or_insert(error);
-                went.refused.push(going);
-            }
+        if let Ok(true) = taken {
+            went.taken.push(going);
+            continue;
         }
+        if let Err(error) = taken {
+            went.error.get_or_insert(error);
+        }
+        staying.add(&going);
+        went.refused.push(going);
     }
     // They are in no segment any more: once more.
     went.orphans.retain(|chunk| match driver.release(chunk.handle) {
@@ -148,7 +186,68 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::device::{Call, Sim, SimConfig};
+    use crate::device::{Call, Handle, Sim, SimConfig};
+
+    impl Going {
+        /// Whether it cannot go where that stays.
+        fn needs(&self, other: &Going) -> bool {
+            match (self, other) {
+                (Going::Chunks { .. }, Going::View { left, .. } | Going::Part { left, .. }) => left.mapped > 0,
+                (Going::View { left, .. }, Going::View { left: part, .. } | Going::Part { left: part, .. }) => {
+                    let range = left.range..left.range + left.bytes;
+                    part.bytes == 0 && part.mapped > 0 && range.contains(&part.range)
+                }
+                (Going::Chunks { .. } | Going::Orphan(_), Going::Stale { .. }) => true,
+                (Going::Range { slot, .. }, Going::Stale { slot: its, .. } | Going::Chunks { slot: its, .. }) => {
+                    slot == its
+                }
+                _ => false,
+            }
+        }
+    }
+
+    #[test]
+    fn what_stays_keeps_what_any_of_it_does() {
+        let (handle, size) = (Handle(1), 8);
+        let left = |range, bytes, mapped| Stale { range, bytes, mapped };
+        let lefts =
+            [(0, 16), (8, 8), (8, 0), (16, 0), (24, 8)].map(|(range, bytes)| [(range, bytes, 0), (range, bytes, 8)]);
+        let lefts = lefts
+            .into_iter()
+            .flatten()
+            .map(|(range, bytes, mapped)| left(range, bytes, mapped));
+        let part = |left: Stale| Going::Part {
+            view: 0,
+            part: Part {
+                offset: 0,
+                bytes: 8,
+                first: 0,
+                count: 1,
+            },
+            left,
+        };
+        let mut all: Vec<Going> = lefts.clone().map(Going::left).collect();
+        all.extend(lefts.filter(|left| left.bytes == 0).map(part));
+        for slot in 0..2 {
+            let (addr, bytes, block) = (u64::from(slot), 8, 0);
+            let run = vec![(addr, Chunk { handle, size })];
+            all.push(Going::Stale { slot, addr, bytes });
+            all.push(Going::Plain { slot, addr });
+            all.push(Going::Chunks { slot, block, run });
+            all.push(Going::Range { slot, addr, bytes });
+        }
+        all.push(Going::Orphan(Chunk { handle, size }));
+        let pairs = || {
+            all.iter()
+                .flat_map(|first| all.iter().map(move |second| (first, second)))
+        };
+        for (going, (first, second)) in all.iter().flat_map(|going| pairs().map(move |pair| (going, pair))) {
+            let mut staying = Staying::default();
+            [first, second].into_iter().for_each(|stays| staying.add(stays));
+            let needs = going.needs(first) || going.needs(second);
+            assert_eq!(staying.keeps(going), needs, "{going:?} beside {first:?} and {second:?}");
+        }
+    }
 
     /// The chunk was moved, and could not be unmapped where it was: not then, and not now.
     #[test]

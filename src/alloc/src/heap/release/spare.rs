@@ -8,9 +8,9 @@ use gpumem_channel::{BlockState, SegmentKind};
 use crate::free::Key;
 use crate::heap::Heap;
 use crate::heap::arena::COMMON;
-use crate::heap::release::going::Going;
+use crate::heap::release::going::{Going, Staying};
 use crate::heap::segment::{Chunk, Segment};
-use crate::heap::stitch::view::{GONE, Part, Stale, View};
+use crate::heap::stitch::view::{Part, Stale, View};
 use crate::size::Class;
 
 /// The part of all mappings that are kept which goes at a time. The request that needs the room waits for it: a driver takes some 20 µs
@@ -161,17 +161,10 @@ impl Heap {
 
     /// Views, or parts of them, that map one of these chunks, given by where it is at home; and what is left of any.
     fn spare_views(&self, of: impl Fn(u64) -> bool) -> Vec<Going> {
-        let stale = self.views.stale.iter();
-        let stale = stale.map(|left| Going::View {
-            view: None,
-            left: *left,
-        });
+        let stale = self.views.stale.iter().map(|left| Going::left(*left));
         let blocks = self.views.blocks_in();
         let views = self.done_views().flat_map(|(number, view)| {
-            let maps = |part: &Part| {
-                let mut chunks = view.chunks.iter().skip(part.first).take(part.count);
-                chunks.any(|(home, _)| of(*home))
-            };
+            let maps = |part: &Part| view.homes_in(*part).any(&of);
             match blocks.get(&number) {
                 None if view.homes().any(&of) => going_view(number, view),
                 None => Vec::new(),
@@ -196,7 +189,10 @@ impl Heap {
             return Vec::new();
         }
         // Their ranges cannot go before what is left of their parts.
-        let whole = |view: &View| !self.views.stale.iter().any(|part| left_of(view, 0).has(part));
+        let mut staying = Staying::default();
+        let stale = self.views.stale.iter();
+        stale.for_each(|left| staying.add(&Going::left(*left)));
+        let whole = |view: &View| !staying.keeps(&Going::left(left_of(view, 0)));
         let idle = self.done_views().filter(|(_, view)| view.users == 0 && whole(view));
         let mut idle: Vec<(u32, &View)> = idle.collect();
         idle.sort_unstable_by_key(|(number, view)| (view.freed_at(), *number));
@@ -216,19 +212,13 @@ impl Heap {
         let blocks = self.views.blocks_in();
         let mut kept = HashSet::new();
         for (number, view) in self.views.iter() {
-            let goes = match blocks.get(&number) {
-                _ if !view.is_done(safe) => Vec::new(),
+            let stays = match blocks.get(&number) {
+                _ if !view.is_done(safe) => view.all_parts(),
                 None => continue,
-                Some(blocks) => view.parts_beside(blocks),
+                Some(blocks) => view.parts_with(blocks),
             };
             kept.extend(&view.behind);
-            let stays = |at: usize| {
-                !goes
-                    .iter()
-                    .any(|part| (part.first..part.first + part.count).contains(&at))
-            };
-            let homes = view.chunks.iter().enumerate().filter(|(at, _)| stays(*at));
-            kept.extend(homes.map(|(_, (home, _))| *home).filter(|home| *home != GONE));
+            kept.extend(stays.into_iter().flat_map(|part| view.homes_in(part)));
         }
         kept
     }

@@ -73,16 +73,6 @@ pub(in crate::heap) struct Stale {
 }
 
 impl Stale {
-    /// Whether it is left of the same: a view and its first part begin at one address.
-    pub(in crate::heap) fn is(&self, other: &Stale) -> bool {
-        (self.range, self.bytes) == (other.range, other.bytes)
-    }
-
-    /// Whether its range has something else that is still mapped.
-    pub(in crate::heap) fn has(&self, part: &Stale) -> bool {
-        part.bytes == 0 && part.mapped > 0 && (self.range..self.range + self.bytes).contains(&part.range)
-    }
-
     /// Unmaps what is mapped and gives the range back. Whether that went, too; an error is only what is still mapped.
     pub(in crate::heap) fn go(&mut self, driver: &dyn Driver) -> Result<bool, DeviceError> {
         if self.mapped > 0 {
@@ -133,12 +123,17 @@ impl View {
         parts
     }
 
-    /// All that it maps, if that is not one run from its beginning on.
+    /// All that it maps.
+    pub(in crate::heap) fn all_parts(&self) -> Vec<Part> {
+        self.runs_of(|_, _| true)
+    }
+
+    /// The same, if that is not one run from its beginning on.
     pub(in crate::heap) fn pieces_left(&self) -> Option<Vec<Part>> {
         if self.mappings() == self.chunks.len() {
             return None;
         }
-        let mut parts = self.runs_of(|_, _| true);
+        let mut parts = self.all_parts();
         if self.mapped > self.bytes {
             parts.push(Part {
                 offset: self.bytes,
@@ -150,9 +145,20 @@ impl View {
         Some(parts)
     }
 
-    /// The parts of it that none of these blocks is in, given where they begin and end in it.
+    /// The parts of it that none of these blocks is in, given in order by where they begin and end in it.
     pub(in crate::heap) fn parts_beside(&self, blocks: &[(u64, u64)]) -> Vec<Part> {
-        self.runs_of(|from, to| !blocks.iter().any(|(begin, end)| *begin < to && from < *end))
+        self.runs_of(|from, to| !is_any_in(blocks, from, to))
+    }
+
+    /// The parts of it that they are in, by whole chunks.
+    pub(in crate::heap) fn parts_with(&self, blocks: &[(u64, u64)]) -> Vec<Part> {
+        self.runs_of(|from, to| is_any_in(blocks, from, to))
+    }
+
+    /// Where the chunks of a part of it are at home.
+    pub(in crate::heap) fn homes_in(&self, part: Part) -> impl Iterator<Item = u64> {
+        let chunks = self.chunks.iter().skip(part.first).take(part.count);
+        chunks.map(|(home, _)| *home)
     }
 
     pub(in crate::heap) fn note_free(&mut self, frees: u64, stream: u16) {
@@ -173,9 +179,27 @@ impl View {
     }
 }
 
+/// Whether one of these blocks, which do not overlap and are in order, lies in a range, if only in part. A view may have thousands of them, and
+/// more chunks.
+fn is_any_in(blocks: &[(u64, u64)], from: u64, to: u64) -> bool {
+    let next = blocks.partition_point(|(_, end)| {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
+        *end <= from
+    });
+    blocks.get(next).is_some_and(|(begin, _)| *begin < to)
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::heap) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        /// How often a block was looked at for a chunk.
+        pub(in crate::heap) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
 
     /// A view of chunks at home, given by where they are and by their sizes.
     pub(in crate::heap) fn view_of(chunks: &[(u64, u64)]) -> View {

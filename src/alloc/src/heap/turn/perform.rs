@@ -5,7 +5,7 @@ use crate::error::{DeviceError, Error};
 use crate::heap::Heap;
 use crate::heap::allocate::Request;
 use crate::heap::grow::place::Place;
-use crate::heap::release::going::Going;
+use crate::heap::release::going::{Going, Staying};
 use crate::heap::segment::Chunk;
 use crate::heap::stitch::map::places;
 use crate::heap::turn::call::{Ask, Call, Gave};
@@ -174,12 +174,14 @@ impl Heap {
 
     /// Gives back to the driver what is chosen for a request, but for what it refused already. Whether the device got memory.
     pub(in crate::heap) fn give_back_for(&mut self, request: &Request, going: Vec<Going>) -> Result<bool, DeviceError> {
-        let (mut stays, mut going): (Vec<_>, Vec<_>) = going.into_iter().partition(|going| self.was_refused(going));
+        let (stays, mut going): (Vec<_>, Vec<_>) = going.into_iter().partition(|going| self.was_refused(going));
         // Nor what cannot go where that is still there.
+        let mut staying = Staying::default();
+        stays.iter().for_each(|stays| staying.add(stays));
         going.retain(|going| {
-            let goes = !stays.iter().any(|other| going.needs(other));
+            let goes = !staying.keeps(going);
             if !goes {
-                stays.push(going.clone());
+                staying.add(going);
             }
             goes
         });
