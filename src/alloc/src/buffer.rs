@@ -171,7 +171,7 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Fills the buffer with a 32-bit word, in stream order; bytes after the last whole word keep what they were. Waits for it only if the
-    /// buffer's stream has ended.
+    /// buffer's stream has ended, or is another thread's [own](Stream::per_thread).
     ///
     /// # Errors
     /// As [`write`](Buffer::write), but for the length; and a graph that is captured from the stream has the fill.
@@ -181,8 +181,9 @@ impl<T: Element> Buffer<T> {
         }
         let (device, stream) = (self.home.device()?, self.queue()?);
         device.driver.fill(self.addr, word, self.bytes() / 4, stream)?;
-        // Whose stream has ended gives its memory to whoever comes first, who would not wait for the default one.
-        if stream != self.stream {
+        // Whose stream has ended gives its memory to whoever comes first, who would not wait for the default one; nor does it a thread that asks
+        // how far its own is.
+        if stream != self.stream || stream.is_of_another_thread() {
             device.driver.read(self.addr, &mut [0; 4], stream)?;
         }
         Ok(())

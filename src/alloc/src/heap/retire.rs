@@ -69,11 +69,16 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), 
 /// The same for the streams of threads that have ended, as soon as the GPU is idle or there are so many: an event of another thread's stream
 /// [holds others up](Stream::is_of_another_thread).
 pub(crate) fn retire_left_by_threads(on: &mut impl Access, many: usize) -> Result<(), Error> {
-    let (left, driver) = on.heap(|heap| (heap.streams.left_by_threads(), Arc::clone(&heap.driver)))?;
+    let (left, driver, asking) = on.heap(|heap| {
+        // No capture begins before the answer.
+        let asking = heap.not_capturing().map(|()| heap.asked.begin(None))?;
+        Ok::<_, Error>((heap.streams.left_by_threads(), Arc::clone(&heap.driver), asking))
+    })??;
     let Some(one) = left.first() else { return Ok(()) };
     if left.len() < many && !matches!(driver.is_idle(*one), Ok(true)) {
         return Ok(());
     }
+    drop(asking);
     left.into_iter().try_for_each(|stream| end_stream(on, stream))
 }
 

@@ -155,7 +155,10 @@ impl Streams {
 
     /// Streams of threads that have ended, which nobody has said.
     pub(super) fn left_by_threads(&self) -> Vec<Stream> {
-        self.register.per_thread().filter(|stream| stream.has_left()).collect()
+        let mut left: Vec<Stream> = self.register.per_thread().filter(|stream| stream.has_left()).collect();
+        // One of several lines.
+        left.dedup();
+        left
     }
 
     /// The stream of a line has ended: nobody finds it by its name any more.
