@@ -42,11 +42,6 @@ impl Unmet {
         let _undisturbed = Uncancelled::begin();
         self.streams.iter().for_each(|stream| self.driver.meet(*stream));
     }
-
-    /// Whether a thread's own stream is among them: others may have ended.
-    pub(crate) fn has_per_thread(&self) -> bool {
-        self.streams.iter().any(|stream| stream.is_per_thread())
-    }
 }
 
 /// A stream that is just ending.

@@ -123,15 +123,14 @@ impl Home {
     #[inline(never)]
     fn meet_new(&self, unmet: &Unmet) {
         unmet.meet();
-        if unmet.has_per_thread() {
-            self.retire_left_by_threads(LEFT);
-        }
+        self.retire_left_by_threads(LEFT);
     }
 
-    /// Retires the streams of threads that have ended: whoever starts threads again and again would have too many otherwise.
+    /// Retires the streams of threads that have ended: whoever starts threads again and again would have too many otherwise, and there are few
+    /// lanes.
     fn retire_left_by_threads(&self, many: usize) {
         let _undisturbed = Uncancelled::begin();
-        // While a graph is captured, and where it fails, it is left to the next thread.
+        // While a graph is captured, and where it fails, it is left to the next stream.
         let _ = heap::retire_left_by_threads(&mut self.way(), many);
         let _ = self.give(|_| ());
     }
@@ -293,6 +292,25 @@ mod tests {
             assert_eq!(sim.calls(Call::Synchronize), 1, "there is room for all at once");
             assert_eq!(sim.violations(), Vec::<String>::new());
         }
+    }
+
+    /// There are two lanes in tests.
+    #[test]
+    fn lanes_of_threads_that_have_ended_are_the_next_streams_whosever_that_is() {
+        let config = Config {
+            publish: Publish::Off,
+            ..Config::default()
+        };
+        let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();
+        let insist = |stream: Stream| (0..8).for_each(|_| drop(alloc.alloc::<u8>(4096, stream).unwrap()));
+        let both = std::sync::Barrier::new(2);
+        let work = || {
+            insist(Stream::per_thread());
+            both.wait();
+        };
+        std::thread::scope(|scope| [(); 2].map(|()| scope.spawn(work)).map(|one| one.join().unwrap()));
+        insist(Stream(7));
+        assert!(alloc.0.home.lend_quick((4096, 4096), Stream(7), false).is_some());
     }
 
     /// Who is in a driver call, or waits to be, knows its own stream's line and no other.
