@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 use gpumem_alloc::Stream;
 use gpumem_alloc::device::{Device, driver_message};
+use gpumem_channel::PER_THREAD_STREAMS;
 
 use crate::trace::Trace;
 
@@ -70,6 +71,10 @@ impl Streams {
                     let handle = Stream::from(&stream);
                     streams._streams.push(stream);
                     handle
+                }
+                // A thread's own of the program that was recorded, which would be taken for one that has ended: the next numbers are no handles, either.
+                _ if PER_THREAD_STREAMS.contains(number) => {
+                    Stream(number - PER_THREAD_STREAMS.start + PER_THREAD_STREAMS.end)
                 }
                 _ => Stream(*number),
             };

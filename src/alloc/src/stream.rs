@@ -32,9 +32,12 @@ impl Stream {
     ///
     /// Other threads can only ask the default stream about it, which is idle when all of them are: what its thread has freed is reused
     /// elsewhere then, or once the device was waited for as there is no memory left. Only what
-    /// [`record_stream`](crate::Buffer::record_stream) names it for, and one thread in 16 that end while the GPU is busy, has an event recorded
-    /// on the default stream, for which what other threads queue next has to wait. 4,096 threads at a time have one; those that come too late get a stream that is refused with
-    /// [`Error::PerThreadStream`](crate::Error::PerThreadStream).
+    /// [`record_stream`](crate::Buffer::record_stream) names it for, and threads that end while the GPU is busy once there are 16 of them, have
+    /// events recorded on the default stream, for which what other threads queue next has to wait. 4,096 threads at a time have one; those that
+    /// come too late get a stream that is refused with [`Error::PerThreadStream`](crate::Error::PerThreadStream).
+    ///
+    /// In destructors that run after this library's, at the very end of a thread, it is another one each time, and each has ended already: who
+    /// queues work there gives back what that uses by [`free_raw_after`](crate::Allocator::free_raw_after), as the C functions do.
     pub fn per_thread() -> Stream {
         Stream::of_this_thread()
     }
