@@ -155,3 +155,41 @@ fn what_a_program_takes_again_after_a_release_is_in_few_chunks() {
     // And no more than before.
     assert!(alloc.stats().all().reserved_bytes.peak < 2450 << 20);
 }
+
+/// Blocks of 1 to 40 MiB, of so many MiB at most, one for another again and again. What they take at most of what they ask for, in thousandths.
+fn exchanged(alloc: &Allocator, most: u64) -> u64 {
+    let (mut held, mut bytes, mut state) = (Vec::new(), 0, 1_u64);
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    alloc.reset_peaks();
+    for _ in 0..3000 {
+        let size = (16 + random(640)) * MIB / 16;
+        while bytes + size > most * MIB {
+            let (addr, less) = held.swap_remove(random(held.len() as u64) as usize);
+            alloc.free_raw(addr).unwrap();
+            bytes -= less;
+        }
+        held.push((alloc.alloc_raw(size, Stream::DEFAULT).unwrap(), size));
+        bytes += size;
+    }
+    held.into_iter().for_each(|(addr, _)| alloc.free_raw(addr).unwrap());
+    let all = alloc.stats().all();
+    all.reserved_bytes.peak * 1000 / all.requested_bytes.peak
+}
+
+/// A server that prepared itself with much more memory than it needs then.
+#[test]
+fn what_was_held_before_a_release_is_no_reason_to_take_memory() {
+    let new = || start(80 << 30, Timeline::Immediate, of(SegmentMode::Stitched)).1;
+    let alone = exchanged(&new(), 2 << 10);
+    let alloc = new();
+    exchanged(&alloc, 8 << 10);
+    alloc.release_cached().unwrap();
+    let then = exchanged(&alloc, 2 << 10);
+    assert!(
+        then <= alone + 50,
+        "{then} thousandths, and {alone} in a program that does nothing else"
+    );
+}

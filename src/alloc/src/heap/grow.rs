@@ -173,8 +173,8 @@ impl Heap {
                 let reserved = self.ledger.reserved();
                 let chunks = self.ledger.device_allocs() + bytes / self.sizes.granularity;
                 let fineness = self.fineness.times(self.frees, chunks);
-                // After a release there is little, and what the program held before it will hold again, most likely.
-                let usual = reserved.max(self.requested_peak(0));
+                // After a release there is little.
+                let usual = reserved.max(self.expected_for_chunks());
                 let mut chunk = self.sizes.stitched_chunk(whole, usual, fineness);
                 let total = self.driver.info().total;
                 let limit = self.budget.map_or(total, |budget| budget.min(total));

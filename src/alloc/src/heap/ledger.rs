@@ -278,9 +278,14 @@ impl Ledger {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
     }
 
+    /// Bytes that are requested, and `more`: what lanes count.
+    pub(crate) fn requested(&self, more: u64) -> u64 {
+        self.own.current(0)[1] + self.own.current(1)[1] + more
+    }
+
     /// The most that was ever requested at the same time, if `more` is: beside what lanes count.
     pub(crate) fn requested_peak(&self, more: u64) -> u64 {
-        let now = self.own.current(0)[1] + self.own.current(1)[1] + more;
+        let now = self.requested(more);
         self.stats.all_peaks[2].max(self.requested_before).max(now)
     }
 

@@ -295,6 +295,30 @@ impl Heap {
         self.ledger.requested_peak(self.counted_by_lanes().0 + more)
     }
 
+    /// What is requested, if `more` is, and the most that ever was.
+    fn requested(&self, more: u64) -> (u64, u64) {
+        let more = self.counted_by_lanes().0 + more;
+        (self.ledger.requested(more), self.ledger.requested_peak(more))
+    }
+
+    /// How much is [expected](crate::heap::expected) to be requested at the same time, if `more` is.
+    pub(super) fn expected_peak(&mut self, more: u64) -> u64 {
+        let (now, ever) = self.requested(more);
+        self.expected.most(now, ever)
+    }
+
+    /// The same for the size of chunks.
+    pub(super) fn expected_for_chunks(&mut self) -> u64 {
+        let (now, ever) = self.requested(0);
+        self.expected.most_for_chunks(now, ever)
+    }
+
+    /// The program gave its cache back.
+    pub(super) fn cache_is_back(&mut self) {
+        let (now, ever) = self.requested(0);
+        self.expected.gave_back(now, ever);
+    }
+
     /// Bytes that are allocated.
     pub(super) fn allocated_bytes(&self) -> u64 {
         self.ledger.allocated_bytes() + self.counted_by_lanes().1

@@ -41,6 +41,7 @@ mod budget;
 mod capture;
 mod chain;
 mod corner;
+mod expected;
 mod explain;
 mod foreign;
 mod give_back;
@@ -200,6 +201,7 @@ pub(crate) struct Heap {
     closing: Vec<u16>,
     /// Streams that the driver is yet to [meet](crate::device::Driver::meet).
     unmet: Vec<crate::stream::Stream>,
+    expected: expected::Expected,
     asked: Arc<Asked>,
     /// Slots of blocks that others took in, until the channel is told. Empty between operations.
     gone: Vec<u32>,
@@ -267,6 +269,7 @@ impl Heap {
             due: false,
             closing: Vec::new(),
             unmet: Vec::new(),
+            expected: Default::default(),
             asked: Arc::default(),
             gone: Vec::new(),
             calls: Calls::default(),

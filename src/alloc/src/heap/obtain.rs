@@ -342,16 +342,16 @@ impl Heap {
     }
 
     /// How much memory may be taken before a request is rather stitched from what there is: a little more than what the program
-    /// ever held. It saves most of the mapping.
-    pub(super) fn target(&self, request: &Request) -> u64 {
-        let peak = self.requested_peak(request.requested);
+    /// is expected to hold. It saves most of the mapping.
+    pub(super) fn target(&mut self, request: &Request) -> u64 {
+        let peak = self.expected_peak(request.requested);
         peak + peak / SLACK
     }
 
     /// The same for small requests. A small block among the large ones keeps its chunk out of larger ones, and is in the way of what went
     /// there before: so they may have some memory of their own, whatever else is reserved.
     fn target_of_fine(&mut self, request: &Request) -> u64 {
-        let peak = self.requested_peak(request.requested);
+        let peak = self.expected_peak(request.requested);
         if self.ledger.reserved_small() + self.sizes.granularity <= peak / FINE || self.may_spread(request, peak) {
             return u64::MAX;
         }

@@ -24,7 +24,9 @@ use going::{Going, Went, span};
 /// came free. What the driver does not take stays in the cache; the first such failure is returned after everything else was tried.
 pub(crate) fn release_cached(on: &mut impl Access) -> Result<u64, Error> {
     wait_for_device(on)?;
-    give_back(on, |heap| heap.spare())
+    let bytes = give_back(on, |heap| heap.spare())?;
+    on.heap(Heap::cache_is_back)?;
+    Ok(bytes)
 }
 
 impl Heap {
