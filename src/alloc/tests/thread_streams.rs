@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,31 @@ fn a_fill_by_another_thread_is_done_when_it_returns() {
         let others = thread::scope(|scope| scope.spawn(&mut copies).join().unwrap());
         assert_eq!((mine, others), (1, 2), "it is read, which waits");
     }
+}
+
+/// However many there are.
+#[test]
+fn the_default_stream_is_asked_once_for_all_other_threads() {
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Stitched));
+    let both = Barrier::new(21);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let buffer = alloc.alloc::<u8>(3 * MIB, Stream::per_thread()).unwrap();
+                both.wait();
+                drop(buffer);
+                both.wait();
+                both.wait();
+            });
+        }
+        both.wait();
+        both.wait();
+        let before = sim.calls(Call::QueryStream);
+        drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
+        let asked = sim.calls(Call::QueryStream) - before;
+        both.wait();
+        assert_eq!(asked, 1);
+    });
 }
 
 /// However many pools it used.

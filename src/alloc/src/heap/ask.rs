@@ -63,9 +63,10 @@ impl Batch {
     /// Asks. To be done by who does not hold the heap's lock.
     fn ask(self) -> Vec<Answer> {
         let Batch { driver, questions } = self;
+        let mut others = None;
         let answers = questions
             .into_iter()
-            .flat_map(|(question, _asking)| question.ask(&driver));
+            .flat_map(|(question, _asking)| question.ask(&driver, &mut others));
         answers.flatten().collect()
     }
 }
@@ -79,10 +80,16 @@ impl Question {
         }
     }
 
-    pub(super) fn ask(self, driver: &Arc<dyn Driver>) -> [Option<Answer>; 2] {
+    /// `others`: whether other threads' own streams are idle, if that was asked: the default stream answers for all of them.
+    pub(super) fn ask(self, driver: &Arc<dyn Driver>, others: &mut Option<bool>) -> [Option<Answer>; 2] {
         match self {
             Question::Idle { line, frees, stream } => {
-                let busy = ask_whether_idle(driver, stream);
+                let busy = match stream.is_of_another_thread() {
+                    true => others
+                        .get_or_insert_with(|| matches!(driver.is_idle(stream), Ok(true)))
+                        .then_some(None),
+                    false => ask_whether_idle(driver, stream),
+                };
                 [busy.map(|busy| Answer::Idle { line, frees, busy }), None]
             }
             Question::Done { line, waits, marker } => {
@@ -109,7 +116,6 @@ fn ask_whether_idle(driver: &Arc<dyn Driver>, stream: Stream) -> Option<Option<E
     // An event takes even an idle stream some microseconds; that it is idle it says at once.
     match driver.is_idle(stream) {
         Ok(true) => Some(None),
-        Ok(false) if stream.is_of_another_thread() => None,
         Ok(false) => {
             let event = Event::new(driver, stream);
             event.record();

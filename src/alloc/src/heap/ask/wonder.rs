@@ -50,7 +50,7 @@ impl Wonder {
     /// Asks. To be done by who does not hold the heap's lock, and tells the heap what it [heard](Heap::heard).
     pub(crate) fn ask(self, driver: &Arc<dyn Driver>) -> Heard {
         Heard {
-            answers: self.question.ask(driver),
+            answers: self.question.ask(driver, &mut None),
             about: self.about,
             _asking: self.asking,
         }

@@ -151,6 +151,14 @@ impl State {
     pub(in crate::device::sim) fn is_idle(&mut self, stream: Stream) -> Result<bool> {
         self.begin(Call::QueryStream, 0, 0)?;
         let name = self.named(Call::QueryStream, stream)?;
+        if stream.is_of_another_thread() {
+            // The default stream is asked, which waits for all of them.
+            let mut queues = self
+                .queues
+                .iter()
+                .filter(|((stream, _), _)| *stream == Stream::DEFAULT || stream.is_per_thread());
+            return Ok(queues.all(|(_, queue)| queue.is_done()));
+        }
         Ok(self.queues.get(&name).is_none_or(Queue::is_done))
     }
 
