@@ -292,7 +292,7 @@ impl Heap {
 
     /// The most that was ever requested at the same time, if `more` is.
     pub(super) fn requested_peak(&self, more: u64) -> u64 {
-        self.ledger.requested_peak(self.counted_by_lanes().0 + more)
+        self.requested(more).1
     }
 
     /// What is requested, if `more` is, and the most that ever was.

@@ -59,14 +59,13 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
     }
 }
 
-/// A stream by its handle, or by the number that tells a thread's own from those of other threads.
+/// A stream by its handle, or a per-thread default stream by the number that tells it from those of other threads, which has up to twelve digits
+/// and fits the panel.
 fn stream_text(stream: u64) -> String {
     match stream {
         0 => "default".into(),
         NO_STREAM => "any: no queued work uses it".into(),
-        own if PER_THREAD_STREAMS.contains(&own) => {
-            format!("a thread's default ({:#x})", own - PER_THREAD_STREAMS.start)
-        }
+        own if PER_THREAD_STREAMS.contains(&own) => format!("per-thread {:#x}", own - PER_THREAD_STREAMS.start),
         handle => format!("{handle:#x}"),
     }
 }

@@ -161,15 +161,18 @@ fn many_free_blocks_leave_their_size_legible() {
 
 #[test]
 fn a_threads_own_stream_is_no_handle() {
-    let texts = [0, 1, 0x7f00_1234_5000, (1 << 48) + 0x1003, u64::MAX].map(stream_text);
+    let own = PER_THREAD_STREAMS.start + 0x1003;
+    let texts = [0, 1, 0x7f00_1234_5000, own, u64::MAX].map(stream_text);
     assert_eq!(
         texts,
         [
             "default",
             "0x1",
             "0x7f0012345000",
-            "a thread's default (0x1003)",
+            "per-thread 0x1003",
             "any: no queued work uses it"
         ]
     );
+    let longest = stream_text(PER_THREAD_STREAMS.end - 1);
+    assert!(width("stream ") + width(&longest) <= SIDE - 4, "{longest}");
 }
