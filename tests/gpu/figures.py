@@ -31,31 +31,31 @@ def torch_peaks(torch):
     return {"reserved": figures["reserved_bytes.all.peak"], "requested": figures["requested_bytes.all.peak"]}
 
 
-def peaks(library):
+def peaks(library, device=0):
     import gpumem
 
-    figures = gpumem.stats(library)
+    figures = gpumem.stats(library, device)
     return {"reserved": figures.all.reserved_bytes.peak, "requested": figures.all.requested_bytes.peak}
 
 
-def dashboard(library, folder):
-    """What gpumem-tui says of this very process is what the library says."""
+def dashboard(library, folder, device=0):
+    """What gpumem-tui says of this very process, which uses one GPU, is what the library says."""
     import gpumem
 
     report = json.loads(subprocess.run([f"{folder}/gpumem-tui", "--json"], capture_output=True, check=True).stdout)
     row = next(row for row in report["processes"] if row["pid"] == os.getpid())
-    figures = gpumem.stats(library).all
+    figures = gpumem.stats(library, device).all
     assert row["state"] == "publishing" and row["allocator"]["allocated"] == figures.allocated_bytes.current, row
     return row["allocator"]
 
 
-def adds_up(library):
+def adds_up(library, device=0):
     """The segments of a snapshot are what is reserved."""
     import gpumem
 
     with tempfile.TemporaryDirectory() as folder:
-        gpumem.snapshot(library, f"{folder}/state.pickle")
+        gpumem.snapshot(library, f"{folder}/state.pickle", device)
         with open(f"{folder}/state.pickle", "rb") as file:
             segments = pickle.load(file)["segments"]
-    reserved = gpumem.stats(library).all.reserved_bytes.current
+    reserved = gpumem.stats(library, device).all.reserved_bytes.current
     assert sum(segment["total_size"] for segment in segments) == reserved, (segments, reserved)

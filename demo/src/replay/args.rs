@@ -85,6 +85,8 @@ pub struct ReplayArgs {
     /// Most bytes to take from the device, for our allocator in place of what it is told; `None`: as many as it is told,
     /// or as the device has.
     pub limit: Option<u64>,
+    /// How many blocks the simulated device is behind: each is used by work on its stream, which is done once so many more were handed out.
+    pub behind: u32,
     /// One JSON object instead of text.
     pub json: bool,
     /// Whether our allocator publishes meanwhile, as it does in programs.
@@ -103,6 +105,7 @@ impl Default for ReplayArgs {
             conf: None,
             passes: 3,
             limit: None,
+            behind: 0,
             json: false,
             publish: true,
             channel_dir: None,

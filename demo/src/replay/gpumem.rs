@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpumem_alloc::device::{Call, Device};
+use gpumem_alloc::device::{Call, Device, Sim};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Stream};
 
 use super::ReplayError;
@@ -15,6 +15,8 @@ use crate::trace::{Op, Trace};
 pub(super) struct Gpumem {
     live: Vec<Option<Buffer<u8>>>,
     streams: Vec<Stream>,
+    /// The simulated device that has work to do for each block, if it is behind.
+    behind: Option<Sim>,
     allocator: Allocator,
 }
 
@@ -24,12 +26,16 @@ impl Gpumem {
         config: Config,
         trace: &Trace,
         streams: &Streams,
+        behind: u32,
     ) -> Result<Gpumem, ReplayError> {
         let allocator = Allocator::new(device.clone(), config).map_err(|error| match error {
             Error::Config { .. } => ReplayError::Settings(error),
             error => ReplayError::while_doing("setting up the allocator", error),
         })?;
-        Ok(Gpumem::with(allocator, trace, streams))
+        Ok(Gpumem {
+            behind: device.as_sim().filter(|_| behind > 0).cloned(),
+            ..Gpumem::with(allocator, trace, streams)
+        })
     }
 
     /// An allocator that is there already.
@@ -37,6 +43,7 @@ impl Gpumem {
         Gpumem {
             live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
             streams: streams.handles.clone(),
+            behind: None,
             allocator,
         }
     }
@@ -120,8 +127,12 @@ impl Gpumem {
 impl Replayer for Gpumem {
     #[inline]
     fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused> {
-        match self.allocator.alloc(bytes as usize, self.streams[usize::from(stream)]) {
+        let stream = self.streams[usize::from(stream)];
+        match self.allocator.alloc(bytes as usize, stream) {
             Ok(buffer) => {
+                if let Some(device) = &self.behind {
+                    device.enqueue(stream, buffer.device_ptr(), bytes);
+                }
                 self.live[slot as usize] = Some(buffer);
                 Ok(())
             }

@@ -24,7 +24,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use gpumem_alloc::device::{self, Device, SimConfig};
+use gpumem_alloc::device::{self, Device, SimConfig, Timeline};
 use gpumem_alloc::{ConfError, Config, History, Publish, Stacks};
 use gpumem_channel::DeviceKind;
 
@@ -74,6 +74,9 @@ pub enum ReplayError {
         /// Its name.
         argument: &'static str,
     },
+    /// A GPU is as far as it is.
+    #[error("--behind is for the simulated device: say --device sim")]
+    BehindOnGpu,
     /// What the allocator is told cannot be read.
     #[error(transparent)]
     Conf(#[from] ConfError),
@@ -105,7 +108,11 @@ impl ReplayError {
             | ReplayError::Nothing { .. }
             | ReplayError::Failed { .. }
             | ReplayError::Output(_) => 1,
-            ReplayError::NoPool | ReplayError::NotForThis { .. } | ReplayError::Conf(_) | ReplayError::Settings(_) => 2,
+            ReplayError::NoPool
+            | ReplayError::NotForThis { .. }
+            | ReplayError::BehindOnGpu
+            | ReplayError::Conf(_)
+            | ReplayError::Settings(_) => 2,
             ReplayError::NoDevice(_) => 3,
         }
     }
@@ -194,7 +201,12 @@ fn name(path: &Path) -> String {
 /// See [`ReplayError`]. Requests that find too little memory are no error: the report counts them.
 pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let ours = args.allocator == AllocatorChoice::Gpumem;
-    for (given, argument) in [(args.segments.is_some(), "--segments"), (args.conf.is_some(), "--conf")] {
+    let given = [
+        (args.segments.is_some(), "--segments"),
+        (args.conf.is_some(), "--conf"),
+        (args.behind > 0, "--behind"),
+    ];
+    for (given, argument) in given {
         if given && !ours {
             return Err(ReplayError::NotForThis { argument });
         }
@@ -205,6 +217,9 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let parse_ns = began.elapsed().as_nanos() as u64;
     let device = open(args)?;
     let simulated = device.info().kind == DeviceKind::Simulated;
+    if args.behind > 0 && !simulated {
+        return Err(ReplayError::BehindOnGpu);
+    }
     let streams = Streams::new(&device, &trace).map_err(|why| ReplayError::while_doing("making streams", why))?;
     let measured = match args.allocator {
         AllocatorChoice::Gpumem => {
@@ -222,13 +237,13 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
                 monitor: None,
                 ..config.clone()
             };
-            let mut replayer = Gpumem::new(&device, config, &trace, &streams)?;
+            let mut replayer = Gpumem::new(&device, config, &trace, &streams, args.behind)?;
             let (limit, publishing) = (replayer.limit(), replayer.publishes());
             let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
             // Two of them may not fit beside each other.
             drop(replayer);
             let survey = |at_peak: Option<u64>| {
-                let mut again = Gpumem::new(&fresh(&device)?, silent.clone(), &trace, &streams)?;
+                let mut again = Gpumem::new(&fresh(&device, args), silent.clone(), &trace, &streams, args.behind)?;
                 again.survey(&trace, at_peak)
             };
             // On a GPU things may go otherwise the second time.
@@ -250,6 +265,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     };
     let mut report = measured;
     report.simulated = simulated;
+    report.behind = args.behind.into();
     report.device = device.info().name.clone();
     report.device_total = device.info().total;
     report.trace = TracePart::new(name(&args.trace), &trace, parse_ns);
@@ -265,18 +281,28 @@ pub(crate) fn may_simulate(for_programs: bool) -> bool {
 
 fn open(args: &ReplayArgs) -> Result<Device, ReplayError> {
     let ordinal = match args.device {
-        DeviceChoice::Sim => return Ok(device::sim(SimConfig::default())),
-        DeviceChoice::Auto if may_simulate(args.json) => return Ok(device::sim(SimConfig::default())),
+        DeviceChoice::Sim => return Ok(simulated(args)),
+        DeviceChoice::Auto if may_simulate(args.json) => return Ok(simulated(args)),
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(ordinal) => ordinal,
     };
     device::cuda(ordinal).map_err(|error| ReplayError::NoDevice(error.to_string()))
 }
 
-/// A simulated device with nothing on it; of a real one there is only one.
-fn fresh(device: &Device) -> Result<Device, ReplayError> {
-    Ok(match device.as_sim() {
-        Some(_) => device::sim(SimConfig::default()),
-        None => device.clone(),
+fn simulated(args: &ReplayArgs) -> Device {
+    device::sim(SimConfig {
+        timeline: match args.behind {
+            0 => Timeline::Immediate,
+            behind => Timeline::Behind(behind.into()),
+        },
+        ..SimConfig::default()
     })
+}
+
+/// A simulated device with nothing on it; of a real one there is only one.
+fn fresh(device: &Device, args: &ReplayArgs) -> Device {
+    match device.as_sim() {
+        Some(_) => simulated(args),
+        None => device.clone(),
+    }
 }

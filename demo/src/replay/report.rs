@@ -16,6 +16,8 @@ pub struct Report {
     pub schema: &'static str,
     /// True on the simulated device: whoever shows a figure of this report labels it SIMULATED.
     pub simulated: bool,
+    /// How many blocks a simulated device was behind: each is used by work, which is done once so many more were handed out.
+    pub behind: u64,
     /// The device's name.
     pub device: String,
     /// Its memory.
@@ -37,6 +39,7 @@ impl Default for Report {
         Report {
             schema: SCHEMA,
             simulated: false,
+            behind: 0,
             device: String::new(),
             device_total: 0,
             trace: TracePart::default(),

@@ -27,9 +27,17 @@ impl Report {
 
 fn head(report: &Report, text: &mut String) {
     let label = if report.simulated { "SIMULATED " } else { "" };
+    let behind = match report.behind {
+        0 => String::new(),
+        behind => format!(", {} behind", plural(behind, "block")),
+    };
     line(
         text,
-        &format!("{label}{}, {}", report.device, format_bytes(report.device_total)),
+        &format!(
+            "{label}{}, {}{behind}",
+            report.device,
+            format_bytes(report.device_total)
+        ),
     );
     let trace = &report.trace;
     let compressed = if trace.compressed { ", gzip" } else { "" };

@@ -175,11 +175,14 @@ impl Heap {
         self.fit_beside(own, any, low, request)
     }
 
-    /// The same where the best of its own is known. `any`: the line of what is nobody's.
+    /// The same where the best of its own is known. `any`: the line of what is nobody's. While the GPU is behind, a stream's own goes first,
+    /// of which others have nothing yet.
     #[inline(always)]
     pub(super) fn fit_beside(&mut self, own: Found, any: u16, low: bool, request: &Request) -> Option<Key> {
+        let takes = |key: &Key| self.sizes.takes(request.size, key.size);
+        let is_enough = self.behind && own.key().as_ref().is_some_and(takes);
         let any = &mut self.streams.line_mut(any).free[request.class as usize];
-        let best = if any.is_empty() {
+        let best = if any.is_empty() || is_enough {
             own
         } else {
             any.better(own, request.size, low)

@@ -28,6 +28,7 @@ impl Heap {
             .filter(|other| *other != stream && self.owns_free(*other))
             .collect();
         self.ask_how_far_for(request, &others)?;
+        self.behind = others.iter().any(|other| self.streams.line(*other).safe < self.frees);
         Ok(others
             .into_iter()
             .fold(false, |found, other| self.disown(other) | found))
@@ -46,6 +47,7 @@ impl Heap {
                 }
             });
         }
+        self.cut_out_old(stream, safe, &mut done);
         for run in done.chunk_by_mut(|a, b| a.0 == b.0) {
             let segment = run[0].0;
             for (_, b) in &mut *run {
@@ -58,6 +60,7 @@ impl Heap {
                 }
                 block.stream = any;
                 block.freed_at = 0;
+                self.note_age(*b);
                 *b = self.coalesce_quietly(*b);
             }
             self.tell_free(segment, run.iter().map(|(_, b)| *b));

@@ -88,6 +88,7 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.forget_owner();
         block.state = BlockState::Free;
+        self.note_age(b);
         let b = self.join_neighbours(b);
         self.tell_joined(b, due);
         self.gone.clear();
@@ -99,6 +100,7 @@ impl Heap {
         let block = &mut self.blocks[b];
         block.state = BlockState::Free;
         let segment = block.segment;
+        self.note_age(b);
         self.outlet.segment_begin(segment);
         let b = self.coalesce(b);
         self.show(b);

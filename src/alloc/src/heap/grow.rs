@@ -249,6 +249,7 @@ impl Heap {
             }
             None => self.append(request, slot, bytes),
         };
+        self.note_age(b);
         let b = self.coalesce_with_all(b);
         self.show(b);
         self.show_segment(slot);

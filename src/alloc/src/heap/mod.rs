@@ -33,6 +33,7 @@
 //! index of its stream and class; one that is lent is held, to the heap; a block without memory is in its segment's `holes`; every
 //! figure of the ledger is what counting the blocks would give that are not lent.
 
+mod ages;
 mod allocate;
 mod arena;
 mod ask;
@@ -175,6 +176,8 @@ pub(crate) struct Heap {
     ledger: Ledger,
     /// Whether a block that comes free takes in what is nobody's beside it.
     swallows: bool,
+    /// Whether a stream was behind when others last needed what it has free.
+    behind: bool,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
     /// What it was when the device was waited for last.
@@ -254,6 +257,7 @@ impl Heap {
             capture_told: false,
             ledger: Ledger::default(),
             swallows: true,
+            behind: false,
             frees: 0,
             settled_at: 0,
             users: HashMap::new(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpumem_channel::{SegmentKind, StringId};
 
+use super::ages::Ages;
 use super::slots::Slots;
 use crate::device::Handle;
 use crate::size::Class;
@@ -49,6 +50,8 @@ pub(crate) struct Segment {
     pub(crate) holes: BTreeMap<u64, u32>,
     /// For each granule of the home segment the first block that begins in it, or [`super::NIL`].
     pub(crate) cover: Vec<u32>,
+    /// Of stitched memory: since when its granules are free.
+    pub(crate) ages: Ages,
     /// For each granule of the home segment a bit: a chunk may begin or end where it begins. Without it none does.
     pub(crate) borders: Vec<u64>,
     /// Ranges that could not be unmapped, after their chunk had moved or when mapping more failed: never mapped again, tried again at every

@@ -186,6 +186,7 @@ impl Heap {
             let block = &mut self.blocks[*b];
             block.state = BlockState::Free;
             block.stitched = NIL;
+            self.note_age(*b);
             *b = self.coalesce_quietly(*b);
         }
         self.tell_free(home, parts.into_iter());

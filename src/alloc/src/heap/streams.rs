@@ -39,6 +39,8 @@ pub(crate) struct Streams {
     last: usize,
     /// Numbers are handles of CUDA's, of which one is each thread's own stream.
     handles: bool,
+    /// There was a second one outside of pools.
+    several: bool,
     /// Blocks freed by the program that wait for events.
     pub(crate) pending: usize,
     /// At how many lines of streams that have ended it is looked which can go.
@@ -58,6 +60,7 @@ impl Streams {
         register.open(COMMON, ANY);
         Streams {
             handles,
+            several: false,
             names: vec![Stream(NO_STREAM)],
             lines: vec![Line::new(COMMON, ANY)],
             last: usize::MAX,
@@ -132,6 +135,7 @@ impl Streams {
         if arena != COMMON && self.register.in_pools() >= MAX_IN_POOLS {
             return full(MAX_IN_POOLS, true);
         }
+        self.several |= arena == COMMON && !self.register.of(COMMON).is_empty();
         let at = self.new_line(stream, arena, self.register.any_of(arena));
         self.register.add(at, arena, stream);
         Ok(at)
@@ -299,6 +303,12 @@ impl Streams {
     /// Whether a line is a stream's.
     pub(super) fn is_real(&self, at: u16) -> bool {
         self.line(at).arena != VACANT && !self.is_any(at)
+    }
+
+    /// Whether there ever were two outside of pools at the same time.
+    #[inline(always)]
+    pub(super) fn were_several(&self) -> bool {
+        self.several
     }
 
     /// Whether this is the only stream of the common arena.

@@ -54,6 +54,9 @@ pub struct ReplayCli {
     /// Most device memory to use, in place of budget_mb: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
+    /// Let the simulated GPU be behind: each block is used by work on its stream, done once N more were handed out
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, allow_hyphen_values = true, conflicts_with_all = ["watch", "speed"], value_parser = |text: &str| parse_number(text, 0..=1_000_000_u32))]
+    pub behind: u32,
     /// Print one JSON object; with --speed, one a line
     #[arg(long)]
     pub json: bool,
@@ -115,6 +118,7 @@ impl ReplayCli {
             conf: self.conf.clone(),
             passes: self.passes.unwrap_or(defaults.passes),
             limit: self.limit,
+            behind: self.behind,
             json: self.json,
             publish: !self.no_publish,
             channel_dir: None,

@@ -31,6 +31,8 @@ pub enum Timeline {
     Manual,
     /// After this many further driver calls.
     After(u64),
+    /// Once so many further pieces of work are queued, on whatever streams: a device that is so far behind its program.
+    Behind(u64),
 }
 
 /// What to simulate.

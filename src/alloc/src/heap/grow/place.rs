@@ -6,6 +6,7 @@ use gpumem_channel::SegmentKind;
 
 use crate::config::SegmentMode;
 use crate::error::DeviceError;
+use crate::heap::ages::Ages;
 use crate::heap::allocate::Request;
 use crate::heap::block::NIL;
 use crate::heap::segment::Segment;
@@ -136,6 +137,7 @@ pub(in crate::heap) fn empty(request: &Request, taken_for: Stream, addr: u64, re
         chunks: BTreeMap::new(),
         holes: BTreeMap::new(),
         cover: Vec::new(),
+        ages: Ages::default(),
         borders: Vec::new(),
         stale: Vec::new(),
     }

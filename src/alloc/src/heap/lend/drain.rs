@@ -60,6 +60,7 @@ impl Heap {
                 let block = &mut self.blocks[record.block];
                 (block.record, block.freed_at, block.state) = (NIL, record.freed_at, BlockState::Free);
                 block.forget_owner();
+                self.note_age(record.block);
                 record.block = self.coalesce_quietly(record.block);
             }
             self.tell_free(segment, run.iter().map(|record| record.block));

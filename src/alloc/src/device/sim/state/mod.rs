@@ -92,6 +92,8 @@ pub(in crate::device::sim) struct State {
     pub(in crate::device::sim) captured: HashSet<u64>,
     pub(in crate::device::sim) calls: [u64; Call::COUNT],
     clock: u64,
+    /// Pieces of work that were queued.
+    launches: u64,
     pub(in crate::device::sim) modelled_ns: u64,
     pub(in crate::device::sim) violations: Vec<String>,
 }
@@ -127,6 +129,7 @@ impl State {
             captured: HashSet::new(),
             calls: [0; Call::COUNT],
             clock: 0,
+            launches: 0,
             modelled_ns: 0,
             violations: Vec::new(),
         }

@@ -43,11 +43,19 @@ impl Queue {
 }
 
 impl State {
+    /// What the timeline goes by.
+    fn now(&self) -> u64 {
+        match self.timeline {
+            Timeline::Behind(_) => self.launches,
+            Timeline::Immediate | Timeline::Manual | Timeline::After(_) => self.clock,
+        }
+    }
+
     pub(super) fn settle(&mut self) {
-        let clock = self.clock;
+        let now = self.now();
         for queue in self.queues.values_mut() {
             while let Some(first) = queue.work.first()
-                && first.due <= clock
+                && first.due <= now
             {
                 queue.completed = first.number;
                 queue.work.remove(0);
@@ -66,6 +74,7 @@ impl State {
     pub(in crate::device::sim) fn enqueue(&mut self, stream: Stream, addr: u64, bytes: u64) {
         match self.handles.name_of(stream) {
             Some(name) => {
+                self.launches += 1;
                 self.queue(name, addr, bytes);
             }
             None => self
@@ -76,9 +85,9 @@ impl State {
 
     fn queue(&mut self, name: Name, addr: u64, bytes: u64) -> u64 {
         let due = match self.timeline {
-            Timeline::Immediate => self.clock,
+            Timeline::Immediate => self.now(),
             Timeline::Manual => u64::MAX,
-            Timeline::After(calls) => self.clock.saturating_add(calls),
+            Timeline::After(further) | Timeline::Behind(further) => self.now().saturating_add(further),
         };
         let places = self.places(addr, bytes);
         let queue = self.queues.entry(name).or_default();

@@ -1,0 +1,43 @@
+//! What streams have of each other's memory while the GPU is behind its program.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{MIB, of, start};
+use gpumem_alloc::device::{Sim, Timeline};
+use gpumem_alloc::{Allocator, Buffer, SegmentMode, Stream};
+
+const A: Stream = Stream(10);
+const B: Stream = Stream(20);
+
+/// A buffer that queued work uses.
+fn used(sim: &Sim, alloc: &Allocator, bytes: usize, stream: Stream) -> Buffer<u8> {
+    let buffer = alloc.alloc::<u8>(bytes, stream).unwrap();
+    sim.enqueue(stream, buffer.device_ptr(), bytes as u64);
+    buffer
+}
+
+fn reserved(alloc: &Allocator) -> usize {
+    alloc.stats().all().reserved_bytes.current as usize
+}
+
+/// A stream goes on in a corner of what it gave back long ago: others have the rest of that, whatever is young beside it.
+#[test]
+fn what_a_stream_is_done_with_others_have_though_it_goes_on_beside_it() {
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Stitched));
+    drop(used(&sim, &alloc, 64 * MIB, A));
+    // A is asked how far it is, and an event left there.
+    let held = used(&sim, &alloc, 32 * MIB, B);
+    assert_eq!(reserved(&alloc), 96 * MIB, "A still works on its own");
+    sim.finish(A);
+    for _ in 0..10 {
+        drop(used(&sim, &alloc, 3 * MIB, A));
+    }
+    let more = used(&sim, &alloc, 60 * MIB, B);
+    assert_eq!(reserved(&alloc), 96 * MIB, "A uses no more than 3 MiB of it");
+    // What A still works on is nobody else's.
+    let rest = used(&sim, &alloc, 2 * MIB, B);
+    assert!(reserved(&alloc) > 96 * MIB);
+    drop((held, more, rest));
+    assert_eq!(sim.violations(), [""; 0]);
+}
