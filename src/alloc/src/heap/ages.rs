@@ -176,22 +176,21 @@ mod tests {
         /// What is old is old to the byte, and of what came free granule by granule all that is old is found.
         #[test]
         fn what_is_told_to_be_old_is(
-            frees in prop::collection::vec((0..END, 1..END, any::<bool>()), 1..40),
+            frees in prop::collection::vec((0..END, 1..END, 0u64..40, any::<bool>()), 1..40),
             safe in 0u64..40,
         ) {
             let mut ages = Ages::default();
             ages.note((0, END), GRANULE, 0, 0);
             let mut bytes = [0; END as usize];
             let mut only_whole = true;
-            for (at, (from, size, whole)) in frees.into_iter().enumerate() {
+            for (from, size, freed_at, whole) in frees {
                 let end = (from + size).min(END);
                 let (from, end) = match whole {
                     true => (from / GRANULE * GRANULE, end.next_multiple_of(GRANULE)),
                     false => (from, end),
                 };
                 only_whole &= from.is_multiple_of(GRANULE) && end.is_multiple_of(GRANULE);
-                let freed_at = at as u64 + 1;
-                ages.note((from, end), GRANULE, freed_at, freed_at);
+                ages.note((from, end), GRANULE, freed_at, 0);
                 bytes[from as usize..end as usize].fill(freed_at);
             }
             let mut told = [false; END as usize];
