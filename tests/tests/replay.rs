@@ -300,6 +300,12 @@ fn what_cannot_be_replayed_is_a_sentence() {
         (&[TRACE, "--segments", "odd"], "plain"),
         (&[TRACE, "--limit", "much"], "512MiB"),
         (&[TRACE, "--limit", "0"], "no room"),
+        (&[TRACE, "--behind", "-1"], "a whole number"),
+        (&[TRACE, "--behind", "3", "--speed", "100"], "--speed"),
+        (
+            &[TRACE, "--behind", "3", "--allocator", "cudamalloc"],
+            "for --allocator gpumem only",
+        ),
         (
             &[TRACE, "--device", "sim", "--allocator", "cudamallocasync"],
             "exists on a GPU only",

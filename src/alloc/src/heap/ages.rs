@@ -1,4 +1,4 @@
-//! Since when each granule of stitched memory is free.
+//! Since when each granule of a virtual segment is free.
 //!
 //! A free block is as young as its youngest part. A stream goes on taking memory from a large one and giving it back there, so that while the
 //! GPU is behind the whole would never be known to be done with, and other streams would have new memory taken for them time and again. So
@@ -6,7 +6,6 @@
 
 use super::Heap;
 use super::block::{Block, NIL};
-use crate::config::SegmentMode;
 use crate::size::Class;
 
 /// By granule of a segment: no block there was given back later than when the heap's free counter was this.
@@ -48,7 +47,7 @@ impl Ages {
 }
 
 impl Block {
-    /// Whether it is of memory whose ages are known, if that is stitched.
+    /// Whether it is of a virtual segment: they have ages.
     #[inline(always)]
     fn has_ages(&self) -> bool {
         matches!(self.class, Class::Chunked | Class::Fine)
@@ -56,16 +55,11 @@ impl Block {
 }
 
 impl Heap {
-    /// With one stream nobody would ask. What is known before the second one comes is too young then.
-    #[inline(always)]
-    fn keeps_ages(&self) -> bool {
-        self.streams.were_several() && self.sizes.mode == SegmentMode::Stitched
-    }
-
-    /// A block is about to join its free neighbours.
+    /// A block is about to join its free neighbours. With one stream nobody would ask: what came free before there was a second one counts as
+    /// young then.
     #[inline(always)]
     pub(super) fn note_age(&mut self, b: u32) {
-        if self.keeps_ages() && self.blocks[b].has_ages() {
+        if self.streams.were_several() && self.blocks[b].has_ages() {
             self.note_age_of(b);
         }
     }
@@ -85,7 +79,7 @@ impl Heap {
     /// Cuts what a stream does not use any more out of its younger free blocks: parts of which it is known to be done until `safe`. They are
     /// added to `done` by segment, still its own.
     pub(super) fn cut_out_old(&mut self, stream: u16, safe: u64, done: &mut Vec<(u32, u32)>) {
-        if !self.keeps_ages() {
+        if !self.streams.were_several() {
             return;
         }
         let mut young = Vec::new();

@@ -50,7 +50,7 @@ pub(crate) struct Segment {
     pub(crate) holes: BTreeMap<u64, u32>,
     /// For each granule of the home segment the first block that begins in it, or [`super::NIL`].
     pub(crate) cover: Vec<u32>,
-    /// Of stitched memory: since when its granules are free.
+    /// Of a virtual one: since when its granules are free.
     pub(crate) ages: Ages,
     /// For each granule of the home segment a bit: a chunk may begin or end where it begins. Without it none does.
     pub(crate) borders: Vec<u64>,
