@@ -2,7 +2,7 @@
 //!
 //! A block freed on stream A may be used by others once A was idle after the free, or an event that A recorded after it is done: then it is
 //! nobody's ([`ANY`](super::streams::ANY)), and any stream may take it at once. A stream's own free block swallows what is nobody's beside
-//! it.
+//! it; what is old in it becomes nobody's again ([`Ages`](super::ages::Ages)).
 
 use gpumem_channel::BlockState;
 
