@@ -41,3 +41,26 @@ fn what_a_stream_is_done_with_others_have_though_it_goes_on_beside_it() {
     drop((held, more, rest));
     assert_eq!(sim.violations(), [""; 0]);
 }
+
+/// What came free while there was one stream counts as young when a second one comes, and grows old from then on, whatever the first one goes
+/// on with.
+#[test]
+fn what_came_free_before_there_was_a_second_stream_grows_old_too() {
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Virtual));
+    drop(used(&sim, &alloc, 64 * MIB, A));
+    // Small blocks have memory of their own: B takes none behind what A gave back. Twice A is asked how far it is.
+    let mut small = vec![used(&sim, &alloc, MIB, B)];
+    for _ in 0..2 {
+        drop(used(&sim, &alloc, 3 * MIB, A));
+        sim.finish(A);
+        drop(used(&sim, &alloc, 3 * MIB, A));
+        small.extend([MIB; 2].map(|bytes| used(&sim, &alloc, bytes, B)));
+    }
+    let before = reserved(&alloc);
+    sim.finish(A);
+    drop(used(&sim, &alloc, 3 * MIB, A));
+    let large = used(&sim, &alloc, 60 * MIB, B);
+    assert_eq!(reserved(&alloc), before, "A uses no more than 3 MiB of it");
+    drop((small, large));
+    assert_eq!(sim.violations(), [""; 0]);
+}

@@ -13,14 +13,18 @@ use crate::size::Class;
 pub(crate) struct Ages(Vec<u64>);
 
 impl Ages {
-    /// The bytes `from..end` of the segment come free that were given back at `freed_at`; `unknown` is what may be in granules of which nothing
-    /// is known yet.
-    fn note(&mut self, (from, end): (u64, u64), granule: u64, freed_at: u64, unknown: u64) {
+    /// A segment has so many bytes. Of what there is no age of yet nothing was given back after `now`.
+    fn reach(&mut self, bytes: u64, granule: u64, now: u64) {
+        let granules = bytes.div_ceil(granule) as usize;
+        if self.0.len() < granules {
+            self.0.resize(granules, now);
+        }
+    }
+
+    /// The bytes `from..end` of the segment come free that were given back at `freed_at`.
+    fn note(&mut self, (from, end): (u64, u64), granule: u64, freed_at: u64) {
         let by = granule.trailing_zeros();
         let (first, behind) = ((from >> by) as usize, ((end - 1) >> by) as usize + 1);
-        if self.0.len() < behind {
-            self.0.resize(behind, unknown);
-        }
         let Some(ages) = self.0.get_mut(first..behind) else {
             return;
         };
@@ -70,9 +74,8 @@ impl Heap {
         let block = &self.blocks[b];
         if let Some(segment) = self.segments.get_mut(block.segment) {
             let from = block.addr - segment.addr;
-            segment
-                .ages
-                .note((from, from + block.size), granule, block.freed_at, frees);
+            segment.ages.reach(segment.size, granule, frees);
+            segment.ages.note((from, from + block.size), granule, block.freed_at);
         }
     }
 
@@ -96,18 +99,24 @@ impl Heap {
         }
     }
 
+    /// Where parts of a free block begin and end in which nothing was given back after `safe`.
+    pub(super) fn old_parts(&self, b: u32, safe: u64) -> Vec<(u64, u64)> {
+        let block = &self.blocks[b];
+        let Some(segment) = self.segments.get(block.segment).filter(|_| block.has_ages()) else {
+            return Vec::new();
+        };
+        let from = block.addr - segment.addr;
+        let within = (from, from + block.size);
+        let parts = segment.ages.until(safe, within, self.sizes.granularity);
+        parts
+            .map(|(from, end)| (segment.addr + from, segment.addr + end))
+            .collect()
+    }
+
     /// The same of one block.
     fn cut_old_parts(&mut self, b: u32, safe: u64, done: &mut Vec<(u32, u32)>) {
-        let block = &self.blocks[b];
-        let slot = block.segment;
-        let Some(segment) = self.segments.get(slot) else { return };
-        let from = block.addr - segment.addr;
-        let parts = segment
-            .ages
-            .until(safe, (from, from + block.size), self.sizes.granularity);
-        let parts: Vec<(u64, u64)> = parts
-            .map(|(from, end)| (segment.addr + from, segment.addr + end))
-            .collect();
+        let slot = self.blocks[b].segment;
+        let parts = self.old_parts(b, safe);
         if parts.is_empty() {
             return;
         }
@@ -154,9 +163,10 @@ mod tests {
     #[test]
     fn granules_are_as_young_as_what_came_free_in_them_last() {
         let mut ages = Ages::default();
-        ages.note((0, 12), GRANULE, 5, 9);
-        ages.note((2, 5), GRANULE, 7, 9);
-        ages.note((16, 20), GRANULE, 3, 9);
+        ages.reach(20, GRANULE, 9);
+        ages.note((0, 12), GRANULE, 5);
+        ages.note((2, 5), GRANULE, 7);
+        ages.note((16, 20), GRANULE, 3);
         let until = |safe| ages.until(safe, (0, 20), GRANULE).collect::<Vec<_>>();
         assert_eq!(until(4), [(16, 20)]);
         assert_eq!(until(5), [(8, 12), (16, 20)]);
@@ -174,7 +184,7 @@ mod tests {
             safe in 0u64..40,
         ) {
             let mut ages = Ages::default();
-            ages.note((0, END), GRANULE, 0, 0);
+            ages.reach(END, GRANULE, 0);
             let mut bytes = [0; END as usize];
             let mut only_whole = true;
             for (from, size, freed_at, whole) in frees {
@@ -184,7 +194,7 @@ mod tests {
                     false => (from, end),
                 };
                 only_whole &= from.is_multiple_of(GRANULE) && end.is_multiple_of(GRANULE);
-                ages.note((from, end), GRANULE, freed_at, 0);
+                ages.note((from, end), GRANULE, freed_at);
                 bytes[from as usize..end as usize].fill(freed_at);
             }
             let mut told = [false; END as usize];

@@ -4,6 +4,7 @@
 use gpumem_channel::BlockState;
 
 use crate::device::{Call, Live};
+use crate::heap::block::NIL;
 use crate::heap::tests::check::Seen;
 use crate::heap::tests::meanwhile::Among;
 use crate::heap::tests::model::World;
@@ -14,6 +15,8 @@ use crate::stream::Stream;
 use crate::tag::Tag;
 
 const MIB: u64 = 1 << 20;
+/// No stream of any program.
+const NOBODY: Stream = Stream(1 << 40);
 
 impl World {
     /// What the options about sizes promise of a block, on plain segments.
@@ -197,12 +200,33 @@ impl World {
         );
         self.naive.judge_held(&all);
         self.judge_device();
+        self.judge_ages();
         let pending = self.heap.stats().pending_bytes();
         assert_eq!(pending, self.seen(BlockState::PendingFree).map(|b| b.size).sum::<u64>());
         let reserved = all.reserved_bytes.current;
         let allowed = self.budget.map_or(u64::MAX, |budget| budget.max(self.reserved));
         assert!(reserved <= allowed, "{reserved} are reserved, {allowed} allowed");
         self.reserved = reserved;
+    }
+
+    /// What is nobody's no queued work uses, nor what is known to be old of what is a stream's.
+    fn judge_ages(&self) {
+        let is_used = |(addr, end): (u64, u64)| self.sim.busy_for(NOBODY, addr, end - addr);
+        for (_, segment) in self.heap.segments.iter() {
+            let mut b = segment.first;
+            while b != NIL {
+                let block = &self.heap.blocks[b];
+                if block.state == BlockState::Free {
+                    let whole = (block.addr, block.addr + block.size);
+                    let nobodys = self.heap.streams.is_any(block.stream);
+                    assert!(!nobodys || !is_used(whole), "what is nobody's is used");
+                    let safe = self.heap.streams.line(block.stream).safe;
+                    let old = self.heap.old_parts(b, safe).into_iter().filter(|_| !nobodys);
+                    old.for_each(|part| assert!(!is_used(part), "what is old is used"));
+                }
+                b = block.next;
+            }
+        }
     }
 
     /// The device says the same as the figures about it.

@@ -132,7 +132,11 @@ fn budget() -> impl Strategy<Value = Option<u64>> {
 
 /// Work is done when told, or in the midst of what the heap does, between two driver calls.
 pub(in crate::heap) fn timeline() -> impl Strategy<Value = Timeline> {
-    prop_oneof![2 => Just(Timeline::Manual), 1 => (1u64..30).prop_map(Timeline::After)]
+    prop_oneof![
+        2 => Just(Timeline::Manual),
+        1 => (1u64..30).prop_map(Timeline::After),
+        1 => (1u64..30).prop_map(Timeline::Behind)
+    ]
 }
 
 pub(in crate::heap) fn config() -> impl Strategy<Value = Config> {
