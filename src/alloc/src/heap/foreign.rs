@@ -8,6 +8,7 @@ use gpumem_channel::BlockState;
 
 use super::Heap;
 use super::allocate::Request;
+use super::arena::COMMON;
 use super::block::{Block, NIL};
 use crate::error::Error;
 use crate::free::Key;
@@ -28,7 +29,10 @@ impl Heap {
             .filter(|other| *other != stream && self.owns_free(*other))
             .collect();
         self.ask_how_far_for(request, &others)?;
-        self.behind = others.iter().any(|other| self.streams.line(*other).safe < self.frees);
+        if arena == COMMON {
+            let mut safe = others.iter().map(|other| self.streams.line(*other).safe);
+            self.behind = safe.any(|safe| safe < self.frees);
+        }
         Ok(others
             .into_iter()
             .fold(false, |found, other| self.disown(other) | found))

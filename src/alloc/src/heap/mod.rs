@@ -176,7 +176,7 @@ pub(crate) struct Heap {
     ledger: Ledger,
     /// Whether a block that comes free takes in what is nobody's beside it.
     swallows: bool,
-    /// Whether a stream was behind when others last needed what it has free.
+    /// Whether a stream outside of pools was behind when others last needed what it has free.
     behind: bool,
     /// Frees so far: the clock by which blocks become safe for other streams.
     frees: u64,
