@@ -64,3 +64,24 @@ fn what_came_free_before_there_was_a_second_stream_grows_old_too() {
     drop((small, large));
     assert_eq!(sim.violations(), [""; 0]);
 }
+
+/// What a stream gave back long ago is known to be free when another one needs it, though nobody needed it before.
+#[test]
+fn streams_are_asked_before_others_need_what_they_gave_back() {
+    let (sim, alloc) = start(1 << 30, Timeline::Behind(3), of(SegmentMode::Stitched));
+    let held = used(&sim, &alloc, 32 * MIB, B);
+    drop(used(&sim, &alloc, 64 * MIB, A));
+    // A is asked how far it is, and an event left there.
+    let more = used(&sim, &alloc, 32 * MIB, B);
+    assert_eq!(reserved(&alloc), 128 * MIB, "A still works on its own");
+    drop((held, more));
+    drop(used(&sim, &alloc, 64 * MIB, A));
+    for _ in 0..6 {
+        drop(used(&sim, &alloc, 3 * MIB, B));
+        drop(used(&sim, &alloc, 3 * MIB, A));
+    }
+    let all = [64, 32, 24].map(|mib| used(&sim, &alloc, mib * MIB, B));
+    assert_eq!(reserved(&alloc), 128 * MIB, "A was done with most of its own long ago");
+    drop(all);
+    assert_eq!(sim.violations(), [""; 0]);
+}

@@ -4,6 +4,7 @@
 //! use the heap meanwhile, and may ask the same: a block whose event is done is looked for by that event, and may be gone.
 
 pub(super) mod asking;
+pub(super) mod early;
 pub(super) mod errands;
 pub(super) mod event;
 pub(super) mod wonder;
@@ -263,6 +264,7 @@ impl Heap {
                 let its = self.streams.line_mut(line);
                 let (_, count) = its.marker.take_if(|(marker, _)| marker.is(&event))?;
                 its.safe = its.safe.max(if done { count } else { 0 });
+                its.begin_later();
                 self.end_waiting(line);
                 Some(line)
             }

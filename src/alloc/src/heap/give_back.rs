@@ -29,6 +29,9 @@ impl Heap {
     #[inline(always)]
     fn free_held(&mut self, b: u32) {
         self.frees += 1;
+        if self.behind {
+            self.note_given_back(b);
+        }
         let block = &mut self.blocks[b];
         debug_assert_eq!(block.state, BlockState::Allocated);
         block.freed_at = self.frees;

@@ -126,7 +126,10 @@ impl Heap {
             // All that there ever will be of it was done before.
             let ended = line.retired.is_some_and(|at| at <= frees);
             line.safe = line.safe.max(if ended { u64::MAX } else { frees });
-            line.marker.take_if(|(_, count)| ended || *count <= frees);
+            line.later.take_if(|(_, count)| ended || *count <= frees);
+            if line.marker.take_if(|(_, count)| ended || *count <= frees).is_some() {
+                line.begin_later();
+            }
         }
         // What other threads gave back meanwhile, and what waited.
         self.drain_all();

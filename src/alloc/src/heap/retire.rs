@@ -153,7 +153,8 @@ impl Heap {
         // Blocks that were freed before now carry less.
         self.frees += 1;
         let event = Event::new(&self.driver, self.streams.name(at));
-        self.streams.line_mut(at).marker = Some((event.clone(), u64::MAX));
+        let line = self.streams.line_mut(at);
+        (line.marker, line.later) = (Some((event.clone(), u64::MAX)), None);
         self.streams.retire(at, self.frees);
         event
     }

@@ -198,7 +198,8 @@ impl Streams {
         let mut lines = self.register.of(arena).to_vec();
         lines.push(self.register.any_of(arena));
         for at in lines {
-            self.line_mut(at).marker = None;
+            let line = self.line_mut(at);
+            (line.marker, line.later) = (None, None);
             self.vacate(at, frees);
         }
     }

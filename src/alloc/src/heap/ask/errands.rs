@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::heap::Heap;
 use crate::heap::ask::asking::Asking;
+use crate::heap::ask::early::ask_early;
 use crate::heap::ask::event::Event;
 use crate::heap::ask::poll;
 use crate::heap::turn::access::Access;
@@ -14,6 +15,8 @@ pub(crate) struct Errands {
     events: Vec<(Event, Asking)>,
     /// Whether it is to be looked which of those that were recorded before are done.
     polls: bool,
+    /// Streams that are to be [asked early](crate::heap::ask::early) how far they are.
+    pub(super) early: Vec<u16>,
     /// Whether there is something [to be given back](Heap::take_closing).
     closes: bool,
 }
@@ -23,12 +26,18 @@ pub(crate) fn run_errands(on: &mut impl Access, errands: Box<Errands>) -> Result
     let (mut left, mut closes) = (Some(errands), false);
     while let Some(errands) = left.take() {
         closes |= errands.closes;
+        let asks = errands.polls || !errands.early.is_empty();
         for (event, asking) in errands.events {
             event.record();
             drop(asking);
         }
+        if !errands.early.is_empty() {
+            ask_early(on, errands.early)?;
+        }
         if errands.polls {
             poll(on)?;
+        }
+        if asks {
             left = on.heap(Heap::take_errands)?;
         }
     }
@@ -70,6 +79,14 @@ impl Heap {
         self.due = true;
     }
 
+    /// A stream is to be asked early.
+    pub(in crate::heap) fn leave_early(&mut self, line: u16) {
+        if !self.errands.early.contains(&line) {
+            self.errands.early.push(line);
+        }
+        self.due = true;
+    }
+
     /// What is free of an arena whose pool is gone is to be given back. Who leaves that looks whether it is its turn; else who has that does
     /// it at its end.
     pub(in crate::heap) fn leave_closing(&mut self, arena: u16) {
@@ -87,10 +104,15 @@ impl Heap {
 
     /// All of them, for who has the turn.
     pub(crate) fn take_closing(&mut self) -> Vec<u16> {
-        let Errands { events, polls, closes } = &mut self.errands;
+        let Errands {
+            events,
+            polls,
+            early,
+            closes,
+        } = &mut self.errands;
         *closes = false;
         // Nobody else is to come for it.
-        self.due = *polls || !events.is_empty();
+        self.due = *polls || !events.is_empty() || !early.is_empty();
         std::mem::take(&mut self.closing)
     }
 }

@@ -38,6 +38,10 @@ pub(crate) struct Line {
     pub(in crate::heap) heard: u64,
     /// An event and the count that becomes safe when it is done.
     pub(in crate::heap) marker: Option<(Event, u64)>,
+    /// The same after that, which is the marker next.
+    pub(in crate::heap) later: Option<(Event, u64)>,
+    /// Bytes that were given back since it was [asked early](crate::heap::ask::early).
+    pub(in crate::heap) given_back: u64,
     /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
     pub(in crate::heap) retired: Option<u64>,
 }
@@ -70,6 +74,8 @@ impl Line {
             safe: 0,
             heard: 0,
             marker: None,
+            later: None,
+            given_back: 0,
             retired: None,
         };
         line.begin(arena, any);
@@ -109,6 +115,11 @@ impl Line {
     pub(in crate::heap) fn recorded_marker(&self) -> Option<&Event> {
         let marker = self.marker.as_ref().map(|(event, _)| event);
         marker.filter(|event| event.is_recorded())
+    }
+
+    /// The marker is done: the later one is next, unless the driver refused it.
+    pub(in crate::heap) fn begin_later(&mut self) {
+        self.marker = self.later.take().filter(|(event, _)| event.is_recorded());
     }
 
     /// Whether nothing but blocks that are held, or are to be freed elsewhere, can belong to it.
