@@ -4,13 +4,18 @@
 mod common;
 
 use std::fs::File;
+use std::sync::{Mutex, PoisonError};
 
 use common::{channel_dir, ended, fork, options, put_in_place_of};
 use gpumem_channel::{Life, Publisher, Reader};
 
+/// A child that one test forks has the descriptors of the others, and with them their life signs: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Daemons close all descriptors there are, and the numbers become those of files of their own.
 #[test]
 fn a_descriptor_that_the_program_closed_is_the_programs() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let life = || Reader::open(publisher.path()).unwrap().life().unwrap();
@@ -30,6 +35,7 @@ fn a_descriptor_that_the_program_closed_is_the_programs() {
 
 #[test]
 fn a_goodbye_ends_nothing_and_keeps_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();
