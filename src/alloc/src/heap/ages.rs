@@ -79,8 +79,9 @@ impl Heap {
         }
     }
 
-    /// Cuts what a stream does not use any more out of its younger free blocks: parts of which it is known to be done until `safe`. They are
-    /// added to `done` by segment, still its own.
+    /// Cuts what a stream does not use any more out of its younger free blocks: parts in which nothing was given back after `safe`, and are no
+    /// younger then. All pieces of such a block are added to `done` by segment, still the stream's. The channel is to be told of them once
+    /// the old ones are not: two of one stream side by side are one.
     pub(super) fn cut_out_old(&mut self, stream: u16, safe: u64, done: &mut Vec<(u32, u32)>) {
         if !self.streams.were_several() {
             return;
@@ -124,15 +125,13 @@ impl Heap {
         let mut pieces = vec![b];
         for (addr, end) in parts {
             let old = self.cut_last(&mut pieces, addr);
-            done.push((slot, old));
             self.cut_last(&mut pieces, end);
+            self.blocks[old].freed_at = safe;
         }
-        self.outlet.segment_begin(slot);
         for b in pieces {
             self.shelve(b);
-            self.show(b);
+            done.push((slot, b));
         }
-        self.outlet.segment_close(slot);
     }
 
     /// Cuts the last piece there, if it goes on on both sides. The one behind.

@@ -55,6 +55,10 @@ impl Heap {
         for run in done.chunk_by_mut(|a, b| a.0 == b.0) {
             let segment = run[0].0;
             for (_, b) in &mut *run {
+                // What is left of one that old parts were cut out of.
+                if self.blocks[*b].freed_at > safe {
+                    continue;
+                }
                 // Blocks of one stream are never neighbours, so none of them goes on the way. What is nobody's joins the like only: a
                 // neighbour that its stream still uses would take it back.
                 self.unshelve(*b);
