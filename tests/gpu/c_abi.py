@@ -2,8 +2,7 @@
 """The programs and comparisons of c_abi.sh.
 
     c_abi.py compare DIR              runs the others, with each library that can be imported, and compares
-    c_abi.py torch|graphs|limits|pool|cupy|rmm [DIR]
-                                      the program: with the library's own allocator, or with DIR/libgpumem_alloc.so
+    c_abi.py PROGRAM [DIR]            one of PROGRAMS: with the library's own allocator, or with DIR/libgpumem_alloc.so
 
 A program prints one JSON line: its results, its peak of reserved and requested bytes.
 """
@@ -18,6 +17,7 @@ from figures import dashboard, peaks
 from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
+from torch_streams import PROGRAMS as STREAMS
 
 MIB = 1 << 20
 
@@ -145,11 +145,12 @@ PROGRAMS = {
     "graphs": graphs_program,
     "limits": limits_program,
     "pool": pool_program,
+    **STREAMS,
     "cupy": cupy_program,
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {"graphs": "torch", "limits": "torch", "pool": "torch"}
+IMPORTS = {name: "torch" for name in ("graphs", "limits", "pool", *STREAMS)}
 
 
 def compare(folder):
