@@ -8,7 +8,7 @@ What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
 class Stat(Structure):
@@ -50,6 +50,10 @@ class Stats(Structure):
     ]
 
 
+# What is called where memory runs out: the device, and how many bytes were asked for.
+OOM_FN = CFUNCTYPE(None, c_int, c_size_t)
+
+
 def load(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     # Every function that a program calls: ctypes cuts the handle of a stream to 32 bits, without a word, where it is not told the type.
@@ -60,6 +64,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_retire_stream", c_int, [c_void_p]),
         ("gpumem_empty_cache", c_int64, [c_int]),
         ("gpumem_compact", c_int64, [c_int]),
+        ("gpumem_set_oom_fn", None, [OOM_FN]),
         ("gpumem_memory_fraction", None, [c_double, c_int]),
         ("gpumem_base_alloc", c_void_p, [c_void_p, POINTER(c_size_t)]),
         ("gpumem_stats", c_int, [c_int, POINTER(Stats)]),

@@ -2,16 +2,21 @@
 """PyTorch on gpumem's allocator: what install() does is all that a program needs, before it first uses the GPU.
 
     cargo build --profile embed -p gpumem-alloc-c
-    python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so
+    python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so                              a program of its own
+    python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so train.py --its arguments     yours, as it is
+    python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so -m module --its arguments
 
 Run gpumem-tui beside it to see its blocks.
 """
 
 import ctypes
+import os
+import runpy
 import sys
 
 import gpumem
 import torch
+import torch_figures
 
 MIB = 1 << 20
 
@@ -30,11 +35,27 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
+    torch_figures.answer(library)
     return library
 
 
+def run(arguments: list[str]) -> None:
+    """A script or a module, as Python would run it."""
+    sys.argv = arguments
+    if arguments[0] == "-m":
+        sys.argv, sys.path[0] = arguments[1:], os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
 def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[2:] == ["-m"]:
+        sys.exit(__doc__)
     library = install(sys.argv[1])
+    if len(sys.argv) > 2:
+        return run(sys.argv[2:])
     library.gpumem_scope_push(b"weights")  # who allocates, as the dashboard shows it
     weights = torch.randn(4096, 4096, device="cuda")
     library.gpumem_scope_pop()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from figures import dashboard, peaks
+from torch_answers import answers_program
 from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
@@ -142,6 +143,7 @@ def rmm_limits(rmm, library):
 
 PROGRAMS = {
     "torch": torch_program,
+    "answers": answers_program,
     "graphs": graphs_program,
     "limits": limits_program,
     "pool": pool_program,
@@ -150,7 +152,7 @@ PROGRAMS = {
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {name: "torch" for name in ("graphs", "limits", "pool", *STREAMS)}
+IMPORTS = {name: "torch" for name in ("answers", "graphs", "limits", "pool", *STREAMS)}
 
 
 def compare(folder):

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ptr::null_mut;
+use std::sync::Mutex;
 
 use gpumem_tests::{World, said};
 
@@ -22,6 +23,7 @@ fn it_allocates_counts_and_gives_back() {
     let small = [("FAKE_CUDA_TOTAL", "134217728")];
     let stderr = passes("usage::inner_takes_a_fraction", &small);
     assert!(stderr.contains("out of GPU memory: 70.0 MiB requested"), "{stderr}");
+    passes("usage::inner_is_told_of_too_little_memory", &[]);
 }
 
 /// There is much to complain about, and nowhere to say it.
@@ -265,4 +267,30 @@ fn inner_takes_a_fraction() {
         "the cache went back"
     );
     abi.free(large, 40 * MIB, 0, null_mut());
+}
+
+/// What the function below was told.
+static TOLD: Mutex<Vec<(i32, usize)>> = Mutex::new(Vec::new());
+
+extern "C" fn told(device: i32, size: usize) {
+    TOLD.lock().unwrap().push((device, size));
+    // It may call whatever there is.
+    library().unwrap().empty_cache(-1);
+}
+
+#[test]
+fn inner_is_told_of_too_little_memory() {
+    let Some(abi) = library() else { return };
+    let asks = |size| assert!(abi.torch_alloc(size, 0, null_mut()).is_null());
+    asks(1 << 45);
+    abi.set_oom_fn(Some(told));
+    asks(1 << 45);
+    // It is no memory that is missing here, and nobody asks for PyTorch here.
+    asks(usize::MAX);
+    assert!(abi.torch_alloc(1, 77, null_mut()).is_null());
+    assert!(abi.alloc(1 << 45, 0, null_mut()).is_null());
+    assert_eq!(*TOLD.lock().unwrap(), [(0, 1 << 45)]);
+    abi.set_oom_fn(None);
+    asks(1 << 45);
+    assert_eq!(TOLD.lock().unwrap().len(), 1);
 }

@@ -130,6 +130,13 @@ int64_t gpumem_compact(int device);
  */
 void *gpumem_torch_alloc(size_t size, int device, void *stream);
 
+/*
+ * For torch._C._cuda_attach_out_of_memory_observer: has gpumem_torch_alloc call this when it finds too little memory for `size` bytes,
+ * before it throws, on the thread that asked for them. It may call anything here, but not throw, and is called again by what it asks for
+ * in vain. NULL ends that; calls that have begun go on.
+ */
+void gpumem_set_oom_fn(void (*function)(int device, size_t size));
+
 /* For set_init_fn: how many devices there are. Nothing is made yet. */
 void gpumem_init(int device_count);
 

@@ -6,7 +6,7 @@ use gpumem::{Error, Stream};
 
 use crate::boundary::{attempt, enter, enter_quick};
 use crate::failure::{Failure, Kind};
-use crate::{devices, exit, throw};
+use crate::{devices, exit, throw, torch};
 
 /// CUDA's handle of every thread's own default stream, the last of those that are no pointers.
 const PER_THREAD: usize = 2;
@@ -86,6 +86,9 @@ extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream:
 extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
     let call = "gpumem_torch_alloc";
     attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)).unwrap_or_else(|failure| {
+        if failure.kind == Kind::OutOfMemory {
+            torch::tell_of_oom(device, size);
+        }
         throw::as_pytorch(call, &failure);
         std::ptr::null_mut()
     })

@@ -1,6 +1,7 @@
 //! What else PyTorch asks of a pluggable allocator. Signatures: `torch/csrc/cuda/CUDAPluggableAllocator.h`.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::boundary::enter;
 use crate::failure::Failure;
@@ -82,4 +83,29 @@ extern "C" fn gpumem_end_allocate_to_pool(device: c_int, id: PoolId) {
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_release_pool(device: c_int, id: PoolId) {
     enter("gpumem_release_pool", (), || pools::release(device, id));
+}
+
+type OomFn = unsafe extern "C" fn(c_int, usize);
+
+/// An [`OomFn`], or null.
+static OOM_FN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// # Safety
+///
+/// The function may be called on any thread that allocates, from now on.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_set_oom_fn(function: Option<OomFn>) {
+    let function = function.map_or(std::ptr::null_mut(), |function| function as *mut c_void);
+    OOM_FN.store(function, Ordering::Release);
+}
+
+/// Tells who wanted to know that a request found too little memory. Nothing of ours is held meanwhile.
+pub(crate) fn tell_of_oom(device: c_int, size: usize) {
+    let function = OOM_FN.load(Ordering::Acquire);
+    if !function.is_null() {
+        // SAFETY: only functions of this type are stored.
+        let function = unsafe { std::mem::transmute::<*mut c_void, OomFn>(function) };
+        // SAFETY: the contract of gpumem_set_oom_fn.
+        unsafe { function(device, size) };
+    }
 }

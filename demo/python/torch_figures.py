@@ -1,0 +1,132 @@
+"""What torch.cuda says of memory, from gpumem's allocator: PyTorch asks its own for it, and refuses where another one is in its place.
+
+    torch_figures.answer(library)         torch_pluggable.install() has done it
+
+From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
+memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
+_dump_snapshot(); and torch._C._cuda_attach_out_of_memory_observer(). Call stacks are of native functions: name what Python does by
+scopes (gpumem_scope_push).
+"""
+
+import atexit
+import ctypes
+import pickle
+import tempfile
+
+import gpumem
+import torch
+
+POOLS = ("all", "small_pool", "large_pool")
+COUNTERS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+# Of a history without a limit, which is PyTorch's default: 90 MB, and for stitched blocks twice that.
+MOST_EVENTS = 1 << 20
+
+
+def answer(library: ctypes.CDLL) -> None:
+    # By device: what the sums were when they were last made to begin anew.
+    begun: dict[int, dict] = {}
+
+    def memory_stats(device: int) -> dict:
+        _check(device)
+        found = gpumem.stats(library, device)
+        stats = {name: {pool: _stat(getattr(getattr(found, pool), name)) for pool in POOLS} for name, _ in gpumem.PoolStats._fields_}
+        stats |= {name: getattr(found, name) for name in COUNTERS}
+        # No block is too large to be split here.
+        stats |= {name: _stat(gpumem.Stat()) for name in ("oversize_allocations", "oversize_segments")} | {"max_split_size": -1}
+        return _since(stats, begun[device]) if device in begun else stats
+
+    def reset_peaks(device: int) -> None:
+        _check(device)
+        if library.gpumem_reset_peaks(device) != 0:
+            raise RuntimeError(gpumem.last_error(library))
+
+    def reset_sums(device: int) -> None:
+        begun.pop(device, None)
+        begun[device] = memory_stats(device)
+
+    def snapshot(asked=None) -> dict:
+        # What PyTorch asks for: nothing, or a pool's two numbers, where two 0 are all pools, and in new versions whether it wants events.
+        pool, events = tuple(asked[:2]) if asked else (0, 0), not asked or asked[2:] != (False,)
+        whole = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
+        for device in range(torch.cuda.device_count()):
+            one = _snapshot_of(library, device)
+            traces = one.pop("device_traces")[device:] if events else []
+            whole["device_traces"].append(traces[0] if traces else [])
+            whole["segments"] += [segment for segment in one.pop("segments") if pool in ((0, 0), segment["segment_pool_id"])]
+            whole |= one
+        return whole
+
+    def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *_ignored) -> None:
+        taken = {None: 0, "state": 1, "alloc": 1, "all": 2}[context]
+        _history(library, enabled is not None, taken, 0 if enabled == "state" else max_entries)
+
+    def record_history_legacy(enabled, record_context=True, max_entries=1, record_all=False, *_ignored) -> None:
+        _history(library, enabled, int(record_context or record_all), max_entries)
+
+    observers = []
+
+    @gpumem.OOM_FN
+    def told(device: int, size: int) -> None:
+        free, total = torch.cuda.mem_get_info(device)
+        for observer in observers:
+            observer(device, size, total, free)
+
+    def attach_observer(observer) -> None:
+        observers.append(observer)
+        library.gpumem_set_oom_fn(told)
+        # Python can be called no more then.
+        atexit.register(library.gpumem_set_oom_fn, gpumem.OOM_FN())
+
+    for name, function in {
+        "_cuda_memoryStats": memory_stats,
+        "_cuda_resetPeakMemoryStats": reset_peaks,
+        "_cuda_resetAccumulatedMemoryStats": reset_sums,
+        "_cuda_memorySnapshot": snapshot,
+        "_cuda_record_memory_history": record_history,
+        "_cuda_record_memory_history_legacy": record_history_legacy,
+        "_cuda_attach_out_of_memory_observer": attach_observer,
+        # Without an answer torch.accelerator does not even ask for figures.
+        "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized,
+        "_accelerator_getDeviceStats": memory_stats,
+        "_accelerator_resetPeakStats": reset_peaks,
+        "_accelerator_resetAccumulatedStats": reset_sums,
+    }.items():
+        # Which of them there are depends on the version.
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, function)
+
+
+def _check(device: int) -> None:
+    # The library knows nothing of one that is not there, either, and would say that nothing was allocated on it.
+    if not 0 <= device < torch.cuda.device_count():
+        raise RuntimeError(f"Invalid device argument {device}: there are {torch.cuda.device_count()}")
+
+
+def _stat(stat: gpumem.Stat) -> dict[str, int]:
+    return {name: getattr(stat, name) for name, _ in gpumem.Stat._fields_}
+
+
+def _since(stats: dict, begun: dict) -> dict:
+    """The sums since then; what is and what was the most stay."""
+    summed = ("allocated", "freed", "num_alloc_retries", "num_ooms")
+    return {
+        name: _since(value, begun[name]) if isinstance(value, dict) else value - begun[name] if name in summed else value
+        for name, value in stats.items()
+    }
+
+
+def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
+    if gpumem.stats(library, device).all.segment.allocated == 0:
+        return {"segments": [], "device_traces": []}
+    with tempfile.TemporaryDirectory() as folder:
+        gpumem.snapshot(library, f"{folder}/snapshot.pickle", device)
+        with open(f"{folder}/snapshot.pickle", "rb") as file:
+            return pickle.load(file)
+
+
+def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int) -> None:
+    # The current device has one even where nothing was allocated there yet.
+    for device in (torch.cuda.current_device(), -1) if on else (-1,):
+        failed = library.gpumem_record_history(device, stacks, min(most, MOST_EVENTS)) if on else library.gpumem_stop_history(device)
+        if failed:
+            raise RuntimeError(gpumem.last_error(library))
