@@ -6,8 +6,10 @@
 What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
 """
 
+import atexit
 import ctypes
 import os
+import sys
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
@@ -52,6 +54,8 @@ class Stats(Structure):
 
 # What is called where memory runs out: the device, and how many bytes were asked for.
 OOM_FN = CFUNCTYPE(None, c_int, c_size_t)
+# What tells where a thread is: it fills in the numbers of frames, the innermost first, so many at most, and returns how many.
+STACK_FN = CFUNCTYPE(c_int, POINTER(c_uint64), c_int)
 
 
 def load(path: str) -> ctypes.CDLL:
@@ -74,6 +78,8 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_scope_pop", c_int, []),
         ("gpumem_record_history", c_int, [c_int, c_int, c_uint64]),
         ("gpumem_stop_history", c_int, [c_int]),
+        ("gpumem_name_frame", c_uint64, [c_char_p, c_char_p, c_int]),
+        ("gpumem_set_stack_fn", None, [STACK_FN]),
         ("gpumem_step", c_int, []),
         ("gpumem_peak_report", c_int64, [c_int, c_char_p, c_size_t]),
         ("gpumem_leak_report", c_int64, [c_int, c_uint64, c_char_p, c_size_t]),
@@ -112,9 +118,48 @@ def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
 
 def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
     """What torch.cuda.memory._dump_snapshot(path) would write, which refuses to with a pluggable allocator; with its events and call
-    stacks after library.gpumem_record_history(device, 1, 200000)."""
+    stacks after library.gpumem_record_history(device, 1, 200000): Python's with python_stacks()."""
     if library.gpumem_snapshot(device, os.fsencode(path)) != 0:
         raise RuntimeError(last_error(library))
+
+
+def python_stacks(library: ctypes.CDLL) -> None:
+    """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
+    which its thread waits for, in some microseconds."""
+    if hasattr(library, "told_by"):
+        return
+    # By code and place in it: the number of the frame, and the code, as long as which nothing else has its id.
+    known = {}
+
+    @STACK_FN
+    def tell(numbers, most: int) -> int:
+        frame, count = sys._getframe().f_back, 0
+        while frame is not None and count < most:
+            code = frame.f_code
+            number = known.get((id(code), frame.f_lasti))
+            if number is None:
+                number = _number(library, frame), code
+                known[id(code), frame.f_lasti] = number
+            if number[0]:
+                numbers[count] = number[0]
+                count += 1
+            frame = frame.f_back
+        return count
+
+    library.gpumem_set_stack_fn(tell)
+    # It lives as long as it may be called, and is called no more when Python cannot be.
+    library.told_by = tell
+    atexit.register(library.gpumem_set_stack_fn, STACK_FN())
+
+
+def _number(library: ctypes.CDLL, frame) -> int:
+    code = frame.f_code
+    # What PyTorch runs between a module and its forward(), twice for each.
+    if code.co_name in ("_call_impl", "_wrapped_call_impl"):
+        return 0
+    name, file = getattr(code, "co_qualname", code.co_name), code.co_filename
+    text = lambda text: text.encode(errors="replace").replace(b"\0", b"")
+    return library.gpumem_name_frame(text(name), text(file), frame.f_lineno or 0)
 
 
 def _text(library: ctypes.CDLL, report) -> str:
@@ -131,8 +176,7 @@ def _text(library: ctypes.CDLL, report) -> str:
 
 
 def peak_report(library: ctypes.CDLL, device: int = 0) -> str:
-    """Who held the memory when the program held most, since the history began or library.gpumem_reset_peaks(device). Call stacks are of
-    native functions: what Python does has the name of its scope (gpumem_scope_push)."""
+    """Who held the memory when the program held most, since the history began or library.gpumem_reset_peaks(device)."""
     return _text(library, lambda text, room: library.gpumem_peak_report(device, text, room))
 
 

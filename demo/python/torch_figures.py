@@ -4,8 +4,7 @@
 
 From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
-_dump_snapshot(); and torch._C._cuda_attach_out_of_memory_observer(). Call stacks are of native functions: name what Python does by
-scopes (gpumem_scope_push).
+_dump_snapshot(); and torch._C._cuda_attach_out_of_memory_observer().
 """
 
 import atexit
@@ -125,6 +124,8 @@ def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
 
 
 def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int) -> None:
+    if on and stacks:
+        gpumem.python_stacks(library)
     # The current device has one even where nothing was allocated there yet.
     for device in (torch.cuda.current_device(), -1) if on else (-1,):
         failed = library.gpumem_record_history(device, stacks, min(most, MOST_EVENTS)) if on else library.gpumem_stop_history(device)

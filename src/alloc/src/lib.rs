@@ -144,6 +144,6 @@ pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};
 pub use rounding::Divisions;
 pub use route::Route;
-pub use stack::{Stack, StackFrame};
+pub use stack::{Stack, StackFrame, StackSource};
 pub use stream::Stream;
 pub use tag::{Scope, scope};

@@ -70,6 +70,8 @@ abi! {
     scope_pop() -> c_int;
     record_history(device: c_int, stacks: c_int, max_events: u64) -> c_int;
     stop_history(device: c_int) -> c_int;
+    name_frame(function: *const c_char, file: *const c_char, line: c_int) -> u64;
+    set_stack_fn(function: Option<unsafe extern "C" fn(*mut u64, c_int) -> c_int>);
     step() -> c_int;
     peak_report(device: c_int, text: *mut c_char, room: usize) -> i64;
     leak_report(device: c_int, min_steps: u64, text: *mut c_char, room: usize) -> i64;

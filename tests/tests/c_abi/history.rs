@@ -1,9 +1,10 @@
 //! Who holds the memory, told to a C program: reports, snapshots, and the cache made compact.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
+use std::sync::Mutex;
 
 use gpumem_snapshot::{Action, Snapshot};
 
@@ -38,6 +39,7 @@ fn who_holds_the_memory_is_told() {
     assert!(stderr.contains("gpumem_snapshot: writing the snapshot"), "{stderr}");
     let virtually = [("GPUMEM_ALLOC_CONF", "segments:virtual")];
     assert_eq!(passes("history::inner_compacts", &virtually), "");
+    assert_eq!(passes("history::inner_names_frames", &[]), "");
     // The environment begins one, too.
     let told = [("GPUMEM_ALLOC_CONF", "history:on")];
     assert_eq!(passes("history::inner_has_a_history", &told), "");
@@ -150,5 +152,56 @@ fn inner_compacts() {
         after["all.reserved_bytes.current"],
         before["all.reserved_bytes.current"]
     );
+    assert_eq!(abi.error_count(), 0);
+}
+
+/// The frames of an interpreter, as it would tell them.
+static FRAMES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn frames(to: *mut u64, most: c_int) -> c_int {
+    let frames = FRAMES.lock().unwrap();
+    assert!(frames.len() <= usize::try_from(most).unwrap());
+    // SAFETY: there is room for so many words, says the header.
+    unsafe { std::ptr::copy_nonoverlapping(frames.as_ptr(), to, frames.len()) };
+    c_int::try_from(frames.len()).unwrap()
+}
+
+#[test]
+fn inner_names_frames() {
+    let Some(abi) = library() else { return };
+    let name = |function: &CStr, line| abi.name_frame(function.as_ptr(), c"train.py".as_ptr(), line);
+    let (inner, outer) = (name(c"forward", 7), name(c"main", 30));
+    assert!(inner != 0 && inner != outer && inner == name(c"forward", 7) && inner != name(c"forward", 8));
+    assert_ne!(
+        abi.name_frame(null(), null(), -1),
+        0,
+        "a place of which nothing is known"
+    );
+    assert_eq!(abi.record_history(0, STACKS_ALLOC, 1000), 0);
+    let report = || told(2000, |text, room| abi.peak_report(0, text, room)).0;
+    *FRAMES.lock().unwrap() = vec![inner, outer];
+    abi.set_stack_fn(Some(frames));
+    abi.alloc(MIB, 0, null_mut());
+    let named = report();
+    assert!(
+        named.contains("      forward (train.py:7)\n      main (train.py:30)\n"),
+        "{named}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("state.pickle");
+    assert_eq!(abi.snapshot(0, path(&file).as_ptr()), 0, "{:?}", abi.error());
+    let bytes = std::fs::read(&file).unwrap();
+    let has = |words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
+    assert!(has(b"forward") && has(b"train.py"));
+    // Where nothing is named the native functions are told, and so they are when it has ended.
+    abi.reset_peaks(0);
+    FRAMES.lock().unwrap().clear();
+    abi.alloc(2 * MIB, 0, null_mut());
+    let native = report();
+    assert!(native.contains("inner_names_frames"), "{native}");
+    *FRAMES.lock().unwrap() = vec![outer];
+    abi.set_stack_fn(None);
+    abi.alloc(3 * MIB, 0, null_mut());
+    assert_eq!(report().matches("train.py").count(), 2, "{}", report());
     assert_eq!(abi.error_count(), 0);
 }

@@ -14,7 +14,7 @@ use gpumem_snapshot::{Block, BlockState, Frame, Segment, SegmentType, Snapshot, 
 use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::heap::{Picture, PicturedBlock, PicturedSegment};
-use crate::stack::{Stack, Symbols};
+use crate::stack::{Stack, StackFrame, Symbols};
 pub(crate) use file::write;
 pub(crate) use on_oom::OnOom;
 
@@ -53,37 +53,30 @@ impl Wording<'_> {
         if let Some(known) = self.known.get(&(stack, tag)) {
             return *known;
         }
-        let mut frames = Vec::new();
-        let mut add = |name: &str, file: &str, line: u32| {
-            let frame = Frame {
-                name: self.tables.text(name),
-                filename: self.tables.text(file),
-                line: i64::from(line),
-                extra: None,
-            };
-            frames.push(self.tables.frame(frame));
-        };
-        match &mut self.symbols {
-            Some(symbols) if stack != Stack::NONE && stack != Stack::OTHER => {
-                for frame in symbols.frames(stack).iter() {
-                    add(
-                        &frame.name,
-                        frame.file.as_deref().unwrap_or(""),
-                        frame.line.unwrap_or(0),
-                    );
-                }
+        let mut frames = match &mut self.symbols {
+            Some(symbols) if stack != Stack::NONE && stack != Stack::OTHER => symbols.frames(stack).to_vec(),
+            _ => {
+                let addresses = stack.addresses();
+                let frame = |address: &u64| StackFrame::bare(format!("{address:#x}"));
+                addresses.iter().map(frame).collect()
             }
-            _ => stack
-                .addresses()
-                .iter()
-                .for_each(|address| add(&format!("{address:#x}"), "", 0)),
-        }
+        };
         if stack == Stack::OTHER {
-            add(&stack.to_string(), "", 0);
+            frames.push(StackFrame::bare(stack.to_string()));
         }
         if let Some(name) = self.names.get(&tag).filter(|name| !name.is_empty()) {
-            add(&format!("tag: {name}"), "", 0);
+            frames.push(StackFrame::bare(format!("tag: {name}")));
         }
+        let frames = frames.iter().map(|frame| {
+            let frame = Frame {
+                name: self.tables.text(&frame.name),
+                filename: self.tables.text(frame.file.as_deref().unwrap_or("")),
+                line: i64::from(frame.line.unwrap_or(0)),
+                extra: None,
+            };
+            self.tables.frame(frame)
+        });
+        let frames: Vec<_> = frames.collect();
         let id = self.tables.stack(&frames);
         self.known.insert((stack, tag), id);
         id

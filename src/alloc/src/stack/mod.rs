@@ -1,9 +1,11 @@
-//! Call stacks: captured as addresses, kept once by content, given names only when somebody looks.
+//! Call stacks: captured as addresses, or as frames that an interpreter names, kept once by content, given names only when somebody looks.
 
+mod named;
 mod symbols;
 mod table;
 mod unwind;
 
+pub use named::StackSource;
 pub use symbols::StackFrame;
 pub(crate) use symbols::Symbols;
 pub use table::Stack;

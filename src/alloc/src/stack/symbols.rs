@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gpumem_channel::clean;
 
+use super::named::{is_named, named};
 use super::table::Stack;
 use crate::lock::Shared;
 
@@ -17,7 +18,7 @@ static NAMES: Shared<()> = Shared::new(());
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct StackFrame {
-    /// The function; where no file of the program names it, its library and the place in it (`libtorch.so+0x1f00`).
+    /// The function; where nothing of the program names it, its library and the place in it (`libtorch.so+0x1f00`).
     pub name: String,
     /// Its source file, if the program was built with that.
     pub file: Option<String>,
@@ -26,6 +27,15 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
+    /// One without a file.
+    pub(crate) fn bare(name: String) -> StackFrame {
+        StackFrame {
+            name,
+            file: None,
+            line: None,
+        }
+    }
+
     /// Whether it is of Rust's library.
     pub(crate) fn is_library(&self) -> bool {
         let name = self.name.trim_start_matches('<');
@@ -66,7 +76,11 @@ impl Symbols {
             return Arc::clone(known);
         }
         let mut frames = self.all_frames(stack);
-        let frames: Arc<[StackFrame]> = frames.split_off(begin(&frames)).into();
+        let begin = match stack.addresses().first() {
+            Some(number) if is_named(*number) => 0,
+            _ => begin(&frames),
+        };
+        let frames: Arc<[StackFrame]> = frames.split_off(begin).into();
         self.by_stack.insert(stack, Arc::clone(&frames));
         frames
     }
@@ -84,6 +98,9 @@ impl Symbols {
     fn at(&mut self, address: u64) -> &[StackFrame] {
         let maps = &mut self.maps;
         self.by_address.entry(address).or_insert_with(|| {
+            if let Some(frame) = named(address) {
+                return vec![frame];
+            }
             let mut found = Vec::new();
             let name = |symbol: &backtrace::Symbol| {
                 if let Some(name) = symbol.name() {
@@ -100,11 +117,7 @@ impl Symbols {
             }
             if found.is_empty() {
                 let maps = maps.get_or_insert_with(|| std::fs::read("/proc/self/maps").unwrap_or_default());
-                found.push(StackFrame {
-                    name: place(maps, address),
-                    file: None,
-                    line: None,
-                });
+                found.push(StackFrame::bare(place(maps, address)));
             }
             found
         })

@@ -11,7 +11,8 @@ use crate::lock::{Held, Shared};
 /// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 32 of them, 17 MB.
 const MAX_STACKS: usize = 65_536;
 
-/// Where in the program something was done: return addresses, the innermost first. Equal stacks are the same number.
+/// Where in the program something was done: return addresses, the innermost first, or [frames that it named](Stack::set_source). Equal stacks
+/// are the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stack(u32);
 
@@ -72,7 +73,7 @@ impl Stack {
         Stack(number)
     }
 
-    /// The return addresses, innermost first. In a forked child they may not be to be had: none then.
+    /// The return addresses, or numbers of frames that were [named](Stack::name_frame), innermost first. In a forked child they may not be to be had: none then.
     pub fn addresses(self) -> Arc<[u64]> {
         let kept = || table()?.stacks.get(self.0.checked_sub(Stack::FIRST)? as usize).cloned();
         kept().unwrap_or_default()
