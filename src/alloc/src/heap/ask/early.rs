@@ -5,7 +5,6 @@
 //! at once, and the last event on it is one after most of that.
 
 use super::probe;
-use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::heap::Heap;
 use crate::heap::turn::access::Access;
@@ -25,10 +24,8 @@ impl Heap {
     #[inline(never)]
     pub(in crate::heap) fn note_given_back(&mut self, b: u32) {
         let (at, size, reserved) = (self.blocks[b].stream, self.size_of(b), self.ledger.reserved());
-        // Others' own streams have no events, and those that have ended had their last one. Where all is plain it stays with PyTorch's way.
-        let asks = self.sizes.mode != SegmentMode::Plain
-            && !self.streams.name(at).is_per_thread()
-            && !self.streams.line(at).is_retired();
+        // Others' own streams have no events, and those that have ended had their last one.
+        let asks = !self.streams.name(at).is_per_thread() && !self.streams.line(at).is_retired();
         let line = self.streams.line_mut(at);
         line.given_back += size;
         if asks && line.given_back >= reserved / PART {
