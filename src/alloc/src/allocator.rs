@@ -19,6 +19,7 @@ use crate::lane::Lent;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::publish::{WhyNot, say_unpublished};
 use crate::size::bytes_of;
+use crate::stack::Kept;
 use crate::stream::Stream;
 use crate::tag::{self, Scope};
 
@@ -376,6 +377,13 @@ impl Allocator {
     pub fn stop_publishing(&self) {
         // In a forked child there is no channel.
         let _ = self.heap(Heap::close_outlet);
+    }
+
+    /// For who has a lock of its own meanwhile that other threads wait for which have what a [source](crate::Stack::set_source) of stacks waits
+    /// for. The stack is taken now.
+    #[doc(hidden)]
+    pub fn keep_caller(&self) -> Kept {
+        self.0.home.keep_caller()
     }
 
     #[inline]

@@ -99,6 +99,7 @@
 
 mod allocator;
 mod buffer;
+mod callback;
 pub mod conf;
 mod config;
 mod counts;
@@ -126,6 +127,8 @@ mod tag;
 
 pub use allocator::Allocator;
 pub use buffer::{Buffer, Element};
+#[doc(hidden)]
+pub use callback::Callback;
 pub use conf::ConfError;
 pub use config::{Config, SegmentMode};
 pub use error::{DeviceError, Error};
@@ -144,6 +147,8 @@ pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};
 pub use rounding::Divisions;
 pub use route::Route;
+#[doc(hidden)]
+pub use stack::Kept;
 pub use stack::{Stack, StackFrame, StackSource};
 pub use stream::Stream;
 pub use tag::{Scope, scope};

@@ -354,7 +354,8 @@ impl Inner {
     fn give_up_name(&self) {
         let PoolMemory { handle, arena, .. } = &*self.memory;
         // In a forked child there are no pools.
-        let _ = handle.home.with(|heap| heap.give_up_arena(*arena));
+        // Who calls this may have a lock: no event comes of it, so that no stack is taken.
+        let _ = handle.home.see(|heap| heap.give_up_arena(*arena));
     }
 }
 

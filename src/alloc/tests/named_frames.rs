@@ -55,7 +55,7 @@ fn histories_have_the_frames_that_a_program_names() {
     let native = owner(&allocator, &[forward]);
     assert!(!native.to_string().contains("net.py"), "nobody asks yet: {native}");
 
-    Stack::set_source(Some(source));
+    Stack::set_source(Some(Box::new(source)));
     let stack = owner(&allocator, &[forward, main]);
     assert_eq!(*stack.addresses(), [forward, main]);
     assert_eq!(stack.to_string(), "Net.forward (net.py:12)\n<module> (train.py:3)");

@@ -133,7 +133,8 @@ void *gpumem_torch_alloc(size_t size, int device, void *stream);
 /*
  * For torch._C._cuda_attach_out_of_memory_observer: has gpumem_torch_alloc call this when it finds too little memory for `size` bytes,
  * before it throws, on the thread that asked for them. It may call anything here, but not throw, and is called again by what it asks for
- * in vain. NULL ends that; calls that have begun go on.
+ * in vain. NULL ends that. Waits until no other thread is in the one before, which is never called after that: not to be called with a lock
+ * that it takes, such as an interpreter's. Who is in one itself does not wait.
  */
 void gpumem_set_oom_fn(void (*function)(int device, size_t size));
 
@@ -280,7 +281,8 @@ int gpumem_stop_history(int device);
  * Call stacks of an interpreter (demo/python/gpumem.py has Python's). From gpumem_set_stack_fn on a history asks this function where the
  * calling thread is, instead of taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most`
  * of them at most, and returns how many; 0 has native functions taken. It is called on each thread that allocates, and where stacks are
- * taken for frees, that frees, and may call anything here. NULL ends that; calls that have begun go on. gpumem_name_frame makes the number of a
+ * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits
+ * as gpumem_set_oom_fn does. gpumem_name_frame makes the number of a
  * place: of a function, its file (may be NULL) and line (0: none); UTF-8. The same place has the same number as long as the process lives; beyond
  * 16 MiB of them all further places share one. 0 is an error.
  */

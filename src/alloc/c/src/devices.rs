@@ -108,7 +108,7 @@ impl Place {
         // that allocates and waits for us.
         load_driver();
         let opened = device::cuda(device.unsigned_abs())?;
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Where two threads opened it, or it cannot be made: its context, which takes long to make, stays for who tries again.
         let opened = ManuallyDrop::new(opened);
         if let Some(allocator) = self.allocator.get() {
@@ -122,7 +122,8 @@ impl Place {
             in_use().for_each(|(_, other)| connect(made.device(), other.device()));
         }
         let allocator = self.allocator.get_or_init(|| made);
-        drop(connecting);
+        // Before anything that asks for a call stack, which may wait for who waits for these.
+        drop((connecting, making));
         exit::watch();
         self.limit_as_asked(allocator, asked)?;
         Ok(allocator)

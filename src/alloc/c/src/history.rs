@@ -1,10 +1,9 @@
 //! What happened, who holds the memory, and snapshots.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use gpumem::{History, Stack, StackSource, Stacks};
 
@@ -146,29 +145,19 @@ unsafe extern "C" fn gpumem_name_frame(function: *const c_char, file: *const c_c
 
 type StackFn = unsafe extern "C" fn(*mut u64, c_int) -> c_int;
 
-/// A [`StackFn`], or null.
-static STACK_FN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-
 /// # Safety
 ///
-/// The function may be called on any thread from now on, and writes to the array that it is given as many words as it may at most.
+/// The function may be called on any thread until this is called again, and writes to the array that it is given as many words as it may at most.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gpumem_set_stack_fn(function: Option<StackFn>) {
     enter("gpumem_set_stack_fn", (), || {
-        Stack::set_source(function.map(|_| frames_of_c as StackSource));
-        let function = function.map_or(std::ptr::null_mut(), |function| function as *mut c_void);
-        STACK_FN.store(function, Ordering::Release);
+        let source = |function| -> StackSource { Box::new(move |numbers| frames_by(function, numbers)) };
+        Stack::set_source(function.map(source));
         Ok(())
     });
 }
 
-fn frames_of_c(numbers: &mut [u64]) -> usize {
-    let function = STACK_FN.load(Ordering::Acquire);
-    if function.is_null() {
-        return 0;
-    }
-    // SAFETY: only functions of this type are stored.
-    let function = unsafe { std::mem::transmute::<*mut c_void, StackFn>(function) };
+fn frames_by(function: StackFn, numbers: &mut [u64]) -> usize {
     let most = c_int::try_from(numbers.len()).unwrap_or(c_int::MAX);
     // SAFETY: the contract of gpumem_set_stack_fn; there are so many words.
     let count = unsafe { function(numbers.as_mut_ptr(), most) };

@@ -52,6 +52,8 @@ impl Pools {
         if let Some(pool) = self.again(id) {
             return Ok(pool);
         }
+        // Who waits for the lock may be who the stack is told by.
+        let _caller = allocator.keep_caller();
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = self.again(id) {
             return Ok(pool);

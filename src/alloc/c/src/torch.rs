@@ -1,7 +1,8 @@
 //! What else PyTorch asks of a pluggable allocator. Signatures: `torch/csrc/cuda/CUDAPluggableAllocator.h`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+
+use gpumem::Callback;
 
 use crate::boundary::enter;
 use crate::failure::Failure;
@@ -87,25 +88,21 @@ extern "C" fn gpumem_release_pool(device: c_int, id: PoolId) {
 
 type OomFn = unsafe extern "C" fn(c_int, usize);
 
-/// An [`OomFn`], or null.
-static OOM_FN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static OOM_FN: Callback<OomFn> = Callback::none();
 
 /// # Safety
 ///
-/// The function may be called on any thread that allocates, from now on.
+/// The function may be called on any thread that allocates, until this is called again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gpumem_set_oom_fn(function: Option<OomFn>) {
-    let function = function.map_or(std::ptr::null_mut(), |function| function as *mut c_void);
-    OOM_FN.store(function, Ordering::Release);
+    enter("gpumem_set_oom_fn", (), || {
+        OOM_FN.set(function);
+        Ok(())
+    });
 }
 
 /// Tells who wanted to know that a request found too little memory. Nothing of ours is held meanwhile.
 pub(crate) fn tell_of_oom(device: c_int, size: usize) {
-    let function = OOM_FN.load(Ordering::Acquire);
-    if !function.is_null() {
-        // SAFETY: only functions of this type are stored.
-        let function = unsafe { std::mem::transmute::<*mut c_void, OomFn>(function) };
-        // SAFETY: the contract of gpumem_set_oom_fn.
-        unsafe { function(device, size) };
-    }
+    // SAFETY: the contract of gpumem_set_oom_fn.
+    OOM_FN.call(|function| unsafe { function(device, size) });
 }

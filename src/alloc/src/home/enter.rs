@@ -6,7 +6,7 @@ use super::{Home, Tenant};
 use crate::error::Error;
 use crate::heap::Heap;
 use crate::history::{History, Stacks};
-use crate::stack::{self, Stack};
+use crate::stack::{self, Kept, Stack};
 
 /// Values of [`Home::recording`].
 pub(super) const OFF: u8 = 0;
@@ -88,13 +88,27 @@ impl Home {
 
     /// Says so, or not any more.
     pub(crate) fn set_routed(&self, routed: bool) {
-        // Under the lock, like every change of it.
-        let _ = self.with(|heap| {
+        // Under the lock, like every change of it. No event comes of it, so that no stack is taken: who does this has the routes.
+        let _ = self.see(|heap| {
             let recording = self.recording.load(Ordering::Relaxed) & !ROUTED;
             let routed = if routed { ROUTED } else { 0 };
             self.recording.store(recording | routed, Ordering::Relaxed);
             heap.set_lending(recording | routed == OFF);
         });
+    }
+
+    fn wants_stacks(&self, stacks: u8) -> bool {
+        self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks
+    }
+
+    /// Keeps the stack of the caller for as long as it has a lock, other than the heap's.
+    pub(crate) fn keep_caller(&self) -> Kept {
+        Kept::begin(
+            || match self.process.is_current() && self.wants_stacks(STACKS_OF_ALLOCATIONS) {
+                true => stack::capture(),
+                false => Stack::NONE,
+            },
+        )
     }
 
     /// Whether this is a forked child, or the heap has a history, or there are routes: none is in a hurry.
@@ -125,9 +139,10 @@ impl Home {
     #[inline(never)]
     fn enter_recorded<R>(&self, stacks: u8, work: impl FnOnce(&mut Tenant) -> R) -> Result<R, Error> {
         self.not_forked()?;
-        // Before the heap is locked: unwinding may wait for whoever loads a library, and loading one may allocate.
-        let caller = if self.recording.load(Ordering::Relaxed) & !ROUTED >= stacks {
-            stack::capture()
+        // Before the heap is locked: unwinding may wait for whoever loads a library, and an interpreter for whoever runs in it, and these may
+        // allocate. For who has another lock the stack is kept.
+        let caller = if self.wants_stacks(stacks) {
+            stack::kept_or_captured()
         } else {
             Stack::NONE
         };

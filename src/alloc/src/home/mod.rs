@@ -28,6 +28,7 @@ use crate::monitor::Monitor;
 use crate::process::Uncancelled;
 use crate::raw::Pointers;
 use crate::route::Routes;
+use crate::stack::{Kept, Stack};
 pub(crate) use turn::Turn;
 
 use enter::{NEVER, OFF};
@@ -141,7 +142,7 @@ impl Home {
 
     /// Who lives here now.
     pub(crate) fn tenant(&self) -> Result<u64, Error> {
-        self.enter(|tenant| tenant.id)
+        self.enter_for(NEVER, |tenant| tenant.id)
     }
 
     /// The device of the heap that lives here.
@@ -151,7 +152,7 @@ impl Home {
 
     /// A handle to the heap that lives here: a new one if the last is gone.
     pub(crate) fn handle(&'static self) -> Result<Arc<Handle>, Error> {
-        self.enter(|tenant| {
+        self.enter_for(NEVER, |tenant| {
             tenant.handle.upgrade().unwrap_or_else(|| {
                 let handle = tenant.new_handle(self);
                 tenant.orphaned = false;
@@ -166,7 +167,7 @@ impl Home {
     fn clear(&'static self) {
         let _undisturbed = Uncancelled::begin();
         // Not while somebody who keeps nobody has memory of it set apart.
-        let _turn = self.wait_for_turn();
+        let _turn = self.turn_as(Kept::begin(|| Stack::NONE));
         let mut place = self.tenant.lock();
         let unused = |tenant: &Tenant| tenant.has_no_buffers(&self.front) && tenant.handle.strong_count() == 0;
         if place.as_deref().is_some_and(unused) {
@@ -210,7 +211,7 @@ impl Tenant {
 impl Drop for Handle {
     fn drop(&mut self) {
         // Another handle may have been made from a buffer since this one's count fell to zero.
-        let ended = self.home.enter(|tenant| {
+        let ended = self.home.enter_for(NEVER, |tenant| {
             tenant.orphaned = tenant.handle.strong_count() == 0;
             if tenant.orphaned {
                 // From now on every buffer comes back through here, so that the last one is seen.

@@ -187,6 +187,8 @@ impl Home {
         (arena, bytes, stream, buffer): (u16, u64, Stream, bool),
         unmet: &mut Option<Unmet>,
     ) -> Result<Grant, Error> {
+        // Once, and before the turn is somebody's.
+        let _caller = self.is_special().then(|| self.keep_caller());
         let (mut turn, mut due) = (None, false);
         let mut attempt = self.enter(|tenant| {
             let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
@@ -234,7 +236,7 @@ impl Home {
             Attempt::Done(_) => *due = tenant.heap.has_errands(),
             Attempt::Suspended(suspended) if suspended.needs_turn() => {
                 if turn.is_none() {
-                    *turn = self.turn.try_now().map(|called| self.turn_by(called));
+                    *turn = self.turn_now();
                 }
                 if turn.is_some() {
                     tenant.heap.begin_call(suspended);

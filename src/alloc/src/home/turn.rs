@@ -6,6 +6,7 @@ use super::queue::Called;
 use crate::error::Error;
 use crate::heap::{self, Access, Errands, Heap, Unmet};
 use crate::process::Uncancelled;
+use crate::stack::{self, Kept, Stack};
 use crate::stream::Stream;
 
 /// Streams of threads that have ended which are kept while the GPU is busy. What they own nobody else gets meanwhile.
@@ -27,6 +28,7 @@ impl Access for Way<'_> {
 pub(crate) struct Turn<'a> {
     home: &'a Home,
     called: Option<Called<'a>>,
+    _caller: Kept,
 }
 
 impl Access for Turn<'_> {
@@ -52,22 +54,36 @@ impl Home {
         Ok(self.wait_for_turn())
     }
 
-    pub(super) fn turn_by<'a>(&'a self, called: Called<'a>) -> Turn<'a> {
+    /// Waits for the turn, for who keeps its stack.
+    pub(super) fn turn_as(&self, caller: Kept) -> Turn<'_> {
         Turn {
             home: self,
-            called: Some(called),
+            called: Some(self.turn.wait()),
+            _caller: caller,
         }
     }
 
-    /// The same if the heap is still that of the tenant: then it is until the turn is over.
+    /// The turn, if it is nobody's, for who has the heap's lock: the stack is kept already, if one is wanted.
+    pub(super) fn turn_now(&self) -> Option<Turn<'_>> {
+        let called = self.turn.try_now()?;
+        Some(Turn {
+            home: self,
+            called: Some(called),
+            _caller: Kept::begin(|| Stack::NONE),
+        })
+    }
+
+    /// The same for a thread of ours if the heap is still that of the tenant: then it is until the turn is over. Nobody is asked where that
+    /// thread is: who can tell may wait for its end.
     pub(crate) fn turn_of(&self, tenant: u64) -> Option<Turn<'_>> {
-        let turn = self.turn().ok()?;
+        self.not_forked().ok()?;
+        let turn = self.turn_as(Kept::begin(stack::unwind));
         self.visit(tenant, |_| ()).map(|()| turn)
     }
 
     /// The same where this is no forked child.
     pub(super) fn wait_for_turn(&self) -> Turn<'_> {
-        self.turn_by(self.turn.wait())
+        self.turn_as(self.keep_caller())
     }
 
     /// The heap, for who lets go of it to ask the driver something.
@@ -188,9 +204,9 @@ impl Home {
     /// Gives back what is left of pools that are gone, unless another thread has the turn, which does it then: who gives a buffer back waits
     /// for no other one's call.
     fn give_back_closing(&self) {
-        while let Ok(true) = self.see(|heap| heap.has_closing())
-            && let Some(_turn) = self.turn.try_now()
-        {
+        while let Ok(true) = self.see(|heap| heap.has_closing()) {
+            let _caller = self.keep_caller();
+            let Some(_called) = self.turn.try_now() else { return };
             self.shrink_closing();
         }
     }

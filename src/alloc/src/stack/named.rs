@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::StackFrame;
 use super::table::Stack;
+use crate::callback::Callback;
 use crate::lock::Shared;
 
 /// In the number of a named frame, and in no address that a program runs at.
@@ -19,7 +20,7 @@ const FRAME_BYTES: usize = 128;
 
 /// What tells the frames that the calling thread is in, innermost first: it fills in their [numbers](Stack::name_frame), and how many it
 /// filled in.
-pub type StackSource = fn(&mut [u64]) -> usize;
+pub type StackSource = Box<dyn Fn(&mut [u64]) -> usize + Send + Sync>;
 
 struct Table {
     frames: Vec<Arc<StackFrame>>,
@@ -27,13 +28,13 @@ struct Table {
     bytes: usize,
 }
 
-// Both made by the compiler: a child that is forked while a thread makes it would wait for that thread for ever.
+// Made by the compiler: a child that is forked while a thread makes it would wait for that thread for ever.
 static TABLE: Shared<Table> = Shared::new(Table {
     frames: Vec::new(),
     numbers: HashMap::with_hasher(BuildHasherDefault::new()),
     bytes: 0,
 });
-static SOURCE: Shared<Option<StackSource>> = Shared::new(None);
+static SOURCE: Callback<StackSource> = Callback::none();
 
 impl Stack {
     /// The number of a frame for a [`StackSource`]: equal ones have the same. Beyond 16 MiB of them all further ones share one.
@@ -59,20 +60,20 @@ impl Stack {
     }
 
     /// From now on histories ask this where a thread is, and take the stack of addresses only where it names nothing. It is called without
-    /// any lock of ours, by each thread that allocates, and by those of [monitors](crate::Monitor); what it allocates meanwhile is
-    /// recorded, too. `None`: addresses again.
+    /// any lock of ours, by each thread that allocates, and may wait for others that do. What it allocates itself is
+    /// recorded, too, for which it is called again. `None`: addresses again.
+    ///
+    /// Waits until no other thread is in the one before, which is never called after that: not to be called with what that waits for. Who
+    /// is in one itself does not wait.
     pub fn set_source(source: Option<StackSource>) {
-        if let Some(mut current) = SOURCE.lock() {
-            *current = source;
-        }
+        SOURCE.set(source);
     }
 }
 
 /// The frames that the source names.
 pub(super) fn capture<const MOST: usize>() -> Option<Stack> {
-    let source = (*SOURCE.lock()?)?;
     let mut numbers = [0; MOST];
-    let count = source(&mut numbers).min(MOST);
+    let count = SOURCE.call(|source| source(&mut numbers))?.min(MOST);
     // An address that it makes up is none.
     (count > 0 && numbers[..count].iter().all(|number| is_named(*number))).then(|| Stack::of(&numbers[..count]))
 }

@@ -21,8 +21,9 @@ pub(crate) fn capture() -> Stack {
     named::capture::<MOST>().unwrap_or_else(unwind)
 }
 
+/// The same in addresses, whoever could name them.
 #[inline(never)]
-fn unwind() -> Stack {
+pub(crate) fn unwind() -> Stack {
     let Some(_alone) = UNWINDER.lock() else {
         return Stack::NONE;
     };
