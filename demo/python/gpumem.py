@@ -126,10 +126,17 @@ def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
 def python_stacks(library: ctypes.CDLL) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
     which its thread waits for, in some microseconds."""
-    if hasattr(library, "told_by"):
-        return
-    # By code and place in it: the number of the frame, and the code, as long as which nothing else has its id.
-    known = {}
+    if not hasattr(library, "told_by"):
+        # It lives as long as it may be called, and is called no more when Python cannot be: this waits until no other thread is in it.
+        library.told_by = _teller(library)
+        atexit.register(library.gpumem_set_stack_fn, STACK_FN())
+    library.gpumem_set_stack_fn(library.told_by)
+
+
+def _teller(library: ctypes.CDLL):
+    # By code and place in it: the number of the frame, and the code, as long as which nothing else has its id. Programs that make code again
+    # and again would keep all of it: beyond so many it begins anew, and the same places have the same numbers.
+    known, most_known = {}, 1 << 14
 
     @STACK_FN
     def tell(numbers, most: int) -> int:
@@ -138,6 +145,8 @@ def python_stacks(library: ctypes.CDLL) -> None:
             code = frame.f_code
             number = known.get((id(code), frame.f_lasti))
             if number is None:
+                if len(known) >= most_known:
+                    known.clear()
                 number = _number(library, frame), code
                 known[id(code), frame.f_lasti] = number
             if number[0]:
@@ -146,10 +155,7 @@ def python_stacks(library: ctypes.CDLL) -> None:
             frame = frame.f_back
         return count
 
-    library.gpumem_set_stack_fn(tell)
-    # It lives as long as it may be called, and is called no more when Python cannot be.
-    library.told_by = tell
-    atexit.register(library.gpumem_set_stack_fn, STACK_FN())
+    return tell
 
 
 def _number(library: ctypes.CDLL, frame) -> int:

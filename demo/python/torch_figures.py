@@ -49,8 +49,9 @@ def answer(library: ctypes.CDLL) -> None:
         whole = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
         for device in range(torch.cuda.device_count()):
             one = _snapshot_of(library, device)
-            traces = one.pop("device_traces")[device:] if events else []
-            whole["device_traces"].append(traces[0] if traces else [])
+            traces = one.pop("device_traces")[device:]
+            whole["device_traces"].append(traces[0] if traces and events else [])
+            whole["external_annotations"] += one.pop("external_annotations")
             whole["segments"] += [segment for segment in one.pop("segments") if pool in ((0, 0), segment["segment_pool_id"])]
             whole |= one
         return whole
@@ -116,7 +117,7 @@ def _since(stats: dict, begun: dict) -> dict:
 
 def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
     if gpumem.stats(library, device).all.segment.allocated == 0:
-        return {"segments": [], "device_traces": []}
+        return {"segments": [], "device_traces": [], "external_annotations": []}
     with tempfile.TemporaryDirectory() as folder:
         gpumem.snapshot(library, f"{folder}/snapshot.pickle", device)
         with open(f"{folder}/snapshot.pickle", "rb") as file:
