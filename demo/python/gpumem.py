@@ -10,6 +10,8 @@ import atexit
 import ctypes
 import os
 import sys
+import threading
+from _thread import interrupt_main
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
@@ -125,12 +127,26 @@ def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
 
 def python_stacks(library: ctypes.CDLL) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
-    which its thread waits for, in some microseconds."""
+    which its thread waits for, in some microseconds. Signals' handlers run in it, too: what one raises there is printed and gone, but for
+    KeyboardInterrupt, which comes again a moment later."""
     if not hasattr(library, "told_by"):
         # It lives as long as it may be called, and is called no more when Python cannot be: this waits until no other thread is in it.
         library.told_by = _teller(library)
         atexit.register(library.gpumem_set_stack_fn, STACK_FN())
+        sys.unraisablehook = _interrupting(sys.unraisablehook)
     library.gpumem_set_stack_fn(library.told_by)
+
+
+def _interrupting(hook):
+    """A hook for exceptions that nobody can catch, as what C calls passes none on: Ctrl-C comes again when that has returned."""
+
+    def unraisable(what) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            threading.Timer(0.01, interrupt_main).start()
+        else:
+            hook(what)
+
+    return unraisable
 
 
 def _teller(library: ctypes.CDLL):
