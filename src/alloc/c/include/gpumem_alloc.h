@@ -281,10 +281,9 @@ int gpumem_stop_history(int device);
  * Call stacks of an interpreter (demo/python/gpumem.py has Python's). From gpumem_set_stack_fn on a history asks this function where the
  * calling thread is, instead of taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most`
  * of them at most, and returns how many; 0 has native functions taken. It is called on each thread that allocates, and where stacks are
- * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits
- * as gpumem_set_oom_fn does. gpumem_name_frame makes the number of a
- * place: of a function, its file (may be NULL) and line (0: none); UTF-8. The same place has the same number as long as the process lives; beyond
- * 16 MiB of them all further places share one. 0 is an error.
+ * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits as
+ * gpumem_set_oom_fn does. gpumem_name_frame makes the number of a place: of a function, its file (may be NULL) and line (0: none); UTF-8.
+ * The same place has the same number as long as the process lives; beyond 16 MiB of them all further places share one. 0 is an error.
  */
 uint64_t gpumem_name_frame(const char *function, const char *file, int line);
 void gpumem_set_stack_fn(int (*function)(uint64_t *frames, int most));
