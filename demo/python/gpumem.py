@@ -7,6 +7,7 @@ What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import sys
@@ -125,6 +126,17 @@ def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
         raise RuntimeError(last_error(library))
 
 
+@contextlib.contextmanager
+def scope(library: ctypes.CDLL, name: str):
+    """with gpumem.scope(library, "optimizer"): what the thread allocates in it has that name, in the dashboard, reports and snapshots."""
+    if library.gpumem_scope_push(name.encode()) != 0:
+        raise RuntimeError(last_error(library))
+    try:
+        yield
+    finally:
+        library.gpumem_scope_pop()
+
+
 def python_stacks(library: ctypes.CDLL) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
     which its thread waits for, in some microseconds. Signals' handlers run in it, too: what one raises there is printed and gone, but for
@@ -176,10 +188,10 @@ def _teller(library: ctypes.CDLL):
 
 def _number(library: ctypes.CDLL, frame) -> int:
     code = frame.f_code
-    # What PyTorch runs between a module and its forward(), twice for each.
-    if code.co_name in ("_call_impl", "_wrapped_call_impl"):
-        return 0
     name, file = getattr(code, "co_qualname", code.co_name), code.co_filename
+    # What PyTorch runs between a module and its forward(), twice for each, and what runs a script.
+    if code.co_name in ("_call_impl", "_wrapped_call_impl") or file.endswith(("<frozen runpy>", "/runpy.py")):
+        return 0
     text = lambda text: text.encode(errors="replace").replace(b"\0", b"")
     return library.gpumem_name_frame(text(name), text(file), frame.f_lineno or 0)
 

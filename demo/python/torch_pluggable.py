@@ -36,6 +36,9 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
     torch_figures.answer(library)
+    # A history from the first allocation on, of which GPUMEM_SNAPSHOT_ON_OOM writes what there was.
+    if "history" in os.environ.get("GPUMEM_ALLOC_CONF", ""):
+        gpumem.python_stacks(library)
     return library
 
 
@@ -56,9 +59,8 @@ def main() -> None:
     library = install(sys.argv[1])
     if len(sys.argv) > 2:
         return run(sys.argv[2:])
-    library.gpumem_scope_push(b"weights")  # who allocates, as the dashboard shows it
-    weights = torch.randn(4096, 4096, device="cuda")
-    library.gpumem_scope_pop()
+    with gpumem.scope(library, "weights"):  # who allocates, as the dashboard shows it
+        weights = torch.randn(4096, 4096, device="cuda")
     for step in range(20):
         library.gpumem_mark(f"step {step}".encode())
         weights = torch.tanh(weights @ weights.T / 64)
