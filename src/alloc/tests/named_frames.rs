@@ -1,9 +1,12 @@
 //! Call stacks of frames that the program names, as an interpreter does. In a process of its own: there is one source for all.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod common;
+
 use std::cell::RefCell;
 
-use gpumem_alloc::{Allocator, Config, History, Publish, Stack, Stacks, Stream, device, device::SimConfig};
+use gpumem_alloc::device::Timeline;
+use gpumem_alloc::{Allocator, Config, History, Stack, Stacks, Stream};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,15 +42,12 @@ fn owner(allocator: &Allocator, frames: &[u64]) -> Stack {
 
 #[test]
 fn histories_have_the_frames_that_a_program_names() {
+    let (max_events, stacks) = (100, Stacks::All);
     let config = Config {
-        publish: Publish::Off,
-        history: History::On {
-            max_events: 100,
-            stacks: Stacks::All,
-        },
+        history: History::On { max_events, stacks },
         ..Config::default()
     };
-    let allocator = Allocator::new(device::sim(SimConfig::default()), config).unwrap();
+    let (_, allocator) = common::start(1 << 30, Timeline::default(), config);
     let forward = Stack::name_frame("Net.forward", "net.py", 12);
     let main = Stack::name_frame("<module>", "train.py", 3);
     assert_eq!(forward, Stack::name_frame("Net.forward", "net.py", 12));

@@ -214,8 +214,9 @@ impl Heap {
         }
         self.shelve(b);
         self.tell_blocks(home, left.into_iter().chain([b]));
+        // Free it would be one with what is left beside it.
+        let grant = self.hand_out(self.blocks[b].key(b), request);
         self.outlet.segment_close(home);
-        let key = self.blocks[b].key(b);
-        self.hand_out(key, request)
+        grant
     }
 }
