@@ -178,6 +178,8 @@ impl Outlet {
     /// The channel, if there is one. Who asks it for a slot that it does not have says so to [`Outlet::refuse_if`].
     #[inline(always)]
     pub(crate) fn publisher(&mut self) -> Option<&mut Publisher> {
+        #[cfg(test)]
+        watch::look();
         self.channel.as_deref_mut()
     }
 
@@ -328,6 +330,40 @@ impl Outlet {
     pub(crate) fn stats(&mut self, stats: &DeviceStats, touched: Touched) {
         if let Some(publisher) = self.publisher() {
             publisher.stats(DEVICE, stats, touched);
+        }
+    }
+}
+
+/// A look at what is shown between any two publications of a thread, as who is killed there leaves it.
+#[cfg(test)]
+pub(crate) mod watch {
+    use std::cell::RefCell;
+
+    type Look = Box<dyn FnMut()>;
+
+    thread_local! {
+        static LOOK: RefCell<Option<Look>> = const { RefCell::new(None) };
+    }
+
+    /// Until this is dropped.
+    pub(crate) struct Watched;
+
+    pub(crate) fn at_each(look: impl FnMut() + 'static) -> Watched {
+        LOOK.set(Some(Box::new(look)));
+        Watched
+    }
+
+    pub(super) fn look() {
+        LOOK.with_borrow_mut(|look| {
+            if let Some(look) = look {
+                look();
+            }
+        });
+    }
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            LOOK.set(None);
         }
     }
 }

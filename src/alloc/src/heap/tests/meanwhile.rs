@@ -154,7 +154,7 @@ impl World {
             // Who retires a stream that somebody asks about waits for that: nobody here would go on.
             let stream = self.lives.stream(place);
             let asked = self.heap.asked.names(stream);
-            if place != but && !asked && held.stamp.is_multiple_of(3) {
+            if !self.steady && place != but && !asked && held.stamp.is_multiple_of(3) {
                 let again = held.stamp.is_multiple_of(2);
                 let retired = self.heap.retire_stream(self.lives.stream(place));
                 self.lives.end(retired, &self.sim, &self.pools, (place, again));

@@ -40,6 +40,8 @@ pub(in crate::heap) struct World {
     pub(in crate::heap) faulty: bool,
     /// Whether nobody else is at work.
     pub(in crate::heap) alone: bool,
+    /// Whether no stream ends.
+    pub(in crate::heap) steady: bool,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             reserved: 0,
             faulty: false,
             alone: false,
+            steady: false,
         }
     }
 

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use crate::config::SegmentMode;
 use crate::device::{Sim, SimConfig, Timeline};
 use crate::heap::tests::model::World;
-use crate::heap::tests::program::{config, program};
+use crate::heap::tests::program::{Op, config, program};
 use crate::heap::tests::streams::insist;
 use crate::heap::*;
 use crate::lane::{Front, State};
-use crate::publish::Publish;
+use crate::publish::{Publish, watch};
 use crate::rounding::Divisions;
 use crate::stream::Stream;
 use crate::tag::Tag;
@@ -124,6 +124,24 @@ fn a_block_of_a_stream_that_has_ended_is_shown_as_its_own() {
     assert_eq!(snapshot.devices[0].stats, Some(heap.stats()));
 }
 
+/// Free blocks of a stream that stand side by side are one, and blocks tile their segment.
+fn assert_possible(maps: &[std::sync::Arc<SegmentMap>]) {
+    for map in maps.iter().filter(|map| map.complete) {
+        let mut at = map.segment.addr;
+        let mut before = None;
+        for block in map.blocks.iter() {
+            assert_eq!(block.addr, at, "a hole, or two at one place");
+            let free = (block.state == BlockState::Free).then_some(block.stream);
+            assert!(
+                free.is_none() || free != before,
+                "two free ones side by side: {block:?}"
+            );
+            (at, before) = (block.addr + block.size, free);
+        }
+        assert_eq!(at, map.segment.addr + map.segment.size);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -141,6 +159,26 @@ proptest! {
             prop_assert_eq!(snapshot.devices[0].device.budget, world.heap.budget().unwrap_or(0));
             prop_assert_eq!(snapshot.devices[0].stats, Some(world.heap.stats()));
             compare(&world.heap, &snapshot.devices[0].segments);
+        }
+        world.end();
+    }
+
+    /// Whoever is killed leaves what was published last.
+    #[test]
+    fn nothing_impossible_is_shown_between_two_publications(config in config(), mut ops in program(60)) {
+        // Two streams of one handle, of which the first one has ended, look the same.
+        ops.retain(|op| !matches!(op, Op::Retire { .. }));
+        let dir = dir();
+        let config = Config { publish: Publish::On(options(&dir, 4096)), ..config };
+        let mut world = World::new(&config, Timeline::Manual);
+        world.steady = true;
+        let mut reader = Reader::open(world.heap.outlet().path().unwrap()).unwrap();
+        let _watched = watch::at_each(move || {
+            let snapshot = reader.refresh().unwrap();
+            snapshot.devices.iter().for_each(|device| assert_possible(&device.segments));
+        });
+        for op in &ops {
+            world.step(op).unwrap();
         }
         world.end();
     }
