@@ -72,10 +72,11 @@ def answer(library: ctypes.CDLL) -> None:
             observer(device, size, total, free)
 
     def attach_observer(observer) -> None:
+        if not observers:
+            library.gpumem_set_oom_fn(told)
+            # Python can be called no more then.
+            atexit.register(library.gpumem_set_oom_fn, gpumem.OOM_FN())
         observers.append(observer)
-        library.gpumem_set_oom_fn(told)
-        # Python can be called no more then.
-        atexit.register(library.gpumem_set_oom_fn, gpumem.OOM_FN())
 
     for name, function in {
         "_cuda_memoryStats": memory_stats,

@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 
-from figures import dashboard, peaks
+from figures import peaks, told
 from torch_answers import answers_program
 from torch_graphs import graphs_program
 from torch_limits import limits_program
@@ -82,14 +82,6 @@ def cupy_limits(cupy, library):
         small = [cupy.ones(200 * MIB, dtype=cupy.uint8) for _ in range(18)]
         del small
         yield int(cupy.ones(3500 * MIB, dtype=cupy.uint8)[-1])
-
-
-def told(library, folder):
-    """What the dashboard says, and how much was refused that is not memory."""
-    import gpumem
-
-    refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
-    return {"dashboard": dashboard(library, folder), "errors": refused}
 
 
 def rmm_program(folder):

@@ -49,6 +49,14 @@ def dashboard(library, folder, device=0):
     return row["allocator"]
 
 
+def told(library, folder):
+    """What the dashboard says, and how much was refused that is not memory."""
+    import gpumem
+
+    refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
+    return {"dashboard": dashboard(library, folder), "errors": refused}
+
+
 def adds_up(library, device=0):
     """The segments of a snapshot are what is reserved."""
     import gpumem

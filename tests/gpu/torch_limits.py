@@ -3,7 +3,7 @@ own allocator."""
 
 import gc
 
-from figures import dashboard, peaks, torch_on, torch_peaks
+from figures import peaks, told, torch_on, torch_peaks
 
 MIB = 1 << 20
 
@@ -11,14 +11,9 @@ MIB = 1 << 20
 def limits_program(folder):
     torch, library = torch_on(folder, 5)
     results = [*batches(torch), *kinds(torch), *convolutions(torch, library)]
-    result = {"losses": [str(one) for one in results]}
-    if not library:
-        return result | torch_peaks(torch)
-    import gpumem
-
     # All that was refused is memory, and the program, or PyTorch, knew what to do.
-    refused = library.gpumem_error_count() - gpumem.stats(library).num_ooms
-    return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": refused}
+    ended = peaks(library) | told(library, folder) if library else torch_peaks(torch)
+    return {"losses": [str(one) for one in results]} | ended
 
 
 def batches(torch):

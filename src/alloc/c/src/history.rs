@@ -147,7 +147,8 @@ type StackFn = unsafe extern "C" fn(*mut u64, c_int) -> c_int;
 
 /// # Safety
 ///
-/// The function may be called on any thread until this is called again, and writes to the array that it is given as many words as it may at most.
+/// The function may be called on any thread until this is called again, and writes as many words to the array that it is given as it may at
+/// most.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gpumem_set_stack_fn(function: Option<StackFn>) {
     enter("gpumem_set_stack_fn", (), || {

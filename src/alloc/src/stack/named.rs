@@ -60,8 +60,8 @@ impl Stack {
     }
 
     /// From now on histories ask this where a thread is, and take the stack of addresses only where it names nothing. It is called without
-    /// any lock of ours, by each thread that allocates, and may wait for others that do. What it allocates itself is
-    /// recorded, too, for which it is called again. `None`: addresses again.
+    /// any lock of ours, by each thread that allocates, and may wait for others that do. What it allocates itself is recorded, too, for
+    /// which it is called again. `None`: addresses again.
     ///
     /// Waits until no other thread is in the one before, which is never called after that: not to be called with what that waits for. Who
     /// is in one itself does not wait.

@@ -73,7 +73,8 @@ impl Stack {
         Stack(number)
     }
 
-    /// The return addresses, or numbers of frames that were [named](Stack::name_frame), innermost first. In a forked child they may not be to be had: none then.
+    /// The return addresses, or numbers of frames that were [named](Stack::name_frame), innermost first. In a forked child they may not be to
+    /// be had: none then.
     pub fn addresses(self) -> Arc<[u64]> {
         let kept = || table()?.stacks.get(self.0.checked_sub(Stack::FIRST)? as usize).cloned();
         kept().unwrap_or_default()

@@ -8,7 +8,8 @@ use super::named;
 use super::table::Stack;
 use crate::lock::Shared;
 
-/// Frames kept of a stack, the innermost ones; where there are addresses three of them are the unwinder's. More would take longer than what a history is worth.
+/// Frames kept of a stack, the innermost ones; where there are addresses three of them are the unwinder's. More would take longer than what
+/// a history is worth.
 const MOST: usize = 32;
 
 /// Who unwinds. On older systems that takes the loader's lock, and who waits for it waits without end: in a child that was forked meanwhile
