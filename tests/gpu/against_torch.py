@@ -61,13 +61,13 @@ extern "C" uint64_t peak_reserved() {
 """
 
 
-def build(folder):
-    """The library with the loop above, and nothing but compiler and PyTorch's own headers."""
+def build(folder, text=SOURCE):
+    """The library with the loop above, or with other text, and nothing but compiler and PyTorch's own headers."""
     from torch.utils import cpp_extension
 
-    source, library = f"{folder}/replay.cpp", f"{folder}/replay.so"
+    source, library = f"{folder}/timed.cpp", f"{folder}/timed.so"
     with open(source, "w", encoding="utf-8") as file:
-        file.write(SOURCE)
+        file.write(text)
     includes = [f"-I{path}" for path in cpp_extension.include_paths(device_type="cuda")]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths(device_type="cuda")]
     flags = ["-O3", "-std=c++20", "-shared", "-fPIC", "-w"]

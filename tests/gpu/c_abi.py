@@ -15,6 +15,7 @@ import sys
 
 from figures import peaks, told
 from torch_answers import answers_program
+from torch_children import children_program
 from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
@@ -136,6 +137,7 @@ def rmm_limits(rmm, library):
 PROGRAMS = {
     "torch": torch_program,
     "answers": answers_program,
+    "children": children_program,
     "graphs": graphs_program,
     "limits": limits_program,
     "pool": pool_program,
@@ -144,7 +146,7 @@ PROGRAMS = {
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {name: "torch" for name in ("answers", "graphs", "limits", "pool", *STREAMS)}
+IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", *STREAMS)}
 
 
 def compare(folder):

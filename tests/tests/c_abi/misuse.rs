@@ -68,6 +68,10 @@ fn inner_misuse_changes_nothing() {
             "0xdead0000 is not a live allocation on device 0",
         ),
         (
+            &|abi| abi.torch_free(stream(0xdead_0000), MIB, 0, none),
+            "gpumem_torch_free: 0xdead0000 is not a live allocation on device 0",
+        ),
+        (
             &|abi| abi.free(stream(first.addr() + 512), MIB, 0, none),
             "not a live allocation on device 0",
         ),

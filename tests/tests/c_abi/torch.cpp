@@ -1,4 +1,4 @@
-// What PyTorch sees of gpumem_torch_alloc. Compiled twice: with LIBRARY as what stands for libc10.so, and as the program that has it.
+// What PyTorch sees of gpumem_torch_alloc and gpumem_torch_free. Compiled twice: with LIBRARY as what stands for libc10.so, and as the program that has it.
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
@@ -30,12 +30,30 @@ class VISIBLE OutOfMemoryError : public Error {
     using Error::Error;
 };
 
+// Two bytes with a constructor, as PyTorch's.
+struct Device {
+    int8_t kind, index;
+    Device(int8_t kind, int8_t index) : kind(kind), index(index) {}
+};
+
 }
+
+// What the profiler was told last, and how often.
+struct Told {
+    int times;
+    void *ptr;
+    int64_t bytes;
+    size_t allocated, reserved;
+    int8_t kind, index;
+};
 
 #ifdef LIBRARY
 
 extern "C" {
 VISIBLE int errors_alive;
+VISIBLE Told told, told_of_oom;
+VISIBLE thread_local bool profiling;
+VISIBLE void profile(bool on) { profiling = on; }
 }
 
 namespace c10 {
@@ -50,6 +68,21 @@ Error::Error(SourceLocation where, std::string message)
 VISIBLE void runs_out(const char *message)
 {
     throw OutOfMemoryError({"", "", 1}, message);
+}
+
+VISIBLE bool memoryProfilingEnabled()
+{
+    return profiling;
+}
+
+VISIBLE void reportMemoryUsageToProfiler(void *ptr, int64_t bytes, size_t allocated, size_t reserved, Device device)
+{
+    told = {told.times + 1, ptr, bytes, allocated, reserved, device.kind, device.index};
+}
+
+VISIBLE void reportOutOfMemoryToProfiler(int64_t bytes, size_t allocated, size_t reserved, Device device)
+{
+    told_of_oom = {told_of_oom.times + 1, nullptr, bytes, allocated, reserved, device.kind, device.index};
 }
 
 namespace detail {
@@ -67,6 +100,8 @@ VISIBLE void torchCheckFail(const char *, const char *, uint32_t, const char *me
 #include <thread>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "gpumem_alloc.h"
 
@@ -124,6 +159,42 @@ static bool handed_over()
     }
 }
 
+// The profiler hears of what a thread that it looks at takes and gives back, and of nothing else.
+static void profiled(void *pytorch)
+{
+    const Told *told = static_cast<Told *>(dlsym(pytorch, "told")), *oom = static_cast<Told *>(dlsym(pytorch, "told_of_oom"));
+    auto profile = reinterpret_cast<void (*)(bool)>(dlsym(pytorch, "profile"));
+    const auto is = [](const Told *one, int times, void *ptr, int64_t bytes) {
+        return one->times == times && one->ptr == ptr && one->bytes == bytes && one->kind == 1 && one->index == 0;
+    };
+    gpumem_torch_free(gpumem_torch_alloc(1 << 20, 0, nullptr), 1 << 20, 0, nullptr);
+    out_of_memory();
+    check(told->times == 0 && oom->times == 0, "nobody is told who did not ask");
+
+    profile(true);
+    void *first = gpumem_torch_alloc(1 << 20, 0, nullptr);
+    check(is(told, 1, first, 1 << 20) && told->allocated == 1 << 20 && told->reserved >= told->allocated, "of an allocation");
+    void *second = gpumem_torch_alloc(1 << 20, 0, nullptr);
+    check(is(told, 2, second, 1 << 20) && told->allocated == 2 << 20, "of one more");
+    std::thread([&] { gpumem_torch_free(first, 1 << 20, 0, nullptr); }).join();
+    check(told->times == 2, "not of another thread's");
+    gpumem_torch_free(second, 1 << 20, 0, nullptr);
+    check(is(told, 3, second, -(1 << 20)) && told->allocated == 0 && told->reserved > 0, "of a free");
+    gpumem_torch_free(nullptr, 0, 0, nullptr);
+    gpumem_torch_alloc(0, 0, nullptr);
+    check(told->times == 3, "of nothing where nothing is");
+    out_of_memory();
+    check(is(oom, 1, nullptr, int64_t(1) << 45) && oom->allocated == 0 && oom->reserved > 0, "of what there is no memory for");
+
+    if (fork() == 0) {
+        gpumem_torch_free(second, 1 << 20, 0, nullptr);
+        _exit(told->times != 3);
+    }
+    int ended = -1;
+    check(wait(&ended) > 0 && ended == 0, "of nothing in a forked child");
+    profile(false);
+}
+
 static void at_exit(void *where)
 {
     check(thrown(), static_cast<const char *>(where));
@@ -153,6 +224,7 @@ int main(int argc, char **argv)
     for (int n = 0; n < 100; n++)
         check(out_of_memory(), "it is PyTorch's own");
     check(handed_over(), "it is on another thread");
+    profiled(pytorch);
     check(alive && *alive == 0, "each is destroyed once");
     return failures;
 }

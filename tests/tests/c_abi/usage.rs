@@ -131,7 +131,7 @@ fn inner_allocates_counts_and_gives_back() {
 
     abi.free(held[0], 1000, 0, null_mut());
     // The legacy default stream by its other name.
-    abi.free(held[1], 3 * MIB, 0, null_mut());
+    abi.torch_free(held[1], 3 * MIB, 0, null_mut());
     abi.cupy_free(stream(0x50), held[2], 0);
     assert_eq!(abi.alloc(1000, 0, null_mut()), held[0], "the cache has it");
     abi.free(held[0], 1000, 0, null_mut());

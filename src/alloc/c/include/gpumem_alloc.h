@@ -126,9 +126,13 @@ int64_t gpumem_compact(int device);
  * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python, and what fails for want of memory
  * the torch.OutOfMemoryError that PyTorch's own allocator throws (but in builds of up to 2.6 that have the strings of before GCC 5):
  * "CUDA out of memory. ..." with what would have helped, which gpumem_last_error() has, too. Only if the process has no PyTorch it returns
- * NULL. To be freed with gpumem_free.
+ * NULL. PyTorch's profiler is told of it where it asks for memory (torch.profiler.profile(profile_memory=True)). To be freed with
+ * gpumem_torch_free, or with gpumem_free, of which the profiler hears nothing.
  */
 void *gpumem_torch_alloc(size_t size, int device, void *stream);
+
+/* gpumem_free for PyTorch, whose profiler is told. size is what was asked for, which it is told, too. */
+void gpumem_torch_free(void *ptr, size_t size, int device, void *stream);
 
 /*
  * For torch._C._cuda_attach_out_of_memory_observer: has gpumem_torch_alloc call this when it finds too little memory for `size` bytes,

@@ -10,6 +10,7 @@
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
 //! | `throw` | what failed, as the exception that PyTorch throws itself |
+//! | `profiler` | what PyTorch's profiler is told |
 //! | `cache` | what is cached goes back, or together |
 //! | `pools`, `filter`, `graphs` | its private pools, and what goes to them |
 //! | `library` | what other libraries have |
@@ -31,5 +32,6 @@ mod library;
 mod memory;
 mod names;
 mod pools;
+mod profiler;
 mod throw;
 mod torch;

@@ -6,7 +6,7 @@ use gpumem::{Error, Stream};
 
 use crate::boundary::{attempt, enter, enter_quick};
 use crate::failure::{Failure, Kind};
-use crate::{devices, exit, throw, torch};
+use crate::{devices, exit, profiler, throw, torch};
 
 /// CUDA's handle of every thread's own default stream, the last of those that are no pointers.
 const PER_THREAD: usize = 2;
@@ -85,13 +85,31 @@ extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream:
 #[unsafe(no_mangle)]
 extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
     let call = "gpumem_torch_alloc";
-    attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)).unwrap_or_else(|failure| {
-        if failure.kind == Kind::OutOfMemory {
-            torch::tell_of_oom(device, size);
+    match attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)) {
+        Ok(ptr) => {
+            if !ptr.is_null() {
+                profiler::took(ptr, size, device);
+            }
+            ptr
         }
-        throw::as_pytorch(call, &failure);
-        std::ptr::null_mut()
-    })
+        Err(failure) => {
+            if failure.kind == Kind::OutOfMemory {
+                profiler::ran_out(size, device);
+                torch::tell_of_oom(device, size);
+            }
+            throw::as_pytorch(call, &failure);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Unwinds where PyTorch's profiler does.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn gpumem_torch_free(ptr: *mut c_void, size: usize, device: c_int, stream: *mut c_void) {
+    if !ptr.is_null() {
+        profiler::gives(ptr, size, device);
+    }
+    enter_quick("gpumem_torch_free", (), || give_back(ptr, device, stream));
 }
 
 #[unsafe(no_mangle)]
