@@ -35,6 +35,8 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
+    # Without it cuDNN's search for the fastest convolution fails, as it asks what PyTorch's class for pluggable allocators refuses to say.
+    library.gpumem_adopt_torch()
     torch_figures.answer(library)
     # A history from the first allocation on, of which GPUMEM_SNAPSHOT_ON_OOM writes what there was.
     if "history" in os.environ.get("GPUMEM_ALLOC_CONF", ""):

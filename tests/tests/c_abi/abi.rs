@@ -54,6 +54,7 @@ abi! {
     compact(device: c_int) -> i64;
     torch_alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;
     torch_free(ptr: Ptr, size: usize, device: c_int, stream: Ptr);
+    adopt_torch() -> c_int;
     set_oom_fn(function: Option<unsafe extern "C" fn(c_int, usize)>);
     init(devices: c_int);
     reset();

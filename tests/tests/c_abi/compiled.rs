@@ -122,6 +122,12 @@ fn a_failure_is_thrown_as_pytorch_throws() {
     succeeds_with(("c++", "c++", "stdexcept"), "torch.cpp", "libc10.so");
 }
 
+/// In the place of what refuses, and of nothing else.
+#[test]
+fn what_pytorch_refuses_in_cpp_is_answered() {
+    succeeds_with(("c++", "c++", "stdexcept"), "adopt.cpp", "libtorch_cuda.so");
+}
+
 /// PyTorch tells nobody that a capture has failed.
 #[test]
 fn what_a_failed_capture_leaves_is_nobodys() {

@@ -56,6 +56,7 @@ fn inner_misuse_changes_nothing() {
             &|abi| assert!(abi.torch_alloc(usize::MAX / 4, 0, none).is_null()),
             "larger than any device",
         ),
+        (&|abi| assert_eq!(abi.adopt_torch(), -1), "no PyTorch"),
         (&|abi| assert!(abi.alloc(MIB, -1, none).is_null()), "no device -1"),
         (&|abi| assert!(abi.alloc(MIB, 2, none).is_null()), "device 2: "),
         (&|abi| assert!(abi.alloc(MIB, 128, none).is_null()), "no device 128"),

@@ -10,6 +10,7 @@
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
 //! | `throw` | what failed, as the exception that PyTorch throws itself |
+//! | `adopt` | what PyTorch has nothing to set for |
 //! | `profiler` | what PyTorch's profiler is told |
 //! | `cache` | what is cached goes back, or together |
 //! | `pools`, `filter`, `graphs` | its private pools, and what goes to them |
@@ -18,6 +19,7 @@
 //! | `names` | marks and scopes |
 //! | `history` | what happened, who holds the memory, snapshots |
 
+mod adopt;
 mod boundary;
 mod cache;
 mod config;

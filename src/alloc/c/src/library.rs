@@ -1,8 +1,8 @@
 //! Libraries that the process has beside this one.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 /// A library that the process has.
 pub(crate) struct Library(NonNull<c_void>);
@@ -18,6 +18,21 @@ impl Library {
     pub(crate) fn find(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the library is loaded; a name ends in a zero byte.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), symbol.as_ptr()) })
+    }
+
+    /// How many bytes what [`find`](Library::find) found has.
+    pub(crate) fn size_of(&self, found: NonNull<c_void>) -> Option<usize> {
+        /// `RTLD_DL_SYMENT` of `dlfcn.h`.
+        const ENTRY: c_int = 1;
+        let mut library = MaybeUninit::<libc::Dl_info>::zeroed();
+        let mut entry: *mut c_void = null_mut();
+        // SAFETY: looks up which symbol an address is of, and writes what it found.
+        let known = unsafe { libc::dladdr1(found.as_ptr(), library.as_mut_ptr(), &raw mut entry, ENTRY) } != 0;
+        // SAFETY: zeros are one, too.
+        let begins = known && unsafe { library.assume_init() }.dli_saddr.addr() == found.addr().get();
+        let entry = NonNull::new(entry.cast::<libc::Elf64_Sym>()).filter(|_| begins)?;
+        // SAFETY: an entry in the table of a library that stays loaded.
+        usize::try_from(unsafe { entry.read() }.st_size).ok()
     }
 }
 

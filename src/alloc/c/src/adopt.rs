@@ -1,0 +1,130 @@
+//! What PyTorch's object for pluggable allocators refuses to say in C++, and there is nothing to set for it: how large a block may be, which
+//! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), and which part of a device's memory may be used.
+//!
+//! The object's functions are in a table of its class. It gets a copy of that, with ours in the place of those that refuse. They are found by
+//! their names, wherever a version of PyTorch has them; where one is not found once, that one stays.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::boundary::{enter, enter_quick};
+use crate::devices;
+use crate::failure::Failure;
+use crate::library::Library;
+
+/// Where the class is, and where it was until 2.5.
+const LIBRARIES: [&CStr; 2] = [c"libtorch_cuda.so", c"libtorch_python.so"];
+
+/// `std::atomic<CUDAAllocator*> c10::cuda::CUDACachingAllocator::allocator`, of a library that it needs
+const CURRENT: &CStr = c"_ZN3c104cuda20CUDACachingAllocator9allocatorE";
+
+/// `vtable for torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator`
+const TABLE: &CStr = c"_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
+
+/// `CUDAPluggableAllocator::cacheInfo(c10::DeviceIndex, size_t*)`
+const CACHE_INFO: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm";
+
+/// `CUDAPluggableAllocator::getMemoryFraction(c10::DeviceIndex)`
+const MEMORY_FRACTION: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator17getMemoryFractionEa";
+
+/// What is before the functions, by the Itanium C++ ABI: how far an object is from its beginning, and its type.
+const BEFORE: usize = 2;
+
+/// The table with ours in it.
+static OURS: OnceLock<&'static [usize]> = OnceLock::new();
+
+/// A copy of the table that begins there; `None` where our functions have no place in it.
+fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
+    let words = pytorch.size_of(table)? / size_of::<usize>();
+    // SAFETY: a table of that many words, which nothing writes to once the library is loaded.
+    let mut table = unsafe { std::slice::from_raw_parts(table.cast::<usize>().as_ptr(), words) }.to_vec();
+    let mut put = |name: &CStr, ours: usize| -> Option<()> {
+        let refuses = pytorch.find(name)?.addr().get();
+        let mut places = table.iter_mut().skip(BEFORE).filter(|word| **word == refuses);
+        let (Some(place), None) = (places.next(), places.next()) else {
+            return None;
+        };
+        *place = ours;
+        Some(())
+    };
+    let cache_info: extern "C-unwind" fn(*mut c_void, i8, *mut usize) = cache_info;
+    let memory_fraction: extern "C-unwind" fn(*mut c_void, i8) -> f64 = memory_fraction;
+    let put = [
+        put(CACHE_INFO, cache_info as usize),
+        // Older versions have none.
+        put(MEMORY_FRACTION, memory_fraction as usize),
+    ];
+    put.iter().any(Option::is_some).then_some(table)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_adopt_torch() -> c_int {
+    enter("gpumem_adopt_torch", -1, || {
+        let missing = || Failure::misuse("this process has no PyTorch whose class for pluggable allocators is known");
+        let class = LIBRARIES.iter().find_map(|name| {
+            let pytorch = Library::loaded(name)?;
+            let table = pytorch.find(TABLE)?;
+            Some((pytorch, table))
+        });
+        let (pytorch, table) = class.ok_or_else(missing)?;
+        let current = pytorch
+            .find(CURRENT)
+            .ok_or_else(missing)?
+            .cast::<AtomicPtr<AtomicPtr<usize>>>();
+        // SAFETY: the variable of that name. What it points to is an object, which begins with the address of its functions, and lives as
+        // long as it is the current one.
+        let object = unsafe { current.as_ref().load(Ordering::Acquire).as_ref() }.ok_or_else(missing)?;
+        let functions = object.load(Ordering::Relaxed);
+        if OURS
+            .get()
+            .is_some_and(|ours| functions.addr() == ours[BEFORE..].as_ptr().addr())
+        {
+            return Ok(0);
+        }
+        let theirs = table.cast::<usize>().as_ptr().wrapping_add(BEFORE);
+        if functions.addr() != theirs.addr() {
+            return Err(Failure::misuse(
+                "PyTorch's current allocator is not a pluggable one: call it after change_current_allocator()",
+            ));
+        }
+        let ours = match OURS.get() {
+            Some(ours) => *ours,
+            None => {
+                let made = adopted(&pytorch, table).ok_or_else(missing)?;
+                // For the process's life, as the object may live so long.
+                OURS.get_or_init(|| made.leak())
+            }
+        };
+        object.store(ours[BEFORE..].as_ptr().cast_mut(), Ordering::Release);
+        Ok(0)
+    })
+}
+
+/// As PyTorch's own allocator: the largest block that is free in the cache, or what the driver has where nothing larger is asked about.
+extern "C-unwind" fn cache_info(_object: *mut c_void, device: i8, largest: *mut usize) {
+    enter("cacheInfo", (), || {
+        let device = c_int::from(device);
+        let allocator = devices::place(device)?.open(device)?;
+        // SAFETY: PyTorch passes one that it reads afterwards.
+        let Some(largest) = (unsafe { largest.as_mut() }) else {
+            return Ok(());
+        };
+        if *largest == 0 {
+            let taken = allocator.stats().all().reserved_bytes.current;
+            let room = allocator
+                .budget()
+                .map_or(u64::MAX, |budget| budget.saturating_sub(taken));
+            *largest = allocator.device().memory().map_err(gpumem::Error::from)?.free.min(room) as usize;
+        }
+        *largest = (*largest).max(allocator.free_blocks().largest as usize);
+        Ok(())
+    });
+}
+
+extern "C-unwind" fn memory_fraction(_object: *mut c_void, device: i8) -> f64 {
+    enter_quick("getMemoryFraction", 1.0, || {
+        Ok(devices::place(c_int::from(device))?.limited_to())
+    })
+}
