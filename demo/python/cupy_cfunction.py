@@ -4,8 +4,8 @@
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/cupy_cfunction.py target/embed/libgpumem_alloc.so
 
-CuPy's own pool is not used then, and its memory hooks see nothing: what the pool would say (used_bytes) gpumem.stats(library) does, and
-library.gpumem_empty_cache(-1) is its free_all_blocks(). A pool of CuPy's may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
+run.py has any script do it. CuPy's own pool is not used then, and its memory hooks see nothing: cupy.get_default_memory_pool() is the class
+Pool below. A pool of CuPy's may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
 CuPy's per-thread default streams (Stream.ptds, CUPY_CUDA_PER_THREAD_DEFAULT_STREAM) need nothing.
 """
 
@@ -50,6 +50,50 @@ class Allocator:
         return memory
 
 
+class Pool:
+    """What cupy.get_default_memory_pool() says and does, for the current device, from the library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.malloc = Allocator(library).malloc
+        self.limits = {}
+
+    def _stats(self) -> gpumem.Stats:
+        return gpumem.stats(self.library, cupy.cuda.Device().id)
+
+    def used_bytes(self) -> int:
+        return self._stats().all.allocated_bytes.current
+
+    def total_bytes(self) -> int:
+        return self._stats().all.reserved_bytes.current
+
+    def free_bytes(self) -> int:
+        return self._stats().free_bytes
+
+    def n_free_blocks(self) -> int:
+        return self._stats().free_blocks
+
+    def free_all_blocks(self, stream=None) -> None:
+        """Of all streams: what one alone keeps is not told apart."""
+        if self.library.gpumem_empty_cache(cupy.cuda.Device().id) < 0:
+            raise RuntimeError(gpumem.last_error(self.library))
+
+    def set_limit(self, size=None, fraction=None) -> None:
+        if (size is None) == (fraction is None):
+            raise ValueError("either size or fraction must be given")
+        device = cupy.cuda.Device()
+        total = device.mem_info[1]
+        size = int(total * fraction) if size is None else size
+        if not 0 <= size <= total:
+            raise ValueError(f"a limit of {size} bytes: the device has {total}")
+        # 0 is none.
+        self.library.gpumem_memory_fraction(size / total or 1.0, device.id)
+        self.limits[device.id] = size
+
+    def get_limit(self) -> int:
+        return self.limits.get(cupy.cuda.Device().id, 0)
+
+
 def retire_streams(library: ctypes.CDLL) -> None:
     """Has CuPy say so before it destroys a stream: CUDA crashes when it is asked about one that is gone. Who destroys a stream of another
     library's, which arrays were made on, calls gpumem_retire_stream before."""
@@ -67,7 +111,9 @@ def retire_streams(library: ctypes.CDLL) -> None:
 def install(path: str) -> ctypes.CDLL:
     library = gpumem.load(path)
     retire_streams(library)
-    cupy.cuda.set_allocator(Allocator(library).malloc)
+    pool = cupy._default_memory_pool = Pool(library)
+    cupy.cuda.set_allocator(pool.malloc)
+    gpumem.stacks_if_asked(library)
     return library
 
 

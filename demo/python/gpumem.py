@@ -150,6 +150,12 @@ def python_stacks(library: ctypes.CDLL) -> None:
     library.gpumem_set_stack_fn(library.told_by)
 
 
+def stacks_if_asked(library: ctypes.CDLL) -> None:
+    """Where GPUMEM_ALLOC_CONF has a history it begins with the first allocation, and is what GPUMEM_SNAPSHOT_ON_OOM writes."""
+    if "history" in os.environ.get("GPUMEM_ALLOC_CONF", ""):
+        python_stacks(library)
+
+
 def _interrupting(hook):
     """A hook for exceptions that nobody can catch, as what C calls passes none on: Ctrl-C comes again when that has returned."""
 

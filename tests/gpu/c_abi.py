@@ -52,7 +52,7 @@ def cupy_program(folder):
         result |= peaks(library)
     else:
         result |= {"reserved": cupy.get_default_memory_pool().total_bytes(), "requested": None}
-    result["losses"] += [*cupy_streams(cupy), *cupy_limits(cupy, library)]
+    result["losses"] += [*cupy_streams(cupy), *cupy_pool(cupy), *cupy_limits(cupy, library)]
     return result | (told(library, folder) if library else {})
 
 
@@ -65,6 +65,30 @@ def cupy_streams(cupy):
             stream.synchronize()
         if len(kept) > 9:
             yield int(kept.pop(step % 9).sum())
+
+
+def cupy_pool(cupy):
+    """What scripts ask the default pool."""
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.used_bytes()
+    kept = [cupy.empty(number << 19, dtype=cupy.uint8) for number in range(1, 20)]
+    yield pool.used_bytes() - before
+    del kept[::2]
+    yield pool.used_bytes() - before
+    yield pool.total_bytes() == pool.used_bytes() + pool.free_bytes() and pool.n_free_blocks() > 0
+    cupy.cuda.Device().synchronize()
+    cached = pool.free_bytes()
+    pool.free_all_blocks()
+    yield pool.free_bytes() < cached
+    yield pool.get_limit()
+    pool.set_limit(size=64 << 20)
+    try:
+        cupy.empty(1 << 30, dtype=cupy.uint8)
+    except cupy.cuda.memory.OutOfMemoryError:
+        yield pool.get_limit()
+    pool.set_limit(size=0)
+    yield pool.get_limit(), cupy.empty(1 << 30, dtype=cupy.uint8).nbytes
 
 
 def cupy_limits(cupy, library):

@@ -14,7 +14,7 @@ RANKS = 2
 
 
 def children_program(folder):
-    plugged = [f"{HERE}/../../demo/python/torch_pluggable.py", f"{folder}/libgpumem_alloc.so"] if folder else []
+    plugged = [f"{HERE}/../../demo/python/run.py", f"{folder}/libgpumem_alloc.so"] if folder else []
     launched = ["-m", "torch.distributed.run", "--nproc-per-node", "1", __file__, folder or ""]
     out = subprocess.run([sys.executable, *plugged, *launched], stdout=subprocess.PIPE, text=True, check=True).stdout
     ranks = [json.loads(line) for line in sorted(out.splitlines())]
@@ -51,7 +51,7 @@ def child(rank, folder):
     if folder:
         import gpumem
 
-        result |= told(gpumem.load(os.environ["GPUMEM_TORCH"]), folder)
+        result |= told(gpumem.load(os.environ["GPUMEM_PYTHON"]), folder)
     # One write, so that those of two processes do not mix.
     os.write(1, f"{json.dumps(result)}\n".encode())
 
