@@ -5,7 +5,8 @@
     python3 demo/python/run.py target/embed/libgpumem_alloc.so train.py --its arguments
     python3 demo/python/run.py target/embed/libgpumem_alloc.so -m torch.distributed.run --nproc-per-node 8 train.py
 
-Run gpumem-tui beside it to see its blocks. It works by PYTHONPATH and GPUMEM_PYTHON, which every_python/sitecustomize.py reads.
+Run gpumem-tui beside it to see its blocks. It works by PYTHONPATH and GPUMEM_PYTHON, which every_python/sitecustomize.py reads. Needs
+Python 3.10.
 """
 
 import os
@@ -13,12 +14,16 @@ import sys
 
 
 def main() -> None:
-    if len(sys.argv) < 3 or sys.argv[2:] == ["-m"]:
+    path, *arguments = sys.argv[1:] or [None]
+    if not arguments or arguments == ["-m"]:
         sys.exit(__doc__)
+    every = os.path.join(os.path.dirname(os.path.realpath(__file__)), "every_python")
+    if os.pathsep in every:
+        sys.exit(f"run.py: {every} cannot be in PYTHONPATH, whose folders are parted by {os.pathsep}")
+    if arguments[0].startswith("-") and arguments[0] not in ("-m", "-c"):
+        sys.exit("run.py: options of Python go before run.py")
     if sys.flags.ignore_environment or sys.flags.no_site:
         sys.exit("run.py: Python's options -E, -I and -S keep it from what has modules use the library")
-    path, *arguments = sys.argv[1:]
-    every = os.path.join(os.path.dirname(os.path.abspath(__file__)), "every_python")
     # A name alone is for the dynamic loader to find.
     os.environ["GPUMEM_PYTHON"] = os.path.abspath(path) if os.path.exists(path) else path
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (every, os.environ.get("PYTHONPATH"))))

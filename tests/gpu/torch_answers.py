@@ -88,8 +88,7 @@ def history(torch):
 
 def profiled(torch):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
-        # Sizes that nobody rounds up.
-        kept = [torch.empty(number * 128, device="cuda") for number in range(1, 100)]
+        kept = [torch.empty(number * 100, device="cuda") for number in range(1, 100)]
         del kept[::2]
         kept[-1] = kept[-1] + 1
     yield sorted((event.key, event.self_device_memory_usage) for event in seen.key_averages() if event.self_device_memory_usage)

@@ -49,7 +49,7 @@ extern "C" void begin(const char* library) {
     if (!library) return;
     void* opened = dlopen(library, RTLD_NOW);
     take = reinterpret_cast<decltype(take)>(dlsym(opened, "gpumem_torch_alloc"));
-    give = reinterpret_cast<decltype(give)>(dlsym(opened, "gpumem_free"));
+    give = reinterpret_cast<decltype(give)>(dlsym(opened, "gpumem_torch_free"));
 }
 // After that, as PyTorch's own begins by itself only in its place.
 extern "C" void replaced() {

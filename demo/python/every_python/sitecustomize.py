@@ -11,12 +11,15 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.environ.get("GPUMEM_PYTHON")
 # Who puts a module on the library, once it is imported.
 INSTALLERS = {"torch": "torch_pluggable", "cupy": "cupy_cfunction"}
 
 
 class Behind:
     """Of Python's finders of modules the first: has one of INSTALLERS, once it is imported, put on the library."""
+
+    of_gpumem = True
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -37,18 +40,26 @@ class Behind:
 
 
 def install(name):
+    # Finders that ask all finders, too, have it called more than once.
+    if name not in INSTALLERS:
+        return
     built_for_cuda = name != "torch" or sys.modules[name].backends.cuda.is_built()
     if built_for_cuda:
         sys.path.insert(0, os.path.dirname(HERE))
         try:
-            importlib.import_module(INSTALLERS[name]).install(os.environ["GPUMEM_PYTHON"])
+            importlib.import_module(INSTALLERS[name]).install(LIBRARY)
         finally:
             sys.path.remove(os.path.dirname(HERE))
     del INSTALLERS[name]
 
 
-if os.environ.get("GPUMEM_PYTHON"):
+# A hidden one may have this one run once more.
+if LIBRARY and not any(getattr(finder, "of_gpumem", False) for finder in sys.meta_path):
     sys.meta_path.insert(0, Behind)
+    # What a .pth file has imported before.
+    for imported in set(INSTALLERS) & set(sys.modules):
+        install(imported)
 hidden = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != HERE])
 if hidden and hidden.loader:
-    hidden.loader.exec_module(module_from_spec(hidden))
+    sys.modules["sitecustomize"] = module_from_spec(hidden)
+    hidden.loader.exec_module(sys.modules["sitecustomize"])

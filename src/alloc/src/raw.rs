@@ -138,6 +138,14 @@ impl Allocator {
         self.heap(|heap| heap.base_of(block))?.ok_or(Error::NoBase { addr })
     }
 
+    /// The bytes of a raw allocation's block, as figures count it: what was asked for, rounded up.
+    ///
+    /// Errors when the address is not a live raw allocation.
+    pub fn bytes_of_raw(&self, addr: u64) -> Result<u64, Error> {
+        let home = self.0.home;
+        home.bytes_of(home.pointers()?.find(addr)?)
+    }
+
     /// Whether an address is a live raw allocation of this allocator.
     pub fn owns_raw(&self, addr: u64) -> bool {
         self.0.home.pointers().is_ok_and(|pointers| pointers.find(addr).is_ok())

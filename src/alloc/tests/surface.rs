@@ -319,6 +319,29 @@ fn the_budget_changes_at_run_time() {
 }
 
 #[test]
+fn the_bytes_of_a_pointers_block_are_told() {
+    for config in [Config::default(), virtual_mode()] {
+        let alloc = allocator(config);
+        for bytes in [1, 512, 1000, 3 << 20, (20 << 20) + 1] {
+            let before = alloc.stats().all().allocated_bytes.current;
+            // Twice: the second one may come by another way.
+            for _ in 0..2 {
+                let addr = alloc.alloc_raw(bytes, Stream::DEFAULT).unwrap();
+                let counted = alloc.stats().all().allocated_bytes.current - before;
+                assert_eq!(alloc.bytes_of_raw(addr).unwrap(), counted);
+                assert!(counted >= bytes, "{bytes}: {counted}");
+                assert!(matches!(
+                    alloc.bytes_of_raw(addr + 512),
+                    Err(Error::UnknownPointer { .. })
+                ));
+                alloc.free_raw(addr).unwrap();
+                assert!(matches!(alloc.bytes_of_raw(addr), Err(Error::UnknownPointer { .. })));
+            }
+        }
+    }
+}
+
+#[test]
 fn the_drivers_allocation_behind_a_pointer_is_told() {
     let alloc = allocator(Config {
         segments: SegmentMode::Plain,

@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     check(largest(other, 0) == -1 && fraction(other) == -1, "another one is not touched");
     check(fraction(ours) == 1, "nothing limits it");
     gpumem_memory_fraction(0.5, 0);
-    check(fraction(ours) == 0.5, "what will limit it does already");
+    check(fraction(ours) == 0.5, "it is limited");
 
     const long room = largest(ours, 0);
     check(room > 64 * long(mib), "what the driver has");

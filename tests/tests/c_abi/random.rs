@@ -229,7 +229,7 @@ fn give(world: &World, held: &Held, handle: usize) {
     assert_eq!(driver(c"cuMemcpyDtoH_v2", read), 0);
     // At once: a look at each byte takes long in a debug build.
     assert!(bytes == vec![held.stamp; held.bytes], "somebody wrote there");
-    // The size is not looked at.
+    // Neither looks at the size.
     let (ptr, handle) = (stream(held.addr), stream(handle));
     match held.stamp % 2 {
         0 => world.abi.free(ptr, 7, held.device, handle),

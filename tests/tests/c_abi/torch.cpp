@@ -167,21 +167,22 @@ static void profiled(void *pytorch)
     const auto is = [](const Told *one, int times, void *ptr, int64_t bytes) {
         return one->times == times && one->ptr == ptr && one->bytes == bytes && one->kind == 1 && one->index == 0;
     };
-    gpumem_torch_free(gpumem_torch_alloc(1 << 20, 0, nullptr), 1 << 20, 0, nullptr);
     out_of_memory();
+    gpumem_torch_free(gpumem_torch_alloc(1 << 20, 0, nullptr), 1 << 20, 0, nullptr);
     check(told->times == 0 && oom->times == 0, "nobody is told who did not ask");
 
     profile(true);
     void *first = gpumem_torch_alloc(1 << 20, 0, nullptr);
     check(is(told, 1, first, 1 << 20) && told->allocated == 1 << 20 && told->reserved >= told->allocated, "of an allocation");
-    void *second = gpumem_torch_alloc(1 << 20, 0, nullptr);
-    check(is(told, 2, second, 1 << 20) && told->allocated == 2 << 20, "of one more");
+    void *second = gpumem_torch_alloc(100, 0, nullptr);
+    check(is(told, 2, second, 512) && told->allocated == (1 << 20) + 512, "of one more, by its block");
     std::thread([&] { gpumem_torch_free(first, 1 << 20, 0, nullptr); }).join();
     check(told->times == 2, "not of another thread's");
-    gpumem_torch_free(second, 1 << 20, 0, nullptr);
-    check(is(told, 3, second, -(1 << 20)) && told->allocated == 0 && told->reserved > 0, "of a free");
+    gpumem_torch_free(second, 100, 0, nullptr);
+    check(is(told, 3, second, -512) && told->allocated == 0 && told->reserved > 0, "of a free");
     gpumem_torch_free(nullptr, 0, 0, nullptr);
     gpumem_torch_alloc(0, 0, nullptr);
+    gpumem_torch_free(second, 100, 0, nullptr);
     check(told->times == 3, "of nothing where nothing is");
     out_of_memory();
     check(is(oom, 1, nullptr, int64_t(1) << 45) && oom->allocated == 0 && oom->reserved > 0, "of what there is no memory for");

@@ -131,7 +131,7 @@ int64_t gpumem_compact(int device);
  */
 void *gpumem_torch_alloc(size_t size, int device, void *stream);
 
-/* gpumem_free for PyTorch, whose profiler is told. size is what was asked for, which it is told, too. */
+/* gpumem_free for PyTorch, whose profiler is told. */
 void gpumem_torch_free(void *ptr, size_t size, int device, void *stream);
 
 /*

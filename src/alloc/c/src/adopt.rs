@@ -9,7 +9,9 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::boundary::{enter, enter_quick};
+use gpumem::Allocator;
+
+use crate::boundary::enter;
 use crate::devices;
 use crate::failure::Failure;
 use crate::library::Library;
@@ -102,11 +104,16 @@ extern "C" fn gpumem_adopt_torch() -> c_int {
     })
 }
 
+fn opened(device: i8) -> Result<&'static Allocator, Failure> {
+    devices::not_forked()?;
+    let device = c_int::from(device);
+    devices::place(device)?.open(device)
+}
+
 /// As PyTorch's own allocator: the largest block that is free in the cache, or what the driver has where nothing larger is asked about.
 extern "C-unwind" fn cache_info(_object: *mut c_void, device: i8, largest: *mut usize) {
     enter("cacheInfo", (), || {
-        let device = c_int::from(device);
-        let allocator = devices::place(device)?.open(device)?;
+        let allocator = opened(device)?;
         // SAFETY: PyTorch passes one that it reads afterwards.
         let Some(largest) = (unsafe { largest.as_mut() }) else {
             return Ok(());
@@ -124,7 +131,9 @@ extern "C-unwind" fn cache_info(_object: *mut c_void, device: i8, largest: *mut 
 }
 
 extern "C-unwind" fn memory_fraction(_object: *mut c_void, device: i8) -> f64 {
-    enter_quick("getMemoryFraction", 1.0, || {
-        Ok(devices::place(c_int::from(device))?.limited_to())
+    enter("getMemoryFraction", 1.0, || {
+        let allocator = opened(device)?;
+        let total = allocator.device().info().total;
+        Ok(allocator.budget().map_or(1.0, |budget| budget as f64 / total as f64))
     })
 }

@@ -154,15 +154,6 @@ impl Place {
             None => Ok(()),
         }
     }
-
-    /// Which part of the device's memory it may have.
-    pub(crate) fn limited_to(&'static self) -> f64 {
-        let Some(allocator) = self.allocator.get() else {
-            return fraction(self.fraction.load(Ordering::Relaxed)).unwrap_or(1.0);
-        };
-        let total = allocator.device().info().total;
-        allocator.budget().map_or(1.0, |budget| budget as f64 / total as f64)
-    }
 }
 
 /// What was asked for, by its bits. No fraction that may be asked for is 0.

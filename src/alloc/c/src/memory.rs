@@ -88,7 +88,7 @@ extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut
     match attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)) {
         Ok(ptr) => {
             if !ptr.is_null() {
-                profiler::took(ptr, size, device);
+                profiler::took(ptr, device);
             }
             ptr
         }
@@ -105,9 +105,9 @@ extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut
 
 /// Unwinds where PyTorch's profiler does.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn gpumem_torch_free(ptr: *mut c_void, size: usize, device: c_int, stream: *mut c_void) {
+extern "C-unwind" fn gpumem_torch_free(ptr: *mut c_void, _size: usize, device: c_int, stream: *mut c_void) {
     if !ptr.is_null() {
-        profiler::gives(ptr, size, device);
+        profiler::gives(ptr, device);
     }
     enter_quick("gpumem_torch_free", (), || give_back(ptr, device, stream));
 }

@@ -5,7 +5,7 @@ use std::mem::transmute;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use gpumem::Uncancelled;
+use gpumem::{Allocator, Uncancelled};
 
 use crate::library::Library;
 use crate::{devices, exit};
@@ -56,37 +56,17 @@ impl Profiler {
         }
     }
 
-    /// Where the calling thread is looked at, with what the device's allocator has allocated and reserved.
+    /// Where the calling thread is looked at.
     #[inline]
-    fn tell(&self, device: c_int, by: impl FnOnce(&Profiler, usize, usize, TheirDevice)) {
+    fn looks(&self) -> bool {
         // SAFETY: it takes nothing.
-        if unsafe { (self.enabled)() } {
-            self.tell_now(device, by);
-        }
-    }
-
-    #[cold]
-    fn tell_now(&self, device: c_int, by: impl FnOnce(&Profiler, usize, usize, TheirDevice)) {
-        let _undisturbed = Uncancelled::begin();
-        // A child that was forked while the profiler looked at its parent has it still, and nothing to tell of.
-        if devices::is_forked() {
-            return;
-        }
-        let allocator = devices::place(device).ok().and_then(|place| place.allocator());
-        let (Some(allocator), Ok(index)) = (allocator, i8::try_from(device)) else {
-            return;
-        };
-        let figures = allocator.stats().all();
-        let theirs = TheirDevice { kind: CUDA, index };
-        let [allocated, reserved] = [figures.allocated_bytes, figures.reserved_bytes].map(|stat| stat.current as usize);
-        by(self, allocated, reserved, theirs);
+        unsafe { (self.enabled)() }
     }
 }
 
-/// `size` bytes were handed out.
+/// Not looked for under a lock: the dynamic loader has one of its own, and who holds that may wait for us.
 #[inline]
-pub(crate) fn took(ptr: *mut c_void, size: usize, device: c_int) {
-    // Not looked for under a lock: the dynamic loader has one of its own, and who holds that may wait for us.
+fn profiler() -> Option<&'static Profiler> {
     let found = match PROFILER.get() {
         Some(found) => found,
         None => {
@@ -94,33 +74,81 @@ pub(crate) fn took(ptr: *mut c_void, size: usize, device: c_int) {
             PROFILER.get_or_init(|| found)
         }
     };
-    if let Some(profiler) = found {
-        // SAFETY: it notes numbers.
-        profiler.tell(device, |profiler, allocated, reserved, theirs| unsafe {
-            (profiler.report)(ptr, size as i64, allocated, reserved, theirs);
-        });
+    found.as_ref()
+}
+
+/// What the profiler is told beside a block.
+struct Now {
+    allocator: &'static Allocator,
+    allocated: u64,
+    reserved: u64,
+    theirs: TheirDevice,
+}
+
+/// `None` where there is nothing to tell of: in a forked child, which has its parent's profiler still, too.
+fn now(device: c_int) -> Option<Now> {
+    devices::not_forked().ok()?;
+    let allocator = devices::place(device).ok()?.allocator()?;
+    let figures = allocator.stats().all();
+    Some(Now {
+        allocator,
+        allocated: figures.allocated_bytes.current,
+        reserved: figures.reserved_bytes.current,
+        theirs: TheirDevice {
+            kind: CUDA,
+            index: i8::try_from(device).ok()?,
+        },
+    })
+}
+
+/// A block was handed out.
+#[inline]
+pub(crate) fn took(ptr: *mut c_void, device: c_int) {
+    if let Some(profiler) = profiler()
+        && profiler.looks()
+    {
+        tell(profiler, ptr, device, true);
     }
 }
 
-/// They are given back in a moment: later another thread may have told of who is there next.
+/// It is given back in a moment: later another thread may have told of who is there next.
 #[inline]
-pub(crate) fn gives(ptr: *mut c_void, size: usize, device: c_int) {
+pub(crate) fn gives(ptr: *mut c_void, device: c_int) {
+    // Who gives back has taken, and has looked for it.
     if let Some(Some(profiler)) = PROFILER.get()
         && !exit::is_here()
+        && profiler.looks()
     {
-        // SAFETY: it notes numbers.
-        profiler.tell(device, |profiler, allocated, reserved, theirs| unsafe {
-            (profiler.report)(ptr, -(size as i64), allocated.saturating_sub(size), reserved, theirs);
-        });
+        tell(profiler, ptr, device, false);
     }
 }
 
-/// There were none.
+#[cold]
+fn tell(profiler: &Profiler, ptr: *mut c_void, device: c_int, taken: bool) {
+    let _undisturbed = Uncancelled::begin();
+    let Some(now) = now(device) else { return };
+    // What is not of this allocator is no block.
+    let Ok(bytes) = now.allocator.bytes_of_raw(ptr.addr() as u64) else {
+        return;
+    };
+    let (change, allocated) = match taken {
+        true => (bytes as i64, now.allocated),
+        false => (-(bytes as i64), now.allocated.saturating_sub(bytes)),
+    };
+    // SAFETY: it notes numbers.
+    unsafe { (profiler.report)(ptr, change, allocated as usize, now.reserved as usize, now.theirs) };
+}
+
+/// There were no `size` bytes.
 pub(crate) fn ran_out(size: usize, device: c_int) {
-    if let Some(Some(profiler)) = PROFILER.get() {
+    let _undisturbed = Uncancelled::begin();
+    if let Some(profiler) = profiler()
+        && profiler.looks()
+        && let Some(now) = now(device)
+    {
         // SAFETY: it notes numbers.
-        profiler.tell(device, |profiler, allocated, reserved, theirs| unsafe {
-            (profiler.report_out_of_memory)(size as i64, allocated, reserved, theirs);
-        });
+        unsafe {
+            (profiler.report_out_of_memory)(size as i64, now.allocated as usize, now.reserved as usize, now.theirs);
+        }
     }
 }

@@ -1,0 +1,224 @@
+//! Python scripts that run on the allocator as they are, where there is a Python: with what stands for torch, which notes that it was put
+//! on the library. What comes of that on a GPU is seen by `tests/gpu/c_abi.sh`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use gpumem_tests::{World, said};
+use tempfile::TempDir;
+
+/// As much of torch as the example asks for. `on` is how often an allocator took the place of its own.
+const TORCH: &str = "
+import ctypes, sys, types
+_C = types.ModuleType('torch._C')
+class OutOfMemoryError(RuntimeError): pass
+class Allocator:
+    def __init__(self, path, take, give): self.functions = [getattr(ctypes.CDLL(path), name) for name in (take, give)]
+    def allocator(self): return self
+    def __getattr__(self, name): return lambda address: None
+on = 0
+def change(allocator):
+    global on
+    on += 1
+cuda = types.SimpleNamespace(is_initialized=lambda: False)
+cuda.memory = types.SimpleNamespace(CUDAPluggableAllocator=Allocator, change_current_allocator=change)
+backends = types.SimpleNamespace(cuda=types.SimpleNamespace(is_built=lambda: True))
+";
+
+/// A folder with that torch, and files for a script.
+struct Scripts(TempDir);
+
+impl Scripts {
+    /// `None`, and a word about it, where there is no Python that is new enough.
+    fn new() -> Option<Scripts> {
+        let new_enough = "import sys; sys.exit(sys.version_info < (3, 10))";
+        let found = Command::new("python3").args(["-c", new_enough]).status();
+        if !found.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: there is no Python 3.10");
+            return None;
+        }
+        let scripts = Scripts(tempfile::tempdir().unwrap());
+        scripts.put("torch.py", TORCH);
+        Some(scripts)
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Python with run.py at that place and these arguments; folders are on its path.
+    fn run_at(&self, run: &Path, folders: &[&str], arguments: &[&str]) -> Output {
+        let folders = folders.iter().map(|folder| self.0.path().join(folder));
+        let path = std::env::join_paths(folders.chain([self.0.path().to_owned()])).unwrap();
+        Command::new("python3")
+            .arg("-B")
+            .arg(run)
+            .args(arguments)
+            .current_dir(self.0.path())
+            .env("PYTHONPATH", path)
+            .envs(World::without_gpu().environment())
+            .output()
+            .unwrap()
+    }
+
+    /// What a script says that it runs, on the library.
+    #[track_caller]
+    fn says(&self, folders: &[&str], text: &str) -> String {
+        self.put("script.py", text);
+        let library = gpumem_tests::libgpumem_alloc();
+        said_of(&self.run_at(
+            &run(),
+            folders,
+            &[library.to_str().unwrap(), "script.py", "an argument"],
+        ))
+    }
+}
+
+#[track_caller]
+fn said_of(ran: &Output) -> String {
+    let (stdout, stderr) = (said(&ran.stdout), said(&ran.stderr));
+    assert!(ran.status.success(), "{stdout}{stderr}");
+    stdout
+}
+
+fn run() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/python/run.py")
+}
+
+#[test]
+fn a_script_runs_as_ever_and_so_does_what_it_spawns() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.says(
+        &[],
+        "
+import importlib.util, multiprocessing, os, subprocess, sys
+def child():
+    import torch
+    print('child', torch.on, flush=True)
+if __name__ == '__main__':
+    print(sys.argv, os.path.basename(__file__), importlib.util.find_spec('torch') is not None, 'gpumem' in sys.modules)
+    import torch
+    print('on', torch.on, [entry for entry in sys.path if entry.endswith('demo/python')], flush=True)
+    spawned = multiprocessing.get_context('spawn').Process(target=child)
+    spawned.start()
+    spawned.join()
+    subprocess.run([sys.executable, '-c', 'import torch; print(torch.on)'])
+    subprocess.run([sys.executable, '-c', 'import sys; print(\"gpumem\" in sys.modules)'])
+",
+    );
+    assert_eq!(
+        said,
+        "['script.py', 'an argument'] script.py True False\non 1 []\nchild 1\n1\nFalse\n"
+    );
+}
+
+#[test]
+fn what_else_customizes_python_does_so_too() {
+    let Some(scripts) = Scripts::new() else { return };
+    // It takes the place of another one, as tracers do, which then has the one behind it run.
+    scripts.put(
+        "tracer/sitecustomize.py",
+        "
+import os, sys
+print('tracer')
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules['sitecustomize']
+import sitecustomize
+",
+    );
+    scripts.put("last/sitecustomize.py", "print('last')\nname = 'the last one'\n");
+    let script = "import sitecustomize, torch\nprint(sitecustomize.name, torch.on)\n";
+    let both = scripts.says(&["tracer", "last"], script);
+    // Once in the Python that becomes the script's, and once in that.
+    assert_eq!(both, "tracer\nlast\ntracer\nlast\nthe last one 1\n");
+    assert_eq!(scripts.says(&["last"], script), "last\nlast\nthe last one 1\n");
+}
+
+#[test]
+fn finders_that_ask_all_finders_do_not_go_round_in_circles() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.says(
+        &[],
+        "
+import importlib.util, sys
+class Finder:
+    asking = False
+    def find_spec(self, name, path=None, target=None):
+        if self.asking or name != 'torch':
+            return None
+        self.asking = True
+        spec = importlib.util.find_spec(name)
+        spec.loader = Loader(spec.loader)
+        return spec
+class Loader:
+    def __init__(self, loader): self.loader = loader
+    def create_module(self, spec): return None
+    def exec_module(self, module): self.loader.exec_module(module)
+# Before and behind the one that waits for torch.
+sys.meta_path.insert(0, Finder())
+sys.meta_path.insert(2, Finder())
+import torch
+print(torch.on)
+",
+    );
+    assert_eq!(said, "1\n");
+}
+
+#[test]
+fn a_torch_that_was_there_before_is_put_on_the_library() {
+    let Some(scripts) = Scripts::new() else { return };
+    scripts.put("early/sitecustomize.py", "import torch\n");
+    let said = scripts.says(&["early"], "import torch\nprint(torch.on)\n");
+    assert_eq!(said, "1\n");
+    // Before any of this is read, as a .pth file does it.
+    let library = gpumem_tests::libgpumem_alloc();
+    let every = run().with_file_name("every_python");
+    let early = format!(
+        "import sys; sys.path.insert(0, {:?}); import torch; sys.path.insert(0, {every:?}); import sitecustomize; print(torch.on)",
+        scripts.0.path()
+    );
+    let ran = Command::new("python3")
+        .args(["-B", "-S", "-c", &early])
+        .env("GPUMEM_PYTHON", library)
+        .env_remove("PYTHONPATH")
+        .envs(World::without_gpu().environment())
+        .output()
+        .unwrap();
+    assert_eq!(said_of(&ran), "1\n");
+}
+
+#[test]
+fn what_would_leave_a_script_on_its_own_allocator_is_refused() {
+    let Some(scripts) = Scripts::new() else { return };
+    scripts.put("script.py", "import torch\nprint(torch.on)\n");
+    let library = gpumem_tests::libgpumem_alloc();
+    let library = library.to_str().unwrap();
+    let refused = |run: &Path, arguments: &[&str], why: &str| {
+        let ran = scripts.run_at(run, &[], arguments);
+        let stderr = said(&ran.stderr);
+        assert!(!ran.status.success() && stderr.contains(why), "{stderr}");
+        assert_eq!(said(&ran.stdout), "");
+    };
+    refused(
+        &run(),
+        &[library, "-E", "script.py"],
+        "options of Python go before run.py",
+    );
+    refused(&run(), &[library], "run.py target/embed/libgpumem_alloc.so train.py");
+    refused(
+        &run(),
+        &["/nowhere/lib.so", "script.py"],
+        "/nowhere/lib.so: cannot open",
+    );
+    let apart = scripts.put("a:b/run.py", &fs::read_to_string(run()).unwrap());
+    refused(&apart, &[library, "script.py"], "cannot be in PYTHONPATH");
+    // By another name it is the same.
+    let link = scripts.0.path().join("link.py");
+    std::os::unix::fs::symlink(fs::canonicalize(run()).unwrap(), &link).unwrap();
+    assert_eq!(said_of(&scripts.run_at(&link, &[], &[library, "script.py"])), "1\n");
+}
