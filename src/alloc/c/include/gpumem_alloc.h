@@ -146,8 +146,7 @@ void gpumem_set_oom_fn(void (*function)(int device, size_t size));
  * After torch.cuda.memory.change_current_allocator(), before the GPU is used: has PyTorch's object for pluggable allocators answer two
  * questions in C++ that it refuses, and which nothing can be set for: how large a block may be, without which cuDNN's search for the fastest
  * convolution fails (torch.backends.cudnn.benchmark = True), and get_per_process_memory_fraction(). The object's functions are replaced,
- * found by name (seen in PyTorch 2.4 to 2.12). 0; -1 where there is no such object, or none is found: then
- * nothing is changed.
+ * found by name (PyTorch 2.4 to 2.12 have them under these). 0; -1 where there is no such object, or none is found: then nothing is changed.
  */
 int gpumem_adopt_torch(void);
 
