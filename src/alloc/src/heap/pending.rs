@@ -15,10 +15,16 @@ use crate::error::Error;
 use crate::stream::Stream;
 
 impl Heap {
+    /// Whether an allocated block is a stream's own.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, b: u32, stream: Stream) -> bool {
+        let its = self.blocks[b].stream;
+        self.streams.name(its) == stream && !self.streams.line(its).is_retired()
+    }
+
     /// Notes that a stream uses an allocated block.
     pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
-        let its = self.blocks[b].stream;
-        if self.streams.name(its) == stream && !self.streams.line(its).is_retired() {
+        if self.is_of(b, stream) {
             return Ok(());
         }
         let stream = self.line_of(COMMON, stream)?;

@@ -348,10 +348,32 @@ impl Home {
         }
     }
 
-    /// Takes a block back that is no buffer, and that a stream used last, if that is what it is lent for. Whether it did.
+    /// Takes a block back that is no buffer, and that a stream used last, if that is what it was handed out for. Whether it did.
     #[inline(always)]
     pub(crate) fn give_back_quick(&self, held: Held, stream: Stream) -> bool {
-        self.process.is_current() && self.front.free_after(held, stream)
+        match held.block() {
+            Some(block) => self.give_back_short(block, stream),
+            None => self.process.is_current() && self.front.free_after(held, stream),
+        }
+    }
+
+    /// The same for a block that the heap knows.
+    #[inline(never)]
+    fn give_back_short(&self, block: u32, stream: Stream) -> bool {
+        if self.is_special() {
+            return false;
+        }
+        let mut place = self.tenant.lock();
+        let Some(tenant) = place.as_deref_mut().filter(|tenant| tenant.heap.is_of(block, stream)) else {
+            return false;
+        };
+        tenant.heap.take_back(block);
+        let errands = tenant.heap.take_errands();
+        drop(place);
+        if let Some(errands) = errands {
+            self.run_errands(errands);
+        }
+        true
     }
 
     /// Takes a block back that is no buffer.
