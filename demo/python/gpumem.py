@@ -10,9 +10,6 @@ import atexit
 import contextlib
 import ctypes
 import os
-import sys
-import threading
-from _thread import interrupt_main
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 
@@ -84,6 +81,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_stop_history", c_int, [c_int]),
         ("gpumem_name_frame", c_uint64, [c_char_p, c_char_p, c_int]),
         ("gpumem_set_stack_fn", None, [STACK_FN]),
+        ("gpumem_python_stacks", c_int, [c_void_p]),
         ("gpumem_step", c_int, []),
         ("gpumem_peak_report", c_int64, [c_int, c_char_p, c_size_t]),
         ("gpumem_leak_report", c_int64, [c_int, c_uint64, c_char_p, c_size_t]),
@@ -140,67 +138,20 @@ def scope(library: ctypes.CDLL, name: str):
 
 def python_stacks(library: ctypes.CDLL) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
-    which its thread waits for, in some microseconds. Signals' handlers run in it, too: what one raises there is printed and gone, but for
-    KeyboardInterrupt, which comes again a moment later."""
-    if not hasattr(library, "told_by"):
-        # It lives as long as it may be called, and is called no more when Python cannot be: this waits until no other thread is in it.
-        library.told_by = _teller(library)
-        atexit.register(library.gpumem_set_stack_fn, STACK_FN())
-        sys.unraisablehook = _interrupting(sys.unraisablehook)
-    library.gpumem_set_stack_fn(library.told_by)
+    which its thread waits for, in about a microsecond."""
+    if hasattr(library, "has_python_stacks"):
+        return
+    if library.gpumem_python_stacks(ctypes.pythonapi._handle) != 0:
+        raise RuntimeError(last_error(library))
+    library.has_python_stacks = True
+    # Python can be asked no more then: this waits until no other thread does.
+    atexit.register(library.gpumem_python_stacks, None)
 
 
 def stacks_if_asked(library: ctypes.CDLL) -> None:
     """Where GPUMEM_ALLOC_CONF has a history it begins with the first allocation, and is what GPUMEM_SNAPSHOT_ON_OOM writes."""
     if "history" in os.environ.get("GPUMEM_ALLOC_CONF", ""):
         python_stacks(library)
-
-
-def _interrupting(hook):
-    """A hook for exceptions that nobody can catch, as what C calls passes none on: Ctrl-C comes again when that has returned."""
-
-    def unraisable(what) -> None:
-        if issubclass(what.exc_type, KeyboardInterrupt):
-            threading.Timer(0.01, interrupt_main).start()
-        else:
-            hook(what)
-
-    return unraisable
-
-
-def _teller(library: ctypes.CDLL):
-    # By code and place in it: the number of the frame, and the code, as long as which nothing else has its id. Programs that make code again
-    # and again would keep all of it: beyond so many it begins anew, and the same places have the same numbers.
-    known, most_known = {}, 1 << 14
-
-    @STACK_FN
-    def tell(numbers, most: int) -> int:
-        frame, count = sys._getframe().f_back, 0
-        while frame is not None and count < most:
-            code = frame.f_code
-            number = known.get((id(code), frame.f_lasti))
-            if number is None:
-                if len(known) >= most_known:
-                    known.clear()
-                number = _number(library, frame), code
-                known[id(code), frame.f_lasti] = number
-            if number[0]:
-                numbers[count] = number[0]
-                count += 1
-            frame = frame.f_back
-        return count
-
-    return tell
-
-
-def _number(library: ctypes.CDLL, frame) -> int:
-    code = frame.f_code
-    name, file = getattr(code, "co_qualname", code.co_name), code.co_filename
-    # What PyTorch runs between a module and its forward(), twice for each, and what runs a script.
-    if code.co_name in ("_call_impl", "_wrapped_call_impl") or file.endswith(("<frozen runpy>", "/runpy.py")):
-        return 0
-    text = lambda text: text.encode(errors="replace").replace(b"\0", b"")
-    return library.gpumem_name_frame(text(name), text(file), frame.f_lineno or 0)
 
 
 def _text(library: ctypes.CDLL, report) -> str:

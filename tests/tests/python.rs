@@ -1,5 +1,5 @@
-//! Python scripts that run on the allocator as they are, where there is a Python: with what stands for torch, which notes that it was put
-//! on the library. What comes of that on a GPU is seen by `tests/gpu/c_abi.sh`.
+//! Python programs on the library, where there is a Python. Scripts run on it as they are, with what stands for torch, which notes that it
+//! was put on the library: what comes of that on a GPU is seen by `tests/gpu/c_abi.sh`. Histories have Python's call stacks.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -64,6 +64,26 @@ impl Scripts {
             .envs(World::without_gpu().environment())
             .output()
             .unwrap()
+    }
+
+    /// What a program says that uses the library by gpumem.py, on a simulated driver.
+    #[track_caller]
+    fn uses(&self, text: &str) -> String {
+        gpumem_fake_cuda::install(self.0.path()).unwrap();
+        let begin = "import gpumem, os\nlibrary = gpumem.load(os.environ['LIBRARY'])\n";
+        let program = self.put("program.py", &format!("{begin}{text}"));
+        let ran = Command::new("timeout")
+            // Of forks beside threads later versions warn.
+            .args(["60", "python3", "-B", "-W", "ignore"])
+            .arg(program)
+            .env("PYTHONPATH", run().with_file_name(""))
+            .env("LIBRARY", gpumem_tests::libgpumem_alloc())
+            .env("LD_LIBRARY_PATH", self.0.path())
+            .envs(World::without_gpu().environment())
+            .output()
+            .unwrap();
+        assert_eq!(said(&ran.stderr), "");
+        said_of(&ran)
     }
 
     /// What a script says that it runs, on the library.
@@ -221,4 +241,101 @@ fn what_would_leave_a_script_on_its_own_allocator_is_refused() {
     let link = scripts.0.path().join("link.py");
     std::os::unix::fs::symlink(fs::canonicalize(run()).unwrap(), &link).unwrap();
     assert_eq!(said_of(&scripts.run_at(&link, &[], &[library, "script.py"])), "1\n");
+}
+
+#[test]
+fn histories_have_pythons_stacks() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.uses(
+        "
+import threading
+gpumem.python_stacks(library)
+gpumem.python_stacks(library)
+assert library.gpumem_record_history(0, 2, 1000) == 0
+def take(bytes):
+    return library.gpumem_alloc(bytes, 0, None)
+class Layer:
+    def _call_impl(self): return self.forward()
+    def forward(self): return take(3 << 20)
+held = Layer()._call_impl()
+thread = threading.Thread(target=lambda: take(1 << 20), name='other')
+thread.start()
+thread.join()
+def stacks():
+    for part in gpumem.peak_report(library).split('MiB'):
+        yield [line.strip() for line in part.splitlines()[1:] if '/program.py:' in line]
+for stack in filter(None, stacks()):
+    print([line.split('/')[0] + line.split(':')[-1] for line in stack])
+def anew():
+    library.gpumem_record_history(0, 1, 1000)
+    return take(512)
+anew()
+gpumem.snapshot(library, os.environ['LD_LIBRARY_PATH'] + '/snapshot.json')
+import json
+trace, = json.load(open(os.environ['LD_LIBRARY_PATH'] + '/snapshot.json'))['device_traces']
+print([(frame['name'], frame['line']) for frame in trace[-1]['frames']])
+",
+    );
+    let line = |of: &str| {
+        let text = fs::read_to_string(scripts.0.path().join("program.py")).unwrap();
+        text.lines().position(|line| line.contains(of)).unwrap() + 1
+    };
+    let [taken, forward, made] = ["return library.gpumem_alloc", "take(3 << 20)", "held ="].map(line);
+    let [thread, again, anew] = ["lambda", "return take(512)", "anew()"].map(line);
+    let anew = anew + 3;
+    // Methods have their class in their names from Python 3.11 on.
+    let said = said.replace("Layer.forward", "forward");
+    assert_eq!(
+        said,
+        format!(
+            "['take ({taken})', 'forward ({forward})', '<module> ({made})']\n\
+             ['take ({taken})', '<lambda> ({thread})']\n\
+             [('take', {taken}), ('anew', {again}), ('<module>', {anew})]\n"
+        )
+    );
+}
+
+/// Else a program that makes functions for as long as it runs would have all of them in memory.
+#[test]
+fn code_that_is_made_again_and_again_goes() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.uses(
+        "
+import weakref
+gpumem.python_stacks(library)
+assert library.gpumem_record_history(0, 2, 1000) == 0
+made = []
+for number in range(30_000):
+    code = compile('library.gpumem_free(library.gpumem_alloc(512, 0, None), 512, 0, None)', f'made {number % 10}', 'exec')
+    made.append(weakref.ref(code))
+    exec(code)
+left = sum(code() is not None for code in made)
+print(0 < left <= 1 << 14, made[-2]() is not None)
+",
+    );
+    assert_eq!(said, "True True\n");
+}
+
+#[test]
+fn threads_that_allocate_while_python_ends_do_not_keep_it() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.uses(
+        "
+import threading, time
+gpumem.python_stacks(library)
+assert library.gpumem_record_history(0, 2, 1000) == 0
+def forever():
+    while True:
+        library.gpumem_free(library.gpumem_alloc(512, 0, None), 512, 0, None)
+for _ in range(4):
+    threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    library.gpumem_alloc(512, 0, None)
+    os._exit(gpumem.last_error(library) == 'no error')
+print(os.waitpid(child, 0)[1])
+",
+    );
+    assert_eq!(said, "0\n");
 }

@@ -2,6 +2,8 @@
 
 use std::ptr::null_mut;
 
+use libloading::os::unix::Library;
+
 use crate::abi::{Abi, PoolId, stream};
 use crate::{current_context, library, passes};
 
@@ -57,6 +59,10 @@ fn inner_misuse_changes_nothing() {
             "larger than any device",
         ),
         (&|abi| assert_eq!(abi.adopt_torch(), -1), "no PyTorch"),
+        (
+            &|abi| assert_eq!(abi.python_stacks(Library::this().into_raw()), -1),
+            "no functions of a Python",
+        ),
         (&|abi| assert!(abi.alloc(MIB, -1, none).is_null()), "no device -1"),
         (&|abi| assert!(abi.alloc(MIB, 2, none).is_null()), "device 2: "),
         (&|abi| assert!(abi.alloc(MIB, 128, none).is_null()), "no device 128"),

@@ -281,7 +281,7 @@ enum gpumem_stacks {
  * Begins a history on a device, or on all in use (-1), anew if there is one: the newest `max_events` events with time, thread and call
  * stack (200000 are usual and take 17 MB at most, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its pieces;
  * 67108864 are the most; 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks. Stacks are of native
- * functions, a Python program's of the interpreter's: see gpumem_set_stack_fn.
+ * functions, or an interpreter's: see gpumem_python_stacks and gpumem_set_stack_fn.
  * GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
  */
 int gpumem_record_history(int device, int stacks, uint64_t max_events);
@@ -290,7 +290,14 @@ int gpumem_record_history(int device, int stacks, uint64_t max_events);
 int gpumem_stop_history(int device);
 
 /*
- * Call stacks of an interpreter (demo/python/gpumem.py has Python's). From gpumem_set_stack_fn on a history asks this function where the
+ * Call stacks of Python (CPython from 3.9 on), for threads that run it, instead of native functions, until it is called with NULL, which
+ * waits as gpumem_set_oom_fn does, and has to be done before the interpreter ends. `python` is a handle of dlopen's that its functions are
+ * found by: in Python ctypes.pythonapi._handle. Whoever allocates waits for the interpreter's lock. 0, or -1 on errors.
+ */
+int gpumem_python_stacks(void *python);
+
+/*
+ * Call stacks of another interpreter. From gpumem_set_stack_fn on a history asks this function where the
  * calling thread is, instead of taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most`
  * of them at most, and returns how many; 0 has native functions taken. It is called on each thread that allocates, and where stacks are
  * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits as

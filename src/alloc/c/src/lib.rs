@@ -18,6 +18,7 @@
 //! | `figures` | statistics |
 //! | `names` | marks and scopes |
 //! | `history` | what happened, who holds the memory, snapshots |
+//! | `python` | call stacks of Python |
 
 mod adopt;
 mod boundary;
@@ -35,5 +36,6 @@ mod memory;
 mod names;
 mod pools;
 mod profiler;
+mod python;
 mod throw;
 mod torch;

@@ -1,0 +1,197 @@
+//! As much of CPython's C API as it takes: functions of its stable ABI, and `PyFrame_GetLasti` where there is one (3.11).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr::{NonNull, null_mut};
+
+/// `PyObject`
+pub(super) type Object = c_void;
+
+/// Functions of the process's CPython.
+#[derive(Clone, Copy)]
+pub(super) struct Api {
+    thread: unsafe extern "C" fn() -> *mut c_void,
+    ensure: unsafe extern "C" fn() -> c_int,
+    release: unsafe extern "C" fn(c_int),
+    frame: unsafe extern "C" fn() -> *mut Object,
+    back: unsafe extern "C" fn(*mut Object) -> *mut Object,
+    code: unsafe extern "C" fn(*mut Object) -> *mut Object,
+    line: unsafe extern "C" fn(*mut Object) -> c_int,
+    instruction: unsafe extern "C" fn(*mut Object) -> c_int,
+    inc_ref: unsafe extern "C" fn(*mut Object),
+    dec_ref: unsafe extern "C" fn(*mut Object),
+    attribute: unsafe extern "C" fn(*mut Object, *const c_char) -> *mut Object,
+    text: unsafe extern "C" fn(*mut Object, *mut isize) -> *const c_char,
+    fetch_error: unsafe extern "C" fn(*mut *mut Object, *mut *mut Object, *mut *mut Object),
+    restore_error: unsafe extern "C" fn(*mut Object, *mut Object, *mut Object),
+}
+
+/// The interpreter's lock, by the calling thread.
+pub(super) struct Locked<'a> {
+    api: &'a Api,
+    state: c_int,
+}
+
+/// A reference to an object that counts, of who has the lock.
+pub(super) struct Owned<'a> {
+    object: NonNull<Object>,
+    by: &'a Locked<'a>,
+}
+
+impl Api {
+    /// `None` where one of them is missing, as in Python 3.8.
+    ///
+    /// # Safety
+    ///
+    /// `python` is a handle of dlopen's, for a library that stays.
+    pub(super) unsafe fn find(python: NonNull<c_void>) -> Option<Api> {
+        // SAFETY: the caller's contract; a name ends in a zero byte.
+        let find =
+            |name: &CStr| NonNull::new(unsafe { libc::dlsym(python.as_ptr(), name.as_ptr()) }).map(NonNull::as_ptr);
+        let line = find(c"PyFrame_GetLineNumber")?;
+        // SAFETY: functions that CPython's documentation declares with the types that the fields have.
+        unsafe {
+            Some(Api {
+                thread: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(
+                    c"PyGILState_GetThisThreadState",
+                )?),
+                ensure: transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(find(c"PyGILState_Ensure")?),
+                release: transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(find(c"PyGILState_Release")?),
+                frame: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut Object>(find(c"PyEval_GetFrame")?),
+                back: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> *mut Object>(find(
+                    c"PyFrame_GetBack",
+                )?),
+                code: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> *mut Object>(find(
+                    c"PyFrame_GetCode",
+                )?),
+                line: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> c_int>(line),
+                instruction: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> c_int>(
+                    find(c"PyFrame_GetLasti").unwrap_or(line),
+                ),
+                inc_ref: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object)>(find(c"Py_IncRef")?),
+                dec_ref: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object)>(find(c"Py_DecRef")?),
+                attribute: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *const c_char) -> *mut Object>(
+                    find(c"PyObject_GetAttrString")?,
+                ),
+                text: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut isize) -> *const c_char>(find(
+                    c"PyUnicode_AsUTF8AndSize",
+                )?),
+                fetch_error: transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut *mut Object, *mut *mut Object, *mut *mut Object),
+                >(find(c"PyErr_Fetch")?),
+                restore_error: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut Object, *mut Object)>(
+                    find(c"PyErr_Restore")?,
+                ),
+            })
+        }
+    }
+
+    /// Waits for the lock, in a thread that has run Python: in another one there is nothing to see.
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        // SAFETY: asks what the thread itself noted.
+        if unsafe { (self.thread)() }.is_null() {
+            return None;
+        }
+        // SAFETY: the interpreter is there, as who began this ends it before.
+        let state = unsafe { (self.ensure)() };
+        Some(Locked { api: self, state })
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as it was found.
+        unsafe { (self.api.release)(self.state) };
+    }
+}
+
+impl Locked<'_> {
+    /// The frame that the thread is in.
+    pub(super) fn frame(&self) -> Option<Owned<'_>> {
+        // SAFETY: under the lock; what it returns is borrowed from the thread, and counted once more here.
+        let frame = NonNull::new(unsafe { (self.api.frame)() })?;
+        // SAFETY: an object.
+        unsafe { (self.api.inc_ref)(frame.as_ptr()) };
+        Some(self.owned(frame))
+    }
+
+    fn owned(&self, object: NonNull<Object>) -> Owned<'_> {
+        Owned { object, by: self }
+    }
+
+    /// Does what may fail, so that what the thread was failing with stays.
+    pub(super) fn trying<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut before = [null_mut(); 3];
+        let [kind, value, traceback] = &mut before;
+        // SAFETY: under the lock; they are written to, or stay null.
+        unsafe { (self.api.fetch_error)(kind, value, traceback) };
+        let result = work();
+        // SAFETY: as they were found. What it failed with now is dropped.
+        unsafe { (self.api.restore_error)(before[0], before[1], before[2]) };
+        result
+    }
+
+    /// Lets go of an object that [`keep`](Owned::keep) kept.
+    pub(super) fn drop_kept(&self, kept: usize) {
+        // SAFETY: a reference that counts.
+        unsafe { (self.api.dec_ref)(std::ptr::with_exposed_provenance_mut(kept)) };
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a reference that counts, under the lock.
+        unsafe { (self.by.api.dec_ref)(self.object.as_ptr()) };
+    }
+}
+
+impl<'a> Owned<'a> {
+    /// Of a frame: the one that called it.
+    pub(super) fn back(&self) -> Option<Owned<'a>> {
+        // SAFETY: a frame; what comes back counts.
+        NonNull::new(unsafe { (self.by.api.back)(self.object.as_ptr()) }).map(|back| self.by.owned(back))
+    }
+
+    /// Of a frame: its code.
+    pub(super) fn code(&self) -> Option<Owned<'a>> {
+        // SAFETY: a frame; what comes back counts.
+        NonNull::new(unsafe { (self.by.api.code)(self.object.as_ptr()) }).map(|code| self.by.owned(code))
+    }
+
+    /// Of a frame: which instruction it is at, or before 3.11 which line.
+    pub(super) fn instruction(&self) -> c_int {
+        // SAFETY: a frame.
+        unsafe { (self.by.api.instruction)(self.object.as_ptr()) }
+    }
+
+    /// Of a frame: its line, 0 for none.
+    pub(super) fn line(&self) -> u32 {
+        // SAFETY: a frame.
+        u32::try_from(unsafe { (self.by.api.line)(self.object.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// An attribute that is text.
+    pub(super) fn text(&self, name: &CStr) -> Option<String> {
+        // SAFETY: an object and a name; what comes back counts.
+        let attribute = NonNull::new(unsafe { (self.by.api.attribute)(self.object.as_ptr(), name.as_ptr()) })?;
+        let attribute = self.by.owned(attribute);
+        let mut length = 0;
+        // SAFETY: an object, which says if it is no text; its length is written.
+        let text = NonNull::new(unsafe { (self.by.api.text)(attribute.object.as_ptr(), &raw mut length) }.cast_mut())?;
+        // SAFETY: so many bytes, which the object has as long as it is there.
+        let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>().as_ptr(), usize::try_from(length).ok()?) };
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    pub(super) fn address(&self) -> usize {
+        self.object.addr().get()
+    }
+
+    /// It stays until [`drop_kept`](Locked::drop_kept).
+    pub(super) fn keep(self) -> usize {
+        let kept = self.object.as_ptr().expose_provenance();
+        std::mem::forget(self);
+        kept
+    }
+}
