@@ -137,15 +137,13 @@ def scope(library: ctypes.CDLL, name: str):
 
 
 def python_stacks(library: ctypes.CDLL) -> None:
-    """From now on histories have call stacks of Python instead of native functions, for threads that run Python. Each is taken with the GIL,
-    which its thread waits for, in about a microsecond."""
-    if hasattr(library, "has_python_stacks"):
-        return
+    """From now on histories have call stacks of Python instead of native functions, for threads that run this interpreter. Each is taken
+    with the GIL, which its thread waits for, in about a microsecond."""
+    if not hasattr(library, "ends_stacks"):
+        # Python can be asked no more then: this waits until no other thread does.
+        library.ends_stacks = atexit.register(library.gpumem_python_stacks, None)
     if library.gpumem_python_stacks(ctypes.pythonapi._handle) != 0:
         raise RuntimeError(last_error(library))
-    library.has_python_stacks = True
-    # Python can be asked no more then: this waits until no other thread does.
-    atexit.register(library.gpumem_python_stacks, None)
 
 
 def stacks_if_asked(library: ctypes.CDLL) -> None:

@@ -27,7 +27,7 @@ def main() -> None:
     # A name alone is for the dynamic loader to find.
     os.environ["GPUMEM_PYTHON"] = os.path.abspath(path) if os.path.exists(path) else path
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (every, os.environ.get("PYTHONPATH"))))
-    options = sys.orig_argv[1 : -len(sys.argv)]
+    options = [option for option in sys.orig_argv[1 : -len(sys.argv)] if option != "-m"]
     os.execv(sys.executable, [sys.executable, *options, *arguments])
 
 

@@ -290,9 +290,10 @@ int gpumem_record_history(int device, int stacks, uint64_t max_events);
 int gpumem_stop_history(int device);
 
 /*
- * Call stacks of Python (CPython from 3.9 on), for threads that run it, instead of native functions, until it is called with NULL, which
- * waits as gpumem_set_oom_fn does, and has to be done before the interpreter ends. `python` is a handle of dlopen's that its functions are
- * found by: in Python ctypes.pythonapi._handle. Whoever allocates waits for the interpreter's lock. 0, or -1 on errors.
+ * Call stacks of Python (CPython from 3.9 on) instead of native functions, for threads that run the interpreter that the calling thread
+ * runs, until it is called with NULL, which waits as gpumem_set_oom_fn does, and has to be done before the interpreter ends. `python` is a
+ * handle of dlopen's that its functions are found by: in Python ctypes.pythonapi._handle. Whoever allocates waits for the interpreter's
+ * lock, and may hold nothing that who has that waits for. 0, or -1 on errors.
  */
 int gpumem_python_stacks(void *python);
 

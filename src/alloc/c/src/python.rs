@@ -1,5 +1,5 @@
-//! Python's call stacks, by the functions of the process's CPython. A history asks at each allocation where the thread is: without running
-//! Python for it that takes a fraction of the time, and no signal's handler runs on the way.
+//! Python's call stacks, by the functions of the process's CPython. A history asks at each allocation where the thread is, and code in
+//! Python would take ten times as long to tell. What Python runs on the way is what a collection of its garbage runs, if one is due.
 
 mod api;
 
@@ -21,19 +21,26 @@ const MOST: usize = 1 << 14;
 /// What PyTorch runs between a module and its forward(), twice for each.
 const BETWEEN: [&str; 2] = ["_call_impl", "_wrapped_call_impl"];
 
+/// And what runs a module as a script.
+const RUNPY: [&str; 2] = ["<frozen runpy>", "/runpy.py"];
+
 /// The numbers of places by their code and instruction, 0 for those that are left out. Their code is kept: as long as it is, nothing else
 /// has its address.
 type Places = HashMap<(usize, c_int), u64>;
 
 struct Python {
     api: Api,
+    /// Of others no stack is taken.
+    interpreter: usize,
     places: Mutex<Places>,
 }
 
 impl Python {
     /// Where the calling thread is, the innermost frame first: how many there are.
     fn tell(&self, numbers: &mut [u64]) -> usize {
-        let Some(locked) = self.api.lock() else { return 0 };
+        let Some(locked) = self.api.lock(self.interpreter) else {
+            return 0;
+        };
         let (mut next, mut count) = (locked.frame(), 0);
         while let Some(frame) = next
             && let Some(slot) = numbers.get_mut(count)
@@ -53,7 +60,9 @@ impl Python {
             return *number;
         }
         // Not under a lock of ours: what is asked may run whatever the collector of garbage has to.
-        let number = locked.trying(|| name(frame, &code));
+        let Some(number) = locked.trying(|| name(frame, &code)) else {
+            return 0;
+        };
         let mut places = self.places();
         let full = places.len() >= MOST;
         let all = if full {
@@ -76,15 +85,26 @@ impl Python {
     }
 }
 
-fn name(frame: &Owned<'_>, code: &Owned<'_>) -> u64 {
-    let short = code.text(c"co_name").unwrap_or_default();
-    if BETWEEN.contains(&short.as_str()) {
-        return 0;
+impl Drop for Python {
+    /// Nobody tells anything by it any more: what it kept goes.
+    fn drop(&mut self) {
+        if let Some(locked) = self.api.lock(self.interpreter) {
+            let places = std::mem::take(&mut *self.places());
+            places.into_keys().for_each(|(code, _)| locked.drop_kept(code));
+        }
+    }
+}
+
+/// The number of a frame's place, 0 for what is left out; `None` where Python has no memory for its name.
+fn name(frame: &Owned<'_>, code: &Owned<'_>) -> Option<u64> {
+    let (short, file) = (code.text(c"co_name")?, code.text(c"co_filename")?);
+    let left_out = BETWEEN.contains(&short.as_str()) || RUNPY.iter().any(|end| file.ends_with(end));
+    if left_out {
+        return Some(0);
     }
     // With the class, from 3.11 on.
     let name = code.text(c"co_qualname").unwrap_or(short);
-    let file = code.text(c"co_filename").unwrap_or_default();
-    Stack::name_frame(&name, &file, frame.line())
+    Some(Stack::name_frame(&name, &file, frame.line()))
 }
 
 /// # Safety
@@ -101,8 +121,15 @@ unsafe extern "C" fn gpumem_python_stacks(python: *mut c_void) -> c_int {
         // SAFETY: the caller's contract.
         let api = unsafe { Api::find(python) }
             .ok_or_else(|| Failure::misuse("no functions of a Python from 3.9 on are found there"))?;
+        let interpreter = api
+            .interpreter()
+            .ok_or_else(|| Failure::misuse("the thread that asks for Python's stacks has to be one of Python's"))?;
         let places = Mutex::default();
-        let python = Python { api, places };
+        let python = Python {
+            api,
+            interpreter,
+            places,
+        };
         Stack::set_source(Some(Box::new(move |numbers| python.tell(numbers))));
         Ok(0)
     })

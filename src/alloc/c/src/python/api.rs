@@ -1,4 +1,4 @@
-//! As much of CPython's C API as it takes: functions of its stable ABI, and `PyFrame_GetLasti` where there is one (3.11).
+//! As much of CPython's C API as it takes: functions that 3.9 has, and `PyFrame_GetLasti` where there is one (3.11).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -10,9 +10,11 @@ pub(super) type Object = c_void;
 /// Functions of the process's CPython.
 #[derive(Clone, Copy)]
 pub(super) struct Api {
-    thread: unsafe extern "C" fn() -> *mut c_void,
-    ensure: unsafe extern "C" fn() -> c_int,
-    release: unsafe extern "C" fn(c_int),
+    mine: unsafe extern "C" fn() -> *mut c_void,
+    current: unsafe extern "C" fn() -> *mut c_void,
+    interpreter: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    attach: unsafe extern "C" fn(*mut c_void),
+    detach: unsafe extern "C" fn() -> *mut c_void,
     frame: unsafe extern "C" fn() -> *mut Object,
     back: unsafe extern "C" fn(*mut Object) -> *mut Object,
     code: unsafe extern "C" fn(*mut Object) -> *mut Object,
@@ -21,15 +23,17 @@ pub(super) struct Api {
     inc_ref: unsafe extern "C" fn(*mut Object),
     dec_ref: unsafe extern "C" fn(*mut Object),
     attribute: unsafe extern "C" fn(*mut Object, *const c_char) -> *mut Object,
-    text: unsafe extern "C" fn(*mut Object, *mut isize) -> *const c_char,
+    encoded: unsafe extern "C" fn(*mut Object, *const c_char, *const c_char) -> *mut Object,
+    bytes: unsafe extern "C" fn(*mut Object, *mut *mut c_char, *mut isize) -> c_int,
     fetch_error: unsafe extern "C" fn(*mut *mut Object, *mut *mut Object, *mut *mut Object),
     restore_error: unsafe extern "C" fn(*mut Object, *mut Object, *mut Object),
 }
 
-/// The interpreter's lock, by the calling thread.
+/// The interpreter's lock, of the calling thread.
 pub(super) struct Locked<'a> {
     api: &'a Api,
-    state: c_int,
+    /// Whether the thread had it before.
+    had: bool,
 }
 
 /// A reference to an object that counts, of who has the lock.
@@ -52,11 +56,17 @@ impl Api {
         // SAFETY: functions that CPython's documentation declares with the types that the fields have.
         unsafe {
             Some(Api {
-                thread: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(
+                mine: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(
                     c"PyGILState_GetThisThreadState",
                 )?),
-                ensure: transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(find(c"PyGILState_Ensure")?),
-                release: transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(find(c"PyGILState_Release")?),
+                current: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(
+                    find(c"PyThreadState_GetUnchecked").or_else(|| find(c"_PyThreadState_UncheckedGet"))?,
+                ),
+                interpreter: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> *mut c_void>(find(
+                    c"PyThreadState_GetInterpreter",
+                )?),
+                attach: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(find(c"PyEval_RestoreThread")?),
+                detach: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(c"PyEval_SaveThread")?),
                 frame: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut Object>(find(c"PyEval_GetFrame")?),
                 back: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> *mut Object>(find(
                     c"PyFrame_GetBack",
@@ -73,9 +83,13 @@ impl Api {
                 attribute: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *const c_char) -> *mut Object>(
                     find(c"PyObject_GetAttrString")?,
                 ),
-                text: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut isize) -> *const c_char>(find(
-                    c"PyUnicode_AsUTF8AndSize",
-                )?),
+                encoded: transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut Object, *const c_char, *const c_char) -> *mut Object,
+                >(find(c"PyUnicode_AsEncodedString")?),
+                bytes: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut *mut c_char, *mut isize) -> c_int>(
+                    find(c"PyBytes_AsStringAndSize")?,
+                ),
                 fetch_error: transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(*mut *mut Object, *mut *mut Object, *mut *mut Object),
@@ -87,22 +101,41 @@ impl Api {
         }
     }
 
-    /// Waits for the lock, in a thread that has run Python: in another one there is nothing to see.
-    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+    /// The interpreter that the calling thread runs, or has run.
+    pub(super) fn interpreter(&self) -> Option<usize> {
         // SAFETY: asks what the thread itself noted.
-        if unsafe { (self.thread)() }.is_null() {
+        let mine = NonNull::new(unsafe { (self.mine)() })?;
+        // SAFETY: the thread's own state, in which it does not change.
+        Some(unsafe { (self.interpreter)(mine.as_ptr()) }.addr())
+    }
+
+    /// Waits for the lock of an interpreter, in a thread that has run it: in another one there is nothing to see. A thread that is about to
+    /// give up its state may come here, too, and is not counted as one that uses it once more.
+    pub(super) fn lock(&self, interpreter: usize) -> Option<Locked<'_>> {
+        if self.interpreter()? != interpreter {
             return None;
         }
-        // SAFETY: the interpreter is there, as who began this ends it before.
-        let state = unsafe { (self.ensure)() };
-        Some(Locked { api: self, state })
+        // SAFETY: both ask what the thread itself noted.
+        let (mine, current) = unsafe { ((self.mine)(), (self.current)()) };
+        let had = current == mine;
+        if !had {
+            // Another interpreter's it keeps.
+            if !current.is_null() {
+                return None;
+            }
+            // SAFETY: its own state, which nobody uses. The interpreter is there, as who began this ends it before.
+            unsafe { (self.attach)(mine) };
+        }
+        Some(Locked { api: self, had })
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // SAFETY: as it was found.
-        unsafe { (self.api.release)(self.state) };
+        if !self.had {
+            // SAFETY: as it was found.
+            unsafe { (self.api.detach)() };
+        }
     }
 }
 
@@ -171,16 +204,23 @@ impl<'a> Owned<'a> {
         u32::try_from(unsafe { (self.by.api.line)(self.object.as_ptr()) }).unwrap_or(0)
     }
 
-    /// An attribute that is text.
+    /// An attribute that is text. What is no UTF-8 in it are question marks.
     pub(super) fn text(&self, name: &CStr) -> Option<String> {
+        let api = self.by.api;
         // SAFETY: an object and a name; what comes back counts.
-        let attribute = NonNull::new(unsafe { (self.by.api.attribute)(self.object.as_ptr(), name.as_ptr()) })?;
+        let attribute = NonNull::new(unsafe { (api.attribute)(self.object.as_ptr(), name.as_ptr()) })?;
         let attribute = self.by.owned(attribute);
-        let mut length = 0;
-        // SAFETY: an object, which says if it is no text; its length is written.
-        let text = NonNull::new(unsafe { (self.by.api.text)(attribute.object.as_ptr(), &raw mut length) }.cast_mut())?;
+        let (encoding, errors) = (c"utf-8".as_ptr(), c"replace".as_ptr());
+        // SAFETY: an object, which says if it is no text; what comes back counts.
+        let encoded = NonNull::new(unsafe { (api.encoded)(attribute.object.as_ptr(), encoding, errors) })?;
+        let encoded = self.by.owned(encoded);
+        let (mut text, mut length) = (null_mut(), 0);
+        // SAFETY: an object, which says if it has no bytes; both are written.
+        if unsafe { (api.bytes)(encoded.object.as_ptr(), &raw mut text, &raw mut length) } != 0 {
+            return None;
+        }
         // SAFETY: so many bytes, which the object has as long as it is there.
-        let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>().as_ptr(), usize::try_from(length).ok()?) };
+        let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), usize::try_from(length).ok()?) };
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
