@@ -373,3 +373,28 @@ print(gpumem.stats(library).all.allocation.current)
     );
     assert_eq!(said, "20\n");
 }
+
+/// Whoever has the interpreter's lock at that moment.
+#[test]
+fn each_thread_has_its_own_stack() {
+    let Some(scripts) = Scripts::new() else { return };
+    let said = scripts.uses(
+        "
+import json, threading
+gpumem.python_stacks(library)
+assert library.gpumem_record_history(0, 2, 100_000) == 0
+def work(bytes):
+    for _ in range(1000):
+        library.gpumem_free(library.gpumem_alloc(bytes, 0, None), bytes, 0, None)
+threads = [threading.Thread(target=work, args=(number << 10,)) for number in range(1, 5)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+path = os.environ['LD_LIBRARY_PATH'] + '/snapshot.json'
+gpumem.snapshot(library, path)
+trace, = json.load(open(path))['device_traces']
+of_them = [event for event in trace if event['action'] == 'alloc']
+print(len(of_them), {event['frames'][0]['name'] for event in of_them})
+",
+    );
+    assert_eq!(said, "4000 {'work'}\n");
+}

@@ -12,6 +12,7 @@ pub(super) type Object = c_void;
 pub(super) struct Api {
     mine: unsafe extern "C" fn() -> *mut c_void,
     current: unsafe extern "C" fn() -> *mut c_void,
+    check: unsafe extern "C" fn() -> c_int,
     interpreter: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
     attach: unsafe extern "C" fn(*mut c_void),
     detach: unsafe extern "C" fn() -> *mut c_void,
@@ -62,6 +63,7 @@ impl Api {
                 current: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(
                     find(c"PyThreadState_GetUnchecked").or_else(|| find(c"_PyThreadState_UncheckedGet"))?,
                 ),
+                check: transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(find(c"PyGILState_Check")?),
                 interpreter: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> *mut c_void>(find(
                     c"PyThreadState_GetInterpreter",
                 )?),
@@ -110,17 +112,19 @@ impl Api {
     }
 
     /// Waits for the lock of an interpreter, in a thread that has run it: in another one there is nothing to see. A thread that is about to
-    /// give up its state may come here, too, and is not counted as one that uses it once more.
+    /// give up its state may come here, too, and is not counted as one that uses it once more. `None` also from the first subinterpreter on,
+    /// where the thread does not have the lock: whether it has that one's cannot be told.
     pub(super) fn lock(&self, interpreter: usize) -> Option<Locked<'_>> {
         if self.interpreter()? != interpreter {
             return None;
         }
-        // SAFETY: both ask what the thread itself noted.
+        // SAFETY: asks what the thread itself noted, and which state is current: before 3.12 that is another thread's if this one has not the
+        // lock.
         let (mine, current) = unsafe { ((self.mine)(), (self.current)()) };
         let had = current == mine;
         if !had {
-            // Another interpreter's it keeps.
-            if !current.is_null() {
+            // SAFETY: asks for no more than that. Where there are subinterpreters the answer is always yes.
+            if unsafe { (self.check)() } != 0 {
                 return None;
             }
             // SAFETY: its own state, which nobody uses. The interpreter is there, as who began this ends it before.
