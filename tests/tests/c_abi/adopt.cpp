@@ -88,21 +88,10 @@ const Makers makers = {
 
 #else
 
-#include <cstdio>
 #include <string>
 #include <dlfcn.h>
 
-#include "gpumem_alloc.h"
-
-static int failures = 0;
-
-static void check(bool holds, const char *what)
-{
-    if (!holds) {
-        std::printf("%s\n", what);
-        failures++;
-    }
-}
+#include "check.hpp"
 
 // What an allocator says of a block's most bytes, where the caller guesses; -1 where it throws.
 static long largest(CUDAAllocator *it, size_t guess, int8_t device = 0)

@@ -108,26 +108,17 @@ void route_thread(gpumem_pool_id pool, void (*of_this_thread)())
 
 #else
 
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <dlfcn.h>
 
+#include "check.hpp"
+
 static const size_t SIZE = 30 << 20;
 
-static int failures = 0;
 static Driver driver;
 static Graph *(*new_graph)(const Driver *);
 static void (*use_stream)(Stream);
-
-static void check(bool holds, const char *what)
-{
-    if (!holds) {
-        const char *message = gpumem_last_error();
-        std::printf("%s (%s)\n", what, message ? message : "no error");
-        failures++;
-    }
-}
 
 template <typename F> static void find(F &function, void *library, const char *name)
 {

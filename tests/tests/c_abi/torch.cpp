@@ -96,24 +96,13 @@ VISIBLE void torchCheckFail(const char *, const char *, uint32_t, const char *me
 
 #else
 
-#include <cstdio>
 #include <thread>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpumem_alloc.h"
-
-static int failures = 0;
-
-static void check(bool holds, const char *what)
-{
-    if (!holds) {
-        std::printf("%s\n", what);
-        failures++;
-    }
-}
+#include "check.hpp"
 
 // Whether a request that no device could hold is thrown, in its own words.
 static bool thrown()

@@ -5,7 +5,7 @@
 //! either (2.11). So where a capture is going to begin is found out here, and the routing ends with it.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use gpumem::Stream;
 
@@ -22,12 +22,11 @@ const CURRENT_STREAM: &CStr = c"aoti_torch_get_current_cuda_stream";
 /// The stream that the calling thread may begin to capture from, if a filter whose code is at this address is PyTorch's own. Other filters
 /// are of captures that nobody knows, or of none.
 pub(crate) fn stream(device: c_int, code: *const c_void) -> Option<Stream> {
-    let current_stream = Library::loaded(LIBRARY)?.find(CURRENT_STREAM)?;
-    if !are_of_one_library(code, current_stream.as_ptr()) {
+    // SAFETY: the function of that name, which is C's.
+    let current_stream = unsafe { Library::loaded(LIBRARY)?.function::<CurrentStream>(CURRENT_STREAM) }?;
+    if !are_of_one_library(code, current_stream as *const c_void) {
         return None;
     }
-    // SAFETY: the function of that name, which is C's.
-    let current_stream = unsafe { std::mem::transmute::<NonNull<c_void>, CurrentStream>(current_stream) };
     let mut stream = null_mut();
     // SAFETY: writes one pointer.
     let code = unsafe { current_stream(device, &raw mut stream) };

@@ -1,7 +1,7 @@
 //! Libraries that the process has beside this one.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, transmute_copy};
 use std::ptr::{NonNull, null_mut};
 
 /// A library that the process has.
@@ -12,6 +12,31 @@ impl Library {
         // SAFETY: looks for a library that is loaded already; nothing of it runs. The reference that it counts keeps it loaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         NonNull::new(handle).map(Library)
+    }
+
+    /// The library of a handle.
+    ///
+    /// # Safety
+    ///
+    /// dlopen returned it, and it stays loaded.
+    pub(crate) unsafe fn of_handle(handle: NonNull<c_void>) -> Library {
+        Library(handle)
+    }
+
+    /// A function of it, as [`find`](Library::find) finds it.
+    ///
+    /// # Safety
+    ///
+    /// What has that name is a function of type `F`.
+    pub(crate) unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Option<F> {
+        const {
+            assert!(
+                size_of::<F>() == size_of::<NonNull<c_void>>(),
+                "a pointer to a function"
+            )
+        };
+        // SAFETY: of that size, and by the caller's contract such a pointer.
+        self.find(symbol).map(|found| unsafe { transmute_copy(&found) })
     }
 
     /// A function or object of it, or of a library that it needs.

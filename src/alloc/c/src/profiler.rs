@@ -1,8 +1,6 @@
 //! PyTorch's profiler: `torch.profiler.profile(profile_memory=True)` knows of a device's memory what allocators tell it.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem::transmute;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use gpumem::{Allocator, Uncancelled};
@@ -23,18 +21,14 @@ struct TheirDevice {
 /// `c10::DeviceType::CUDA`
 const CUDA: i8 = 1;
 
-type Enabled = unsafe extern "C-unwind" fn() -> bool;
-type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, usize, usize, TheirDevice);
-type ReportOutOfMemory = unsafe extern "C-unwind" fn(i64, usize, usize, TheirDevice);
-
 /// What `c10/core/Allocator.h` declares.
 struct Profiler {
     /// `bool memoryProfilingEnabled()`, of the calling thread: some nanoseconds.
-    enabled: Enabled,
+    enabled: unsafe extern "C-unwind" fn() -> bool,
     /// `void reportMemoryUsageToProfiler(void* ptr, int64_t bytes, size_t allocated, size_t reserved, Device)`
-    report: Report,
+    report: unsafe extern "C-unwind" fn(*mut c_void, i64, usize, usize, TheirDevice),
     /// `void reportOutOfMemoryToProfiler(int64_t bytes, size_t allocated, size_t reserved, Device)`
-    report_out_of_memory: ReportOutOfMemory,
+    report_out_of_memory: unsafe extern "C-unwind" fn(i64, usize, usize, TheirDevice),
 }
 
 /// `None` where the process has no PyTorch, or one with other functions.
@@ -43,15 +37,12 @@ static PROFILER: OnceLock<Option<Profiler>> = OnceLock::new();
 impl Profiler {
     fn find() -> Option<Profiler> {
         let pytorch = Library::loaded(LIBRARY)?;
-        let enabled = pytorch.find(c"_ZN3c1022memoryProfilingEnabledEv")?;
-        let report = pytorch.find(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")?;
-        let report_out_of_memory = pytorch.find(c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")?;
         // SAFETY: the functions with these mangled names, which spell their arguments.
         unsafe {
             Some(Profiler {
-                enabled: transmute::<NonNull<c_void>, Enabled>(enabled),
-                report: transmute::<NonNull<c_void>, Report>(report),
-                report_out_of_memory: transmute::<NonNull<c_void>, ReportOutOfMemory>(report_out_of_memory),
+                enabled: pytorch.function(c"_ZN3c1022memoryProfilingEnabledEv")?,
+                report: pytorch.function(c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")?,
+                report_out_of_memory: pytorch.function(c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")?,
             })
         }
     }

@@ -12,6 +12,7 @@ use gpumem::Stack;
 
 use crate::boundary::enter;
 use crate::failure::Failure;
+use crate::library::Library;
 use api::{Api, Locked, Owned};
 
 /// Places that are kept. Programs that make code again and again would have all of it kept: beyond so many they begin anew, and the same
@@ -119,7 +120,8 @@ unsafe extern "C" fn gpumem_python_stacks(python: *mut c_void) -> c_int {
             return Ok(0);
         };
         // SAFETY: the caller's contract.
-        let api = unsafe { Api::find(python) }
+        let python = unsafe { Library::of_handle(python) };
+        let api = Api::find(&python)
             .ok_or_else(|| Failure::misuse("no functions of a Python from 3.9 on are found there"))?;
         let interpreter = api
             .interpreter()

@@ -5,8 +5,7 @@
 
 mod out_of_memory;
 
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr::NonNull;
+use std::ffi::{CStr, c_char};
 
 use crate::failure::{self, Failure, Kind};
 use crate::library::Library;
@@ -32,11 +31,10 @@ pub(crate) fn as_pytorch(call: &str, failure: &Failure) {
     if failure.kind == Kind::OutOfMemory {
         out_of_memory::throw(&message);
     }
-    let Some(check_fail) = Library::loaded(LIBRARY).and_then(|pytorch| pytorch.find(CHECK_FAIL)) else {
-        return;
-    };
     // SAFETY: the function with that mangled name, which spells its arguments.
-    let check_fail = unsafe { std::mem::transmute::<NonNull<c_void>, TorchCheckFail>(check_fail) };
+    let check_fail =
+        Library::loaded(LIBRARY).and_then(|pytorch| unsafe { pytorch.function::<TorchCheckFail>(CHECK_FAIL) });
+    let Some(check_fail) = check_fail else { return };
     // SAFETY: the type is the function's. It copies the texts, and then unwinds through frames that may be unwound by an exception of
     // another language: their ABIs are Rust's and "C-unwind", and what they own is dropped on the way.
     unsafe { check_fail(FUNCTION.as_ptr(), FILE.as_ptr(), 0, message.as_ptr()) };

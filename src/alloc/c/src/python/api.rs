@@ -1,8 +1,9 @@
 //! As much of CPython's C API as it takes: functions that 3.9 has, and `PyFrame_GetLasti` where there is one (3.11).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
+
+use crate::library::Library;
 
 /// `PyObject`
 pub(super) type Object = c_void;
@@ -45,60 +46,31 @@ pub(super) struct Owned<'a> {
 
 impl Api {
     /// `None` where one of them is missing, as in Python 3.8.
-    ///
-    /// # Safety
-    ///
-    /// `python` is a handle of dlopen's, for a library that stays.
-    pub(super) unsafe fn find(python: NonNull<c_void>) -> Option<Api> {
-        // SAFETY: the caller's contract; a name ends in a zero byte.
-        let find =
-            |name: &CStr| NonNull::new(unsafe { libc::dlsym(python.as_ptr(), name.as_ptr()) }).map(NonNull::as_ptr);
-        let line = find(c"PyFrame_GetLineNumber")?;
-        // SAFETY: functions that CPython's documentation declares with the types that the fields have.
+    pub(super) fn find(python: &Library) -> Option<Api> {
+        // SAFETY: functions that CPython declares with the types that the fields have.
         unsafe {
+            let line = python.function(c"PyFrame_GetLineNumber")?;
             Some(Api {
-                mine: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(
-                    c"PyGILState_GetThisThreadState",
-                )?),
-                current: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(
-                    find(c"PyThreadState_GetUnchecked").or_else(|| find(c"_PyThreadState_UncheckedGet"))?,
-                ),
-                check: transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(find(c"PyGILState_Check")?),
-                interpreter: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> *mut c_void>(find(
-                    c"PyThreadState_GetInterpreter",
-                )?),
-                attach: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(find(c"PyEval_RestoreThread")?),
-                detach: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(find(c"PyEval_SaveThread")?),
-                frame: transmute::<*mut c_void, unsafe extern "C" fn() -> *mut Object>(find(c"PyEval_GetFrame")?),
-                back: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> *mut Object>(find(
-                    c"PyFrame_GetBack",
-                )?),
-                code: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> *mut Object>(find(
-                    c"PyFrame_GetCode",
-                )?),
-                line: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> c_int>(line),
-                instruction: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object) -> c_int>(
-                    find(c"PyFrame_GetLasti").unwrap_or(line),
-                ),
-                inc_ref: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object)>(find(c"Py_IncRef")?),
-                dec_ref: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object)>(find(c"Py_DecRef")?),
-                attribute: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *const c_char) -> *mut Object>(
-                    find(c"PyObject_GetAttrString")?,
-                ),
-                encoded: transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(*mut Object, *const c_char, *const c_char) -> *mut Object,
-                >(find(c"PyUnicode_AsEncodedString")?),
-                bytes: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut *mut c_char, *mut isize) -> c_int>(
-                    find(c"PyBytes_AsStringAndSize")?,
-                ),
-                fetch_error: transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(*mut *mut Object, *mut *mut Object, *mut *mut Object),
-                >(find(c"PyErr_Fetch")?),
-                restore_error: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, *mut Object, *mut Object)>(
-                    find(c"PyErr_Restore")?,
-                ),
+                mine: python.function(c"PyGILState_GetThisThreadState")?,
+                current: python
+                    .function(c"PyThreadState_GetUnchecked")
+                    .or_else(|| python.function(c"_PyThreadState_UncheckedGet"))?,
+                check: python.function(c"PyGILState_Check")?,
+                interpreter: python.function(c"PyThreadState_GetInterpreter")?,
+                attach: python.function(c"PyEval_RestoreThread")?,
+                detach: python.function(c"PyEval_SaveThread")?,
+                frame: python.function(c"PyEval_GetFrame")?,
+                back: python.function(c"PyFrame_GetBack")?,
+                code: python.function(c"PyFrame_GetCode")?,
+                line,
+                instruction: python.function(c"PyFrame_GetLasti").unwrap_or(line),
+                inc_ref: python.function(c"Py_IncRef")?,
+                dec_ref: python.function(c"Py_DecRef")?,
+                attribute: python.function(c"PyObject_GetAttrString")?,
+                encoded: python.function(c"PyUnicode_AsEncodedString")?,
+                bytes: python.function(c"PyBytes_AsStringAndSize")?,
+                fetch_error: python.function(c"PyErr_Fetch")?,
+                restore_error: python.function(c"PyErr_Restore")?,
             })
         }
     }

@@ -6,7 +6,6 @@
 //! found, as in builds with the strings from before GCC 5, nothing is done.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
 use super::{FILE, FUNCTION};
@@ -67,24 +66,18 @@ impl Makings {
     }
 
     fn find_in(library: &Library) -> Option<Makings> {
-        let append = library.find(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_appendEPKcm")?;
-        let drop_string = library.find(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")?;
-        let construct = library
-            .find(c"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE")?;
-        let allocate = library.find(c"__cxa_allocate_exception")?;
-        let throw = library.find(c"__cxa_throw")?;
-        let type_info = library.find(c"_ZTIN3c1016OutOfMemoryErrorE")?;
-        let vtable = library.find(c"_ZTVN3c1016OutOfMemoryErrorE")?.cast();
-        // SAFETY: what has such a name is a function of the type that its field says.
+        // SAFETY: what has such a name is a function of the type that its field has.
         unsafe {
             Some(Makings {
-                append: transmute::<NonNull<c_void>, Append>(append),
-                drop_string: transmute::<NonNull<c_void>, DropString>(drop_string),
-                construct: transmute::<NonNull<c_void>, Construct>(construct),
-                type_info,
-                vtable,
-                allocate: transmute::<NonNull<c_void>, Allocate>(allocate),
-                throw: transmute::<NonNull<c_void>, Throw>(throw),
+                append: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_appendEPKcm")?,
+                drop_string: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")?,
+                construct: library.function(
+                    c"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+                )?,
+                type_info: library.find(c"_ZTIN3c1016OutOfMemoryErrorE")?,
+                vtable: library.find(c"_ZTVN3c1016OutOfMemoryErrorE")?.cast(),
+                allocate: library.function(c"__cxa_allocate_exception")?,
+                throw: library.function(c"__cxa_throw")?,
             })
         }
     }
