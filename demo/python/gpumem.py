@@ -81,7 +81,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_stop_history", c_int, [c_int]),
         ("gpumem_name_frame", c_uint64, [c_char_p, c_char_p, c_int]),
         ("gpumem_set_stack_fn", None, [STACK_FN]),
-        ("gpumem_python_stacks", c_int, [c_void_p]),
+        ("gpumem_python_stacks", c_int, [c_void_p, c_int]),
         ("gpumem_step", c_int, []),
         ("gpumem_peak_report", c_int64, [c_int, c_char_p, c_size_t]),
         ("gpumem_leak_report", c_int64, [c_int, c_uint64, c_char_p, c_size_t]),
@@ -136,13 +136,14 @@ def scope(library: ctypes.CDLL, name: str):
         library.gpumem_scope_pop()
 
 
-def python_stacks(library: ctypes.CDLL) -> None:
+def python_stacks(library: ctypes.CDLL, native: bool = True) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run this interpreter. Each is taken
-    with the GIL, which its thread waits for, in about a microsecond."""
+    with the GIL, which its thread waits for, in about a microsecond. Where no Python runs, as in most of a backward pass, they are of
+    native functions, which takes about ten, or with native=False there are none."""
     if not hasattr(library, "ends_stacks"):
         # Python can be asked no more then: this waits until no other thread does.
-        library.ends_stacks = atexit.register(library.gpumem_python_stacks, None)
-    if library.gpumem_python_stacks(ctypes.pythonapi._handle) != 0:
+        library.ends_stacks = atexit.register(library.gpumem_python_stacks, None, 0)
+    if library.gpumem_python_stacks(ctypes.pythonapi._handle, native) != 0:
         raise RuntimeError(last_error(library))
 
 

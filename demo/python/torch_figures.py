@@ -58,7 +58,7 @@ def answer(library: ctypes.CDLL) -> None:
 
     def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *_ignored) -> None:
         taken = {None: 0, "state": 1, "alloc": 1, "all": 2}[context]
-        _history(library, enabled is not None, taken, 0 if enabled == "state" else max_entries)
+        _history(library, enabled is not None, taken, 0 if enabled == "state" else max_entries, native=stacks != "python")
 
     def record_history_legacy(enabled, record_context=True, max_entries=1, record_all=False, *_ignored) -> None:
         _history(library, enabled, int(record_context or record_all), max_entries)
@@ -125,9 +125,9 @@ def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
             return pickle.load(file)
 
 
-def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int) -> None:
+def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int, native: bool = True) -> None:
     if on and stacks:
-        gpumem.python_stacks(library)
+        gpumem.python_stacks(library, native)
     # The current device has one even where nothing was allocated there yet.
     for device in (torch.cuda.current_device(), -1) if on else (-1,):
         failed = library.gpumem_record_history(device, stacks, min(most, MOST_EVENTS)) if on else library.gpumem_stop_history(device)

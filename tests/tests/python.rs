@@ -295,6 +295,35 @@ print([(frame['name'], frame['line']) for frame in trace[-1]['frames']])
     );
 }
 
+/// As in the threads of a backward pass.
+#[test]
+fn where_no_python_runs_stacks_are_native_or_there_are_none() {
+    let Some(scripts) = Scripts::new() else { return };
+    for (native, expected) in [("True", "True"), ("False", "False")] {
+        // What is called as Python ends is called from none.
+        let said = scripts.uses(&format!(
+            "
+import atexit
+gpumem.python_stacks(library, native={native})
+assert library.gpumem_record_history(0, 1, 1000) == 0
+library.gpumem_alloc(1 << 20, 0, None)
+@atexit.register
+def show():
+    report = gpumem.peak_report(library)
+    print('/program.py:' in report, 'ctypes' in report)
+atexit.register(library.gpumem_alloc, 2 << 20, 0, None)
+"
+        ));
+        assert_eq!(
+            said,
+            format!(
+                "True {expected}
+"
+            )
+        );
+    }
+}
+
 /// Else a program that makes functions for as long as it runs would have all of them in memory.
 #[test]
 fn code_that_is_made_again_and_again_goes() {
@@ -311,7 +340,7 @@ for number in range(30_000):
     exec(code)
 left = sum(code() is not None for code in made)
 print(0 < left <= 1 << 14, made[-2]() is not None)
-library.gpumem_python_stacks(None)
+library.gpumem_python_stacks(None, 0)
 print(made[-2]() is None)
 gpumem.python_stacks(library)
 library.gpumem_record_history(0, 2, 1000)

@@ -11,27 +11,33 @@ use gpumem_alloc::{Allocator, Config, History, Stack, Stacks, Stream};
 const MIB: u64 = 1 << 20;
 
 thread_local! {
-    static FRAMES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// `None`: it cannot tell.
+    static FRAMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
     /// What allocates while it is asked.
     static BUSY: RefCell<Option<Allocator>> = const { RefCell::new(None) };
 }
 
-fn source(numbers: &mut [u64]) -> usize {
+fn source(numbers: &mut [u64]) -> Option<usize> {
     if let Some(allocator) = BUSY.with_borrow_mut(Option::take) {
         let addr = allocator.alloc_raw(MIB, Stream(9)).unwrap();
         allocator.free_raw(addr).unwrap();
         BUSY.set(Some(allocator));
     }
     FRAMES.with_borrow(|frames| {
+        let frames = frames.as_ref()?;
         let count = frames.len().min(numbers.len());
         numbers[..count].copy_from_slice(&frames[..count]);
-        frames.len()
+        Some(frames.len())
     })
 }
 
 /// Who held an only block at the peak, when the calling thread was in these frames.
 fn owner(allocator: &Allocator, frames: &[u64]) -> Stack {
-    FRAMES.set(frames.to_vec());
+    owner_told(allocator, Some(frames.to_vec()))
+}
+
+fn owner_told(allocator: &Allocator, frames: Option<Vec<u64>>) -> Stack {
+    FRAMES.set(frames);
     let addr = allocator.alloc_raw(MIB, Stream::DEFAULT).unwrap();
     allocator.reset_peaks();
     let peak = allocator.peak().unwrap();
@@ -67,9 +73,10 @@ fn histories_have_the_frames_that_a_program_names() {
     // More than there is room for: the innermost are kept.
     let deep = owner(&allocator, &[forward; 1000]);
     assert!((20..1000).contains(&deep.addresses().len()));
-    // What names nothing, or makes up an address, is not listened to.
-    for nothing in [&[][..], &[0x5555_0000_1234], &[forward, 7]] {
-        let stack = owner(&allocator, nothing);
+    assert_eq!(owner(&allocator, &[]), Stack::NONE, "in none of its frames");
+    // What cannot tell, or makes up an address, is not listened to.
+    for nothing in [None, Some(vec![0x5555_0000_1234]), Some(vec![forward, 7])] {
+        let stack = owner_told(&allocator, nothing);
         assert!(!stack.to_string().contains("net.py"), "{stack}");
         assert!(stack.addresses().len() > 3, "{stack}");
     }

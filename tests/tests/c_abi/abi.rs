@@ -53,7 +53,7 @@ abi! {
     empty_cache(device: c_int) -> i64;
     compact(device: c_int) -> i64;
     torch_alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;
-    python_stacks(python: Ptr) -> c_int;
+    python_stacks(python: Ptr, native: c_int) -> c_int;
     torch_free(ptr: Ptr, size: usize, device: c_int, stream: Ptr);
     adopt_torch() -> c_int;
     set_oom_fn(function: Option<unsafe extern "C" fn(c_int, usize)>);

@@ -158,6 +158,10 @@ fn inner_compacts() {
 /// The frames of an interpreter, as it would tell them.
 static FRAMES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
+unsafe extern "C" fn nowhere(_: *mut u64, _: c_int) -> c_int {
+    -1
+}
+
 unsafe extern "C" fn frames(to: *mut u64, most: c_int) -> c_int {
     let frames = FRAMES.lock().unwrap();
     assert!(frames.len() <= usize::try_from(most).unwrap());
@@ -203,5 +207,12 @@ fn inner_names_frames() {
     abi.set_stack_fn(None);
     abi.alloc(3 * MIB, 0, null_mut());
     assert_eq!(report().matches("train.py").count(), 2, "{}", report());
+    let natives = |report: &str| report.matches("inner_names_frames").count();
+    let before = natives(&report());
+    abi.set_stack_fn(Some(nowhere));
+    abi.alloc(64 * MIB, 0, null_mut());
+    let without = report();
+    assert!(without.contains("64.0 MiB") && natives(&without) == before, "{without}");
+    abi.set_stack_fn(None);
     assert_eq!(abi.error_count(), 0);
 }

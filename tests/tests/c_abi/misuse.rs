@@ -60,7 +60,7 @@ fn inner_misuse_changes_nothing() {
         ),
         (&|abi| assert_eq!(abi.adopt_torch(), -1), "no PyTorch"),
         (
-            &|abi| assert_eq!(abi.python_stacks(Library::this().into_raw()), -1),
+            &|abi| assert_eq!(abi.python_stacks(Library::this().into_raw(), 1), -1),
             "no functions of a Python",
         ),
         (&|abi| assert!(abi.alloc(MIB, -1, none).is_null()), "no device -1"),

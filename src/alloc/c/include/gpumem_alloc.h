@@ -292,16 +292,17 @@ int gpumem_stop_history(int device);
 /*
  * Call stacks of Python (CPython from 3.9 on) instead of native functions, for threads that run the interpreter that the calling thread
  * runs, until it is called with NULL, which waits as gpumem_set_oom_fn does, and has to be done before the interpreter ends. `python` is a
- * handle of dlopen's that its functions are found by: in Python ctypes.pythonapi._handle. Whoever allocates waits for the interpreter's
- * lock, and may hold nothing that who has that waits for. Once there are subinterpreters stacks may be of native functions again. 0, or -1
- * on errors.
+ * handle of dlopen's that its functions are found by: in Python ctypes.pythonapi._handle. Where a thread runs no Python, its stack is of
+ * native functions if `native` is not 0, and else it has none, which takes less time. Whoever allocates waits for the interpreter's lock,
+ * and may hold nothing that who has that waits for. Once there are subinterpreters that may be so where Python runs, too. 0, or -1 on
+ * errors.
  */
-int gpumem_python_stacks(void *python);
+int gpumem_python_stacks(void *python, int native);
 
 /*
  * Call stacks of another interpreter. From gpumem_set_stack_fn on a history asks this function where the
  * calling thread is, instead of taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most`
- * of them at most, and returns how many; 0 has native functions taken. It is called on each thread that allocates, and where stacks are
+ * of them at most, and returns how many; 0 has native functions taken, -1 nothing. It is called on each thread that allocates, and where stacks are
  * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits as
  * gpumem_set_oom_fn does. gpumem_name_frame makes the number of a place: of a function, its file (may be NULL) and line (0: none); UTF-8.
  * The same place has the same number as long as the process lives; beyond 16 MiB of them all further places share one. 0 is an error.

@@ -158,9 +158,9 @@ unsafe extern "C" fn gpumem_set_stack_fn(function: Option<StackFn>) {
     });
 }
 
-fn frames_by(function: StackFn, numbers: &mut [u64]) -> usize {
+fn frames_by(function: StackFn, numbers: &mut [u64]) -> Option<usize> {
     let most = c_int::try_from(numbers.len()).unwrap_or(c_int::MAX);
     // SAFETY: the contract of gpumem_set_stack_fn; there are so many words.
     let count = unsafe { function(numbers.as_mut_ptr(), most) };
-    usize::try_from(count).unwrap_or(0)
+    (count != 0).then(|| usize::try_from(count).unwrap_or(0))
 }

@@ -33,12 +33,20 @@ struct Python {
     api: Api,
     /// Of others no stack is taken.
     interpreter: usize,
+    /// Whether stacks are of native functions where no Python runs.
+    native: bool,
     places: Mutex<Places>,
 }
 
 impl Python {
-    /// Where the calling thread is, the innermost frame first: how many there are.
-    fn tell(&self, numbers: &mut [u64]) -> usize {
+    /// Where the calling thread is, as a source of stacks tells it.
+    fn tell(&self, numbers: &mut [u64]) -> Option<usize> {
+        let count = self.frames(numbers);
+        (count > 0 || !self.native).then_some(count)
+    }
+
+    /// The innermost frame first: how many there are.
+    fn frames(&self, numbers: &mut [u64]) -> usize {
         let Some(locked) = self.api.lock(self.interpreter) else {
             return 0;
         };
@@ -113,7 +121,7 @@ fn name(frame: &Owned<'_>, code: &Owned<'_>) -> Option<u64> {
 /// `python` is null, or a handle of dlopen's for a library that stays and has the functions of a CPython, which is there until this is
 /// called with null.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gpumem_python_stacks(python: *mut c_void) -> c_int {
+unsafe extern "C" fn gpumem_python_stacks(python: *mut c_void, native: c_int) -> c_int {
     enter("gpumem_python_stacks", -1, || {
         let Some(python) = NonNull::new(python) else {
             Stack::set_source(None);
@@ -130,6 +138,7 @@ unsafe extern "C" fn gpumem_python_stacks(python: *mut c_void) -> c_int {
         let python = Python {
             api,
             interpreter,
+            native: native != 0,
             places,
         };
         Stack::set_source(Some(Box::new(move |numbers| python.tell(numbers))));

@@ -19,8 +19,8 @@ const MOST_BYTES: usize = 16 << 20;
 const FRAME_BYTES: usize = 128;
 
 /// What tells the frames that the calling thread is in, innermost first: it fills in their [numbers](Stack::name_frame), and how many it
-/// filled in.
-pub type StackSource = Box<dyn Fn(&mut [u64]) -> usize + Send + Sync>;
+/// filled in: with none the stack is [`NONE`](Stack::NONE). `None`: it cannot tell, and addresses are taken.
+pub type StackSource = Box<dyn Fn(&mut [u64]) -> Option<usize> + Send + Sync>;
 
 struct Table {
     frames: Vec<Arc<StackFrame>>,
@@ -59,7 +59,7 @@ impl Stack {
         number
     }
 
-    /// From now on histories ask this where a thread is, and take the stack of addresses only where it names nothing. It is called without
+    /// From now on histories ask this where a thread is, and take the stack of addresses only where it cannot tell. It is called without
     /// any lock of ours, by each thread that allocates, and may wait for others that do. What it allocates itself is recorded, too, for
     /// which it is called again. `None`: addresses again.
     ///
@@ -73,9 +73,10 @@ impl Stack {
 /// The frames that the source names.
 pub(super) fn capture<const MOST: usize>() -> Option<Stack> {
     let mut numbers = [0; MOST];
-    let count = SOURCE.call(|source| source(&mut numbers))?.min(MOST);
+    let count = SOURCE.call(|source| source(&mut numbers))??.min(MOST);
     // An address that it makes up is none.
-    (count > 0 && numbers[..count].iter().all(|number| is_named(*number))).then(|| Stack::of(&numbers[..count]))
+    let all_named = numbers[..count].iter().all(|number| is_named(*number));
+    all_named.then(|| Stack::of(&numbers[..count]))
 }
 
 pub(super) fn is_named(number: u64) -> bool {
