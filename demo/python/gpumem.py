@@ -139,7 +139,7 @@ def scope(library: ctypes.CDLL, name: str):
 def python_stacks(library: ctypes.CDLL, native: bool = True) -> None:
     """From now on histories have call stacks of Python instead of native functions, for threads that run this interpreter. Each is taken
     with the GIL, which its thread waits for, in about a microsecond. Where no Python runs, as in most of a backward pass, they are of
-    native functions, which takes about ten, or with native=False there are none."""
+    native functions, or with native=False there are none."""
     if not hasattr(library, "ends_stacks"):
         # Python can be asked no more then: this waits until no other thread does.
         library.ends_stacks = atexit.register(library.gpumem_python_stacks, None, 0)

@@ -138,7 +138,7 @@ fn unsafe_code_stays_in_its_rooms() {
         "src/alloc/src/device/cuda",
         "src/alloc/src/lock/biased.rs",
         "src/alloc/src/process/",
-        "src/alloc/src/stack/unwind.rs",
+        "src/alloc/src/stack/unwind",
         "src/alloc/c/src/",
         "src/alloc/tests/",
         "demo/src/gpu.rs",

@@ -293,9 +293,8 @@ int gpumem_stop_history(int device);
  * Call stacks of Python (CPython from 3.9 on) instead of native functions, for threads that run the interpreter that the calling thread
  * runs, until it is called with NULL, which waits as gpumem_set_oom_fn does, and has to be done before the interpreter ends. `python` is a
  * handle of dlopen's that its functions are found by: in Python ctypes.pythonapi._handle. Where a thread runs no Python, its stack is of
- * native functions if `native` is not 0, and else it has none, which takes less time. Whoever allocates waits for the interpreter's lock,
- * and may hold nothing that who has that waits for. Once there are subinterpreters that may be so where Python runs, too. 0, or -1 on
- * errors.
+ * native functions if `native` is not 0, and else it has none. Whoever allocates waits for the interpreter's lock, and may hold nothing
+ * that who has that waits for. Once there are subinterpreters that may be so where Python runs, too. 0, or -1 on errors.
  */
 int gpumem_python_stacks(void *python, int native);
 

@@ -2,6 +2,7 @@
 
 mod kept;
 mod named;
+mod spread;
 mod symbols;
 mod table;
 mod unwind;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
+use super::spread::Spread;
 use super::symbols::{StackFrame, Symbols};
 use crate::lock::{Held, Shared};
 
@@ -19,14 +19,14 @@ pub struct Stack(u32);
 struct Table {
     /// Without those that have no addresses.
     stacks: Vec<Arc<[u64]>>,
-    numbers: HashMap<Arc<[u64]>, u32, BuildHasherDefault<DefaultHasher>>,
+    numbers: HashMap<Arc<[u64]>, u32, Spread>,
     bytes: usize,
 }
 
 // Made by the compiler: a child that is forked while a thread makes it would wait for that thread for ever.
 static TABLE: Shared<Table> = Shared::new(Table {
     stacks: Vec::new(),
-    numbers: HashMap::with_hasher(BuildHasherDefault::new()),
+    numbers: HashMap::with_hasher(Spread::new()),
     bytes: 0,
 });
 

@@ -1,23 +1,29 @@
-//! The call stack of this thread, by who names its frames, or by the compiler's unwinder: 0.1 µs a frame.
+//! The call stack of this thread, by who names its frames, or by the compiler's tables for unwinding.
 #![allow(
     unsafe_code,
     reason = "what may unwind while names are looked up has no safe interface"
 )]
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tables;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod walk;
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod walk_tests;
+
 use super::named;
 use super::table::Stack;
 use crate::lock::Shared;
 
-/// Frames kept of a stack, the innermost ones; where there are addresses three of them are the unwinder's. More would take longer than what
-/// a history is worth.
+/// Frames kept of a stack, the innermost ones, of which some are the allocator's. More would take longer than what a history is worth.
 const MOST: usize = 32;
 
-/// Who unwinds. On older systems that takes the loader's lock, and who waits for it waits without end: in a child that was forked meanwhile
-/// nobody is there who could let go of it.
+/// Who unwinds through what it has not seen yet. That takes the loader's lock, and who waits for it waits without end: in a child that was
+/// forked meanwhile nobody is there who could let go of it.
 static UNWINDER: Shared<()> = Shared::new(());
 
-/// The stack of the caller. To be called without any lock: unwinding takes one of its own, and on older systems the loader's. A forked child
-/// that cannot have the unwinder has none.
+/// The stack of the caller. To be called without any lock: unwinding takes one of its own, and the loader's. A forked child that cannot have
+/// these has none.
 pub(crate) fn capture() -> Stack {
     named::capture::<MOST>().unwrap_or_else(unwind)
 }
@@ -25,10 +31,19 @@ pub(crate) fn capture() -> Stack {
 /// The same in addresses, whoever could name them.
 #[inline(never)]
 pub(crate) fn unwind() -> Stack {
-    let Some(_alone) = UNWINDER.lock() else {
-        return Stack::NONE;
-    };
     let mut addresses = [0; MOST];
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(count) = walk::walk(&mut addresses) {
+        return Stack::of(&addresses[..count]);
+    }
+    let count = unwind_by_library(&mut addresses);
+    Stack::of(&addresses[..count])
+}
+
+fn unwind_by_library(addresses: &mut [u64; MOST]) -> usize {
+    let Some(_alone) = UNWINDER.lock() else {
+        return 0;
+    };
     let mut count = 0;
     let frame = |frame: &backtrace::Frame| {
         let address = frame.ip() as u64;
@@ -43,7 +58,7 @@ pub(crate) fn unwind() -> Stack {
     // the only one on Linux, is, and nobody here unwinds beside this. With the crate's own lock this would wait for who looks names up, who
     // reads all of a program's debug information.
     unsafe { backtrace::trace_unsynchronized(frame) };
-    Stack::of(&addresses[..count])
+    count
 }
 
 #[cfg(test)]
