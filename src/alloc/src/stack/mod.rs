@@ -1,5 +1,6 @@
 //! Call stacks: captured as addresses, or as frames that an interpreter names, kept once by content, given names only when somebody looks.
 
+mod demangle;
 mod kept;
 mod named;
 mod spread;

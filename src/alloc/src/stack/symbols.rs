@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gpumem_channel::clean;
 
+use super::demangle::demangled;
 use super::named::{is_named, named};
 use super::table::Stack;
 use crate::lock::Shared;
@@ -106,7 +107,7 @@ impl Symbols {
                 if let Some(name) = symbol.name() {
                     // `{:#}` leaves the compiler's hash out.
                     found.push(StackFrame {
-                        name: format!("{name:#}"),
+                        name: demangled(format!("{name:#}")),
                         file: symbol.filename().map(|file| file.display().to_string()),
                         line: symbol.lineno(),
                     });
