@@ -23,7 +23,7 @@
  * but have no message, and there are no scopes. In handlers of exit() gpumem_last_error() may be NULL, too: the thread's data is gone. A thread
  * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind, and so it does one of the
  * 4,096 places of threads if that names the per-thread default stream. The first allocation on a device needs 40 KiB of stack beside
- * what CUDA does; 32 KiB are enough for everything else.
+ * what CUDA does; 32 KiB are enough for everything else, and 64 KiB for reports and snapshots with call stacks.
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2 is the per-thread default stream of the
  * calling thread, on the device of the call; 4,096 threads at a time have one here, and a thread's is retired when it ends. Other

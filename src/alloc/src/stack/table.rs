@@ -8,7 +8,7 @@ use super::spread::Spread;
 use super::symbols::{StackFrame, Symbols};
 use crate::lock::{Held, Shared};
 
-/// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 32 of them, 17 MB.
+/// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 64 of them, 34 MB.
 const MAX_STACKS: usize = 65_536;
 
 /// Where in the program something was done: return addresses, the innermost first, or [frames that it named](Stack::set_source). Equal stacks

@@ -15,8 +15,9 @@ use super::named;
 use super::table::Stack;
 use crate::lock::Shared;
 
-/// Frames kept of a stack, the innermost ones, of which some are the allocator's. More would take longer than what a history is worth.
-const MOST: usize = 32;
+/// Frames kept of a stack, the innermost ones, of which some are the allocator's. PyTorch has up to forty from where memory is wanted in a
+/// backward pass to where the thread began.
+const MOST: usize = 64;
 
 /// Who unwinds through what it has not seen yet. That takes the loader's lock, and who waits for it waits without end: in a child that was
 /// forked meanwhile nobody is there who could let go of it.

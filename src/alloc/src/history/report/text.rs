@@ -14,13 +14,29 @@ use crate::stack::{Stack, StackFrame, Symbols};
 const MOST_OWNERS: usize = 12;
 const MOST_FRAMES: usize = 6;
 
-/// The frames of a stack without Rust's library and what called the program: in a Rust program that is `main`, which the compiler makes
-/// and from which Rust's library calls the program's own.
+/// The frames of a stack without Rust's library, PyTorch's inner ways, and what called the program: in a Rust program that is `main`, which
+/// the compiler makes and from which Rust's library calls the program's own.
 fn of_the_program(frames: &[StackFrame]) -> Vec<&StackFrame> {
     let made = |at: usize| at > 0 && frames[at - 1].name.starts_with("std::rt::");
     let main = frames.iter().position(|frame| frame.name == "main");
     let end = main.map_or(frames.len(), |at| if made(at) { at } else { at + 1 });
-    frames[..end].iter().filter(|frame| !frame.is_library()).collect()
+    let own = |frame: &&StackFrame| !frame.is_library() && !is_between(&frame.name);
+    frames[..end].iter().filter(own).collect()
+}
+
+/// Whether a function lies in PyTorch between an operation and its memory, or between one and what implements it. There are a dozen around
+/// each, which tell nothing of what wanted the memory.
+fn is_between(name: &str) -> bool {
+    let parts = [
+        "torch::cuda::CUDAPluggableAllocator::",
+        "torch::autograd::VariableType::",
+        "at::(anonymous namespace)::",
+        "at::detail::",
+        "at::meta::",
+        "c10::",
+    ];
+    let makes = name.starts_with("at::") && name.contains("::empty");
+    makes || name.ends_with("::redispatch") || parts.iter().any(|part| name.starts_with(part))
 }
 
 /// Tag and call stack, in indented lines.
@@ -190,6 +206,36 @@ mod tests {
         );
         assert_eq!(shown(&["main", "_start"]), ["main"]);
         assert_eq!(shown(&["worker", "clone"]), ["worker", "clone"]);
+    }
+
+    /// PyTorch 2.11 on an H100: a backward pass of linear layers.
+    #[test]
+    fn of_pytorch_the_operations_are_shown() {
+        let product = [
+            "torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::malloc",
+            "torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::allocate",
+            "at::detail::empty_generic",
+            "at::detail::empty_cuda",
+            "at::(anonymous namespace)::create_out",
+            "at::(anonymous namespace)::structured_mm_out_cuda_functional::set_output_raw_strided",
+            "at::meta::structured_mm::meta",
+            "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<...",
+            "at::_ops::mm::redispatch",
+            "torch::autograd::VariableType::(anonymous namespace)::mm",
+            "at::_ops::mm::call",
+            "torch::autograd::generated::details::mm_mat1_backward",
+            "torch::autograd::generated::AddmmBackward0::apply",
+            "torch::autograd::Node::operator()",
+        ];
+        assert_eq!(shown(&product), product[10..]);
+        let copy = [
+            "at::native::empty_cuda",
+            "at::_ops::empty_memory_format::call",
+            "at::empty_like",
+            "at::native::clone",
+            "at::native::(anonymous namespace)::prepare_matrix_for_cublas",
+        ];
+        assert_eq!(shown(&copy), copy[3..]);
     }
 
     /// A leak whose function is called at two places, each for a part of the steps, is one.

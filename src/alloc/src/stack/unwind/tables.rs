@@ -9,7 +9,8 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, RegisterRule, UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, Register, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
 };
 
 use super::UNWINDER;
@@ -38,36 +39,46 @@ pub(super) enum Cfa {
 /// How often libraries were loaded and unloaded.
 pub(super) type Loads = (u64, u64);
 
+/// Of a table's row: as many registers as there are. In place, and no more, for it is on the stack of whoever allocates.
+struct Storage;
+
+impl UnwindContextStorage<usize> for Storage {
+    type Rules = [(Register, RegisterRule<usize>); 17];
+    type Stack = [UnwindTableRow<usize, Self>; 3];
+}
+
+type Context = UnwindContext<usize, Storage>;
+
 struct Search {
     /// None: only the loads.
     address: Option<u64>,
-    context: UnwindContext<usize>,
+    context: Context,
     loads: Loads,
     found: Rule,
 }
 
 /// The rule for a place in a function, and as of which loads. `None` where the loader cannot be asked.
 pub(super) fn rule(address: u64) -> Option<(Rule, Loads)> {
-    let search = search(Some(address))?;
-    Some((search.found, search.loads))
+    search(Some(address))
 }
 
 pub(super) fn loads() -> Option<Loads> {
-    Some(search(None)?.loads)
+    Some(search(None)?.1)
 }
 
 /// Takes the loader's lock.
-fn search(address: Option<u64>) -> Option<Search> {
+#[cold]
+fn search(address: Option<u64>) -> Option<(Rule, Loads)> {
     let _alone = UNWINDER.lock()?;
     let mut search = Search {
         address,
-        context: UnwindContext::new(),
+        context: Context::new_in(),
         loads: (0, 0),
         found: Rule::Other,
     };
     // SAFETY: `look_in` does not panic, and its argument is a search.
     unsafe { libc::dl_iterate_phdr(Some(look_in), (&raw mut search).cast()) };
-    Some(search)
+    Some((search.found, search.loads))
 }
 
 /// Stops at what has the address. Nothing here allocates, for the loader's lock is held.
@@ -114,7 +125,7 @@ fn find<'a>(
     address: u64,
     index: Range<u64>,
     bytes: impl Fn(u64) -> Option<&'a [u8]>,
-    context: &mut UnwindContext<usize>,
+    context: &mut Context,
 ) -> Option<Rule> {
     let length = usize::try_from(index.end - index.start).ok()?;
     let at = BaseAddresses::default().set_eh_frame_hdr(index.start);
