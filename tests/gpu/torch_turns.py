@@ -3,10 +3,12 @@
 
     torch_turns.py LIBRARY               LIBRARY is the built libgpumem_alloc.so
     torch_turns.py --rounds 60 ...       so many rounds of 37 steps
+    torch_turns.py --histories ...       and with a history of events, with call stacks of Python only, and with all that there are
 
 A small transformer whose batches are of 37 lengths, so that the CPU is the limit: whatever an allocation takes, a step takes longer. Each
 allocator has two processes, all wait for their turn, and a round is one of each: a host that others use, too, is slow for both. One process
-is as it is; the other's allocations and frees are timed, in C++, without Python or tensors in between. Needs PyTorch with CUDA and g++.
+is as it is; the other's allocations and frees are timed, in C++, without Python or tensors in between. With histories there are two more,
+which are as they are. Needs PyTorch with CUDA and g++.
 
 Of each: milliseconds of the first ten steps; of a step in the median and the best round, and how many times as long that is as in PyTorch's
 allocator (the median of the rounds, and their quartiles); milliseconds in the allocator in the first ten steps, and nanoseconds an
@@ -70,11 +72,14 @@ extern "C" uint64_t taken(uint64_t* spent) {
 }
 """
 WHO = ("PyTorch's", "gpumem")
+# What _record_memory_history() has call stacks of.
+HISTORIES = ("python", "all")
 FIRST, STEPS = 10, 37
 
 
-def script(library, timed):
+def script(library, how):
     """Waits for a line, takes its turn, tells seconds, calls and nanoseconds in the allocator: first of the first steps, then of rounds."""
+    timed = None if how in HISTORIES else how
     if library and not timed:
         sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
         import torch_pluggable
@@ -95,6 +100,8 @@ def script(library, timed):
     optimizer = torch.optim.AdamW(model.parameters())
     if timed:
         clock.taken(ctypes.byref(spent))
+    if how in HISTORIES:
+        torch.cuda.memory._record_memory_history(max_entries=100_000, stacks=how)
     print("ready", flush=True)
     for number, _ in enumerate(sys.stdin):
         torch.cuda.synchronize()
@@ -118,38 +125,44 @@ def turn(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--timed", metavar="TIMED", help=argparse.SUPPRESS)
+    parser.add_argument("--histories", action="store_true")
+    parser.add_argument("--how", help=argparse.SUPPRESS)
     parser.add_argument("library", metavar="LIBRARY")
     asked = parser.parse_args()
-    if asked.timed is not None:
-        return script(os.path.abspath(asked.library) if asked.library else None, asked.timed)
+    if asked.how is not None:
+        return script(os.path.abspath(asked.library) if asked.library else None, asked.how)
 
     with tempfile.TemporaryDirectory() as folder:
         timed = build(folder, SOURCE)
-        kinds = [(who, how) for how in ("", timed) for who in WHO]
+        kinds = [(who, how) for how in ("", timed, *HISTORIES * asked.histories) for who in WHO]
         processes = []
         for who, how in kinds:
-            command = [sys.executable, os.path.abspath(__file__), "--timed", how, "" if who == WHO[0] else asked.library]
+            command = [sys.executable, os.path.abspath(__file__), "--how", how, "" if who == WHO[0] else asked.library]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         for process in processes:
             assert process.stdout.readline() == "ready\n"
         # Each round begins with another one.
         rounds = [{} for _ in range(asked.rounds + 1)]
         for number, one in enumerate(rounds):
-            for which in (*range(number % 4, 4), *range(number % 4)):
+            for which in sorted(range(len(kinds)), key=lambda which: (which - number) % len(kinds)):
                 one[kinds[which]] = turn(processes[which])
         for process in processes:
             process.stdin.close()
+    first, later = rounds[0], rounds[1:]
+
+    def compared(kind):
+        steps = [one[kind][0] / STEPS * 1e3 for one in later]
+        below, middle, above = statistics.quantiles([one[kind][0] / one[WHO[0], ""][0] for one in later], n=4)
+        return f"{statistics.median(steps):.2f} ms a step (least {min(steps):.2f}), {middle:.3f} times PyTorch's ({below:.3f} to {above:.3f})"
+
     for who in WHO:
-        first, later = rounds[0], rounds[1:]
-        steps = [one[who, ""][0] / STEPS * 1e3 for one in later]
-        below, middle, above = statistics.quantiles([one[who, ""][0] / one[WHO[0], ""][0] for one in later], n=4)
         inside = [2 * one[who, timed][2] / one[who, timed][1] for one in later]
         print(
-            f"{who:<10} first {FIRST} steps {first[who, ''][0] * 1e3:.0f} ms, then {statistics.median(steps):.2f} ms a step (least {min(steps):.2f}), "
-            f"{middle:.3f} times PyTorch's ({below:.3f} to {above:.3f}); "
+            f"{who:<10} first {FIRST} steps {first[who, ''][0] * 1e3:.0f} ms, then {compared((who, ''))}; "
             f"in it {first[who, timed][2] / 1e6:.1f} ms in the first {FIRST}, then {statistics.median(inside):.0f} ns (least {min(inside):.0f}) a pair of {later[0][who, timed][1] / STEPS / 2:.0f} a step"
         )
+    for who, how in kinds[4:]:
+        print(f"{who:<10} with a history, stacks={how}: {compared((who, how))}")
 
 
 if __name__ == "__main__":

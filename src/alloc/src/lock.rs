@@ -15,6 +15,7 @@ mod patience;
 mod seat;
 mod seats;
 mod shared;
+mod visitors;
 
 // What threads meet at, by these names: the ordering tests have a file of these over stand-ins.
 use std::sync::atomic;
@@ -27,6 +28,7 @@ use crate::process;
 pub(crate) use biased::{Biased, Inside, OUTER};
 use patience::{LONGEST, PATIENT};
 pub(crate) use shared::{Held, Shared};
+pub(crate) use visitors::Visitors;
 
 /// The value, for who has it.
 pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;

@@ -21,9 +21,10 @@
  * them. Memory may be freed by another thread than the one that allocated it. A thread that is cancelled (pthread_cancel; deferred, as
  * is usual) leaves these functions first. In a thread's last destructors, those that run after the library's own, failures are counted
  * but have no message, and there are no scopes. In handlers of exit() gpumem_last_error() may be NULL, too: the thread's data is gone. A thread
- * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind, and so it does one of the
- * 4,096 places of threads if that names the per-thread default stream. The first allocation on a device needs 40 KiB of stack beside
- * what CUDA does; 32 KiB are enough for everything else, and 64 KiB for reports and snapshots with call stacks.
+ * whose first call in here is made in a destructor of pthread_key_create leaves some hundred bytes behind, a thousand with a history, and
+ * so it does one of the 4,096 places of threads if that names the per-thread default stream. The first allocation on a device needs
+ * 40 KiB of stack beside what CUDA does; 32 KiB are enough for everything else. Names of C++ functions need a MiB: with less left they
+ * are as compilers write them.
  *
  * Streams are CUstream or cudaStream_t handles; NULL and 1 are the legacy default stream. 2 is the per-thread default stream of the
  * calling thread, on the device of the call; 4,096 threads at a time have one here, and a thread's is retired when it ends. Other

@@ -43,6 +43,7 @@ impl Stack {
             name: name.to_owned(),
             file: (!file.is_empty()).then(|| file.to_owned()),
             line: (line > 0).then_some(line),
+            cpp: false,
         };
         let Some(mut table) = TABLE.lock() else { return OTHER };
         if let Some(number) = table.numbers.get(&frame) {

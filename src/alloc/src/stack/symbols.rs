@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gpumem_channel::clean;
 
-use super::demangle::demangled;
+use super::demangle::{demangled, is_cpp};
 use super::named::{is_named, named};
 use super::table::Stack;
+use super::unwind::own;
 use crate::lock::Shared;
 
 /// Who looks names up. The `backtrace` crate has a lock for that, but waits for it without end, as the unwinder's would be.
@@ -25,6 +27,8 @@ pub struct StackFrame {
     pub file: Option<String>,
     /// The line in that file, if the program was built with that.
     pub line: Option<u32>,
+    /// Whether it is a function of C++.
+    pub(crate) cpp: bool,
 }
 
 impl StackFrame {
@@ -34,13 +38,18 @@ impl StackFrame {
             name,
             file: None,
             line: None,
+            cpp: false,
         }
     }
 
-    /// Whether it is of Rust's library.
+    /// Whether it is of the library of Rust or of C++.
     pub(crate) fn is_library(&self) -> bool {
         let name = self.name.trim_start_matches('<');
-        let paths = ["core::", "std::", "alloc::", "__rust_"];
+        let paths: &[&str] = if self.cpp {
+            &["std::"]
+        } else {
+            &["core::", "std::", "alloc::", "__rust_"]
+        };
         let rust = paths.iter().any(|path| name.starts_with(path));
         rust || self.file.as_ref().is_some_and(|file| file.starts_with("/rustc/"))
     }
@@ -64,6 +73,8 @@ pub(crate) struct Symbols {
     by_address: HashMap<u64, Vec<StackFrame>>,
     by_stack: HashMap<Stack, Arc<[StackFrame]>>,
     maps: Option<Vec<u8>>,
+    /// The stack of the thread that looks.
+    stack: Option<Range<u64>>,
 }
 
 impl Symbols {
@@ -97,7 +108,7 @@ impl Symbols {
 
     /// The calls at a return address: more than one where functions were inlined.
     fn at(&mut self, address: u64) -> &[StackFrame] {
-        let maps = &mut self.maps;
+        let (maps, stack) = (&mut self.maps, &mut self.stack);
         self.by_address.entry(address).or_insert_with(|| {
             if let Some(frame) = named(address) {
                 return vec![frame];
@@ -107,14 +118,21 @@ impl Symbols {
                 if let Some(name) = symbol.name() {
                     // `{:#}` leaves the compiler's hash out.
                     found.push(StackFrame {
-                        name: demangled(format!("{name:#}")),
+                        name: format!("{name:#}"),
                         file: symbol.filename().map(|file| file.display().to_string()),
                         line: symbol.lineno(),
+                        cpp: false,
                     });
                 }
             };
             if let Some(_alone) = NAMES.lock() {
                 backtrace::resolve(address as *mut c_void, name);
+            }
+            // Others may look up names meanwhile.
+            for frame in found.iter_mut().filter(|frame| is_cpp(&frame.name)) {
+                frame.cpp = true;
+                let stack = stack.get_or_insert_with(|| own::own().unwrap_or_default());
+                frame.name = demangled(&frame.name, own::left(stack));
             }
             if found.is_empty() {
                 let maps = maps.get_or_insert_with(|| std::fs::read("/proc/self/maps").unwrap_or_default());
@@ -197,6 +215,7 @@ mod tests {
             name: name.to_owned(),
             file: (!file.is_empty()).then(|| file.to_owned()),
             line: None,
+            cpp: false,
         };
         let home = format!("/home/me/{}home.rs", our_folder());
         let inner = [
@@ -248,6 +267,7 @@ mod tests {
             name: "a\x1b[2Jname".to_owned(),
             file: Some("a\rfile.c".to_owned()),
             line: Some(3),
+            cpp: false,
         };
         let shown = frame.to_string();
         assert!(!shown.contains(char::is_control), "{shown:?}");

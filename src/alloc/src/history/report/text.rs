@@ -20,8 +20,13 @@ fn of_the_program(frames: &[StackFrame]) -> Vec<&StackFrame> {
     let made = |at: usize| at > 0 && frames[at - 1].name.starts_with("std::rt::");
     let main = frames.iter().position(|frame| frame.name == "main");
     let end = main.map_or(frames.len(), |at| if made(at) { at } else { at + 1 });
-    let own = |frame: &&StackFrame| !frame.is_library() && !is_between(&frame.name);
-    frames[..end].iter().filter(own).collect()
+    let own = |frame: &&StackFrame| !(frame.is_library() || frame.cpp && is_between(&frame.name));
+    let shown: Vec<_> = frames[..end].iter().filter(own).collect();
+    match &shown[..] {
+        // Nothing that tells places apart.
+        [] => frames[..end].iter().collect(),
+        _ => shown,
+    }
 }
 
 /// Whether a function lies in PyTorch between an operation and its memory, or between one and what implements it. There are a dozen around
@@ -34,9 +39,11 @@ fn is_between(name: &str) -> bool {
         "at::detail::",
         "at::meta::",
         "c10::",
+        // What takes more than is shown to read.
+        "_ZN3c10",
     ];
-    let makes = name.starts_with("at::") && name.contains("::empty");
-    makes || name.ends_with("::redispatch") || parts.iter().any(|part| name.starts_with(part))
+    let makes = ["::empty", "::redispatch"].iter().any(|part| name.contains(part));
+    name.starts_with("at::") && makes || parts.iter().any(|part| name.starts_with(part))
 }
 
 /// Tag and call stack, in indented lines.
@@ -178,10 +185,15 @@ mod tests {
     use super::*;
 
     fn shown(names: &[&str]) -> Vec<String> {
+        shown_of(names, false)
+    }
+
+    fn shown_of(names: &[&str], cpp: bool) -> Vec<String> {
         let frame = |name: &&str| StackFrame {
             name: (*name).to_owned(),
             file: None,
             line: None,
+            cpp,
         };
         let frames: Vec<StackFrame> = names.iter().map(frame).collect();
         let shown = of_the_program(&frames).into_iter();
@@ -227,7 +239,7 @@ mod tests {
             "torch::autograd::generated::AddmmBackward0::apply",
             "torch::autograd::Node::operator()",
         ];
-        assert_eq!(shown(&product), product[10..]);
+        assert_eq!(shown_of(&product, true), product[10..]);
         let copy = [
             "at::native::empty_cuda",
             "at::_ops::empty_memory_format::call",
@@ -235,7 +247,20 @@ mod tests {
             "at::native::clone",
             "at::native::(anonymous namespace)::prepare_matrix_for_cublas",
         ];
-        assert_eq!(shown(&copy), copy[3..]);
+        assert_eq!(shown_of(&copy, true), copy[3..]);
+        let other = [
+            "std::vector<Tensor>::resize",
+            "core::Engine::run",
+            "app::redispatch",
+            "alloc::arena",
+            "main",
+        ];
+        assert_eq!(
+            shown_of(&other, true),
+            other[1..],
+            "another program has names like Rust's"
+        );
+        assert_eq!(shown_of(&product[..9], true), product[..9], "rather than nothing");
     }
 
     /// A leak whose function is called at two places, each for a part of the steps, is one.

@@ -6,6 +6,7 @@
 )]
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::ops::Range;
 
 use gimli::{
@@ -13,7 +14,7 @@ use gimli::{
     UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
 };
 
-use super::UNWINDER;
+use super::INSIDE;
 
 /// Where a function that is in a call was called from. `cfa` is what the stack pointer is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub(super) fn loads() -> Option<Loads> {
 /// Takes the loader's lock.
 #[cold]
 fn search(address: Option<u64>) -> Option<(Rule, Loads)> {
-    let _alone = UNWINDER.lock()?;
+    let _inside = INSIDE.enter()?;
     let mut search = Search {
         address,
         context: Context::new_in(),
@@ -82,7 +83,11 @@ fn search(address: Option<u64>) -> Option<(Rule, Loads)> {
 }
 
 /// Stops at what has the address. Nothing here allocates, for the loader's lock is held.
-unsafe extern "C" fn look_in(module: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+unsafe extern "C" fn look_in(module: *mut libc::dl_phdr_info, size: usize, search: *mut c_void) -> c_int {
+    // Who puts another loader in its place may tell less.
+    if size < offset_of!(libc::dl_phdr_info, dlpi_tls_modid) {
+        return 1;
+    }
     // SAFETY: what `rule` gave, and what the loader gives.
     let (module, search) = unsafe { (&*module, &mut *search.cast::<Search>()) };
     search.loads = (module.dlpi_adds, module.dlpi_subs);
@@ -128,22 +133,32 @@ fn find<'a>(
     context: &mut Context,
 ) -> Option<Rule> {
     let length = usize::try_from(index.end - index.start).ok()?;
-    let at = BaseAddresses::default().set_eh_frame_hdr(index.start);
-    let index = EhFrameHdr::new(bytes(index.start)?.get(..length)?, LittleEndian);
-    let index = index.parse(&at, 8).ok()?;
-    let gimli::Pointer::Direct(frames) = index.eh_frame_ptr() else {
+    let index_bytes = bytes(index.start)?.get(..length)?;
+    // As all linkers write it: others the library may read, which checks its sums less than its bytes.
+    if index_bytes.get(..4)? != [1, 0x1b, 3, 0x3b] {
         return None;
-    };
-    let at = at.set_eh_frame(frames);
-    let frames = EhFrame::new(bytes(frames)?, LittleEndian);
-    let function = index
-        .table()?
-        .fde_for_address(&frames, &at, address, EhFrame::cie_from_offset)
+    }
+    let at = BaseAddresses::default().set_eh_frame_hdr(index.start);
+    let index = EhFrameHdr::new(index_bytes, LittleEndian).parse(&at, 8).ok()?;
+    let start = index.eh_frame_ptr().direct().ok()?;
+    let at = at.set_eh_frame(start);
+    let frames = EhFrame::new(bytes(start)?, LittleEndian);
+    let function = index.table()?.lookup(address, &at).ok()?.direct().ok()?;
+    let function = usize::try_from(function.checked_sub(start)?).ok()?;
+    let function = frames
+        .fde_from_offset(&at, function.into(), EhFrame::cie_from_offset)
         .ok()?;
+    if !function.contains(address) {
+        return None;
+    }
     if function.is_signal_trampoline() {
         return None;
     }
     let row = function.unwind_info_for_address(&frames, &at, context, address).ok()?;
+    // The stack pointer is the caller's, and no other.
+    if row.register(X86_64::RSP).is_some() {
+        return None;
+    }
     let cfa = match *row.cfa() {
         CfaRule::RegisterAndOffset {
             register: X86_64::RSP,

@@ -7,12 +7,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::super::spread::Spread;
+use super::own;
 use super::tables::{self, Cfa, Loads, Rule};
 
-/// Places in functions that a thread remembers; beyond so many it begins anew. 270 KB.
+/// Places in functions that a thread remembers; beyond so many it begins anew. 205 KB.
 const MOST_PLACES: usize = 7 << 10;
-/// Walks at most, where libraries were loaded or unloaded between them.
-const TIMES: u32 = 3;
 
 thread_local! {
     pub(super) static WALKER: RefCell<Option<Walker>> = const { RefCell::new(None) };
@@ -51,7 +50,7 @@ pub(super) fn walk(addresses: &mut [u64]) -> Option<usize> {
         let mut walker = walker.try_borrow_mut().ok()?;
         let walker = match &mut *walker {
             Some(walker) => walker,
-            none => none.insert(Walker::new()?),
+            none => none.insert(Walker::new()),
         };
         walker.walk(here, addresses)
     };
@@ -60,33 +59,28 @@ pub(super) fn walk(addresses: &mut [u64]) -> Option<usize> {
 }
 
 impl Walker {
-    fn new() -> Option<Walker> {
-        Some(Walker {
+    fn new() -> Walker {
+        Walker {
             rules: HashMap::default(),
             loads: (0, 0),
-            stack: own_stack()?,
-        })
+            // Where the system does not say, nothing is in it.
+            stack: own::own().unwrap_or_default(),
+        }
     }
 
     fn walk(&mut self, from: Registers, addresses: &mut [u64]) -> Option<usize> {
         if !self.stack.contains(&from.stack) {
             return None;
         }
-        for _ in 0..TIMES {
-            if let Some(count) = self.walk_once(from, addresses) {
-                return Some(count);
-            }
-            // What is remembered of a library that is gone leads to what is not known.
-            let loads = tables::loads()?;
-            if std::mem::replace(&mut self.loads, loads) == loads {
-                break;
-            }
+        // What is remembered of a library that is gone is not of what is there now. What is on the stack stays meanwhile.
+        let loads = tables::loads()?;
+        if std::mem::replace(&mut self.loads, loads) != loads {
             self.rules.clear();
         }
-        None
+        self.walk_from(from, addresses)
     }
 
-    fn walk_once(&mut self, from: Registers, addresses: &mut [u64]) -> Option<usize> {
+    fn walk_from(&mut self, from: Registers, addresses: &mut [u64]) -> Option<usize> {
         let mut at = from;
         for (count, address) in addresses.iter_mut().enumerate() {
             match self.rule(at.instruction)? {
@@ -128,7 +122,7 @@ impl Walker {
         })
     }
 
-    /// `None` as well where libraries were loaded or unloaded since what is remembered.
+    /// `None` as well where libraries were loaded or unloaded just now.
     fn rule(&mut self, instruction: u64) -> Option<Rule> {
         if let Some(rule) = self.rules.get(&instruction) {
             return Some(*rule);
@@ -144,21 +138,4 @@ impl Walker {
         self.rules.insert(instruction, rule);
         Some(rule)
     }
-}
-
-/// Where the thread's stack is.
-fn own_stack() -> Option<Range<u64>> {
-    let mut attributes = std::mem::MaybeUninit::uninit();
-    let (mut start, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: fills them in, and they are given back.
-    let found = unsafe {
-        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
-            return None;
-        }
-        let found = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut size);
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        found
-    };
-    let start = start.addr() as u64;
-    (found == 0).then_some(start..start.checked_add(size as u64)?)
 }

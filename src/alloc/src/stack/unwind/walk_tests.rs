@@ -63,7 +63,7 @@ fn walks_go_where_the_unwinder_goes() {
 
 /// Those of a library that went, and of what lies where it was.
 #[test]
-fn rules_that_hold_no_more_are_found_out() {
+fn rules_of_before_a_library_went_are_forgotten() {
     let rules = [
         Rule::Called {
             cfa: Cfa::StackPointer(8),
@@ -82,6 +82,8 @@ fn rules_that_hold_no_more_are_found_out() {
             frame_pointer: None,
         },
         Rule::Other,
+        // Which leads somewhere.
+        Rule::Outermost,
     ];
     for wrong in rules {
         same(deep(4));
