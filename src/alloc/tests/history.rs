@@ -135,6 +135,8 @@ fn the_owners_at_the_peak_are_those_of_that_moment() {
     assert!(is_in(peak.owners[0].stack, "weights"), "{peak}");
     assert_eq!(peak.owners[2].stack, Stack::NONE, "held before the history began");
     assert!(peak.to_string().contains("weights"), "{peak}");
+    let before = "1 block  (no tag)\n      (no call stack, as what was held before the history began)\n";
+    assert_eq!(peak.to_string().matches(before).count(), 1, "{peak}");
     let figures = alloc.history().unwrap();
     assert_eq!(
         (figures.events, figures.dropped > 10),
@@ -156,6 +158,7 @@ fn names_of_scopes_are_shown_without_what_a_terminal_heeds() {
         alloc.step();
     }
     let (peak, leaks) = (alloc.peak().unwrap(), alloc.leaks(5).unwrap());
+    assert!(!peak.to_string().contains("no call stack"), "it has one: {peak}");
     assert_eq!((&*peak.owners[0].tag, &*leaks.leaks[0].tag), (name, name));
     for text in [peak.to_string(), leaks.to_string()] {
         assert!(text.contains("  a\u{fffd}[31m\u{fffd}b\u{fffd}c\n"), "{text:?}");

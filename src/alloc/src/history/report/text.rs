@@ -46,14 +46,17 @@ fn is_between(name: &str) -> bool {
     name.starts_with("at::") && makes || parts.iter().any(|part| name.starts_with(part))
 }
 
-/// Tag and call stack, in indented lines.
-fn place(symbols: &mut Symbols, tag: &str, stack: Stack) -> String {
+/// Tag and call stack, in indented lines; where others have one, that there is none.
+fn place(symbols: &mut Symbols, tag: &str, stack: Stack, others: bool) -> String {
     let mut text = match tag {
         "" => "(no tag)\n".to_owned(),
         tag => format!("{}\n", clean(tag)),
     };
     if stack == Stack::OTHER {
         let _ = writeln!(text, "      {stack}");
+    }
+    if stack == Stack::NONE && others {
+        text += "      (no call stack, as what was held before the history began)\n";
     }
     if stack == Stack::NONE || stack == Stack::OTHER {
         return text;
@@ -75,9 +78,10 @@ fn by_place<T: Clone>(all: &[T], of: impl Fn(&T) -> (&str, Stack), add: impl Fn(
     let mut symbols = Symbols::new();
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let mut places: Vec<(String, T)> = Vec::new();
+    let stacks = all.iter().any(|one| of(one).1 != Stack::NONE);
     for one in all {
         let (tag, stack) = of(one);
-        let place = place(&mut symbols, tag, stack);
+        let place = place(&mut symbols, tag, stack, stacks);
         match numbers.get(&place) {
             Some(number) => add(&mut places[*number].1, one),
             None => {

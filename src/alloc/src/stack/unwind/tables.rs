@@ -134,7 +134,7 @@ fn find<'a>(
 ) -> Option<Rule> {
     let length = usize::try_from(index.end - index.start).ok()?;
     let index_bytes = bytes(index.start)?.get(..length)?;
-    // As all linkers write it: others the library may read, which checks its sums less than its bytes.
+    // As all linkers write it. Others are left to the unwinder: what reads them here may overflow.
     if index_bytes.get(..4)? != [1, 0x1b, 3, 0x3b] {
         return None;
     }
@@ -148,10 +148,7 @@ fn find<'a>(
     let function = frames
         .fde_from_offset(&at, function.into(), EhFrame::cie_from_offset)
         .ok()?;
-    if !function.contains(address) {
-        return None;
-    }
-    if function.is_signal_trampoline() {
+    if !function.contains(address) || function.is_signal_trampoline() {
         return None;
     }
     let row = function.unwind_info_for_address(&frames, &at, context, address).ok()?;
