@@ -63,10 +63,13 @@ fn place(symbols: &mut Symbols, tag: &str, stack: Stack, others: bool) -> String
     }
     let frames = symbols.frames(stack);
     let frames = of_the_program(&frames);
-    for frame in frames.iter().take(MOST_FRAMES) {
+    let more = frames.len().saturating_sub(MOST_FRAMES);
+    // The last one takes no more room than to say that there is one more.
+    let shown = if more == 1 { frames.len() } else { MOST_FRAMES };
+    for frame in frames.iter().take(shown) {
         let _ = writeln!(text, "      {frame}");
     }
-    if let more @ 1.. = frames.len().saturating_sub(MOST_FRAMES) {
+    if more > 1 {
         let _ = writeln!(text, "      ({more} more)");
     }
     text
@@ -265,6 +268,18 @@ mod tests {
             "another program has names like Rust's"
         );
         assert_eq!(shown_of(&product[..9], true), product[..9], "rather than nothing");
+    }
+
+    #[test]
+    fn deep_stacks_are_cut_where_that_saves_a_line() {
+        let lines = |depth: u32| {
+            let frames: Vec<u64> = (1..=depth).map(|line| Stack::name_frame("f", "a.py", line)).collect();
+            let text = place(&mut Symbols::new(), "tag", Stack::of(&frames), false);
+            (text.lines().count(), text.lines().last().map(str::to_owned))
+        };
+        assert_eq!(lines(6), (7, Some("      f (a.py:6)".to_owned())));
+        assert_eq!(lines(7), (8, Some("      f (a.py:7)".to_owned())));
+        assert_eq!(lines(8), (8, Some("      (2 more)".to_owned())));
     }
 
     /// A leak whose function is called at two places, each for a part of the steps, is one.
