@@ -121,6 +121,7 @@ mod report;
 mod rounding;
 mod route;
 mod size;
+mod spread;
 mod stack;
 mod stream;
 mod tag;

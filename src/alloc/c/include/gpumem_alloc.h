@@ -280,10 +280,10 @@ enum gpumem_stacks {
 
 /*
  * Begins a history on a device, or on all in use (-1), anew if there is one: the newest `max_events` events with time, thread and call
- * stack (200000 are usual and take 17 MB at most, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its pieces;
- * 67108864 are the most; 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks. Stacks are of native
- * functions, or an interpreter's: see gpumem_python_stacks and gpumem_set_stack_fn.
- * GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
+ * stack (200000 are usual and take 17 MB at most, and those of stitched blocks 120 bytes or so more for a block and 16 for each of its
+ * pieces; 67108864 are the most; 0 keeps none, and the reports below need none), and who holds what. `stacks` is one of enum gpumem_stacks.
+ * Stacks are of native functions, of which each thread remembers up to 205 KB, or an interpreter's: see gpumem_python_stacks and
+ * gpumem_set_stack_fn. GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
  */
 int gpumem_record_history(int device, int stacks, uint64_t max_events);
 
@@ -300,10 +300,10 @@ int gpumem_stop_history(int device);
 int gpumem_python_stacks(void *python, int native);
 
 /*
- * Call stacks of another interpreter. From gpumem_set_stack_fn on a history asks this function where the
- * calling thread is, instead of taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most`
- * of them at most, and returns how many; 0 has native functions taken, -1 nothing. It is called on each thread that allocates, and where stacks are
- * taken for frees, that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits as
+ * Call stacks of another interpreter. From gpumem_set_stack_fn on a history asks this function where the calling thread is, instead of
+ * taking a call stack of native functions: it writes the numbers of the frames, the innermost first, `most` of them at most, and returns
+ * how many; 0 has native functions taken, -1 nothing. It is called on each thread that allocates, and where stacks are taken for frees,
+ * that frees, and may call anything here, but is called again by what it allocates itself. NULL ends that, and waits as
  * gpumem_set_oom_fn does. gpumem_name_frame makes the number of a place: of a function, its file (may be NULL) and line (0: none); UTF-8.
  * The same place has the same number as long as the process lives; beyond 16 MiB of them all further places share one. 0 is an error.
  */

@@ -6,7 +6,6 @@
 
 use crate::error::Error;
 
-mod addresses;
 mod entry;
 mod lists;
 mod numbers;

@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpumem_channel::{Event, EventKind, StringId};
 
-use super::addresses::ByAddress;
 use super::entry::{Deed, Entry};
 use super::lists::Lists;
 use super::numbers::Numbers;
 use super::owners::Owners;
 use crate::heap::now;
+use crate::spread::ByAddress;
 use crate::stack::Stack;
 
 /// A block that the program holds.

@@ -3,7 +3,6 @@
 mod demangle;
 mod kept;
 mod named;
-mod spread;
 mod symbols;
 mod table;
 mod unwind;

@@ -50,8 +50,8 @@ impl StackFrame {
         } else {
             &["core::", "std::", "alloc::", "__rust_"]
         };
-        let rust = paths.iter().any(|path| name.starts_with(path));
-        rust || self.file.as_ref().is_some_and(|file| file.starts_with("/rustc/"))
+        let named = paths.iter().any(|path| name.starts_with(path));
+        named || self.file.as_ref().is_some_and(|file| file.starts_with("/rustc/"))
     }
 }
 

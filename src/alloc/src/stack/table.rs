@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::spread::Spread;
 use super::symbols::{StackFrame, Symbols};
 use crate::lock::{Held, Shared};
+use crate::spread::Spread;
 
 /// Distinct stacks a process may have; further ones share [`Stack::OTHER`]. With frames of 8 bytes and at most 64 of them, 34 MB.
 const MAX_STACKS: usize = 65_536;

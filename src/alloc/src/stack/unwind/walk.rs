@@ -3,12 +3,11 @@
 
 use std::arch::asm;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 
-use super::super::spread::Spread;
 use super::own;
 use super::tables::{self, Cfa, Loads, Rule};
+use crate::spread::ByAddress;
 
 /// Places in functions that a thread remembers; beyond so many it begins anew. 205 KB.
 const MOST_PLACES: usize = 7 << 10;
@@ -18,7 +17,7 @@ thread_local! {
 }
 
 pub(super) struct Walker {
-    pub(super) rules: HashMap<u64, Rule, Spread>,
+    pub(super) rules: ByAddress<Rule>,
     pub(super) loads: Loads,
     /// The thread's own stack.
     stack: Range<u64>,
@@ -61,7 +60,7 @@ pub(super) fn walk(addresses: &mut [u64]) -> Option<usize> {
 impl Walker {
     fn new() -> Walker {
         Walker {
-            rules: HashMap::default(),
+            rules: ByAddress::default(),
             loads: (0, 0),
             // Where the system does not say, nothing is in it.
             stack: own::own().unwrap_or_default(),

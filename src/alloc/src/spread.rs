@@ -1,13 +1,17 @@
-//! A hash for addresses of code and lists of them, which nobody chooses who wants them to be alike.
+//! A hash for addresses, of blocks and of code, and lists of them, which nobody chooses who wants them to be alike: a multiplication each.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(super) type Spread = BuildHasherDefault<Words>;
+pub(crate) type ByAddress<T> = HashMap<u64, T, Spread>;
 
-#[derive(Default)]
-pub(super) struct Words(u64);
+pub(crate) type Spread = BuildHasherDefault<Words>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Words(u64);
 
 impl Hasher for Words {
+    /// What is the same in all of them, as the last bits of blocks' addresses, is so in the product's last bits, too, and not in its first.
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
     }
