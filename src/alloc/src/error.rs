@@ -69,6 +69,14 @@ pub enum Error {
         /// The address.
         addr: u64,
     },
+    /// A [place](crate::Pool::alloc_raw_at) of a private pool was asked for that is not free, or not of such a pool.
+    #[error("{} at 0x{addr:x} are not free in this private pool", human(*bytes))]
+    NotFree {
+        /// Its first address.
+        addr: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A graph is being captured, and what was asked for would end that.
     #[error(
         "a CUDA graph is being captured (a private pool is allocated to): memory cannot go back or move, and no stream can be \

@@ -140,7 +140,7 @@ pub use gpumem_snapshot::Snapshot;
 pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
-pub use pool::{MempoolId, Overflow, Pool, PoolConfig, PoolFigures, Serving};
+pub use pool::{MempoolId, Overflow, Pool, PoolBlock, PoolConfig, PoolFigures, Serving};
 #[doc(hidden)]
 pub use process::{Origin, Uncancelled, say, tell_trouble_to};
 pub use publish::Publish;

@@ -48,6 +48,20 @@ impl fmt::Display for MempoolId {
     }
 }
 
+/// A block of a pool that the program holds or held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolBlock {
+    /// Its first address.
+    pub addr: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// The stream that it was asked for on.
+    pub stream: Stream,
+}
+
 /// The figures of a pool, under PyTorch's names. What overflowed is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -258,6 +272,44 @@ impl Pool {
     /// As [`alloc`](Pool::alloc).
     pub fn alloc_raw(&self, bytes: u64, stream: Stream) -> Result<u64, Error> {
         self.allocator().alloc_raw_in(self.0.memory.arena, bytes, stream)
+    }
+
+    /// What the program holds of it, by address. With [`alloc_raw_at`](Pool::alloc_raw_at) a pool can be made as it was before, as who captures
+    /// graphs one after another does it: the next one is captured around what is held after the last, whatever was replayed meanwhile.
+    ///
+    /// In a forked child: nothing.
+    pub fn held(&self) -> Vec<PoolBlock> {
+        let PoolMemory { handle, arena, .. } = &*self.0.memory;
+        handle.home.see(|heap| heap.held_of(*arena)).unwrap_or_default()
+    }
+
+    /// Takes a block of a private pool where one [was held](Pool::held) before, as large and for the same stream; to be given back as any raw
+    /// address. Where queued work may still use what is free there, the device is waited for.
+    ///
+    /// ```
+    /// use gpumem_alloc::{Allocator, Config, Stream, device};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let config = Config { publish: gpumem_alloc::Publish::Off, ..Config::default() };
+    /// let allocator = Allocator::new(device::sim(Default::default()), config)?;
+    /// let pool = allocator.private_pool()?;
+    /// let addr = pool.alloc_raw(1 << 20, Stream(7))?;
+    /// let before = pool.held();
+    /// allocator.free_raw(addr)?;
+    /// assert!(pool.held().is_empty());
+    /// for block in &before {
+    ///     pool.alloc_raw_at(block)?;
+    /// }
+    /// assert_eq!(pool.held(), before);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFree`] where that place is not free, or not the pool's, or the pool not private; [`Error::Capturing`] where the device would have to be waited for
+    /// and a graph is captured; what the driver says.
+    pub fn alloc_raw_at(&self, block: &PoolBlock) -> Result<(), Error> {
+        self.allocator().alloc_raw_at(self.0.memory.arena, block)
     }
 
     /// Has the pool serve what a route says, whoever asks the allocator for it, until the guard is dropped: as

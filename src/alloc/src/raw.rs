@@ -4,9 +4,11 @@ mod pointers;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::COMMON;
+use crate::heap::{self, COMMON};
 use crate::lane::{Held, Lent};
+use crate::pool::PoolBlock;
 use crate::stream::Stream;
+use crate::tag;
 
 pub(crate) use pointers::Pointers;
 
@@ -64,6 +66,21 @@ impl Allocator {
             Some(lent) => Ok(lent),
             None => Ok(self.told_if_short(home.allocate(arena, bytes, stream, false))?.lent()),
         }
+    }
+
+    /// A certain block of a pool.
+    pub(crate) fn alloc_raw_at(&self, arena: u16, block: &PoolBlock) -> Result<(), Error> {
+        let home = self.0.home;
+        let take = || home.name(|heap| heap.allocate_at(arena, block, tag::current()));
+        let grant = match take() {
+            Err(Error::NotFree { .. }) => {
+                heap::wait_for_device(&mut self.0.turn()?)?;
+                take()?
+            }
+            taken => taken?,
+        };
+        home.pointers()?.put(grant.addr, grant.held);
+        Ok(())
     }
 
     /// Gives back what [`alloc_raw`](Allocator::alloc_raw) handed out. Address 0 is nothing, and fine.

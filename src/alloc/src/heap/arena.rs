@@ -10,6 +10,7 @@
 use gpumem_channel::{StringId, clean};
 
 mod fragments;
+mod places;
 mod shrink;
 
 pub(crate) use shrink::{release_pool, set_pool_budget, shrink_closing};

@@ -62,6 +62,25 @@ impl Heap {
         slot
     }
 
+    /// Cuts a part out of a free block, or takes all of it: it is in no index. What is before it keeps the number. To be called within a
+    /// bracket around the changes of its segment.
+    pub(super) fn take_part(&mut self, b: u32, (from, to): (u64, u64)) -> u32 {
+        let (addr, end) = (self.blocks[b].addr, self.blocks[b].addr + self.blocks[b].size);
+        self.unshelve(b);
+        let mut part = b;
+        if from > addr {
+            part = self.cut(b, from - addr);
+            self.shelve(b);
+            self.show(b);
+        }
+        if to < end {
+            let rest = self.cut(part, to - from);
+            self.shelve(rest);
+            self.show(rest);
+        }
+        part
+    }
+
     /// Puts a block into its slot, and that among those of its segment.
     #[inline(always)]
     pub(super) fn put_behind(&mut self, slot: u32, block: Block) {

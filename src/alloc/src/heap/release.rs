@@ -63,22 +63,10 @@ impl Heap {
         self.orphans.retain(|chunk| stays(Going::Orphan(*chunk)));
     }
 
-    /// Cuts a part out of a free block, or takes all of it. What is before it keeps the number.
-    fn set_apart_part(&mut self, slot: u32, b: u32, (from, to): (u64, u64)) -> u32 {
-        let (addr, end) = (self.blocks[b].addr, self.blocks[b].addr + self.blocks[b].size);
+    /// Takes a part of a free block, or all of it. What is before it keeps the number.
+    fn set_apart_part(&mut self, slot: u32, b: u32, part: (u64, u64)) -> u32 {
         self.outlet.segment_begin(slot);
-        self.unshelve(b);
-        let mut part = b;
-        if from > addr {
-            part = self.cut(b, from - addr);
-            self.shelve(b);
-            self.show(b);
-        }
-        if to < end {
-            let rest = self.cut(part, to - from);
-            self.shelve(rest);
-            self.show(rest);
-        }
+        let part = self.take_part(b, part);
         self.hold_apart(part);
         self.outlet.segment_close(slot);
         part

@@ -94,6 +94,7 @@ impl World {
                 Ok(())
             }
             Op::PoolAlloc { pool, bytes, stream } => self.alloc(self.pools.pick(pool), *bytes, *stream),
+            Op::PoolAgain(index) => self.take_again(index),
             Op::PoolClose(pool) => {
                 self.pools.close(&mut self.heap, self.pools.pick(pool));
                 Ok(())
@@ -205,6 +206,35 @@ impl World {
             Err(error) => return Err(error),
         };
         self.hold(arena, grant, bytes, (place, caller))
+    }
+
+    /// A block of a private pool is wanted where one was before: it is to be had if nobody holds it, once the device is done with it.
+    fn take_again(&mut self, index: &prop::sample::Index) -> Result<(), Error> {
+        let places = self.pools.place(index);
+        let Some((arena, block)) = places else { return Ok(()) };
+        let Some(place) = (0..3).find(|place| self.lives.stream(*place) == block.stream) else {
+            return Ok(());
+        };
+        let caller = naive::caller(block.requested);
+        let end = block.addr + block.bytes;
+        let apart = |held: &Held| held.grant.addr + held.grant.size <= block.addr || end <= held.grant.addr;
+        let free = self.held.iter().all(apart);
+        self.heap.attribute(caller.1);
+        let mut granted = self.heap.allocate_at(arena, &block, caller.0);
+        if free && !self.pools.capturing() && matches!(granted, Err(Error::NotFree { .. })) {
+            self.heap.wait_for_device()?;
+            granted = self.heap.allocate_at(arena, &block, caller.0);
+            assert!(granted.is_ok(), "{granted:?}");
+        }
+        self.heap.attribute(Stack::NONE);
+        let grant = match granted {
+            Ok(grant) => grant,
+            Err(Error::NotFree { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        assert!(free);
+        assert_eq!((grant.addr, grant.size), (block.addr, block.bytes));
+        self.hold(arena, grant, block.requested, (place, caller))
     }
 
     /// A block that was handed out for so many bytes.

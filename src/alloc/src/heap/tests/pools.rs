@@ -5,7 +5,7 @@ use gpumem_channel::BlockState;
 
 use crate::error::Error;
 use crate::heap::{COMMON, Grant, Heap, NewPool};
-use crate::pool::{Overflow, PoolConfig, PoolFigures};
+use crate::pool::{Overflow, PoolBlock, PoolConfig, PoolFigures};
 use crate::stream::Stream;
 
 struct Pool {
@@ -14,6 +14,8 @@ struct Pool {
     private: bool,
     /// What a graph may still use.
     ever: Vec<(u64, u64)>,
+    /// The same where it is private, with what was asked for.
+    places: Vec<PoolBlock>,
     captured: bool,
 }
 
@@ -44,6 +46,7 @@ impl Pools {
             config,
             private,
             ever: Vec::new(),
+            places: Vec::new(),
             captured: false,
         });
     }
@@ -54,6 +57,16 @@ impl Pools {
             0 => COMMON,
             len => self.open[index.index(len)].arena,
         }
+    }
+
+    /// A place that a private pool once handed out, and the pool's arena.
+    pub(in crate::heap) fn place(&self, index: &proptest::sample::Index) -> Option<(u16, PoolBlock)> {
+        let places: Vec<_> = self
+            .open
+            .iter()
+            .flat_map(|pool| pool.places.iter().map(|place| (pool.arena, *place)))
+            .collect();
+        (!places.is_empty()).then(|| places[index.index(places.len())])
     }
 
     pub(in crate::heap) fn capturing(&self) -> bool {
@@ -95,6 +108,9 @@ impl Pools {
                 assert!(pool.ever.iter().all(apart), "a graph may use what was handed out");
             } else if pool.private {
                 pool.ever.push((grant.addr, grant.size));
+                let held = heap.held_of(arena);
+                pool.places
+                    .extend(held.into_iter().filter(|block| block.addr == grant.addr));
             }
         }
         assert!(arena == asked || arena == COMMON);

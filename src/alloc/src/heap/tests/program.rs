@@ -62,6 +62,8 @@ pub(in crate::heap) enum Op {
         bytes: u64,
         stream: u64,
     },
+    /// A block of a pool that was given back is wanted again where it was.
+    PoolAgain(prop::sample::Index),
     PoolClose(prop::sample::Index),
     /// The capture of a graph in a private pool begins or ends.
     Capture(prop::sample::Index),
@@ -107,6 +109,7 @@ pub(in crate::heap) fn program(len: usize) -> impl Strategy<Value = Vec<Op>> {
         ],
         1 => (pool(), any::<bool>()).prop_map(|(config, private)| Op::Pool { config, private }),
         5 => (index(), bytes(), 0u64..3).prop_map(|(pool, bytes, stream)| Op::PoolAlloc { pool, bytes, stream }),
+        2 => index().prop_map(Op::PoolAgain),
         1 => index().prop_map(Op::PoolClose),
         1 => index().prop_map(Op::Capture),
         1 => budget().prop_map(Op::Budget),
