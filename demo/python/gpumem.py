@@ -52,6 +52,10 @@ class Stats(Structure):
     ]
 
 
+class PoolId(Structure):
+    _fields_ = [(name, c_uint64) for name in ("first", "second")]
+
+
 # What is called where memory runs out: the device, and how many bytes were asked for.
 OOM_FN = CFUNCTYPE(None, c_int, c_size_t)
 # What tells where a thread is: it fills in the numbers of frames, the innermost first, so many at most, and returns how many.
@@ -72,12 +76,18 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_set_oom_fn", None, [OOM_FN]),
         ("gpumem_memory_fraction", None, [c_double, c_int]),
         ("gpumem_base_alloc", c_void_p, [c_void_p, POINTER(c_size_t)]),
+        ("gpumem_begin_allocate_to_pool", None, [c_int, PoolId, c_void_p]),
+        ("gpumem_end_allocate_to_pool", None, [c_int, PoolId]),
+        ("gpumem_release_pool", None, [c_int, PoolId]),
+        ("gpumem_pool_held", c_int64, [c_int, PoolId, POINTER(c_uint64), c_size_t]),
+        ("gpumem_pool_uses", c_int64, [c_int, PoolId]),
         ("gpumem_stats", c_int, [c_int, POINTER(Stats)]),
         ("gpumem_reset_peaks", c_int, [c_int]),
         ("gpumem_mark", c_int, [c_char_p]),
         ("gpumem_scope_push", c_int, [c_char_p]),
         ("gpumem_scope_pop", c_int, []),
         ("gpumem_record_history", c_int, [c_int, c_int, c_uint64]),
+        ("gpumem_has_history", c_int, [c_int]),
         ("gpumem_stop_history", c_int, [c_int]),
         ("gpumem_name_frame", c_uint64, [c_char_p, c_char_p, c_int]),
         ("gpumem_set_stack_fn", None, [STACK_FN]),

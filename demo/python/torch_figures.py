@@ -4,7 +4,7 @@
 
 From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
-_dump_snapshot(); and torch._C._cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
+_dump_snapshot(); and of torch._C _cuda_isHistoryEnabled() and _cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
 """
 
 import atexit
@@ -84,6 +84,7 @@ def answer(library: ctypes.CDLL) -> None:
         "_cuda_resetAccumulatedMemoryStats": reset_sums,
         "_cuda_memorySnapshot": snapshot,
         "_cuda_record_memory_history": record_history,
+        "_cuda_isHistoryEnabled": lambda: library.gpumem_has_history(-1) == 1,
         "_cuda_record_memory_history_legacy": record_history_legacy,
         "_cuda_attach_out_of_memory_observer": attach_observer,
         # Without an answer torch.accelerator does not even ask for figures.

@@ -13,6 +13,7 @@ import sys
 import gpumem
 import torch
 import torch_figures
+import torch_pools
 
 MIB = 1 << 20
 
@@ -31,9 +32,11 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
-    # Without it cuDNN's search for the fastest convolution fails, as it asks what PyTorch's class for pluggable allocators refuses to say.
+    # Without it cuDNN's search for the fastest convolution fails, and trees of CUDA graphs: they ask what PyTorch's class for pluggable
+    # allocators refuses.
     library.gpumem_adopt_torch()
     torch_figures.answer(library)
+    torch_pools.answer(library)
     gpumem.stacks_if_asked(library)
     return library
 

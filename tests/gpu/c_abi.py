@@ -20,6 +20,7 @@ from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
 from torch_streams import PROGRAMS as STREAMS
+from torch_trees import trees_program
 
 MIB = 1 << 20
 
@@ -164,13 +165,14 @@ PROGRAMS = {
     "children": children_program,
     "graphs": graphs_program,
     "limits": limits_program,
+    "trees": trees_program,
     "pool": pool_program,
     **STREAMS,
     "cupy": cupy_program,
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", *STREAMS)}
+IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", "trees", *STREAMS)}
 
 
 def compare(folder):

@@ -64,6 +64,8 @@ abi! {
     begin_allocate_to_pool(device: c_int, id: PoolId, filter: Ptr);
     end_allocate_to_pool(device: c_int, id: PoolId);
     release_pool(device: c_int, id: PoolId);
+    pool_held(device: c_int, id: PoolId, addrs: *mut u64, room: usize) -> i64;
+    pool_uses(device: c_int, id: PoolId) -> i64;
     cupy_malloc(stream: Ptr, size: usize, device: c_int) -> Ptr;
     cupy_free(stream: Ptr, ptr: Ptr, device: c_int);
     stats(device: c_int, stats: *mut u64) -> c_int;
@@ -72,6 +74,7 @@ abi! {
     scope_push(name: *const c_char) -> c_int;
     scope_pop() -> c_int;
     record_history(device: c_int, stacks: c_int, max_events: u64) -> c_int;
+    has_history(device: c_int) -> c_int;
     stop_history(device: c_int) -> c_int;
     name_frame(function: *const c_char, file: *const c_char, line: c_int) -> u64;
     set_stack_fn(function: Option<unsafe extern "C" fn(*mut u64, c_int) -> c_int>);

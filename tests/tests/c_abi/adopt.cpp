@@ -3,19 +3,49 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #define VISIBLE __attribute__((visibility("default")))
 
+using Id = std::pair<unsigned long long, unsigned long long>;
+
 namespace c10 {
+
+struct VISIBLE DataPtr {
+    struct {
+        void *data;
+        std::unique_ptr<void, void (*)(void *)> context;
+    } ptr;
+    struct {
+        int8_t type, index;
+    } device;
+};
+
 namespace cuda {
 namespace CUDACachingAllocator {
+
+struct VISIBLE AllocatorState {
+    virtual ~AllocatorState() = default;
+};
+
+struct VISIBLE CheckpointDelta {
+    std::vector<void *> ptrs_freed;
+    std::vector<DataPtr> dataptrs_allocd;
+};
 
 struct VISIBLE CUDAAllocator {
     virtual ~CUDAAllocator() = default;
     virtual int before() { return 1; }
     virtual double getMemoryFraction(int8_t device) = 0;
     virtual void cacheInfo(int8_t device, size_t *largest) = 0;
+    virtual std::shared_ptr<AllocatorState> getCheckpointState(int8_t device, Id id) = 0;
+    virtual CheckpointDelta setCheckpointPoolState(int8_t device, std::shared_ptr<AllocatorState> state) = 0;
     virtual int after() { return 2; }
 };
 
@@ -25,16 +55,26 @@ extern VISIBLE std::atomic<CUDAAllocator *> allocator;
 }
 }
 
+using c10::DataPtr;
+using c10::cuda::CUDACachingAllocator::AllocatorState;
+using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
 
 // What the program asks the library for.
+struct CUstream_st;
 struct VISIBLE Makers {
     CUDAAllocator *(*pluggable)();
     CUDAAllocator *(*native)();
     bool (*is_pluggable)(CUDAAllocator *);
+    void *(*allocate)(CUDAAllocator *, size_t);
+    // Whether it knows of a block.
+    bool (*knows)(CUDAAllocator *, void *);
+    void (*(*deleter)(CUDAAllocator *))(void *);
 };
 
 #ifdef LIBRARY
+
+#include "gpumem_alloc.h"
 
 namespace c10 {
 namespace cuda {
@@ -51,7 +91,19 @@ namespace CUDAPluggableAllocator {
 struct VISIBLE CUDAPluggableAllocator : CUDAAllocator {
     double getMemoryFraction(int8_t) override;
     void cacheInfo(int8_t, size_t *) override;
+    std::shared_ptr<AllocatorState> getCheckpointState(int8_t, Id) override;
+    CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override;
     int after() override { return 3; }
+    void *malloc(size_t size, int8_t device, CUstream_st *stream);
+    virtual void raw_delete(void *ptr);
+    virtual void (*raw_deleter() const)(void *);
+
+    struct Known {
+        size_t size;
+        int8_t device;
+        CUstream_st *stream;
+    };
+    std::unordered_map<void *, Known> known;
 };
 
 double CUDAPluggableAllocator::getMemoryFraction(int8_t)
@@ -64,6 +116,35 @@ void CUDAPluggableAllocator::cacheInfo(int8_t, size_t *)
     throw std::runtime_error("cacheInfo");
 }
 
+std::shared_ptr<AllocatorState> CUDAPluggableAllocator::getCheckpointState(int8_t, Id)
+{
+    throw std::runtime_error("getCheckpointState");
+}
+
+CheckpointDelta CUDAPluggableAllocator::setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>)
+{
+    throw std::runtime_error("setCheckpointPoolState");
+}
+
+void *CUDAPluggableAllocator::malloc(size_t size, int8_t device, CUstream_st *stream)
+{
+    void *ptr = gpumem_torch_alloc(size, device, stream);
+    known.emplace(ptr, Known{size, device, stream});
+    return ptr;
+}
+
+void CUDAPluggableAllocator::raw_delete(void *ptr)
+{
+    const Known block = known.at(ptr);
+    known.erase(ptr);
+    gpumem_torch_free(ptr, block.size, block.device, block.stream);
+}
+
+void (*CUDAPluggableAllocator::raw_deleter() const)(void *)
+{
+    return [](void *ptr) { static_cast<CUDAPluggableAllocator *>(c10::cuda::CUDACachingAllocator::allocator.load())->raw_delete(ptr); };
+}
+
 }
 }
 }
@@ -73,6 +154,8 @@ namespace {
 struct Native : CUDAAllocator {
     double getMemoryFraction(int8_t) override { return 0.25; }
     void cacheInfo(int8_t, size_t *largest) override { *largest = 7; }
+    std::shared_ptr<AllocatorState> getCheckpointState(int8_t, Id) override { return std::make_shared<AllocatorState>(); }
+    CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override { return {}; }
 };
 
 using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
@@ -84,11 +167,16 @@ const Makers makers = {
     []() -> CUDAAllocator * { return new Pluggable; },
     []() -> CUDAAllocator * { return new Native; },
     [](CUDAAllocator *it) { return dynamic_cast<Pluggable *>(it) != nullptr; },
+    [](CUDAAllocator *it, size_t size) { return static_cast<Pluggable *>(it)->malloc(size, 0, reinterpret_cast<CUstream_st *>(64)); },
+    [](CUDAAllocator *it, void *ptr) { return static_cast<Pluggable *>(it)->known.count(ptr) == 1; },
+    [](CUDAAllocator *it) { return static_cast<Pluggable *>(it)->raw_deleter(); },
 };
 
 #else
 
+#include <algorithm>
 #include <string>
+#include <typeinfo>
 #include <dlfcn.h>
 
 #include "check.hpp"
@@ -118,6 +206,88 @@ static bool refused(const char *why)
     return gpumem_adopt_torch() == -1 && std::string(gpumem_last_error()).find(why) != std::string::npos;
 }
 
+static std::vector<void *> held(gpumem_pool_id id)
+{
+    uint64_t addrs[64];
+    const int64_t count = gpumem_pool_held(0, id, addrs, 64);
+    std::vector<void *> found;
+    for (int64_t at = 0; at < count; ++at)
+        found.push_back(reinterpret_cast<void *>(addrs[at]));
+    return found;
+}
+
+// As PyTorch's trees of CUDA graphs do it.
+static void checkpoints(const Makers *makers, CUDAAllocator *it)
+{
+    const size_t mib = 1 << 20;
+    const gpumem_pool_id id = {7, 0};
+    const auto in_pool = [&](size_t size) {
+        gpumem_begin_allocate_to_pool(0, id, nullptr);
+        void *ptr = makers->allocate(it, size);
+        gpumem_end_allocate_to_pool(0, id);
+        return ptr;
+    };
+    check(gpumem_pool_uses(0, id) == 0 && gpumem_pool_held(0, id, nullptr, 0) == -1, "there is no such pool");
+    std::vector<void *> three = {in_pool(mib), in_pool(3 * mib), in_pool(100)};
+    check(gpumem_pool_uses(0, id) == 3 && gpumem_pool_held(0, id, nullptr, 0) == 3, "it was begun three times");
+    const std::shared_ptr<AllocatorState> state = it->getCheckpointState(0, {7, 0});
+    check(state && state.use_count() == 1 && std::string(typeid(*state).name()).find("gpumem") != std::string::npos, "a state");
+    check(dynamic_cast<void *>(state.get()) == state.get(), "it begins where it begins");
+    std::weak_ptr<AllocatorState> more;
+    {
+        const std::shared_ptr<AllocatorState> second = it->getCheckpointState(0, {7, 0});
+        more = second;
+    }
+    check(more.expired(), "a state goes with its last user");
+
+    // The place of one that was given back has others now, and the other two are where they were.
+    const auto give = [&](void *ptr) { DataPtr{{ptr, {ptr, makers->deleter(it)}}, {1, 0}}; };
+    give(three[1]);
+    std::vector<void *> before = {three[0], three[2], in_pool(2 * mib), in_pool(mib / 2)};
+    std::sort(before.begin(), before.end());
+    check(held(id) == before, "what is held");
+    for (int round = 0; round < 2; ++round) {
+        CheckpointDelta delta = it->setCheckpointPoolState(0, state);
+        std::vector<void *> sorted = three, now;
+        std::sort(sorted.begin(), sorted.end());
+        for (const DataPtr &data : delta.dataptrs_allocd) {
+            check(data.ptr.context.get() == data.ptr.data && data.device.type == 1 && data.device.index == 0, "a block's pointer");
+            now.push_back(data.ptr.data);
+        }
+        check(delta.ptrs_freed == (round == 0 ? before : std::vector<void *>{}), "what was held before");
+        check(now == sorted && held(id) == sorted, "what is held as it was");
+        for (void *ptr : before)
+            check(makers->knows(it, ptr) == (std::count(three.begin(), three.end(), ptr) == 1), "what PyTorch knows");
+        // They go by their deleters.
+    }
+    check(held(id).empty() && !makers->knows(it, three[1]), "all was given back");
+    void *again = makers->allocate(it, 3 * mib);
+    check(again != three[1] && held(id).empty(), "what comes next is no pool's");
+    give(again);
+
+    uint64_t errors = gpumem_error_count();
+    const CheckpointDelta none = it->setCheckpointPoolState(0, std::make_shared<AllocatorState>());
+    check(none.ptrs_freed.empty() && none.dataptrs_allocd.empty() && gpumem_error_count() == errors + 1, "no state of ours");
+    check(std::string(gpumem_last_error()).find("no checkpoint") != std::string::npos, "why");
+    it->setCheckpointPoolState(0, nullptr);
+    it->setCheckpointPoolState(1, state);
+    check(gpumem_error_count() == errors + 3, "no state, and another device's");
+    check(!it->getCheckpointState(0, {8, 0}), "no pool of that number");
+
+    // A stream still uses what is to be held: it is waited for, unless a graph is captured.
+    void *used = in_pool(3 * mib);
+    gpumem_record_stream(used, reinterpret_cast<void *>(128));
+    give(used);
+    check(held(id).empty(), "it waits");
+    it->setCheckpointPoolState(0, state);
+    check(held(id).empty() && used == three[1], "and was waited for");
+    for (int users = gpumem_pool_uses(0, id); users > 0; --users)
+        gpumem_release_pool(0, id);
+    errors = gpumem_error_count();
+    it->setCheckpointPoolState(0, state);
+    check(gpumem_error_count() == errors + 1, "its pool is gone");
+}
+
 int main(int argc, char **argv)
 {
     const size_t mib = 1 << 20;
@@ -132,6 +302,13 @@ int main(int argc, char **argv)
     *current = native;
     check(refused("not a pluggable one"), "PyTorch's own stays as it is");
     check(largest(native, 0) == 7 && fraction(native) == 0.25, "it answers itself");
+    bool refuses = false;
+    try {
+        other->getCheckpointState(0, {1, 0});
+    } catch (const std::runtime_error &) {
+        refuses = true;
+    }
+    check(refuses, "a pluggable one refuses");
 
     *current = ours;
     check(largest(ours, 0) == -1 && fraction(ours) == -1, "a pluggable one refuses");
@@ -152,6 +329,10 @@ int main(int argc, char **argv)
     check(largest(ours, 0) > long(40 * mib) && largest(ours, 0) <= room - long(44 * mib), "what the limit leaves of the driver's");
     check(fraction(ours) == 0.5, "it is limited");
     gpumem_torch_free(held, 4 * mib, 0, nullptr);
+
+#ifdef __x86_64__
+    checkpoints(makers, ours);
+#endif
 
     const uint64_t errors = gpumem_error_count();
     check(largest(ours, 0, 100) == 0 && gpumem_error_count() == errors + 1, "a device that is not there has nothing");

@@ -92,7 +92,9 @@ fn inner_reports() {
     assert_eq!(abi.figures(0)["all.allocated_bytes.peak"], 13 << 20);
     let (peak, _) = told(1000, |text, room| abi.peak_report(0, text, room));
     assert!(peak.starts_with("peak: 13.0 MiB held"), "{peak}");
+    assert_eq!([0, -1, 5].map(|device| abi.has_history(device)), [1, 1, 0]);
     assert_eq!(abi.stop_history(-1), 0);
+    assert_eq!([0, -1].map(|device| abi.has_history(device)), [0, 0]);
     assert_eq!(abi.error_count(), 0);
     assert_eq!(abi.leak_report(0, 3, null_mut(), 0), -1);
     abi.refused("no history is recorded: gpumem_record_history begins one");

@@ -133,6 +133,12 @@ fn inner_misuse_changes_nothing() {
         ),
         (&|abi| abi.release_pool(-1, PoolId(1, 0)), "no device -1"),
         (
+            &|abi| assert_eq!(abi.pool_held(0, PoolId(1, 0), null_mut(), 0), -1),
+            "no pool (1, 0) was begun",
+        ),
+        (&|abi| assert_eq!(abi.pool_uses(-1, PoolId(1, 0)), -1), "no device -1"),
+        (&|abi| assert_eq!(abi.has_history(128), -1), "no device 128"),
+        (
             &|abi| abi.begin_allocate_to_pool(0, PoolId(0, 0), none),
             "the id (0, 0) is that of memory which is no pool's",
         ),

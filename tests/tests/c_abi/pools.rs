@@ -153,6 +153,13 @@ fn inner_pools() {
     abi.free(inside, 30 * MIB, 0, captured);
     let again = abi.torch_alloc(30 * MIB, 0, captured);
     assert_eq!(again, inside, "what was freed in the pool serves the pool");
+    let mut held = [0; 2];
+    assert_eq!(
+        (abi.pool_held(0, pool, held.as_mut_ptr(), 2), abi.pool_uses(0, pool)),
+        (1, 1)
+    );
+    assert_eq!(held, [inside.addr() as u64, 0]);
+    assert_eq!(abi.pool_held(0, pool, null_mut(), 0), 1);
     abi.free(again, 30 * MIB, 0, captured);
     abi.end_allocate_to_pool(0, pool);
     assert_eq!((abi.error(), COPIES.load(Ordering::Relaxed)), (None, 0));
@@ -188,6 +195,7 @@ fn inner_pools() {
         "one graph is left"
     );
     abi.release_pool(0, pool);
+    assert_eq!(abi.pool_uses(0, pool), 0);
     assert_eq!(abi.figures(0)["all.reserved_bytes.current"], 30 * MIB as u64);
     assert_eq!(abi.error(), None);
 }

@@ -144,10 +144,11 @@ void gpumem_torch_free(void *ptr, size_t size, int device, void *stream);
 void gpumem_set_oom_fn(void (*function)(int device, size_t size));
 
 /*
- * After torch.cuda.memory.change_current_allocator(), before the GPU is used: has PyTorch's object for pluggable allocators answer two
- * questions in C++ that it refuses, and which nothing can be set for: how large a block may be, without which cuDNN's search for the fastest
- * convolution fails (torch.backends.cudnn.benchmark = True), and get_per_process_memory_fraction(). The object's functions are replaced,
- * found by name (PyTorch 2.4 to 2.12 have them under these). 0; -1 where there is no such object, or none is found: then nothing is changed.
+ * After torch.cuda.memory.change_current_allocator(), before the GPU is used: has PyTorch's object for pluggable allocators do in C++ what it
+ * refuses, and which nothing can be set for: say how large a block may be, without which cuDNN's search for the fastest convolution fails
+ * (torch.backends.cudnn.benchmark = True), and get_per_process_memory_fraction(); on x86-64 take checkpoints of private pools and restore
+ * them, as trees of CUDA graphs have it do (torch.compile with mode="reduce-overhead"). The object's functions are replaced, found by name
+ * (PyTorch 2.4 to 2.12 have them under these). 0; -1 where there is no such object, or none is found: then nothing is changed.
  */
 int gpumem_adopt_torch(void);
 
@@ -194,6 +195,15 @@ struct gpumem_pool_id {
 void gpumem_begin_allocate_to_pool(int device, struct gpumem_pool_id id, void *filter);
 void gpumem_end_allocate_to_pool(int device, struct gpumem_pool_id id);
 void gpumem_release_pool(int device, struct gpumem_pool_id id);
+
+/*
+ * The addresses that the program holds in a pool, in order: the first `room` of them go to `addrs`, which may be NULL with a `room` of 0.
+ * How many there are; -1 on errors. For torch._C._cuda_checkPoolLiveAllocations.
+ */
+int64_t gpumem_pool_held(int device, struct gpumem_pool_id id, uint64_t *addrs, size_t room);
+
+/* How often a pool was begun and not released: 0 where there is none. -1 on errors. */
+int64_t gpumem_pool_uses(int device, struct gpumem_pool_id id);
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator (demo/python/cupy_cfunction.py) ---- */
 
@@ -286,6 +296,9 @@ enum gpumem_stacks {
  * gpumem_set_stack_fn. GPUMEM_ALLOC_CONF=history:on does it from the first allocation on. 0, or -1 on errors.
  */
 int gpumem_record_history(int device, int stacks, uint64_t max_events);
+
+/* Whether there is one on a device, or on any in use (-1): 1 or 0; -1 on errors. */
+int gpumem_has_history(int device);
 
 /* Ends it on a device, or on all in use (-1), and forgets it. 0, or -1 on errors. */
 int gpumem_stop_history(int device);

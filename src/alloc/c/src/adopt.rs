@@ -1,8 +1,11 @@
-//! What PyTorch's object for pluggable allocators refuses to say in C++, and there is nothing to set for it: how large a block may be, which
-//! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), and which part of a device's memory may be used.
+//! What PyTorch's object for pluggable allocators refuses in C++, and there is nothing to set for it: how large a block may be, which
+//! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), which part of a device's memory may be used, and
+//! [checkpoints](checkpoint) of private pools, which trees of CUDA graphs take.
 //!
 //! The object's functions are in a table of its class. It gets a copy of that, with ours in the place of those that refuse. They are found by
 //! their names, wherever a version of PyTorch has them; where one is not found once, that one stays.
+
+mod checkpoint;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -15,6 +18,7 @@ use crate::boundary::enter;
 use crate::devices;
 use crate::failure::Failure;
 use crate::library::Library;
+pub(crate) use checkpoint::placed;
 
 /// Where the class is, and where it was until 2.5.
 const LIBRARIES: [&CStr; 2] = [c"libtorch_cuda.so", c"libtorch_python.so"];
@@ -42,23 +46,36 @@ fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
     let words = pytorch.size_of(table)? / size_of::<usize>();
     // SAFETY: a table of that many words, which nothing writes to once the library is loaded.
     let mut table = unsafe { std::slice::from_raw_parts(table.cast::<usize>().as_ptr(), words) }.to_vec();
-    let mut put = |name: &CStr, ours: usize| -> Option<()> {
+    let place = |table: &[usize], name: &CStr| {
         let refuses = pytorch.find(name)?.addr().get();
-        let mut places = table.iter_mut().skip(BEFORE).filter(|word| **word == refuses);
-        let (Some(place), None) = (places.next(), places.next()) else {
-            return None;
-        };
-        *place = ours;
-        Some(())
+        let mut places = (BEFORE..table.len()).filter(|at| table[*at] == refuses);
+        let place = places.next()?;
+        places.next().is_none().then_some(place)
     };
     let cache_info: extern "C-unwind" fn(*mut c_void, i8, *mut usize) = cache_info;
     let memory_fraction: extern "C-unwind" fn(*mut c_void, i8) -> f64 = memory_fraction;
-    let put = [
-        put(CACHE_INFO, cache_info as usize),
+    let mut ours = vec![
+        (place(&table, CACHE_INFO), cache_info as usize),
         // Older versions have none.
-        put(MEMORY_FRACTION, memory_fraction as usize),
+        (place(&table, MEMORY_FRACTION), memory_fraction as usize),
     ];
-    put.iter().any(Option::is_some).then_some(table)
+    // One is nothing without the other.
+    let places = (place(&table, checkpoint::GET), place(&table, checkpoint::SET));
+    if let (Some(get), Some(set)) = places
+        && let Some(replacements) = checkpoint::replacements(pytorch)
+    {
+        ours.extend([
+            (Some(get), replacements.0 as usize),
+            (Some(set), replacements.1 as usize),
+        ]);
+    }
+    let mut any = false;
+    for (place, function) in ours {
+        if let Some(place) = place {
+            (table[place], any) = (function, true);
+        }
+    }
+    any.then_some(table)
 }
 
 #[unsafe(no_mangle)]

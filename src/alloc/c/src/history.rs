@@ -31,6 +31,14 @@ extern "C" fn gpumem_stop_history(device: c_int) -> c_int {
     enter("gpumem_stop_history", -1, || record(device, History::Off))
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_has_history(device: c_int) -> c_int {
+    enter("gpumem_has_history", -1, || {
+        let on = devices::chosen(device)?.any(|allocator| allocator.history().is_some());
+        Ok(c_int::from(on))
+    })
+}
+
 /// Begins or ends the history of one device, whose allocator is made for that, or of all that are in use (-1). An error on one does not
 /// keep it from the others.
 fn record(device: c_int, history: History) -> Result<c_int, Failure> {

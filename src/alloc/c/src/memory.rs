@@ -6,7 +6,7 @@ use gpumem::{Error, Stream};
 
 use crate::boundary::{attempt, enter, enter_quick};
 use crate::failure::{Failure, Kind};
-use crate::{devices, exit, profiler, throw, torch};
+use crate::{adopt, devices, exit, profiler, throw, torch};
 
 /// CUDA's handle of every thread's own default stream, the last of those that are no pointers.
 const PER_THREAD: usize = 2;
@@ -85,7 +85,11 @@ extern "C" fn gpumem_free(ptr: *mut c_void, _size: usize, device: c_int, stream:
 #[unsafe(no_mangle)]
 extern "C-unwind" fn gpumem_torch_alloc(size: usize, device: c_int, stream: *mut c_void) -> *mut c_void {
     let call = "gpumem_torch_alloc";
-    match attempt(call, || take(size, device, stream).map_err(Failure::in_pytorchs_words)) {
+    let work = || {
+        let taken = adopt::placed().unwrap_or_else(|| take(size, device, stream));
+        taken.map_err(Failure::in_pytorchs_words)
+    };
+    match attempt(call, work) {
         Ok(ptr) => {
             if !ptr.is_null() {
                 profiler::took(ptr, device);

@@ -124,6 +124,20 @@ fn release_one(place: &Place, id: PoolId) {
     }
 }
 
+/// The pool of a number.
+pub(crate) fn pool(device: c_int, id: PoolId) -> Result<Pool, Failure> {
+    find(place(device)?, id)
+}
+
+/// How often a pool was begun and not released.
+pub(crate) fn uses(device: c_int, id: PoolId) -> Result<u64, Failure> {
+    let known = place(device)?.pools.known();
+    Ok(known
+        .as_ref()
+        .and_then(|known| known.get(&id))
+        .map_or(0, |(_, begun)| *begun))
+}
+
 /// The place of a device, unless this is a forked child: there its pools may be locked for ever by a thread that does not exist.
 fn place(device: c_int) -> Result<&'static Place, Failure> {
     let place = devices::place(device)?;

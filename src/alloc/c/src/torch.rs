@@ -86,6 +86,27 @@ extern "C" fn gpumem_release_pool(device: c_int, id: PoolId) {
     enter("gpumem_release_pool", (), || pools::release(device, id));
 }
 
+/// # Safety
+///
+/// `addrs` is valid for writes of `room` addresses, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_pool_held(device: c_int, id: PoolId, addrs: *mut u64, room: usize) -> i64 {
+    enter("gpumem_pool_held", -1, || {
+        let held = pools::pool(device, id)?.held();
+        let room = if addrs.is_null() { 0 } else { room };
+        for (at, block) in held.iter().take(room).enumerate() {
+            // SAFETY: within the room, by the caller's contract.
+            unsafe { addrs.add(at).write(block.addr) };
+        }
+        Ok(held.len() as i64)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gpumem_pool_uses(device: c_int, id: PoolId) -> i64 {
+    enter("gpumem_pool_uses", -1, || Ok(pools::uses(device, id)? as i64))
+}
+
 type OomFn = unsafe extern "C" fn(c_int, usize);
 
 static OOM_FN: Callback<OomFn> = Callback::none();

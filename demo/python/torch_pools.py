@@ -1,0 +1,64 @@
+"""PyTorch's private pools on gpumem's allocator: torch.cuda.MemPool, which PyTorch refuses to make where another one than its own is in
+place, and what trees of CUDA graphs ask of theirs (torch.compile with mode="reduce-overhead" or "max-autotune").
+
+    torch_pools.answer(library)           torch_pluggable.install() has done it
+"""
+
+import ctypes
+import itertools
+
+import gpumem
+import torch
+
+
+def answer(library: ctypes.CDLL) -> None:
+    ids = itertools.count(1)
+
+    def is_held(device: int, pool, addresses) -> bool:
+        return set(held(library, device, pool)) == set(addresses)
+
+    class MemPool:
+        """torch.cuda.MemPool, for torch.cuda.use_mem_pool() and torch.cuda.graph(pool=...)."""
+
+        def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
+            if allocator is not None or use_on_oom or no_split:
+                raise RuntimeError("gpumem's pools have gpumem's memory, serve nobody else, and are split: no option of MemPool is there")
+            self.id = (0, next(ids))
+            self._device = torch.cuda.current_device()
+            self._id = gpumem.PoolId(*self.id)
+            # It is there as long as it was begun oftener than released.
+            library.gpumem_begin_allocate_to_pool(self._device, self._id, None)
+            library.gpumem_end_allocate_to_pool(self._device, self._id)
+
+        def __del__(self):
+            if hasattr(self, "_id"):
+                library.gpumem_release_pool(self._device, self._id)
+
+        @property
+        def allocator(self):
+            return None
+
+        def use_count(self) -> int:
+            return max(0, library.gpumem_pool_uses(self._device, self._id))
+
+        def snapshot(self, include_traces: bool = True):
+            return torch.cuda.memory_snapshot(self.id)
+
+    if hasattr(torch._C, "_cuda_checkPoolLiveAllocations"):
+        torch._C._cuda_checkPoolLiveAllocations = is_held
+    for module in (torch.cuda, torch.cuda.memory):
+        if hasattr(module, "MemPool"):
+            module.MemPool = MemPool
+
+
+def held(library: ctypes.CDLL, device: int, pool) -> list[int]:
+    """Where the blocks are that the program holds in a pool."""
+    room = 1 << 10
+    while True:
+        addresses = (ctypes.c_uint64 * room)()
+        count = library.gpumem_pool_held(device, gpumem.PoolId(*pool), addresses, room)
+        if count < 0:
+            raise RuntimeError(gpumem.last_error(library))
+        if count <= room:
+            return addresses[:count]
+        room = count

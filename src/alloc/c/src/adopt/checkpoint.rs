@@ -1,0 +1,396 @@
+//! Checkpoints of private pools, which PyTorch's trees of CUDA graphs take (`torch.compile` with `mode="reduce-overhead"`): what is held
+//! when a graph was captured, so that the next one can be captured around that, whatever was replayed meanwhile.
+//!
+//! They go to PyTorch and come back as a `std::shared_ptr` of a class with virtual functions, and what was restored as two `std::vector`s:
+//! all in the layouts of the Itanium C++ ABI and GNU's libstdc++, which PyTorch's Linux builds use. Where a class is returned in memory, an
+//! x86-64 passes the address of that before all else, and a 64-bit ARM where Rust cannot name it: there nothing is replaced.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gpumem::PoolBlock;
+
+use crate::boundary::attempt;
+use crate::failure::Failure;
+use crate::library::Library;
+use crate::pools::{self, PoolId};
+use crate::throw;
+
+/// `CUDAPluggableAllocator::getCheckpointState(c10::DeviceIndex, at::cuda::MempoolId_t)`
+pub(super) const GET: &CStr =
+    c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator18getCheckpointStateEaSt4pairIyyE";
+
+/// `CUDAPluggableAllocator::setCheckpointPoolState(c10::DeviceIndex, std::shared_ptr<AllocatorState>)`
+pub(super) const SET: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE";
+
+/// What takes [`GET`]'s place: its result, the object, a device, a pool.
+pub(super) type Get = extern "C-unwind" fn(*mut SharedState, *mut c_void, i8, PoolId) -> *mut SharedState;
+/// What takes [`SET`]'s place. A class that is destroyed by who calls is passed by its address.
+pub(super) type Set = extern "C-unwind" fn(*mut Delta, *mut c_void, i8, *const SharedState) -> *mut Delta;
+
+type Malloc = unsafe extern "C-unwind" fn(*mut c_void, usize, i8, *mut c_void) -> *mut c_void;
+type RawDelete = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+type Deleter = unsafe extern "C-unwind" fn(*mut c_void);
+type RawDeleter = unsafe extern "C-unwind" fn(*const c_void) -> Deleter;
+type New = unsafe extern "C-unwind" fn(usize) -> NonNull<c_void>;
+
+/// PyTorch's own that it takes: who allocates and frees behind its back has it know less than there is.
+struct Pytorch {
+    /// `CUDAPluggableAllocator::malloc(size_t, c10::DeviceIndex, cudaStream_t)`
+    malloc: Malloc,
+    /// `CUDAPluggableAllocator::raw_delete(void*)`
+    raw_delete: RawDelete,
+    /// `CUDAPluggableAllocator::raw_deleter() const`
+    raw_deleter: RawDeleter,
+    /// `operator new(size_t)`
+    new: New,
+    state_functions: StateFunctions,
+}
+
+static PYTORCH: OnceLock<Pytorch> = OnceLock::new();
+
+/// What takes the places of [`GET`] and [`SET`], if there is all that it takes.
+pub(super) fn replacements(pytorch: &Library) -> Option<(Get, Set)> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    if PYTORCH.get().is_none() {
+        let found = Pytorch::find(pytorch)?;
+        PYTORCH.get_or_init(|| found);
+    }
+    Some((get, set))
+}
+
+impl Pytorch {
+    fn find(pytorch: &Library) -> Option<Pytorch> {
+        // SAFETY: what has such a name is a function of the type that its field has.
+        unsafe {
+            Some(Pytorch {
+                malloc: pytorch.function(
+                    c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator6mallocEmaP11CUstream_st",
+                )?,
+                raw_delete: pytorch
+                    .function(c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator10raw_deleteEPv")?,
+                raw_deleter: pytorch
+                    .function(c"_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv")?,
+                new: pytorch.function(c"_Znwm")?,
+                state_functions: StateFunctions::find(pytorch)?,
+            })
+        }
+    }
+}
+
+/// A class derived from `AllocatorState`, which has nothing but a virtual destructor.
+#[repr(C)]
+struct State {
+    functions: *const [extern "C" fn(*mut State); 2],
+    device: c_int,
+    id: PoolId,
+    held: Vec<PoolBlock>,
+}
+
+/// Its table: how far an object is from its beginning, its type, and its destructors, of which there are two in the ABI.
+#[repr(C)]
+struct StateFunctions {
+    to_top: isize,
+    type_info: usize,
+    destructors: [extern "C" fn(*mut State); 2],
+}
+
+/// `std::type_info` of a class without bases: the functions of such an object, and the name.
+#[repr(C)]
+struct TypeInfo {
+    functions: usize,
+    name: usize,
+}
+
+const TYPE_NAME: &CStr = c"N6gpumem10CheckpointE";
+
+impl StateFunctions {
+    /// PyTorch's Python asks of what type the object is. No class that it knows.
+    fn find(pytorch: &Library) -> Option<StateFunctions> {
+        static TYPE: OnceLock<TypeInfo> = OnceLock::new();
+        // `vtable for __cxxabiv1::__class_type_info`
+        let functions = pytorch.find(c"_ZTVN10__cxxabiv117__class_type_infoE")?;
+        let type_info = TYPE.get_or_init(|| TypeInfo {
+            functions: functions.addr().get() + super::BEFORE * size_of::<usize>(),
+            name: TYPE_NAME.as_ptr().expose_provenance(),
+        });
+        Some(StateFunctions {
+            to_top: 0,
+            type_info: std::ptr::from_ref(type_info).expose_provenance(),
+            destructors: [none_to_destroy; 2],
+        })
+    }
+}
+
+/// It goes with what counts its users.
+extern "C" fn none_to_destroy(_state: *mut State) {}
+
+/// `std::shared_ptr<AllocatorState>`
+#[repr(C)]
+pub(super) struct SharedState {
+    state: *const State,
+    counted: *const Counted,
+}
+
+/// A class derived from `std::_Sp_counted_base`: what counts the users of a state, and the state.
+#[repr(C)]
+struct Counted {
+    functions: *const CountedFunctions,
+    uses: c_int,
+    weak: c_int,
+    state: State,
+}
+
+/// Its functions.
+#[repr(C)]
+struct CountedFunctions {
+    destructors: [extern "C" fn(*mut Counted); 2],
+    dispose: extern "C" fn(*mut Counted),
+    destroy: extern "C" fn(*mut Counted),
+    get_deleter: extern "C" fn(*mut Counted, *const c_void) -> *mut c_void,
+}
+
+/// The table, which nobody asks for its type.
+#[repr(C)]
+struct CountedTable {
+    before: [usize; super::BEFORE],
+    functions: CountedFunctions,
+}
+
+static COUNTED: CountedTable = CountedTable {
+    before: [0; super::BEFORE],
+    functions: CountedFunctions {
+        destructors: [nothing; 2],
+        dispose: nothing,
+        destroy,
+        get_deleter,
+    },
+};
+
+/// The last user of a state is gone: it goes with the next.
+extern "C" fn nothing(_counted: *mut Counted) {}
+
+extern "C" fn destroy(counted: *mut Counted) {
+    // SAFETY: made by `shared`, and nobody has it any more.
+    drop(unsafe { Box::from_raw(counted) });
+}
+
+extern "C" fn get_deleter(_counted: *mut Counted, _type: *const c_void) -> *mut c_void {
+    null_mut()
+}
+
+fn shared(pytorch: &'static Pytorch, device: c_int, id: PoolId, held: Vec<PoolBlock>) -> SharedState {
+    let counted = Box::into_raw(Box::new(Counted {
+        functions: &raw const COUNTED.functions,
+        uses: 1,
+        weak: 1,
+        state: State {
+            functions: &raw const pytorch.state_functions.destructors,
+            device,
+            id,
+            held,
+        },
+    }));
+    SharedState {
+        // SAFETY: made just now.
+        state: unsafe { &raw const (*counted).state },
+        counted,
+    }
+}
+
+/// `std::vector`
+#[repr(C)]
+struct Vector<T> {
+    begin: *mut T,
+    end: *mut T,
+    end_of_storage: *mut T,
+}
+
+impl<T> Vector<T> {
+    const NONE: Vector<T> = Vector {
+        begin: null_mut(),
+        end: null_mut(),
+        end_of_storage: null_mut(),
+    };
+
+    /// Of so many items. C++ gives its memory back.
+    fn of(pytorch: &Pytorch, items: impl ExactSizeIterator<Item = T>) -> Vector<T> {
+        let len = items.len();
+        if len == 0 {
+            return Vector::NONE;
+        }
+        // SAFETY: room for so many, aligned for anything. It throws where there is none.
+        let begin = unsafe { (pytorch.new)(len * size_of::<T>()) }.cast::<T>().as_ptr();
+        for (at, item) in items.take(len).enumerate() {
+            // SAFETY: within the room.
+            unsafe { begin.add(at).write(item) };
+        }
+        let end = begin.wrapping_add(len);
+        Vector {
+            begin,
+            end,
+            end_of_storage: end,
+        }
+    }
+}
+
+/// `c10::DataPtr`: an address, a `std::unique_ptr` with its deleter, and a device.
+#[repr(C)]
+struct DataPtr {
+    data: *mut c_void,
+    deleter: Deleter,
+    context: *mut c_void,
+    device_type: i8,
+    device: i8,
+}
+
+/// `c10::DeviceType::CUDA`
+const CUDA: i8 = 1;
+
+/// `c10::cuda::CUDACachingAllocator::CheckpointDelta`: what was held before, and what is now.
+#[repr(C)]
+pub(super) struct Delta {
+    freed: Vector<*mut c_void>,
+    allocated: Vector<DataPtr>,
+}
+
+fn pointer(addr: u64) -> *mut c_void {
+    std::ptr::without_provenance_mut(addr as usize)
+}
+
+extern "C-unwind" fn get(result: *mut SharedState, _object: *mut c_void, device: i8, id: PoolId) -> *mut SharedState {
+    let call = "getCheckpointState";
+    let got = attempt(call, || {
+        let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
+        let device = c_int::from(device);
+        Ok(shared(pytorch, device, id, pools::pool(device, id)?.held()))
+    });
+    let got = got.unwrap_or_else(|failure| {
+        throw::as_pytorch(call, &failure);
+        SharedState {
+            state: null(),
+            counted: null(),
+        }
+    });
+    // SAFETY: room for one, of who calls.
+    unsafe { result.write(got) };
+    result
+}
+
+extern "C-unwind" fn set(result: *mut Delta, object: *mut c_void, device: i8, state: *const SharedState) -> *mut Delta {
+    let call = "setCheckpointPoolState";
+    let set = attempt(call, || {
+        let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
+        // SAFETY: a shared pointer of who calls; what it points to lives as long.
+        let state = unsafe { state.as_ref().and_then(|shared| shared.state.as_ref()) };
+        let ours = &raw const pytorch.state_functions.destructors;
+        let state = state.filter(|state| std::ptr::eq(state.functions, ours));
+        let state = state.ok_or_else(|| Failure::misuse("the state is no checkpoint of this allocator's"))?;
+        if state.device != c_int::from(device) {
+            let text = format!("the checkpoint is one of device {}, not of {device}", state.device);
+            return Err(Failure::misuse(text));
+        }
+        let held = pools::pool(state.device, state.id)?.held();
+        Ok((pytorch, state, held))
+    });
+    let set = match set {
+        // Not within an attempt: PyTorch's functions may throw, and this is unwound then.
+        Ok((pytorch, state, held)) => {
+            restore(pytorch, object, state, &held);
+            // SAFETY: its function, which looks at the object alone.
+            let deleter = unsafe { (pytorch.raw_deleter)(object) };
+            let data = |block: &PoolBlock| DataPtr {
+                data: pointer(block.addr),
+                deleter,
+                context: pointer(block.addr),
+                device_type: CUDA,
+                device,
+            };
+            Delta {
+                freed: Vector::of(pytorch, held.iter().map(|block| pointer(block.addr))),
+                allocated: Vector::of(pytorch, state.held.iter().map(data)),
+            }
+        }
+        Err(failure) => {
+            throw::as_pytorch(call, &failure);
+            Delta {
+                freed: Vector::NONE,
+                allocated: Vector::NONE,
+            }
+        }
+    };
+    // SAFETY: room for one, of who calls.
+    unsafe { result.write(set) };
+    result
+}
+
+/// Has a pool hold what a state says, where `held` is what it holds.
+fn restore(pytorch: &Pytorch, object: *mut c_void, state: &State, held: &[PoolBlock]) {
+    let stays = |block: &PoolBlock, among: &[PoolBlock]| {
+        let at = among.binary_search_by_key(&block.addr, |other| other.addr);
+        at.is_ok_and(|at| among[at].bytes == block.bytes)
+    };
+    for block in held.iter().filter(|block| !stays(block, &state.held)) {
+        // SAFETY: the object, and what it handed out.
+        unsafe { (pytorch.raw_delete)(object, pointer(block.addr)) };
+    }
+    for block in state.held.iter().filter(|block| !stays(block, held)) {
+        let _placing = Placing::begin(state.device, state.id, *block);
+        let stream = std::ptr::with_exposed_provenance_mut(block.stream.handle() as usize);
+        // SAFETY: the object, which asks `gpumem_torch_alloc`.
+        let got = unsafe { (pytorch.malloc)(object, block.requested as usize, state.device as i8, stream) };
+        if got.addr() as u64 != block.addr {
+            let failure = Failure::misuse("PyTorch's allocator is to be made with gpumem_torch_alloc");
+            throw::as_pytorch("setCheckpointPoolState", &failure);
+        }
+    }
+}
+
+/// Threads that [place](placed) something.
+static PLACING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Where the next block of this thread is to be.
+    static PLACE: Cell<Option<(c_int, PoolId, PoolBlock)>> = const { Cell::new(None) };
+}
+
+/// The calling thread's next allocation is a certain block of a pool.
+struct Placing;
+
+impl Placing {
+    fn begin(device: c_int, id: PoolId, block: PoolBlock) -> Placing {
+        PLACE.set(Some((device, id, block)));
+        PLACING.fetch_add(1, Ordering::Relaxed);
+        Placing
+    }
+}
+
+impl Drop for Placing {
+    fn drop(&mut self) {
+        PLACING.fetch_sub(1, Ordering::Relaxed);
+        PLACE.set(None);
+    }
+}
+
+/// What the calling thread is given for whatever it asks, if that is a certain block.
+#[inline]
+pub(crate) fn placed() -> Option<Result<*mut c_void, Failure>> {
+    match PLACING.load(Ordering::Relaxed) {
+        0 => None,
+        _ => placed_now(),
+    }
+}
+
+#[cold]
+fn placed_now() -> Option<Result<*mut c_void, Failure>> {
+    let (device, id, block) = PLACE.take()?;
+    Some(pools::pool(device, id).and_then(|pool| {
+        pool.alloc_raw_at(&block)?;
+        Ok(pointer(block.addr))
+    }))
+}
