@@ -32,8 +32,10 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
-    # Without it cuDNN's search for the fastest convolution fails, and trees of CUDA graphs: they ask what PyTorch's class for pluggable
-    # allocators refuses.
+    # What others still have of PyTorch's shared tensors it gives back when its own variables have ended: its allocator must not end, too.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(hooks))
+    # Without it cuDNN's search for the fastest convolution fails, and trees of CUDA graphs, and sharing tensors with other processes: they
+    # ask what PyTorch's class for pluggable allocators refuses.
     library.gpumem_adopt_torch()
     torch_figures.answer(library)
     torch_pools.answer(library)

@@ -19,6 +19,7 @@ from torch_children import children_program
 from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
+from torch_sharing import sharing_program
 from torch_streams import PROGRAMS as STREAMS
 from torch_trees import trees_program
 
@@ -166,13 +167,14 @@ PROGRAMS = {
     "graphs": graphs_program,
     "limits": limits_program,
     "trees": trees_program,
+    "sharing": sharing_program,
     "pool": pool_program,
     **STREAMS,
     "cupy": cupy_program,
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", "trees", *STREAMS)}
+IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", "trees", "sharing", *STREAMS)}
 
 
 def compare(folder):

@@ -18,6 +18,7 @@ class Allocator:
     def __init__(self, path, take, give): self.functions = [getattr(ctypes.CDLL(path), name) for name in (take, give)]
     def allocator(self): return self
     def __getattr__(self, name): return lambda address: None
+    def __del__(self, say=sys.stdout.write): say('it ended')
 on = 0
 def change(allocator):
     global on

@@ -21,6 +21,15 @@ impl DeviceError {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
 
+    /// What only a GPU has: `CUDA_ERROR_NOT_SUPPORTED`.
+    pub(crate) fn not_here(call: &'static str) -> DeviceError {
+        DeviceError {
+            call,
+            code: 801,
+            name: "CUDA_ERROR_NOT_SUPPORTED".to_owned(),
+        }
+    }
+
     /// No error of the driver's: the call will be made without the heap's lock.
     pub(crate) const LATER: i32 = i32::MIN;
 

@@ -120,6 +120,7 @@ mod raw;
 mod report;
 mod rounding;
 mod route;
+mod share;
 mod size;
 mod spread;
 mod stack;
@@ -142,12 +143,13 @@ pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, 
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
 pub use pool::{MempoolId, Overflow, Pool, PoolBlock, PoolConfig, PoolFigures, Serving};
 #[doc(hidden)]
-pub use process::{Origin, Uncancelled, say, tell_trouble_to};
+pub use process::{Origin, Uncancelled, Unsignalled, say, tell_trouble_to};
 pub use publish::Publish;
 pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};
 pub use rounding::Divisions;
 pub use route::Route;
+pub use share::{Imported, IpcHandle, Shared};
 #[doc(hidden)]
 pub use stack::Kept;
 pub use stack::{Stack, StackFrame, StackSource};

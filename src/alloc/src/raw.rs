@@ -151,8 +151,13 @@ impl Allocator {
     ///
     /// Errors when the address is not a live raw allocation, and when there is no such thing: memory that is mapped in chunks.
     pub fn base_of_raw(&self, addr: u64) -> Result<Base, Error> {
-        let block = self.0.home.block_of(self.0.home.pointers()?.find(addr)?)?;
+        let block = self.block_of_raw(addr)?;
         self.heap(|heap| heap.base_of(block))?.ok_or(Error::NoBase { addr })
+    }
+
+    /// The heap's number of a raw allocation's block.
+    pub(crate) fn block_of_raw(&self, addr: u64) -> Result<u32, Error> {
+        self.0.home.block_of(self.0.home.pointers()?.find(addr)?)
     }
 
     /// The bytes of a raw allocation's block, as figures count it: what was asked for, rounded up.

@@ -137,12 +137,14 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_
 unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
     const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
     const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_int = 102;
+    const HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: c_int = 103;
     const GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: c_int = 110;
     call("cuDeviceGetAttribute", |state| {
         state.device(device)?;
         let found = match attribute {
             COMPUTE_CAPABILITY_MAJOR => 9,
             VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => c_int::from(state.settings.vmm),
+            HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => 1,
             GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED => c_int::from(state.settings.rdma),
             _ => 0,
         };

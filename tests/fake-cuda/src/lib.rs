@@ -2,7 +2,7 @@
 //!
 //! Have this crate as a dev-dependency (cargo then builds the shared object too), [`install`] it into a folder, and start the
 //! program under test with that folder as `LD_LIBRARY_PATH`: it finds devices, allocates, maps chunks into address ranges,
-//! copies, uses the memory pool, and waits for events, without a GPU. Device addresses are numbers that only this library
+//! copies, uses the memory pool, shares memory with other processes, and waits for events, without a GPU. Device addresses are numbers that only this library
 //! understands; chunks keep their contents wherever they are mapped. Work is done at once; kernels cannot be loaded
 //! (`CUDA_ERROR_NOT_SUPPORTED`). What the real driver leaves undefined (freeing twice, unmapping half a mapping) is an error.
 //!
@@ -27,6 +27,7 @@ mod device;
 mod memory;
 mod pool;
 mod settings;
+mod shared;
 mod state;
 mod stream;
 

@@ -3,6 +3,8 @@
 mod queues;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use crate::device;
 use crate::pool::Pools;
 use crate::result;
 use crate::settings::Settings;
+use crate::shared::Bytes;
 
 /// Pages of device memory.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
@@ -19,11 +22,13 @@ const FIRST_ADDR: u64 = 0x7f00_0000_0000;
 #[derive(Debug)]
 struct Physical {
     device: i32,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     mappings: u32,
     released: bool,
     /// Network cards reach it.
     rdma: bool,
+    /// It is another process's.
+    imported: bool,
 }
 
 /// Who reaches a mapping.
@@ -176,8 +181,11 @@ impl State {
             return Err(result::OUT_OF_MEMORY);
         }
         *self.used.entry(device).or_default() += bytes;
+        Ok(self.add_physical(device, Bytes::Own(vec![0; bytes as usize]), rdma))
+    }
+
+    fn add_physical(&mut self, device: i32, bytes: Bytes, rdma: bool) -> u64 {
         let id = self.id();
-        let bytes = vec![0; bytes as usize];
         self.physical.insert(
             id,
             Physical {
@@ -186,15 +194,49 @@ impl State {
                 mappings: 0,
                 released: false,
                 rdma,
+                imported: false,
             },
         );
+        id
+    }
+
+    // Other processes
+
+    /// The file of a chunk.
+    pub(crate) fn export(&mut self, id: u64) -> Result<File, i32> {
+        let live = self.physical.get_mut(&id).filter(|physical| !physical.released);
+        live.ok_or(result::INVALID_VALUE)?.bytes.share()
+    }
+
+    /// A chunk of another process's, where it is counted.
+    pub(crate) fn import(&mut self, device: i32, file: File) -> Result<u64, i32> {
+        let bytes = Bytes::of(file)?;
+        let id = self.add_physical(device, bytes, false);
+        self.physical.entry(id).and_modify(|p| p.imported = true);
         Ok(id)
+    }
+
+    /// The descriptor of a plain allocation, as long as that lives.
+    pub(crate) fn export_plain(&mut self, addr: u64) -> Result<i32, i32> {
+        let plain = self.mappings.get(&addr).filter(|mapping| mapping.plain);
+        let id = plain.ok_or(result::INVALID_VALUE)?.physical;
+        self.export(id)?;
+        let file = self.physical.get(&id).and_then(|physical| physical.bytes.file());
+        file.map(AsRawFd::as_raw_fd).ok_or(result::UNKNOWN)
+    }
+
+    /// The same of another process's, where it is here.
+    pub(crate) fn open_plain(&mut self, device: i32, file: File) -> Result<u64, i32> {
+        let physical = self.import(device, file)?;
+        let size = self.physical.get(&physical).map_or(0, |p| p.bytes.len() as u64);
+        self.map_plain(physical, size)
     }
 
     fn drop_if_unused(&mut self, id: u64) {
         let unused = |physical: &Physical| physical.released && physical.mappings == 0;
         if self.physical.get(&id).is_some_and(unused)
             && let Some(physical) = self.physical.remove(&id)
+            && !physical.imported
         {
             *self.used.entry(physical.device).or_default() -= physical.bytes.len() as u64;
         }
@@ -217,12 +259,16 @@ impl State {
             .checked_next_multiple_of(GRANULARITY)
             .ok_or(result::OUT_OF_MEMORY)?;
         let physical = self.new_physical(device, rounded, true)?;
-        let addr = self.new_range(rounded)?;
+        self.map_plain(physical, bytes)
+    }
+
+    fn map_plain(&mut self, physical: u64, size: u64) -> Result<u64, i32> {
+        let addr = self.new_range(size)?;
         self.physical.entry(physical).and_modify(|p| p.mappings = 1);
         self.mappings.insert(
             addr,
             Mapping {
-                size: bytes,
+                size,
                 physical,
                 access: Access::All,
                 plain: true,

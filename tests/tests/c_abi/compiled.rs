@@ -128,6 +128,12 @@ fn what_pytorch_refuses_in_cpp_is_answered() {
     succeeds_with(("c++", "c++", "stdexcept"), "adopt.cpp", "libtorch_cuda.so");
 }
 
+/// Stitched or in one piece, by a process that knows it by a handle only.
+#[test]
+fn what_pytorchs_processes_share_is_the_same_memory() {
+    succeeds_with(("c++", "c++", "stdexcept"), "sharing.cpp", "libtorch_cuda.so");
+}
+
 /// PyTorch tells nobody that a capture has failed.
 #[test]
 fn what_a_failed_capture_leaves_is_nobodys() {

@@ -1,11 +1,12 @@
 //! What PyTorch's object for pluggable allocators refuses in C++, and there is nothing to set for it: how large a block may be, which
-//! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), which part of a device's memory may be used, and
-//! [checkpoints](checkpoint) of private pools, which trees of CUDA graphs take.
+//! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), which part of a device's memory may be used,
+//! [checkpoints](checkpoint) of private pools, which trees of CUDA graphs take, and [memory that processes share](sharing).
 //!
 //! The object's functions are in a table of its class. It gets a copy of that, with ours in the place of those that refuse. They are found by
 //! their names, wherever a version of PyTorch has them; where one is not found once, that one stays.
 
 mod checkpoint;
+mod sharing;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use gpumem::Allocator;
 
 use crate::boundary::enter;
+use crate::cxx::BEFORE;
 use crate::devices;
 use crate::failure::Failure;
 use crate::library::Library;
@@ -34,9 +36,6 @@ const CACHE_INFO: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggabl
 
 /// `CUDAPluggableAllocator::getMemoryFraction(c10::DeviceIndex)`
 const MEMORY_FRACTION: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator17getMemoryFractionEa";
-
-/// What is before the functions, by the Itanium C++ ABI: how far an object is from its beginning, and its type.
-const BEFORE: usize = 2;
 
 /// The table with ours in it.
 static OURS: OnceLock<&'static [usize]> = OnceLock::new();
@@ -59,15 +58,20 @@ fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
         // Older versions have none.
         (place(&table, MEMORY_FRACTION), memory_fraction as usize),
     ];
-    // One is nothing without the other.
-    let places = (place(&table, checkpoint::GET), place(&table, checkpoint::SET));
-    if let (Some(get), Some(set)) = places
-        && let Some(replacements) = checkpoint::replacements(pytorch)
-    {
-        ours.extend([
-            (Some(get), replacements.0 as usize),
-            (Some(set), replacements.1 as usize),
-        ]);
+    // Of these one is nothing without the other. What they return is returned in memory: an x86-64 passes the address of that before all
+    // else, and a 64-bit ARM where Rust cannot name it.
+    let mut pair = |names: (&CStr, &CStr), functions: Option<(usize, usize)>| {
+        if let (Some(first), Some(second)) = (place(&table, names.0), place(&table, names.1))
+            && let Some(functions) = functions
+        {
+            ours.extend([(Some(first), functions.0), (Some(second), functions.1)]);
+        }
+    };
+    if cfg!(target_arch = "x86_64") {
+        let checkpoints = checkpoint::replacements(pytorch).map(|(get, set)| (get as usize, set as usize));
+        pair((checkpoint::GET, checkpoint::SET), checkpoints);
+        let sharing = sharing::replacements(pytorch).map(|(share, open)| (share as usize, open as usize));
+        pair((sharing::SHARE, sharing::OPEN), sharing);
     }
     let mut any = false;
     for (place, function) in ours {

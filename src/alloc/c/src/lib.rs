@@ -11,6 +11,8 @@
 //! | `torch` | what else PyTorch asks of an allocator |
 //! | `throw` | what failed, as the exception that PyTorch throws itself |
 //! | `adopt` | what PyTorch has nothing to set for |
+//! | `cxx` | what C++ passes by value |
+//! | `share` | memory for other processes |
 //! | `profiler` | what PyTorch's profiler is told |
 //! | `cache` | what is cached goes back, or together |
 //! | `pools`, `filter`, `graphs` | its private pools, and what goes to them |
@@ -24,6 +26,7 @@ mod adopt;
 mod boundary;
 mod cache;
 mod config;
+mod cxx;
 mod devices;
 mod exit;
 mod failure;
@@ -37,5 +40,6 @@ mod names;
 mod pools;
 mod profiler;
 mod python;
+mod share;
 mod throw;
 mod torch;

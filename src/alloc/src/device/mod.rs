@@ -11,6 +11,7 @@ mod sim;
 
 use std::ffi::c_int;
 use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
@@ -97,6 +98,25 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn enable_peer_access(&self, peer: c_int) -> Result<bool>;
     /// Unmaps whole mappings. Does not wait for queued work.
     fn unmap(&self, addr: u64, bytes: u64) -> Result<()>;
+    /// What another process can [import](Driver::import) a chunk by.
+    fn export(&self, _handle: Handle) -> Result<OwnedFd> {
+        Err(DeviceError::not_here("cuMemExportToShareableHandle"))
+    }
+    /// A chunk of another process, to be released as one that was made here.
+    fn import(&self, _chunk: BorrowedFd<'_>) -> Result<Handle> {
+        Err(DeviceError::not_here("cuMemImportFromShareableHandle"))
+    }
+    /// What another process can [open](Driver::open_ipc) a plain allocation by.
+    fn ipc_handle(&self, _addr: u64) -> Result<[u8; 64]> {
+        Err(DeviceError::not_here("cuIpcGetMemHandle"))
+    }
+    /// The address of another process's plain allocation here, to be closed as often as it was opened.
+    fn open_ipc(&self, _handle: &[u8; 64]) -> Result<u64> {
+        Err(DeviceError::not_here("cuIpcOpenMemHandle"))
+    }
+    fn close_ipc(&self, _addr: u64) -> Result<()> {
+        Err(DeviceError::not_here("cuIpcCloseMemHandle"))
+    }
     /// Whether all work that was queued on a stream is done.
     fn is_idle(&self, stream: Stream) -> Result<bool>;
     /// The program names a stream for the first time, and has not used it yet for what it names it for. It may be another device's.

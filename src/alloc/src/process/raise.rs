@@ -69,10 +69,11 @@ const OWN: [c_int; 7] = [
 /// Threads that the calling one starts while it has this are sent none of the process's signals: a program that blocks some and waits for
 /// them would not get them, and its handlers would run in the middle of what ours do.
 #[derive(Debug)]
-pub(crate) struct Unsignalled(sigset_t);
+pub struct Unsignalled(sigset_t);
 
 impl Unsignalled {
-    pub(crate) fn begin() -> Unsignalled {
+    /// From now on.
+    pub fn begin() -> Unsignalled {
         let mut all = filled(|set| {
             // SAFETY: writes one set.
             unsafe { libc::sigfillset(set) };

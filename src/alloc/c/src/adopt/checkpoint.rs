@@ -1,19 +1,17 @@
 //! Checkpoints of private pools, which PyTorch's trees of CUDA graphs take (`torch.compile` with `mode="reduce-overhead"`): what is held
 //! when a graph was captured, so that the next one can be captured around that, whatever was replayed meanwhile.
 //!
-//! They go to PyTorch and come back as a `std::shared_ptr` of a class with virtual functions, and what was restored as two `std::vector`s:
-//! all in the layouts of the Itanium C++ ABI and GNU's libstdc++, which PyTorch's Linux builds use. Where a class is returned in memory, an
-//! x86-64 passes the address of that before all else, and a 64-bit ARM where Rust cannot name it: there nothing is replaced.
+//! They go to PyTorch and come back as a `std::shared_ptr` of a class with virtual functions, and what was restored as two `std::vector`s.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpumem::PoolBlock;
 
 use crate::boundary::attempt;
+use crate::cxx::{BEFORE, Cxx, SharedPtr, Vector};
 use crate::failure::Failure;
 use crate::library::Library;
 use crate::pools::{self, PoolId};
@@ -27,15 +25,14 @@ pub(super) const GET: &CStr =
 pub(super) const SET: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE";
 
 /// What takes [`GET`]'s place: its result, the object, a device, a pool.
-pub(super) type Get = extern "C-unwind" fn(*mut SharedState, *mut c_void, i8, PoolId) -> *mut SharedState;
+pub(super) type Get = extern "C-unwind" fn(*mut SharedPtr<State>, *mut c_void, i8, PoolId) -> *mut SharedPtr<State>;
 /// What takes [`SET`]'s place. A class that is destroyed by who calls is passed by its address.
-pub(super) type Set = extern "C-unwind" fn(*mut Delta, *mut c_void, i8, *const SharedState) -> *mut Delta;
+pub(super) type Set = extern "C-unwind" fn(*mut Delta, *mut c_void, i8, *const SharedPtr<State>) -> *mut Delta;
 
 type Malloc = unsafe extern "C-unwind" fn(*mut c_void, usize, i8, *mut c_void) -> *mut c_void;
 type RawDelete = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 type Deleter = unsafe extern "C-unwind" fn(*mut c_void);
 type RawDeleter = unsafe extern "C-unwind" fn(*const c_void) -> Deleter;
-type New = unsafe extern "C-unwind" fn(usize) -> NonNull<c_void>;
 
 /// PyTorch's own that it takes: who allocates and frees behind its back has it know less than there is.
 struct Pytorch {
@@ -45,8 +42,7 @@ struct Pytorch {
     raw_delete: RawDelete,
     /// `CUDAPluggableAllocator::raw_deleter() const`
     raw_deleter: RawDeleter,
-    /// `operator new(size_t)`
-    new: New,
+    cxx: Cxx,
     state_functions: StateFunctions,
 }
 
@@ -54,9 +50,6 @@ static PYTORCH: OnceLock<Pytorch> = OnceLock::new();
 
 /// What takes the places of [`GET`] and [`SET`], if there is all that it takes.
 pub(super) fn replacements(pytorch: &Library) -> Option<(Get, Set)> {
-    if !cfg!(target_arch = "x86_64") {
-        return None;
-    }
     if PYTORCH.get().is_none() {
         let found = Pytorch::find(pytorch)?;
         PYTORCH.get_or_init(|| found);
@@ -76,7 +69,7 @@ impl Pytorch {
                     .function(c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator10raw_deleteEPv")?,
                 raw_deleter: pytorch
                     .function(c"_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv")?,
-                new: pytorch.function(c"_Znwm")?,
+                cxx: Cxx::find(pytorch)?,
                 state_functions: StateFunctions::find(pytorch)?,
             })
         }
@@ -85,7 +78,7 @@ impl Pytorch {
 
 /// A class derived from `AllocatorState`, which has nothing but a virtual destructor.
 #[repr(C)]
-struct State {
+pub(super) struct State {
     functions: *const [extern "C" fn(*mut State); 2],
     device: c_int,
     id: PoolId,
@@ -116,7 +109,7 @@ impl StateFunctions {
         // `vtable for __cxxabiv1::__class_type_info`
         let functions = pytorch.find(c"_ZTVN10__cxxabiv117__class_type_infoE")?;
         let type_info = TYPE.get_or_init(|| TypeInfo {
-            functions: functions.addr().get() + super::BEFORE * size_of::<usize>(),
+            functions: functions.addr().get() + BEFORE * size_of::<usize>(),
             name: TYPE_NAME.as_ptr().expose_provenance(),
         });
         Some(StateFunctions {
@@ -129,115 +122,6 @@ impl StateFunctions {
 
 /// It goes with what counts its users.
 extern "C" fn none_to_destroy(_state: *mut State) {}
-
-/// `std::shared_ptr<AllocatorState>`
-#[repr(C)]
-pub(super) struct SharedState {
-    state: *const State,
-    counted: *const Counted,
-}
-
-/// A class derived from `std::_Sp_counted_base`: what counts the users of a state, and the state.
-#[repr(C)]
-struct Counted {
-    functions: *const CountedFunctions,
-    uses: c_int,
-    weak: c_int,
-    state: State,
-}
-
-/// Its functions.
-#[repr(C)]
-struct CountedFunctions {
-    destructors: [extern "C" fn(*mut Counted); 2],
-    dispose: extern "C" fn(*mut Counted),
-    destroy: extern "C" fn(*mut Counted),
-    get_deleter: extern "C" fn(*mut Counted, *const c_void) -> *mut c_void,
-}
-
-/// The table, which nobody asks for its type.
-#[repr(C)]
-struct CountedTable {
-    before: [usize; super::BEFORE],
-    functions: CountedFunctions,
-}
-
-static COUNTED: CountedTable = CountedTable {
-    before: [0; super::BEFORE],
-    functions: CountedFunctions {
-        destructors: [nothing; 2],
-        dispose: nothing,
-        destroy,
-        get_deleter,
-    },
-};
-
-/// The last user of a state is gone: it goes with the next.
-extern "C" fn nothing(_counted: *mut Counted) {}
-
-extern "C" fn destroy(counted: *mut Counted) {
-    // SAFETY: made by `shared`, and nobody has it any more.
-    drop(unsafe { Box::from_raw(counted) });
-}
-
-extern "C" fn get_deleter(_counted: *mut Counted, _type: *const c_void) -> *mut c_void {
-    null_mut()
-}
-
-fn shared(pytorch: &'static Pytorch, device: c_int, id: PoolId, held: Vec<PoolBlock>) -> SharedState {
-    let counted = Box::into_raw(Box::new(Counted {
-        functions: &raw const COUNTED.functions,
-        uses: 1,
-        weak: 1,
-        state: State {
-            functions: &raw const pytorch.state_functions.destructors,
-            device,
-            id,
-            held,
-        },
-    }));
-    SharedState {
-        // SAFETY: made just now.
-        state: unsafe { &raw const (*counted).state },
-        counted,
-    }
-}
-
-/// `std::vector`
-#[repr(C)]
-struct Vector<T> {
-    begin: *mut T,
-    end: *mut T,
-    end_of_storage: *mut T,
-}
-
-impl<T> Vector<T> {
-    const NONE: Vector<T> = Vector {
-        begin: null_mut(),
-        end: null_mut(),
-        end_of_storage: null_mut(),
-    };
-
-    /// Of so many items. C++ gives its memory back.
-    fn of(pytorch: &Pytorch, items: impl ExactSizeIterator<Item = T>) -> Vector<T> {
-        let len = items.len();
-        if len == 0 {
-            return Vector::NONE;
-        }
-        // SAFETY: room for so many, aligned for anything. It throws where there is none.
-        let begin = unsafe { (pytorch.new)(len * size_of::<T>()) }.cast::<T>().as_ptr();
-        for (at, item) in items.take(len).enumerate() {
-            // SAFETY: within the room.
-            unsafe { begin.add(at).write(item) };
-        }
-        let end = begin.wrapping_add(len);
-        Vector {
-            begin,
-            end,
-            end_of_storage: end,
-        }
-    }
-}
 
 /// `c10::DataPtr`: an address, a `std::unique_ptr` with its deleter, and a device.
 #[repr(C)]
@@ -263,31 +147,44 @@ fn pointer(addr: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(addr as usize)
 }
 
-extern "C-unwind" fn get(result: *mut SharedState, _object: *mut c_void, device: i8, id: PoolId) -> *mut SharedState {
+extern "C-unwind" fn get(
+    result: *mut SharedPtr<State>,
+    _object: *mut c_void,
+    device: i8,
+    id: PoolId,
+) -> *mut SharedPtr<State> {
     let call = "getCheckpointState";
     let got = attempt(call, || {
         let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
         let device = c_int::from(device);
-        Ok(shared(pytorch, device, id, pools::pool(device, id)?.held()))
+        let state = State {
+            functions: &raw const pytorch.state_functions.destructors,
+            device,
+            id,
+            held: pools::pool(device, id)?.held(),
+        };
+        Ok(SharedPtr::new(state, std::ptr::from_ref))
     });
     let got = got.unwrap_or_else(|failure| {
         throw::as_pytorch(call, &failure);
-        SharedState {
-            state: null(),
-            counted: null(),
-        }
+        SharedPtr::NULL
     });
     // SAFETY: room for one, of who calls.
     unsafe { result.write(got) };
     result
 }
 
-extern "C-unwind" fn set(result: *mut Delta, object: *mut c_void, device: i8, state: *const SharedState) -> *mut Delta {
+extern "C-unwind" fn set(
+    result: *mut Delta,
+    object: *mut c_void,
+    device: i8,
+    state: *const SharedPtr<State>,
+) -> *mut Delta {
     let call = "setCheckpointPoolState";
     let set = attempt(call, || {
         let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
         // SAFETY: a shared pointer of who calls; what it points to lives as long.
-        let state = unsafe { state.as_ref().and_then(|shared| shared.state.as_ref()) };
+        let state = unsafe { state.as_ref().and_then(|shared| shared.object.as_ref()) };
         let ours = &raw const pytorch.state_functions.destructors;
         let state = state.filter(|state| std::ptr::eq(state.functions, ours));
         let state = state.ok_or_else(|| Failure::misuse("the state is no checkpoint of this allocator's"))?;
@@ -312,8 +209,8 @@ extern "C-unwind" fn set(result: *mut Delta, object: *mut c_void, device: i8, st
                 device,
             };
             Delta {
-                freed: Vector::of(pytorch, held.iter().map(|block| pointer(block.addr))),
-                allocated: Vector::of(pytorch, state.held.iter().map(data)),
+                freed: Vector::of(&pytorch.cxx, held.iter().map(|block| pointer(block.addr))),
+                allocated: Vector::of(&pytorch.cxx, state.held.iter().map(data)),
             }
         }
         Err(failure) => {

@@ -6,9 +6,11 @@
 //! found, as in builds with the strings from before GCC 5, nothing is done.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use super::{FILE, FUNCTION};
+use crate::cxx::{Cxx, CxxString};
 use crate::library::Library;
 
 /// Its type is where it is thrown, and not in the library that declares it: no function of that is out of line.
@@ -25,26 +27,13 @@ struct SourceLocation {
     line: u32,
 }
 
-/// `std::string`: text that is shorter than `local` is there, and `data` points to it.
-#[repr(C)]
-struct CxxString {
-    data: *mut c_char,
-    length: usize,
-    local: [c_char; 16],
-}
-
-type Append = unsafe extern "C-unwind" fn(*mut CxxString, *const c_char, usize) -> *mut CxxString;
-type DropString = unsafe extern "C-unwind" fn(*mut CxxString);
 type Construct = unsafe extern "C-unwind" fn(*mut *const c_void, SourceLocation, *mut CxxString);
 type Allocate = unsafe extern "C-unwind" fn(usize) -> *mut *const c_void;
 type Throw = unsafe extern "C-unwind" fn(*mut *const c_void, *mut c_void, *const c_void) -> !;
 
 /// What all of it takes.
 struct Makings {
-    /// `std::string::_M_append(const char*, size_t)`
-    append: Append,
-    /// `std::string::~string()`
-    drop_string: DropString,
+    cxx: Cxx,
     /// `c10::Error::Error(c10::SourceLocation, std::string)`. The ABI has the caller make and destroy such a string, and pass its address.
     construct: Construct,
     /// `typeinfo for c10::OutOfMemoryError`
@@ -69,8 +58,7 @@ impl Makings {
         // SAFETY: what has such a name is a function of the type that its field has.
         unsafe {
             Some(Makings {
-                append: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_appendEPKcm")?,
-                drop_string: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")?,
+                cxx: Cxx::find(library)?,
                 construct: library.function(
                     c"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
                 )?,
@@ -88,28 +76,24 @@ pub(super) fn throw(message: &CStr) {
     let Some(with) = Makings::find() else {
         return;
     };
-    let mut text = CxxString {
-        data: null_mut(),
-        length: 0,
-        local: [0; 16],
-    };
-    text.data = (&raw mut text.local).cast();
+    let mut text = MaybeUninit::<CxxString>::uninit();
+    let text = text.as_mut_ptr();
     let place = SourceLocation {
         function: FUNCTION.as_ptr(),
         file: FILE.as_ptr(),
         line: 0,
     };
-    // SAFETY: `text` is an empty string, which is used and destroyed where it is. The object has room and the alignment of any; it is a whole
+    // SAFETY: `text` is room for a string, which is made, used and ended where it is. The object has room and the alignment of any; it is a whole
     // `c10::Error` and, as that has no bases but one without data and the other type adds nothing to it, once its first word is the other
     // type's table, a whole `c10::OutOfMemoryError`. `__cxa_throw` unwinds through frames that may be unwound by an exception of another
     // language, as in `as_pytorch`.
     unsafe {
-        (with.append)(&raw mut text, message.as_ptr(), message.count_bytes());
+        CxxString::write(&with.cxx, text, message.to_bytes());
         let object = (with.allocate)(ROOM);
         // Should a later version's type add something, that is zeros.
         object.cast::<u8>().write_bytes(0, ROOM);
-        (with.construct)(object, place, &raw mut text);
-        (with.drop_string)(&raw mut text);
+        (with.construct)(object, place, text);
+        CxxString::end(&with.cxx, text);
         let functions = with.vtable.add(2);
         object.write(functions.as_ptr().cast());
         (with.throw)(object, with.type_info.as_ptr(), functions.read())

@@ -40,6 +40,11 @@ pub(super) struct AccessDesc {
     pub(super) flags: c_int,
 }
 
+/// `CUipcMemHandle`, which is passed as it is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpcHandle(pub(super) [u8; 64]);
+
 /// `CUcontext`, `CUstream` and `CUevent` are opaque pointers.
 pub(super) type Opaque = *mut c_void;
 
@@ -96,6 +101,11 @@ api! {
     map = "cuMemMap" (u64, usize, usize, u64, c_ulonglong);
     set_access = "cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
     unmap = "cuMemUnmap" (u64, usize);
+    export = "cuMemExportToShareableHandle" (*mut c_void, u64, c_int, c_ulonglong);
+    import = "cuMemImportFromShareableHandle" (*mut u64, *mut c_void, c_int);
+    ipc_get_handle = "cuIpcGetMemHandle" (*mut [u8; 64], u64);
+    ipc_open_handle = "cuIpcOpenMemHandle_v2" (*mut u64, IpcHandle, c_uint);
+    ipc_close_handle = "cuIpcCloseMemHandle" (u64);
     stream_is_capturing = "cuStreamIsCapturing" (Opaque, *mut c_int);
     stream_query = "cuStreamQuery" (Opaque);
     stream_get_ctx = "cuStreamGetCtx" (Opaque, *mut Opaque);

@@ -12,14 +12,15 @@ mod open;
 mod primary;
 mod reach;
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
 
 use super::{Call, Calls, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::stream::Stream;
-use api::{AllocationProp, Api, Location, Opaque};
+use api::{AllocationProp, Api, IpcHandle, Location, Opaque};
 use bound::{Before, Bound};
 use events::Events;
 pub use open::driver_message;
@@ -29,6 +30,11 @@ use reach::Reach;
 
 const NOT_READY: c_int = 600;
 const CAPTURE_UNSUPPORTED: c_int = 900;
+
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
+const POSIX_FILE_DESCRIPTOR: c_int = 1;
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`
+const LAZY_PEER_ACCESS: c_uint = 1;
 
 #[derive(Debug)]
 struct Cuda {
@@ -243,6 +249,52 @@ impl Driver for Cuda {
             let _ = self.set_access(addr, bytes);
         }
         unmapped
+    }
+
+    fn export(&self, handle: Handle) -> Result<OwnedFd> {
+        let _bound = self.bind()?;
+        let mut descriptor: c_int = -1;
+        // SAFETY: writes one descriptor. The driver knows which handles are its own.
+        let code = unsafe { (self.api.export)((&raw mut descriptor).cast(), handle.0, POSIX_FILE_DESCRIPTOR, 0) };
+        self.api.check("cuMemExportToShareableHandle", code)?;
+        // SAFETY: a new one, which is the caller's.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+
+    fn import(&self, chunk: BorrowedFd<'_>) -> Result<Handle> {
+        let _bound = self.bind()?;
+        let mut handle = 0;
+        // The number itself goes where a pointer to another kind of handle would.
+        let descriptor = std::ptr::without_provenance_mut(chunk.as_raw_fd() as usize);
+        // SAFETY: writes one handle; the driver checks what the descriptor is.
+        let code = unsafe { (self.api.import)(&mut handle, descriptor, POSIX_FILE_DESCRIPTOR) };
+        self.api.check("cuMemImportFromShareableHandle", code)?;
+        Ok(Handle(handle))
+    }
+
+    fn ipc_handle(&self, addr: u64) -> Result<[u8; 64]> {
+        let _bound = self.bind()?;
+        let mut handle = [0; 64];
+        // SAFETY: writes one handle; the driver checks the address.
+        let code = unsafe { (self.api.ipc_get_handle)(&mut handle, addr) };
+        self.api.check("cuIpcGetMemHandle", code)?;
+        Ok(handle)
+    }
+
+    fn open_ipc(&self, handle: &[u8; 64]) -> Result<u64> {
+        let _bound = self.bind()?;
+        let mut addr = 0;
+        // SAFETY: writes one address; the driver checks the handle.
+        let code = unsafe { (self.api.ipc_open_handle)(&mut addr, IpcHandle(*handle), LAZY_PEER_ACCESS) };
+        self.api.check("cuIpcOpenMemHandle", code)?;
+        Ok(addr)
+    }
+
+    fn close_ipc(&self, addr: u64) -> Result<()> {
+        let _bound = self.bind()?;
+        // SAFETY: an address of `open_ipc`; the driver waits for its users.
+        self.api
+            .check("cuIpcCloseMemHandle", unsafe { (self.api.ipc_close_handle)(addr) })
     }
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {

@@ -12,7 +12,7 @@ use super::bound::Before;
 use super::events::Events;
 use super::primary::Primary;
 use super::reach::Reach;
-use super::{Cuda, Prop};
+use super::{Cuda, POSIX_FILE_DESCRIPTOR, Prop};
 use crate::device::{Calls, Device, DeviceInfo};
 use crate::error::{DeviceError, Error};
 use crate::size::LARGE_ROUND;
@@ -98,9 +98,13 @@ impl Cuda {
             kind: LOCATION_DEVICE,
             id: device,
         };
+        let by_descriptor = Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+        // An old driver does not know what is asked.
+        let by_descriptor = api.attribute(device, by_descriptor).unwrap_or(0) != 0;
         let prop = AllocationProp {
             kind: ALLOCATION_PINNED,
-            handle_types: 0,
+            // So that other processes can have it, which costs nothing where none does.
+            handle_types: if by_descriptor { POSIX_FILE_DESCRIPTOR } else { 0 },
             location,
             win32_handle_meta_data: std::ptr::null_mut(),
             compression: 0,

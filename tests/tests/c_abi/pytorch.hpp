@@ -1,0 +1,207 @@
+// What stands for libtorch_cuda.so and libc10_cuda.so: with LIBRARY it is that, and else what programs have of it.
+#ifndef PYTORCH_HPP
+#define PYTORCH_HPP
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#define VISIBLE __attribute__((visibility("default")))
+
+using Id = std::pair<unsigned long long, unsigned long long>;
+
+namespace c10 {
+
+struct VISIBLE DataPtr {
+    struct {
+        void *data;
+        std::unique_ptr<void, void (*)(void *)> context;
+    } ptr;
+    struct {
+        int8_t type, index;
+    } device;
+};
+
+namespace cuda {
+namespace CUDACachingAllocator {
+
+struct VISIBLE AllocatorState {
+    virtual ~AllocatorState() = default;
+};
+
+struct VISIBLE CheckpointDelta {
+    std::vector<void *> ptrs_freed;
+    std::vector<DataPtr> dataptrs_allocd;
+};
+
+struct VISIBLE ShareableHandle {
+    ptrdiff_t offset;
+    std::string handle;
+};
+
+struct VISIBLE CUDAAllocator {
+    virtual ~CUDAAllocator() = default;
+    virtual int before() { return 1; }
+    virtual double getMemoryFraction(int8_t device) = 0;
+    virtual void cacheInfo(int8_t device, size_t *largest) = 0;
+    virtual std::shared_ptr<AllocatorState> getCheckpointState(int8_t device, Id id) = 0;
+    virtual CheckpointDelta setCheckpointPoolState(int8_t device, std::shared_ptr<AllocatorState> state) = 0;
+    virtual ShareableHandle shareIpcHandle(void *ptr) = 0;
+    virtual std::shared_ptr<void> getIpcDevPtr(std::string handle) = 0;
+    virtual int after() { return 2; }
+};
+
+extern VISIBLE std::atomic<CUDAAllocator *> allocator;
+
+}
+}
+}
+
+using c10::DataPtr;
+using c10::cuda::CUDACachingAllocator::AllocatorState;
+using c10::cuda::CUDACachingAllocator::CheckpointDelta;
+using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using c10::cuda::CUDACachingAllocator::ShareableHandle;
+
+// What the program asks the library for.
+struct CUstream_st;
+struct VISIBLE Makers {
+    CUDAAllocator *(*pluggable)();
+    CUDAAllocator *(*native)();
+    bool (*is_pluggable)(CUDAAllocator *);
+    void *(*allocate)(CUDAAllocator *, size_t);
+    // Whether it knows of a block.
+    bool (*knows)(CUDAAllocator *, void *);
+    void (*(*deleter)(CUDAAllocator *))(void *);
+};
+
+#ifdef LIBRARY
+
+#include "gpumem_alloc.h"
+
+namespace c10 {
+namespace cuda {
+namespace CUDACachingAllocator {
+std::atomic<CUDAAllocator *> allocator;
+}
+
+VISIBLE int8_t current_device()
+{
+    return 0;
+}
+}
+}
+
+namespace torch {
+namespace cuda {
+namespace CUDAPluggableAllocator {
+
+struct VISIBLE CUDAPluggableAllocator : CUDAAllocator {
+    double getMemoryFraction(int8_t) override;
+    void cacheInfo(int8_t, size_t *) override;
+    std::shared_ptr<AllocatorState> getCheckpointState(int8_t, Id) override;
+    CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override;
+    ShareableHandle shareIpcHandle(void *) override;
+    std::shared_ptr<void> getIpcDevPtr(std::string) override;
+    int after() override { return 3; }
+    void *malloc(size_t size, int8_t device, CUstream_st *stream);
+    virtual void raw_delete(void *ptr);
+    virtual void (*raw_deleter() const)(void *);
+
+    struct Known {
+        size_t size;
+        int8_t device;
+        CUstream_st *stream;
+    };
+    std::unordered_map<void *, Known> known;
+};
+
+double CUDAPluggableAllocator::getMemoryFraction(int8_t)
+{
+    throw std::runtime_error("getMemoryFraction");
+}
+
+void CUDAPluggableAllocator::cacheInfo(int8_t, size_t *)
+{
+    throw std::runtime_error("cacheInfo");
+}
+
+std::shared_ptr<AllocatorState> CUDAPluggableAllocator::getCheckpointState(int8_t, Id)
+{
+    throw std::runtime_error("getCheckpointState");
+}
+
+CheckpointDelta CUDAPluggableAllocator::setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>)
+{
+    throw std::runtime_error("setCheckpointPoolState");
+}
+
+ShareableHandle CUDAPluggableAllocator::shareIpcHandle(void *)
+{
+    throw std::runtime_error("shareIpcHandle");
+}
+
+std::shared_ptr<void> CUDAPluggableAllocator::getIpcDevPtr(std::string)
+{
+    throw std::runtime_error("getIpcDevPtr");
+}
+
+void *CUDAPluggableAllocator::malloc(size_t size, int8_t device, CUstream_st *stream)
+{
+    void *ptr = gpumem_torch_alloc(size, device, stream);
+    known.emplace(ptr, Known{size, device, stream});
+    return ptr;
+}
+
+void CUDAPluggableAllocator::raw_delete(void *ptr)
+{
+    const Known block = known.at(ptr);
+    known.erase(ptr);
+    gpumem_torch_free(ptr, block.size, block.device, block.stream);
+}
+
+void (*CUDAPluggableAllocator::raw_deleter() const)(void *)
+{
+    return [](void *ptr) { static_cast<CUDAPluggableAllocator *>(c10::cuda::CUDACachingAllocator::allocator.load())->raw_delete(ptr); };
+}
+
+}
+}
+}
+
+namespace {
+
+struct Native : CUDAAllocator {
+    double getMemoryFraction(int8_t) override { return 0.25; }
+    void cacheInfo(int8_t, size_t *largest) override { *largest = 7; }
+    std::shared_ptr<AllocatorState> getCheckpointState(int8_t, Id) override { return std::make_shared<AllocatorState>(); }
+    CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override { return {}; }
+    ShareableHandle shareIpcHandle(void *) override { return {}; }
+    std::shared_ptr<void> getIpcDevPtr(std::string) override { return {}; }
+};
+
+using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
+
+}
+
+extern "C" VISIBLE const Makers makers;
+const Makers makers = {
+    []() -> CUDAAllocator * { return new Pluggable; },
+    []() -> CUDAAllocator * { return new Native; },
+    [](CUDAAllocator *it) { return dynamic_cast<Pluggable *>(it) != nullptr; },
+    [](CUDAAllocator *it, size_t size) { return static_cast<Pluggable *>(it)->malloc(size, 0, reinterpret_cast<CUstream_st *>(64)); },
+    [](CUDAAllocator *it, void *ptr) { return static_cast<Pluggable *>(it)->known.count(ptr) == 1; },
+    [](CUDAAllocator *it) { return static_cast<Pluggable *>(it)->raw_deleter(); },
+};
+
+#endif
+
+#endif
