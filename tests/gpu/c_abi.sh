@@ -1,10 +1,10 @@
 #!/bin/sh
 # PyTorch and CuPy on libgpumem_alloc.so, on a machine with an NVIDIA GPU: the same programs with their own allocator and with this
 # one give the same results to the bit, end without a word on stderr, and the dashboard shows their blocks. What torch.cuda says of
-# memory, budgets, what is caught when memory runs out, CUDA graphs, trees of them, pools that a program makes, tensors that processes share, a
-# pool of PyTorch's whose segments are ours, training and answering on several streams while the GPU is behind, memory shared by CUDA IPC, two GPUs that use
-# each other's memory where there are two, and training over them by NCCL, random programs on several threads and streams whose every
-# block is compared, and the same on each thread's own default stream.
+# memory, budgets, what is caught when memory runs out, CUDA graphs, trees of them, pools that a program makes, tensors that processes
+# share, a pool of PyTorch's whose segments are ours, training and answering on several streams while the GPU is behind, memory shared by
+# CUDA IPC, two GPUs that use each other's memory where there are two, and training over them by NCCL, random programs on several threads
+# and streams whose every block is compared, and the same on each thread's own default stream.
 #
 #   tests/gpu/c_abi.sh                   builds what it runs with cargo
 #   GPUMEM_BIN=DIR tests/gpu/c_abi.sh    builds nothing: takes DIR/libgpumem_alloc.so and DIR/gpumem-tui
