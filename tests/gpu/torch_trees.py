@@ -3,6 +3,8 @@
 Each graph is captured around what the ones before it left, and PyTorch looks whether its pool holds what it should.
 """
 
+import warnings
+
 from figures import adds_up, peaks, told, torch_on, torch_peaks
 
 WIDTH = 512
@@ -12,6 +14,8 @@ def trees_program(folder):
     torch, library = torch_on(folder, 7)
     import torch._inductor.config as inductor
 
+    # Said where something is compiled, and not where an earlier run did so.
+    warnings.filterwarnings("ignore", message="TensorFloat32")
     inductor.triton.slow_path_cudagraph_asserts = True
     results = []
     for part in (shapes, branches, training, with_history, pools):
