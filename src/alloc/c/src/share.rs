@@ -1,8 +1,8 @@
 //! Chunks for other processes. Who shares memory has a thread from then on that hands out the chunks which an allocation lies in, as
 //! descriptors by a socket: to processes of its user that know the socket's random name, which is in the handle that they were given.
 //!
-//! The socket has no file: it goes with the process, and is in the network namespace. The thread does nothing until somebody asks, for one
-//! at a time, and for none longer than [`PATIENCE`] between two words.
+//! The socket has no file: it goes with the process, and is in the network namespace. The thread does nothing until somebody asks. It answers
+//! one after another, and who does not go on is not waited for as long as the next one waits.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -20,8 +20,10 @@ use rustix::net::{
 use crate::devices;
 use crate::failure::Failure;
 
-/// How long either side waits for the other's next word.
+/// How long who asks waits for the next word.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// And who answers.
+const ANSWERING: Duration = Duration::from_secs(4);
 /// Descriptors in a message, fewer than the kernel's 253: a process may have a thousand at the same time.
 const AT_A_TIME: usize = 64;
 /// Chunks of an allocation. More are no honest answer.
@@ -73,6 +75,10 @@ static SOCKET: Mutex<Option<[u8; 16]>> = Mutex::new(None);
 /// What other processes find an allocation by that lies in chunks.
 pub(crate) fn handle(device: u32, addr: u64, shared: &Shared) -> Result<Handle, Failure> {
     devices::not_forked()?;
+    // Where none can be had, the other process could not say why.
+    if let Some(first) = shared.export(0) {
+        drop(first.map_err(gpumem::Error::from)?);
+    }
     let mut socket = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
     let name = match *socket {
         Some(name) => name,
@@ -108,19 +114,27 @@ fn answer() -> io::Result<[u8; 16]> {
     Ok(name)
 }
 
-fn patient(socket: &UnixStream) -> io::Result<()> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))
+fn patient(socket: &UnixStream, patience: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(patience))?;
+    socket.set_write_timeout(Some(patience))
+}
+
+/// What a call comes to that a signal may interrupt: where there is a timeout none goes on by itself.
+fn uninterrupted<T, E: Into<io::Error>>(mut call: impl FnMut() -> Result<T, E>) -> io::Result<T> {
+    loop {
+        match call().map_err(E::into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// Sends all of it, without a signal where nobody reads.
 fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        match uninterrupted(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            sent => bytes = &bytes[sent..],
         }
     }
     Ok(())
@@ -128,7 +142,7 @@ fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
 
 /// Answers one question.
 fn serve(asking: &UnixStream) -> io::Result<()> {
-    patient(asking)?;
+    patient(asking, ANSWERING)?;
     let user = rustix::net::sockopt::socket_peercred(asking)?.uid;
     if user != rustix::process::geteuid() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -183,7 +197,8 @@ fn send_descriptors(socket: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<
     let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     beside.push(SendAncillaryMessage::ScmRights(&descriptors));
     // They go with a byte.
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&[0])], &mut beside, SendFlags::NOSIGNAL)?;
+    let byte = [IoSlice::new(&[0])];
+    let sent = uninterrupted(|| rustix::net::sendmsg(socket, &byte, &mut beside, SendFlags::NOSIGNAL))?;
     match sent {
         1 => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
@@ -195,7 +210,7 @@ fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut beside = RecvAncillaryBuffer::new(&mut room);
     let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+    uninterrupted(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags))?;
     let received = beside.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
@@ -226,8 +241,9 @@ pub(crate) fn fetch(allocator: &Allocator, handle: &Handle) -> Result<Imported, 
 
 fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense");
-    let socket = UnixStream::connect_addr(&address(&handle.socket)?)?;
-    patient(&socket)?;
+    let address = address(&handle.socket)?;
+    let socket = uninterrupted(|| UnixStream::connect_addr(&address))?;
+    patient(&socket, PATIENCE)?;
     send(&socket, &handle.to_bytes())?;
     let mut reader = &socket;
     let (mut status, mut count) = ([0], [0; 4]);

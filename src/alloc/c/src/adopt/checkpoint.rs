@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gpumem::PoolBlock;
+use gpumem::{PoolBlock, Uncancelled};
 
 use crate::boundary::attempt;
 use crate::cxx::{BEFORE, Cxx, SharedPtr, Vector};
@@ -155,6 +155,7 @@ extern "C-unwind" fn get(
 ) -> *mut SharedPtr<State> {
     let call = "getCheckpointState";
     let got = attempt(call, || {
+        let _undisturbed = Uncancelled::begin();
         let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
         let device = c_int::from(device);
         let state = State {
@@ -182,6 +183,7 @@ extern "C-unwind" fn set(
 ) -> *mut Delta {
     let call = "setCheckpointPoolState";
     let set = attempt(call, || {
+        let _undisturbed = Uncancelled::begin();
         let pytorch = PYTORCH.get().ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
         // SAFETY: a shared pointer of who calls; what it points to lives as long.
         let state = unsafe { state.as_ref().and_then(|shared| shared.object.as_ref()) };
@@ -230,7 +232,7 @@ extern "C-unwind" fn set(
 fn restore(pytorch: &Pytorch, object: *mut c_void, state: &State, held: &[PoolBlock]) {
     let stays = |block: &PoolBlock, among: &[PoolBlock]| {
         let at = among.binary_search_by_key(&block.addr, |other| other.addr);
-        at.is_ok_and(|at| among[at].bytes == block.bytes)
+        at.is_ok_and(|at| (among[at].bytes, among[at].stream) == (block.bytes, block.stream))
     };
     for block in held.iter().filter(|block| !stays(block, &state.held)) {
         // SAFETY: the object, and what it handed out.
@@ -286,6 +288,7 @@ pub(crate) fn placed() -> Option<Result<*mut c_void, Failure>> {
 #[cold]
 fn placed_now() -> Option<Result<*mut c_void, Failure>> {
     let (device, id, block) = PLACE.take()?;
+    let _undisturbed = Uncancelled::begin();
     Some(pools::pool(device, id).and_then(|pool| {
         pool.alloc_raw_at(&block)?;
         Ok(pointer(block.addr))

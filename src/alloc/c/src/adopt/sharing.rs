@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
-use gpumem::{Imported, IpcHandle};
+use gpumem::{Imported, IpcHandle, Uncancelled};
 
 use crate::boundary::attempt;
 use crate::cxx::{Cxx, CxxString, SharedPtr};
@@ -63,6 +63,7 @@ const CHUNKS: u8 = b'g';
 
 /// Where a block begins in what is shared, and the handle of that.
 fn handle_of(ptr: *mut c_void) -> Result<(u64, Vec<u8>), Failure> {
+    let _undisturbed = Uncancelled::begin();
     devices::not_forked()?;
     let addr = ptr.addr() as u64;
     let owner = devices::owner(addr);
@@ -129,6 +130,7 @@ extern "C-unwind" fn open(
     // SAFETY: its function. It may throw, and this is unwound then.
     let device = PYTORCH.get().map(|pytorch| unsafe { (pytorch.current_device)() });
     let opened = attempt(call, || {
+        let _undisturbed = Uncancelled::begin();
         let device = device.ok_or_else(|| Failure::misuse("PyTorch is gone"))?;
         // SAFETY: a string of who calls.
         let handle = unsafe { handle.as_ref() }.ok_or_else(|| Failure::misuse("no handle was given"))?;

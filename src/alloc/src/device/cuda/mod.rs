@@ -258,7 +258,10 @@ impl Driver for Cuda {
         let code = unsafe { (self.api.export)((&raw mut descriptor).cast(), handle.0, POSIX_FILE_DESCRIPTOR, 0) };
         self.api.check("cuMemExportToShareableHandle", code)?;
         // SAFETY: a new one, which is the caller's.
-        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // What the process starts is to have none. Where that cannot be said it has.
+        let _ = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC);
+        Ok(descriptor)
     }
 
     fn import(&self, chunk: BorrowedFd<'_>) -> Result<Handle> {
