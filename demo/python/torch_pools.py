@@ -5,15 +5,12 @@ place, and what trees of CUDA graphs ask of theirs (torch.compile with mode="red
 """
 
 import ctypes
-import itertools
 
 import gpumem
 import torch
 
 
 def answer(library: ctypes.CDLL) -> None:
-    ids = itertools.count(1)
-
     def is_held(device: int, pool, addresses) -> bool:
         return set(held(library, device, pool)) == set(addresses)
 
@@ -23,12 +20,15 @@ def answer(library: ctypes.CDLL) -> None:
         def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
             if allocator is not None or use_on_oom or no_split:
                 raise RuntimeError("gpumem's pools have gpumem's memory, serve nobody else, and are split: no option of MemPool is there")
-            self.id = (0, next(ids))
-            self._device = torch.cuda.current_device()
-            self._id = gpumem.PoolId(*self.id)
+            # PyTorch counts the pools of its graphs, too.
+            self.id = torch.cuda.graph_pool_handle()
+            self._device, pool = torch.cuda.current_device(), gpumem.PoolId(*self.id)
             # It is there as long as it was begun oftener than released.
-            library.gpumem_begin_allocate_to_pool(self._device, self._id, None)
-            library.gpumem_end_allocate_to_pool(self._device, self._id)
+            library.gpumem_begin_allocate_to_pool(self._device, pool, None)
+            if library.gpumem_pool_uses(self._device, pool) < 1:
+                raise RuntimeError(gpumem.last_error(library))
+            library.gpumem_end_allocate_to_pool(self._device, pool)
+            self._id = pool
 
         def __del__(self):
             if hasattr(self, "_id"):

@@ -126,11 +126,17 @@ def pools(torch):
     if not hasattr(torch.cuda, "MemPool"):
         return
     pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
-    yield str(pool.id != other.id)
+    yield str(len({pool.id, other.id, torch.cuda.graph_pool_handle()}))
     yield pool.use_count()
     with torch.cuda.use_mem_pool(pool):
         kept = [torch.full((1 << 20,), float(number), device="cuda") for number in range(5)]
         yield pool.use_count()
+    # Trees have pools of their own.
+    double = compiled(torch, lambda x: x * 2 + kept[1][: len(x)])
+    for step in range(9):
+        torch.compiler.cudagraph_mark_step_begin()
+        yield double(torch.full((1000 << step % 3,), float(step), device="cuda")).double().sum().item()
+    yield sum(one.double().sum().item() for one in kept)
     outside = torch.full((1 << 20,), 9.0, device="cuda")
     held = [block for segment in pool.snapshot() for block in segment["blocks"] if block["state"] == "active_allocated"]
     yield len(held)

@@ -18,6 +18,7 @@ use crate::home::{Handle, Home};
 use crate::lane::Lent;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::publish::{WhyNot, say_unpublished};
+use crate::share;
 use crate::size::bytes_of;
 use crate::stack::Kept;
 use crate::stream::Stream;
@@ -158,7 +159,16 @@ impl Allocator {
     pub fn release_cached(&self) -> Result<u64, Error> {
         let freed = heap::release_cached(&mut self.0.turn()?)?;
         heap::give_back_remains();
+        share::let_go_of_left();
         Ok(freed)
+    }
+
+    /// Waits for the device: afterwards no queued work uses what was given back before, and what waited for that is free.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] while a graph is captured, and what the driver says.
+    pub fn settle(&self) -> Result<(), Error> {
+        heap::wait_for_device(&mut self.0.turn()?)
     }
 
     /// Sets the most bytes this allocator may take from the driver; `None`: as much as the device has. If more is reserved, the cache

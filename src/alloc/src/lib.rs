@@ -149,7 +149,7 @@ pub use raw::Base;
 pub use report::{Help, OomReport, PoolShortage};
 pub use rounding::Divisions;
 pub use route::Route;
-pub use share::{Imported, IpcHandle, Shared};
+pub use share::{Imported, IpcHandle, SharedMemory};
 #[doc(hidden)]
 pub use stack::Kept;
 pub use stack::{Stack, StackFrame, StackSource};

@@ -11,13 +11,14 @@ use crate::allocator::Allocator;
 use crate::device::Driver;
 use crate::error::{DeviceError, Error};
 use crate::heap::{self, Chunk};
+use crate::lock::Shared;
 
 /// A name that CUDA gives memory of the driver's in one piece, for other processes: `CUipcMemHandle`.
 pub type IpcHandle = [u8; 64];
 
 /// What a raw allocation lies in, for other processes. It says nothing any more once the allocation was freed.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct SharedMemory {
     driver: Arc<dyn Driver>,
     offset: u64,
     bytes: u64,
@@ -39,11 +40,12 @@ impl Allocator {
     ///
     /// # Errors
     /// [`Error::UnknownPointer`] when the address is not a live raw allocation.
-    pub fn share_raw(&self, addr: u64) -> Result<Shared, Error> {
+    pub fn share_raw(&self, addr: u64) -> Result<SharedMemory, Error> {
         let block = self.block_of_raw(addr)?;
         // Nothing of it is in a history: who asks may be who another process waits for.
-        let (offset, bytes, of) = self.0.home.see(|heap| heap.share_of(block))?;
-        Ok(Shared {
+        let shared = self.0.home.see(|heap| heap.share_of(block, addr))?;
+        let (offset, bytes, of) = shared.ok_or(Error::UnknownPointer { addr })?;
+        Ok(SharedMemory {
             driver: Arc::clone(&self.device().driver),
             offset,
             bytes,
@@ -52,7 +54,7 @@ impl Allocator {
     }
 }
 
-impl Shared {
+impl SharedMemory {
     /// Where the allocation begins in what is shared, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
@@ -66,6 +68,17 @@ impl Shared {
     /// The sizes of the chunks, in the order in which they are to be mapped; none where it is one piece.
     pub fn chunks(&self) -> impl ExactSizeIterator<Item = u64> {
         self.handles().iter().map(|chunk| chunk.size)
+    }
+
+    /// Whether another answer is of the same memory.
+    pub fn is_same(&self, other: &SharedMemory) -> bool {
+        let handles = |of: &SharedMemory| of.handles().iter().map(|chunk| chunk.handle).collect::<Vec<_>>();
+        let whole = |of: &SharedMemory| match of.of {
+            Of::Whole(addr) => Some(addr),
+            Of::Chunks(_) => None,
+        };
+        (self.offset, self.bytes, whole(self)) == (other.offset, other.bytes, whole(other))
+            && handles(self) == handles(other)
     }
 
     fn handles(&self) -> &[Chunk] {
@@ -102,8 +115,9 @@ pub struct Imported {
 }
 
 impl Allocator {
-    /// Reserves address space on this device for so many bytes of another process's [chunks](Shared::chunks).
+    /// Reserves address space on this device for so many bytes of another process's [chunks](SharedMemory::chunks).
     pub fn import(&self, bytes: u64) -> Result<Imported, DeviceError> {
+        let_go_of_left();
         Ok(Imported {
             addr: self.device().driver.reserve(bytes)?,
             allocator: self.clone(),
@@ -112,7 +126,7 @@ impl Allocator {
         })
     }
 
-    /// Opens the [handle](Shared::ipc_handle) of another process.
+    /// Opens the [handle](SharedMemory::ipc_handle) of another process.
     pub fn open_ipc(&self, handle: &IpcHandle) -> Result<Imported, DeviceError> {
         Ok(Imported {
             addr: self.device().driver.open_ipc(handle)?,
@@ -145,10 +159,6 @@ impl Imported {
         self.driver().set_access(self.addr, self.mapped)
     }
 
-    fn wait(&self) -> Result<(), Error> {
-        heap::wait_for_device(&mut self.allocator.0.turn()?)
-    }
-
     /// Where it begins.
     pub fn addr(&self) -> u64 {
         self.addr
@@ -162,15 +172,63 @@ impl Imported {
 
 impl Drop for Imported {
     fn drop(&mut self) {
+        let home = self.allocator.0.home;
+        // In a forked child it is the parent's.
+        if home.not_forked().is_err() {
+            return;
+        }
         if self.room == 0 {
             let _ = self.driver().close_ipc(self.addr);
             return;
         }
-        // Queued work may use it. Where that cannot be waited for, as while a graph is captured, it stays mapped.
-        let unused = self.mapped == 0 || self.wait().is_ok() && self.driver().unmap(self.addr, self.mapped).is_ok();
-        if unused {
-            let _ = self.driver().unreserve(self.addr, self.room);
+        let left = Left {
+            allocator: self.allocator.clone(),
+            addr: self.addr,
+            room: self.room,
+            mapped: self.mapped,
+        };
+        if let Some(mut all) = LEFT.lock() {
+            all.push(left);
         }
+        let_go_of_left();
+    }
+}
+
+/// Memory of another process that nobody has here any more.
+#[derive(Debug)]
+struct Left {
+    allocator: Allocator,
+    addr: u64,
+    room: u64,
+    mapped: u64,
+}
+
+/// What is mapped yet: queued work may use it, and while a graph is captured that cannot be waited for.
+static LEFT: Shared<Vec<Left>> = Shared::new(Vec::new());
+
+/// Unmaps what is left, as far as that can be: when memory is imported or let go of, and with every release.
+pub(crate) fn let_go_of_left() {
+    let all = LEFT.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
+    if all.is_empty() {
+        return;
+    }
+    let kept: Vec<Left> = all.into_iter().filter_map(|left| left.go().err()).collect();
+    if let Some(mut all) = LEFT.lock() {
+        all.extend(kept);
+    }
+}
+
+impl Left {
+    /// It, if it has to stay.
+    fn go(self) -> Result<(), Left> {
+        let wait = || heap::wait_for_device(&mut self.allocator.0.turn()?);
+        let driver = &self.allocator.device().driver;
+        let unmapped = self.mapped == 0 || wait().is_ok() && driver.unmap(self.addr, self.mapped).is_ok();
+        if !unmapped {
+            return Err(self);
+        }
+        let _ = driver.unreserve(self.addr, self.room);
+        Ok(())
     }
 }
 
@@ -204,6 +262,8 @@ mod tests {
         let small = allocator.alloc_raw(100, stream).unwrap();
         for (addr, bytes) in [(held[1], 3 * MIB), (stitched, 11 * MIB), (small, 512)] {
             let shared = allocator.share_raw(addr).unwrap();
+            assert!(shared.is_same(&allocator.share_raw(addr).unwrap()));
+            assert!(!shared.is_same(&allocator.share_raw(held[3]).unwrap()));
             let total: u64 = shared.chunks().sum();
             assert_eq!(shared.bytes(), bytes);
             assert!(

@@ -4,6 +4,9 @@
 #ifndef LIBRARY
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <string>
 #include <typeinfo>
 #include <dlfcn.h>
@@ -33,6 +36,33 @@ static double fraction(CUDAAllocator *it)
 static bool refused(const char *why)
 {
     return gpumem_adopt_torch() == -1 && std::string(gpumem_last_error()).find(why) != std::string::npos;
+}
+
+// A program may have its own: what is made for PyTorch's code to delete is made by it, too.
+static const char MARK[16] = "by the program";
+
+void *operator new(size_t size)
+{
+    char *at = static_cast<char *>(std::malloc(size + sizeof MARK));
+    if (!at)
+        throw std::bad_alloc();
+    std::memcpy(at, MARK, sizeof MARK);
+    return at + sizeof MARK;
+}
+
+void operator delete(void *ptr) noexcept
+{
+    if (!ptr)
+        return;
+    char *at = static_cast<char *>(ptr) - sizeof MARK;
+    if (std::memcmp(at, MARK, sizeof MARK) != 0)
+        std::abort();
+    std::free(at);
+}
+
+void operator delete(void *ptr, size_t) noexcept
+{
+    operator delete(ptr);
 }
 
 static std::vector<void *> held(gpumem_pool_id id)
@@ -110,6 +140,23 @@ static void checkpoints(const Makers *makers, CUDAAllocator *it)
     check(held(id).empty(), "it waits");
     it->setCheckpointPoolState(0, state);
     check(held(id).empty() && used == three[1], "and was waited for");
+    const std::shared_ptr<AllocatorState> with_it = [&] {
+        used = in_pool(3 * mib);
+        return it->getCheckpointState(0, {7, 0});
+    }();
+    gpumem_record_stream(used, reinterpret_cast<void *>(128));
+    give(used);
+    void *stays = in_pool(mib);
+    const gpumem_pool_id other = {9, 0};
+    gpumem_begin_allocate_to_pool(0, other, nullptr);
+    errors = gpumem_error_count();
+    it->setCheckpointPoolState(0, with_it);
+    check(gpumem_error_count() == errors + 1 && held(id) == std::vector<void *>{stays}, "where it cannot be waited nothing changes");
+    check(makers->knows(it, stays), "and PyTorch knows what it has");
+    gpumem_end_allocate_to_pool(0, other);
+    gpumem_release_pool(0, other);
+    it->setCheckpointPoolState(0, with_it);
+    check(held(id).empty() && !makers->knows(it, stays), "later it is done");
     for (int users = gpumem_pool_uses(0, id); users > 0; --users)
         gpumem_release_pool(0, id);
     errors = gpumem_error_count();

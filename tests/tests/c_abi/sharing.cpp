@@ -3,9 +3,14 @@
 
 #ifndef LIBRARY
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <thread>
 #include <dlfcn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +79,60 @@ static bool refused(CUDAAllocator *it, const std::string &handle, const char *wh
     return none && said;
 }
 
+// How many files of other processes are mapped.
+static int mapped()
+{
+    std::ifstream maps("/proc/self/maps");
+    int found = 0;
+    for (std::string line; std::getline(maps, line);)
+        found += line.find("fake-cuda") != std::string::npos;
+    return found;
+}
+
+static int connected(const std::string &name)
+{
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const socklen_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+    check(connect(socket, reinterpret_cast<sockaddr *>(&address), length) == 0, "a connection");
+    return socket;
+}
+
+// What a process is told that asks one which answers so.
+static bool lied_to(CUDAAllocator *it, const std::string &handle, const std::vector<uint64_t> &words, const char *why)
+{
+    std::string lie = handle;
+    lie.replace(2, 16, "0123456789abcdef");
+    const std::string name = "gpumem-" + hex(lie.substr(2, 16));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const socklen_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+    if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 5) != 0)
+        return false;
+    std::thread liar([&] {
+        const int asking = accept(listener, nullptr, nullptr);
+        char question[36];
+        if (recv(asking, question, sizeof question, MSG_WAITALL) == sizeof question && !words.empty()) {
+            std::string answer(1, 0);
+            const uint32_t count = words[0];
+            answer.append(reinterpret_cast<const char *>(&count), 4);
+            answer.append(reinterpret_cast<const char *>(words.data() + 1), 8 * (words.size() - 1));
+            send(asking, answer.data(), answer.size(), MSG_NOSIGNAL);
+            // No descriptor comes with it.
+            send(asking, "\0", 1, MSG_NOSIGNAL);
+        }
+        close(asking);
+    });
+    const bool refuses = refused(it, lie, why);
+    liar.join();
+    close(listener);
+    return refuses;
+}
+
 // The other process: it reads the first and the last word of `bytes` from an offset on, writes others, and lets go of all.
 static int other(CUDAAllocator *it, char **argv)
 {
@@ -100,7 +159,15 @@ static int other(CUDAAllocator *it, char **argv)
             fill(at, word + round + 1, 4);
         }
     }
-    check(gone.expired() && gpumem_error_count() == 0, "it goes with the last user");
+    check(gone.expired() && gpumem_error_count() == 0 && mapped() == 0, "it goes with the last user");
+    // While a graph is captured nothing is waited for, and what is let go of stays until then.
+    gpumem_begin_allocate_to_pool(0, {5, 0}, nullptr);
+    it->getIpcDevPtr(handle);
+    const bool chunks = handle[1] == 'g';
+    check((mapped() > 0) == chunks, "it stays");
+    gpumem_end_allocate_to_pool(0, {5, 0});
+    check(gpumem_empty_cache(0) >= 0 && mapped() == 0, "and goes with the next release");
+    gpumem_release_pool(0, {5, 0});
     return failures;
 }
 
@@ -119,6 +186,8 @@ static int run(char **argv, const std::string &handle, uint64_t offset, uint64_t
 
 int main(int argc, char **argv)
 {
+    // More chunks than go in one message.
+    setenv("GPUMEM_ALLOC_CONF", "max_chunk_mb:2", 1);
     void *pytorch = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
     const Makers *makers = static_cast<const Makers *>(dlsym(pytorch, "makers"));
     auto *current = static_cast<std::atomic<CUDAAllocator *> *>(dlsym(pytorch, "_ZN3c104cuda20CUDACachingAllocator9allocatorE"));
@@ -143,7 +212,7 @@ int main(int argc, char **argv)
     std::vector<std::pair<void *, size_t>> blocks;
     for (size_t n = 1; n < held.size(); n += 8)
         blocks.push_back({held[n], (2 + n % 5) * mib});
-    for (size_t size : {24 * mib, 9 * mib, 300000 * 8 * size_t(1), size_t(1000)})
+    for (size_t size : {24 * mib, 300 * mib, 9 * mib, 300000 * 8 * size_t(1), size_t(1000)})
         blocks.push_back({makers->allocate(it, size), size});
     const gpumem_pool_id id = {3, 0};
     gpumem_begin_allocate_to_pool(0, id, nullptr);
@@ -151,6 +220,11 @@ int main(int argc, char **argv)
     blocks.push_back({makers->allocate(it, 3 * mib), 3 * mib});
     gpumem_end_allocate_to_pool(0, id);
 
+    // Who says nothing keeps others waiting for a moment only.
+    const std::string name = "gpumem-" + hex(it->shareIpcHandle(blocks[0].first).handle.substr(2, 16));
+    std::vector<int> silent;
+    for (int n = 0; n < 5; ++n)
+        silent.push_back(connected(name));
     uint32_t word = 1000;
     int whole = 0, within = 0;
     for (const auto &[ptr, bytes] : blocks) {
@@ -170,6 +244,8 @@ int main(int argc, char **argv)
     }
     check(whole == 2 && within > 2, "pools are in one piece, and others begin within a chunk");
 
+    for (int socket : silent)
+        close(socket);
     const void *last = blocks[4].first;
     const std::string handle = it->shareIpcHandle(blocks[4].first).handle;
     give(blocks[4].first);
@@ -180,6 +256,16 @@ int main(int argc, char **argv)
     away[5] ^= 1;
     check(refused(it, away, "has ended"), "a process that is not there");
     check(refused(it, handle.substr(0, 20), "another version's"), "a handle that is cut");
+    const int before = mapped();
+    const uint64_t much = uint64_t(1) << 47;
+    check(lied_to(it, handle, {}, "ended the connection"), "nothing is answered");
+    check(lied_to(it, handle, {0, 0}, "no sense"), "there are no chunks");
+    check(lied_to(it, handle, {1, 0, 1000}, "no sense"), "a chunk of an odd size");
+    check(lied_to(it, handle, {2, 0, ~uint64_t(0) - 2 * mib + 1, 4 * mib}, "no sense"), "too much for a number");
+    check(lied_to(it, handle, {3, 0, much, much, much}, "no sense"), "more than there can be");
+    check(lied_to(it, handle, {1, 64 * mib, 2 * mib}, "no sense"), "it begins behind its chunks");
+    check(lied_to(it, handle, {2, 0, 64 * mib, 64 * mib}, "open files"), "no chunk comes");
+    check(mapped() == before, "nothing is left of it");
     check(refused(it, "", "expandable segments"), "none at all");
     check(refused(it, std::string("\2c1234"), "is none"), "one piece with too little of a name");
     check(refused(it, std::string("\2c") + std::string(64, 'x'), "cuIpcOpenMemHandle"), "one that the driver does not know");

@@ -144,15 +144,16 @@ void gpumem_torch_free(void *ptr, size_t size, int device, void *stream);
 void gpumem_set_oom_fn(void (*function)(int device, size_t size));
 
 /*
- * After torch.cuda.memory.change_current_allocator(), before the GPU is used: has PyTorch's object for pluggable allocators do in C++ what it
- * refuses, and which nothing can be set for: say how large a block may be, without which cuDNN's search for the fastest convolution fails
- * (torch.backends.cudnn.benchmark = True), and get_per_process_memory_fraction(); on x86-64 take checkpoints of private pools and restore
- * them, as trees of CUDA graphs have it do (torch.compile with mode="reduce-overhead"), and share memory with other processes, as
- * torch.multiprocessing does. What is in chunks these have from a thread that begins when such memory is first shared, and that hands them
- * out by a socket of a random name in the abstract namespace of Unix sockets, to processes of its user. The object's functions are
- * replaced, found by name (PyTorch 2.4 to 2.12 have them under these, and what shares memory from 2.8 on). Where others may have memory yet when the process ends, PyTorch
- * needs the object so late that somebody has to hold it for ever, as the example does. 0; -1 where there is no such object, or none is
- * found: then nothing is changed.
+ * After torch.cuda.memory.change_current_allocator(), before the GPU is used: has PyTorch's object for pluggable allocators do in C++ what
+ * it refuses, and which nothing can be set for: say how large a block may be, without which cuDNN's search for the fastest convolution
+ * fails (torch.backends.cudnn.benchmark = True), and get_per_process_memory_fraction(); on x86-64 take checkpoints of private pools and
+ * restore them, as trees of CUDA graphs have it do (torch.compile with mode="reduce-overhead"), and share memory with other processes, as
+ * torch.multiprocessing does. What is in chunks these have from a thread that begins when such memory is first shared, and that hands
+ * them out by a socket of a random name in the abstract namespace of Unix sockets, to processes of its user. Where a graph is captured
+ * when the last one lets go of another process's memory, that goes back with the next release. The object's functions are replaced,
+ * found by name (PyTorch 2.4 to 2.12 have them under these, and what shares memory from 2.8 on). Where others may have memory yet when
+ * the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the example does. 0; -1 where there is no
+ * such object, or none is found: then nothing is changed.
  */
 int gpumem_adopt_torch(void);
 

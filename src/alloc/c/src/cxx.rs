@@ -28,7 +28,8 @@ impl Cxx {
         // SAFETY: what has such a name is a function of the type that its field has.
         unsafe {
             Some(Cxx {
-                new: library.function(c"_Znwm")?,
+                // What it gives is deleted by the library's code.
+                new: library.function_as_bound(c"_Znwm")?,
                 append: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_appendEPKcm")?,
                 drop_string: library.function(c"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")?,
             })

@@ -39,6 +39,22 @@ impl Library {
         self.find(symbol).map(|found| unsafe { transmute_copy(&found) })
     }
 
+    /// A function as its own code would find it: the program's before all, then as [`function`](Library::function) does.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn function_as_bound<F: Copy>(&self, symbol: &CStr) -> Option<F> {
+        // SAFETY: a name ends in a zero byte.
+        let found = NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) });
+        match found {
+            // SAFETY: a pointer to such a function by the caller's contract; of the same size, or the other way does not compile.
+            Some(found) => Some(unsafe { transmute_copy(&found) }),
+            // SAFETY: the caller's contract.
+            None => unsafe { self.function(symbol) },
+        }
+    }
+
     /// A function or object of it, or of a library that it needs.
     pub(crate) fn find(&self, symbol: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the library is loaded; a name ends in a zero byte.

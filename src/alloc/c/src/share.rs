@@ -1,8 +1,8 @@
 //! Chunks for other processes. Who shares memory has a thread from then on that hands out the chunks which an allocation lies in, as
-//! descriptors by a socket: to processes of its user that know the socket's random name, which is in the handle that they were given.
+//! descriptors by a socket whose name is in the handle that they were given: to processes of its user, which take none of another's.
 //!
-//! The socket has no file: it goes with the process, and is in the network namespace. The thread does nothing until somebody asks. It answers
-//! one after another, and who does not go on is not waited for as long as the next one waits.
+//! The socket has no file: it goes with the process and its forked children, and is in the network namespace. The thread does nothing until
+//! somebody asks. It answers one after another, and who does not go on is not waited for as long as the next one waits.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -10,21 +10,27 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gpumem::{Allocator, Imported, Shared, Unsignalled};
+use gpumem::{Allocator, Imported, SharedMemory, Unsignalled};
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
 use crate::devices;
 use crate::failure::Failure;
 
-/// How long who asks waits for the next word.
+/// How long who asks waits for all of the answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// And who answers.
-const ANSWERING: Duration = Duration::from_secs(4);
-/// Descriptors in a message, fewer than the kernel's 253: a process may have a thousand at the same time.
+/// How long who answers waits for the question, and how long the answer may take.
+const QUESTION: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(8);
+/// What an answer goes on with, and what the reason follows why it does not.
+const GOES_ON: u8 = 0;
+const REFUSED: u8 = 1;
+/// Descriptors in a message, fewer than the kernel's 253: a process may have a thousand open, and a user as many under way.
 const AT_A_TIME: usize = 64;
 /// Chunks of an allocation. More are no honest answer.
 const MOST_CHUNKS: usize = 1 << 20;
@@ -73,7 +79,7 @@ fn address(socket: &[u8; 16]) -> io::Result<SocketAddr> {
 static SOCKET: Mutex<Option<[u8; 16]>> = Mutex::new(None);
 
 /// What other processes find an allocation by that lies in chunks.
-pub(crate) fn handle(device: u32, addr: u64, shared: &Shared) -> Result<Handle, Failure> {
+pub(crate) fn handle(device: u32, addr: u64, shared: &SharedMemory) -> Result<Handle, Failure> {
     devices::not_forked()?;
     // Where none can be had, the other process could not say why.
     if let Some(first) = shared.export(0) {
@@ -104,8 +110,8 @@ fn answer() -> io::Result<[u8; 16]> {
     thread.spawn(move || {
         loop {
             match listener.accept() {
-                // Who does not listen any more wants nothing.
-                Ok((asking, _)) => drop(serve(&asking)),
+                // Who does not listen any more wants nothing. A panic has said what it is, and the next one is answered.
+                Ok((asking, _)) => drop(std::panic::catch_unwind(|| serve(asking))),
                 // Out of descriptors, say.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
@@ -114,72 +120,156 @@ fn answer() -> io::Result<[u8; 16]> {
     Ok(name)
 }
 
-fn patient(socket: &UnixStream, patience: Duration) -> io::Result<()> {
-    socket.set_read_timeout(Some(patience))?;
-    socket.set_write_timeout(Some(patience))
+/// One conversation, which is over at a certain time.
+struct Talk {
+    socket: UnixStream,
+    until: Instant,
 }
 
-/// What a call comes to that a signal may interrupt: where there is a timeout none goes on by itself.
-fn uninterrupted<T, E: Into<io::Error>>(mut call: impl FnMut() -> Result<T, E>) -> io::Result<T> {
-    loop {
-        match call().map_err(E::into) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
+impl Talk {
+    /// With a process of this user.
+    fn begin(socket: UnixStream, patience: Duration) -> io::Result<Talk> {
+        let other = rustix::net::sockopt::socket_peercred(&socket)?;
+        if other.uid != rustix::process::geteuid() {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
+        let until = Instant::now() + patience;
+        Ok(Talk { socket, until })
     }
-}
 
-/// Sends all of it, without a signal where nobody reads.
-fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match uninterrupted(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            sent => bytes = &bytes[sent..],
+    /// What a call on the socket comes to that a signal may interrupt: where there is a timeout none goes on by itself.
+    fn wait<T, E: Into<io::Error>>(&self, mut call: impl FnMut(&UnixStream) -> Result<T, E>) -> io::Result<T> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            self.socket.set_write_timeout(Some(left))?;
+            match call(&self.socket).map_err(E::into) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                done => return done,
+            }
         }
     }
-    Ok(())
+
+    /// Sends all of it, without a signal where nobody reads.
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.wait(|socket| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                sent => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.wait(|mut socket| socket.read(bytes))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => bytes = &mut bytes[read..],
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_number(&self) -> io::Result<usize> {
+        let mut number = [0; 4];
+        self.receive(&mut number)?;
+        Ok(u32::from_le_bytes(number) as usize)
+    }
+
+    /// Why there is no answer, after what says that there is none.
+    fn refuse(&self, why: &str) -> io::Result<()> {
+        self.send(&[&[REFUSED], &(why.len() as u32).to_le_bytes()[..], why.as_bytes()].concat())
+    }
+
+    fn refused<T>(&self) -> io::Result<T> {
+        let mut text = vec![0; self.receive_number()?.min(1 << 12)];
+        self.receive(&mut text)?;
+        Err(io::Error::other(String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    fn send_descriptors(&self, descriptors: &[OwnedFd]) -> io::Result<()> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
+        let mut beside = SendAncillaryBuffer::new(&mut room);
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+        // They go with a byte.
+        let byte = [IoSlice::new(&[GOES_ON])];
+        let sent = self.wait(|socket| rustix::net::sendmsg(socket, &byte, &mut beside, SendFlags::NOSIGNAL))?;
+        match sent {
+            1 => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    fn receive_descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
+        let mut beside = RecvAncillaryBuffer::new(&mut room);
+        let mut byte = [0];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let message =
+            self.wait(|socket| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags))?;
+        let received = beside.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        });
+        let received: Vec<OwnedFd> = received.flatten().collect();
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if byte == [REFUSED] {
+            return self.refused();
+        }
+        if message.flags.contains(ReturnFlags::CTRUNC) || received.is_empty() {
+            return Err(io::Error::other("this process may have no more open files (ulimit -n)"));
+        }
+        Ok(received)
+    }
 }
 
 /// Answers one question.
-fn serve(asking: &UnixStream) -> io::Result<()> {
-    patient(asking, ANSWERING)?;
-    let user = rustix::net::sockopt::socket_peercred(asking)?.uid;
-    if user != rustix::process::geteuid() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+fn serve(asking: UnixStream) -> io::Result<()> {
+    let mut talk = Talk::begin(asking, QUESTION)?;
     let mut question = [0; Handle::BYTES];
-    (&mut &*asking).read_exact(&mut question)?;
+    talk.receive(&mut question)?;
+    talk.until = Instant::now() + ANSWER;
     let shared = match find(&question) {
         Ok(shared) => shared,
-        Err(why) => {
-            let text = why.text.as_bytes();
-            send(asking, &[&[1], &(text.len() as u32).to_le_bytes()[..], text].concat())?;
-            return Ok(());
-        }
+        Err(why) => return talk.refuse(&why.text),
     };
     let chunks = shared.chunks();
-    let mut answer = vec![0];
+    let mut answer = vec![GOES_ON];
     answer.extend((chunks.len() as u32).to_le_bytes());
     answer.extend(shared.offset().to_le_bytes());
     answer.extend(chunks.flat_map(u64::to_le_bytes));
-    send(asking, &answer)?;
-    let mut exported = Vec::new();
-    for at in 0.. {
-        let next = shared.export(at).transpose().map_err(io::Error::other)?;
-        let ended = next.is_none();
-        exported.extend(next);
-        if exported.len() == AT_A_TIME || ended && !exported.is_empty() {
-            send_descriptors(asking, &std::mem::take(&mut exported))?;
+    talk.send(&answer)?;
+    let mut at = 0;
+    while at < shared.chunks().len() {
+        let some = (at..).take(AT_A_TIME).map_while(|at| shared.export(at));
+        match some.collect::<Result<Vec<OwnedFd>, _>>() {
+            Ok(exported) => {
+                talk.send_descriptors(&exported)?;
+                at += exported.len();
+            }
+            Err(error) => return talk.refuse(&error.to_string()),
         }
-        if ended {
-            break;
-        }
+        // So that few are under way: a user may have as many of these as a process may have open files.
+        talk.receive(&mut [0])?;
     }
-    Ok(())
+    // What was exported is what is there only if that was so all the time.
+    match find(&question) {
+        Ok(now) if now.is_same(&shared) => talk.send(&[GOES_ON]),
+        Ok(_) => talk.refuse("the memory was given back meanwhile"),
+        Err(why) => talk.refuse(&why.text),
+    }
 }
 
 /// What is asked for, if it is still there.
-fn find(question: &[u8]) -> Result<Shared, Failure> {
+fn find(question: &[u8]) -> Result<SharedMemory, Failure> {
     let gone = || Failure::misuse("the memory was given back before it was asked for");
     let handle = Handle::from_bytes(question).ok_or_else(gone)?;
     let device = i32::try_from(handle.device).map_err(|_| gone())?;
@@ -188,37 +278,6 @@ fn find(question: &[u8]) -> Result<Shared, Failure> {
     match shared.bytes() == handle.bytes && shared.chunks().len() > 0 {
         true => Ok(shared),
         false => Err(gone()),
-    }
-}
-
-fn send_descriptors(socket: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<()> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
-    let mut beside = SendAncillaryBuffer::new(&mut room);
-    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
-    // They go with a byte.
-    let byte = [IoSlice::new(&[0])];
-    let sent = uninterrupted(|| rustix::net::sendmsg(socket, &byte, &mut beside, SendFlags::NOSIGNAL))?;
-    match sent {
-        1 => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
-    }
-}
-
-fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
-    let mut beside = RecvAncillaryBuffer::new(&mut room);
-    let mut byte = [0];
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    uninterrupted(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags))?;
-    let received = beside.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    let received: Vec<OwnedFd> = received.flatten().collect();
-    match received.is_empty() {
-        true => Err(io::ErrorKind::UnexpectedEof.into()),
-        false => Ok(received),
     }
 }
 
@@ -239,27 +298,44 @@ pub(crate) fn fetch(allocator: &Allocator, handle: &Handle) -> Result<Imported, 
     })
 }
 
+/// Connects to a process, unless so many wait for it that it would take long.
+fn connect(to: &SocketAddr) -> io::Result<UnixStream> {
+    let until = Instant::now() + PATIENCE;
+    let socket = UnixStream::from(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?);
+    let to = rustix::net::SocketAddrUnix::new_abstract_name(to.as_abstract_name().unwrap_or_default())?;
+    loop {
+        match rustix::net::connect(&socket, &to) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
+
 fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense");
-    let address = address(&handle.socket)?;
-    let socket = uninterrupted(|| UnixStream::connect_addr(&address))?;
-    patient(&socket, PATIENCE)?;
-    send(&socket, &handle.to_bytes())?;
-    let mut reader = &socket;
-    let (mut status, mut count) = ([0], [0; 4]);
-    reader.read_exact(&mut status)?;
-    reader.read_exact(&mut count)?;
-    let count = u32::from_le_bytes(count) as usize;
-    if status != [0] {
-        let mut text = vec![0; count.min(1 << 12)];
-        reader.read_exact(&mut text)?;
-        return Err(io::Error::other(String::from_utf8_lossy(&text).into_owned()));
+    let talk = Talk::begin(connect(&address(&handle.socket)?)?, PATIENCE)?;
+    talk.send(&handle.to_bytes())?;
+    let mut status = [0];
+    talk.receive(&mut status)?;
+    if status == [REFUSED] {
+        return talk.refused();
     }
+    let count = talk.receive_number()?;
     if !(1..=MOST_CHUNKS).contains(&count) {
         return Err(odd());
     }
     let mut words = vec![0; 8 * (count + 1)];
-    reader.read_exact(&mut words)?;
+    talk.receive(&mut words)?;
     let mut words = words.chunks_exact(8).map(|word| {
         let word: Option<&[u8; 8]> = word.first_chunk();
         word.map_or(0, |word| u64::from_le_bytes(*word))
@@ -276,10 +352,15 @@ fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {
     let mut imported = allocator.import(total).map_err(io::Error::other)?;
     let mut sizes = sizes.into_iter();
     while sizes.len() > 0 {
-        for chunk in receive_descriptors(&socket)? {
+        for chunk in talk.receive_descriptors()? {
             let size = sizes.next().ok_or_else(odd)?;
             imported.add(chunk, size).map_err(io::Error::other)?;
         }
+        talk.send(&[GOES_ON])?;
+    }
+    talk.receive(&mut status)?;
+    if status == [REFUSED] {
+        return talk.refused();
     }
     imported.open().map_err(io::Error::other)?;
     Ok(imported)

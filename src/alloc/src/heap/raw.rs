@@ -1,6 +1,6 @@
 //! Where a block lies in what the driver gave.
 
-use gpumem_channel::SegmentKind;
+use gpumem_channel::{BlockState, SegmentKind};
 
 use super::Heap;
 use super::segment::{Chunk, Segment};
@@ -20,12 +20,19 @@ impl Heap {
             })
     }
 
-    /// What a held block lies in, where it begins in that, and its bytes.
-    pub(crate) fn share_of(&self, b: u32) -> (u64, u64, Of) {
+    /// What a held block at an address lies in, where it begins in that, and its bytes. `None`: it was given back meanwhile.
+    pub(crate) fn share_of(&self, b: u32, addr: u64) -> Option<(u64, u64, Of)> {
         let bytes = self.size_of(b);
-        let block = &self.blocks[b];
+        let block = self.blocks.get(b)?;
+        let at = self
+            .views
+            .stitched(block.stitched)
+            .map_or(block.addr, |whole| whole.addr);
+        if block.state != BlockState::Allocated || at != addr {
+            return None;
+        }
         if let Some(base) = self.base_of(b) {
-            return (block.addr - base.addr, bytes, Of::Whole(base.addr));
+            return Some((block.addr - base.addr, bytes, Of::Whole(base.addr)));
         }
         let (offset, chunks) = match self.views.stitched(block.stitched) {
             Some(_) => self.chunks_of_stitched(block.stitched),
@@ -34,7 +41,7 @@ impl Heap {
                 None => (0, Vec::new()),
             },
         };
-        (offset, bytes, Of::Chunks(chunks))
+        Some((offset, bytes, Of::Chunks(chunks)))
     }
 
     fn chunks_of_stitched(&self, stitched: u32) -> (u64, Vec<Chunk>) {

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gpumem::{PoolBlock, Uncancelled};
+use gpumem::{Pool, PoolBlock, Uncancelled};
 
 use crate::boundary::attempt;
 use crate::cxx::{BEFORE, Cxx, SharedPtr, Vector};
@@ -194,13 +194,19 @@ extern "C-unwind" fn set(
             let text = format!("the checkpoint is one of device {}, not of {device}", state.device);
             return Err(Failure::misuse(text));
         }
-        let held = pools::pool(state.device, state.id)?.held();
+        let pool = pools::pool(state.device, state.id)?;
+        let held = pool.held();
+        let change = Change::between(&held, state);
+        change.prepare(&pool)?;
+        Ok((pytorch, state, held, change))
+    });
+    // Not within an attempt: PyTorch's functions may throw, and this is unwound then.
+    let set = set.and_then(|(pytorch, state, held, change)| {
+        change.carry_out(pytorch, object, state)?;
         Ok((pytorch, state, held))
     });
     let set = match set {
-        // Not within an attempt: PyTorch's functions may throw, and this is unwound then.
         Ok((pytorch, state, held)) => {
-            restore(pytorch, object, state, &held);
             // SAFETY: its function, which looks at the object alone.
             let deleter = unsafe { (pytorch.raw_deleter)(object) };
             let data = |block: &PoolBlock| DataPtr {
@@ -228,25 +234,76 @@ extern "C-unwind" fn set(
     result
 }
 
-/// Has a pool hold what a state says, where `held` is what it holds.
-fn restore(pytorch: &Pytorch, object: *mut c_void, state: &State, held: &[PoolBlock]) {
-    let stays = |block: &PoolBlock, among: &[PoolBlock]| {
-        let at = among.binary_search_by_key(&block.addr, |other| other.addr);
-        at.is_ok_and(|at| (among[at].bytes, among[at].stream) == (block.bytes, block.stream))
-    };
-    for block in held.iter().filter(|block| !stays(block, &state.held)) {
-        // SAFETY: the object, and what it handed out.
-        unsafe { (pytorch.raw_delete)(object, pointer(block.addr)) };
-    }
-    for block in state.held.iter().filter(|block| !stays(block, held)) {
-        let _placing = Placing::begin(state.device, state.id, *block);
-        let stream = std::ptr::with_exposed_provenance_mut(block.stream.handle() as usize);
-        // SAFETY: the object, which asks `gpumem_torch_alloc`.
-        let got = unsafe { (pytorch.malloc)(object, block.requested as usize, state.device as i8, stream) };
-        if got.addr() as u64 != block.addr {
-            let failure = Failure::misuse("PyTorch's allocator is to be made with gpumem_torch_alloc");
-            throw::as_pytorch("setCheckpointPoolState", &failure);
+/// What is to be given back, and what to be taken, for a pool to hold what a state says.
+struct Change<'a> {
+    gives: Vec<PoolBlock>,
+    takes: Vec<&'a PoolBlock>,
+}
+
+impl Change<'_> {
+    fn between<'a>(held: &[PoolBlock], state: &'a State) -> Change<'a> {
+        let stays = |block: &PoolBlock, among: &[PoolBlock]| {
+            let at = among.binary_search_by_key(&block.addr, |other| other.addr);
+            at.is_ok_and(|at| (among[at].bytes, among[at].stream) == (block.bytes, block.stream))
+        };
+        Change {
+            gives: held
+                .iter()
+                .filter(|block| !stays(block, &state.held))
+                .copied()
+                .collect(),
+            takes: state.held.iter().filter(|block| !stays(block, held)).collect(),
         }
+    }
+
+    /// Takes what can be taken before anything is given back, so that where something cannot be had nothing has changed.
+    fn prepare(&self, pool: &Pool) -> Result<(), Failure> {
+        let mut taken: Vec<u64> = Vec::new();
+        for block in &self.takes {
+            let done = match self.is_in_the_way(block) {
+                // What is given back there is free at once then.
+                true => pool.allocator().settle(),
+                false => pool.alloc_raw_at(block).inspect(|()| taken.push(block.addr)),
+            };
+            if let Err(error) = done {
+                for addr in taken {
+                    pool.allocator().free_raw(addr)?;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is to be given back is where a block is to be.
+    fn is_in_the_way(&self, block: &PoolBlock) -> bool {
+        let overlaps =
+            |other: &PoolBlock| other.addr < block.addr + block.bytes && block.addr < other.addr + other.bytes;
+        self.gives.iter().any(overlaps)
+    }
+
+    /// Has PyTorch give back and take, which may throw.
+    fn carry_out(&self, pytorch: &Pytorch, object: *mut c_void, state: &State) -> Result<(), Failure> {
+        for block in &self.gives {
+            // SAFETY: the object, and what it handed out.
+            unsafe { (pytorch.raw_delete)(object, pointer(block.addr)) };
+        }
+        for block in &self.takes {
+            let is_taken = !self.is_in_the_way(block);
+            let placing = Placing::begin(state.device, state.id, **block, is_taken);
+            let stream = std::ptr::with_exposed_provenance_mut(block.stream.handle() as usize);
+            // SAFETY: the object, which asks `gpumem_torch_alloc`.
+            let got = unsafe { (pytorch.malloc)(object, block.requested as usize, state.device as i8, stream) };
+            drop(placing);
+            if got.addr() as u64 != block.addr {
+                // SAFETY: the object, and what it handed out.
+                unsafe { (pytorch.raw_delete)(object, got) };
+                return Err(Failure::misuse(
+                    "PyTorch's allocator is to be made with gpumem_torch_alloc",
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -254,16 +311,16 @@ fn restore(pytorch: &Pytorch, object: *mut c_void, state: &State, held: &[PoolBl
 static PLACING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Where the next block of this thread is to be.
-    static PLACE: Cell<Option<(c_int, PoolId, PoolBlock)>> = const { Cell::new(None) };
+    /// Where the next block of this thread is to be, and whether it is taken already.
+    static PLACE: Cell<Option<(c_int, PoolId, PoolBlock, bool)>> = const { Cell::new(None) };
 }
 
 /// The calling thread's next allocation is a certain block of a pool.
 struct Placing;
 
 impl Placing {
-    fn begin(device: c_int, id: PoolId, block: PoolBlock) -> Placing {
-        PLACE.set(Some((device, id, block)));
+    fn begin(device: c_int, id: PoolId, block: PoolBlock, is_taken: bool) -> Placing {
+        PLACE.set(Some((device, id, block, is_taken)));
         PLACING.fetch_add(1, Ordering::Relaxed);
         Placing
     }
@@ -287,8 +344,11 @@ pub(crate) fn placed() -> Option<Result<*mut c_void, Failure>> {
 
 #[cold]
 fn placed_now() -> Option<Result<*mut c_void, Failure>> {
-    let (device, id, block) = PLACE.take()?;
+    let (device, id, block, is_taken) = PLACE.take()?;
     let _undisturbed = Uncancelled::begin();
+    if is_taken {
+        return Some(Ok(pointer(block.addr)));
+    }
     Some(pools::pool(device, id).and_then(|pool| {
         pool.alloc_raw_at(&block)?;
         Ok(pointer(block.addr))

@@ -2,6 +2,7 @@
 //! driver's, written as PyTorch's own allocator writes it, and else chunk by chunk ([`share`](crate::share)).
 
 use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
 use gpumem::{Imported, IpcHandle, Uncancelled};
@@ -10,7 +11,7 @@ use crate::boundary::attempt;
 use crate::cxx::{Cxx, CxxString, SharedPtr};
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::{devices, share, throw};
+use crate::{devices, exit, share, throw};
 
 /// `CUDAPluggableAllocator::shareIpcHandle(void*)`
 pub(super) const SHARE: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator14shareIpcHandleEPv";
@@ -54,8 +55,10 @@ pub(super) fn replacements(pytorch: &Library) -> Option<(Share, Open)> {
     Some((share, open))
 }
 
-/// A handle begins as PyTorch's do (seen of 2.11): with the version of how it is written, and what it is of.
+/// A handle begins as PyTorch's do (seen of 2.11): with the version of how it is written, and what it is of. The next one has the same for
+/// what is in one piece.
 const VERSION: u8 = 2;
+const NEXT_VERSION: u8 = 3;
 /// Memory of the driver's in one piece: an [`IpcHandle`] follows.
 const WHOLE: u8 = b'c';
 /// Chunks of this allocator's: a [`share::Handle`] follows.
@@ -100,11 +103,25 @@ extern "C-unwind" fn share(
     result
 }
 
+/// Memory of another process, until nobody has it here.
+struct Opened(ManuallyDrop<Imported>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Whatever is left of CUDA, it goes with the process.
+        if exit::is_here() || devices::is_forked() {
+            return;
+        }
+        // SAFETY: once.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
 /// What is shared by a handle, on the current device.
 fn opened(handle: &[u8], device: c_int) -> Result<Imported, Failure> {
     let allocator = devices::place(device)?.open(device)?;
     match handle {
-        [VERSION, WHOLE, whole @ ..] => {
+        [VERSION | NEXT_VERSION, WHOLE, whole @ ..] => {
             let odd = || Failure::misuse(format!("a handle of {} bytes is none", handle.len()));
             let whole: &IpcHandle = whole.try_into().map_err(|_| odd())?;
             Ok(allocator.open_ipc(whole).map_err(gpumem::Error::from)?)
@@ -137,9 +154,8 @@ extern "C-unwind" fn open(
         opened(handle.bytes(), c_int::from(device))
     });
     let opened = opened.map(|imported| {
-        SharedPtr::new(imported, |imported| {
-            std::ptr::without_provenance(imported.addr() as usize)
-        })
+        let opened = Opened(ManuallyDrop::new(imported));
+        SharedPtr::new(opened, |opened| std::ptr::without_provenance(opened.0.addr() as usize))
     });
     let opened = opened.unwrap_or_else(|failure| {
         throw::as_pytorch(call, &failure);
