@@ -155,6 +155,10 @@ static void checkpoints(const Makers *makers, CUDAAllocator *it)
     check(makers->knows(it, stays), "and PyTorch knows what it has");
     gpumem_end_allocate_to_pool(0, other);
     gpumem_release_pool(0, other);
+    *makers->careless = true;
+    it->setCheckpointPoolState(0, with_it);
+    *makers->careless = false;
+    check(gpumem_error_count() == errors + 2 && held(id).empty() && !makers->knows(it, used), "another function knows no place");
     it->setCheckpointPoolState(0, with_it);
     check(held(id).empty() && !makers->knows(it, stays), "later it is done");
     for (int users = gpumem_pool_uses(0, id); users > 0; --users)

@@ -81,6 +81,8 @@ struct VISIBLE Makers {
     // Whether it knows of a block.
     bool (*knows)(CUDAAllocator *, void *);
     void (*(*deleter)(CUDAAllocator *))(void *);
+    // Whether it was made with another function than gpumem_torch_alloc.
+    bool *careless;
 };
 
 #ifdef LIBRARY
@@ -154,9 +156,11 @@ std::shared_ptr<void> CUDAPluggableAllocator::getIpcDevPtr(std::string)
     throw std::runtime_error("getIpcDevPtr");
 }
 
+static bool careless = false;
+
 void *CUDAPluggableAllocator::malloc(size_t size, int8_t device, CUstream_st *stream)
 {
-    void *ptr = gpumem_torch_alloc(size, device, stream);
+    void *ptr = careless ? gpumem_alloc(size, device, stream) : gpumem_torch_alloc(size, device, stream);
     known.emplace(ptr, Known{size, device, stream});
     return ptr;
 }
@@ -200,6 +204,7 @@ const Makers makers = {
     [](CUDAAllocator *it, size_t size) { return static_cast<Pluggable *>(it)->malloc(size, 0, reinterpret_cast<CUstream_st *>(64)); },
     [](CUDAAllocator *it, void *ptr) { return static_cast<Pluggable *>(it)->known.count(ptr) == 1; },
     [](CUDAAllocator *it) { return static_cast<Pluggable *>(it)->raw_deleter(); },
+    &torch::cuda::CUDAPluggableAllocator::careless,
 };
 
 #endif

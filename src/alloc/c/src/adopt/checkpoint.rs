@@ -198,11 +198,12 @@ extern "C-unwind" fn set(
         let held = pool.held();
         let change = Change::between(&held, state);
         change.prepare(&pool)?;
-        Ok((pytorch, state, held, change))
+        Ok((pytorch, state, pool, held, change))
     });
     // Not within an attempt: PyTorch's functions may throw, and this is unwound then.
-    let set = set.and_then(|(pytorch, state, held, change)| {
-        change.carry_out(pytorch, object, state)?;
+    let set = set.and_then(|(pytorch, state, pool, held, change)| {
+        let done = change.carry_out(pytorch, object, &pool, state);
+        attempt(call, || done)?;
         Ok((pytorch, state, held))
     });
     let set = match set {
@@ -283,12 +284,13 @@ impl Change<'_> {
     }
 
     /// Has PyTorch give back and take, which may throw.
-    fn carry_out(&self, pytorch: &Pytorch, object: *mut c_void, state: &State) -> Result<(), Failure> {
+    fn carry_out(&self, pytorch: &Pytorch, object: *mut c_void, pool: &Pool, state: &State) -> Result<(), Failure> {
         for block in &self.gives {
             // SAFETY: the object, and what it handed out.
             unsafe { (pytorch.raw_delete)(object, pointer(block.addr)) };
         }
-        for block in &self.takes {
+        let mut takes = self.takes.iter();
+        while let Some(block) = takes.next() {
             let is_taken = !self.is_in_the_way(block);
             let placing = Placing::begin(state.device, state.id, **block, is_taken);
             let stream = std::ptr::with_exposed_provenance_mut(block.stream.handle() as usize);
@@ -298,6 +300,10 @@ impl Change<'_> {
             if got.addr() as u64 != block.addr {
                 // SAFETY: the object, and what it handed out.
                 unsafe { (pytorch.raw_delete)(object, got) };
+                let prepared = std::iter::once(block).chain(takes);
+                for block in prepared.filter(|block| !self.is_in_the_way(block)) {
+                    pool.allocator().free_raw(block.addr)?;
+                }
                 return Err(Failure::misuse(
                     "PyTorch's allocator is to be made with gpumem_torch_alloc",
                 ));

@@ -98,6 +98,11 @@ impl Cuda {
             kind: LOCATION_DEVICE,
             id: device,
         };
+        let can_map = Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let virtual_memory = api.attribute(device, can_map)? != 0;
+        let for_rdma = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+        // An old driver does not know what is asked.
+        let gpu_direct_rdma = api.attribute(device, for_rdma).unwrap_or(0) != 0;
         let by_descriptor = Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
         // An old driver does not know what is asked.
         let by_descriptor = api.attribute(device, by_descriptor).unwrap_or(0) != 0;
@@ -112,11 +117,6 @@ impl Cuda {
             usage: 0,
             reserved: [0; 4],
         };
-        let can_map = Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        let virtual_memory = api.attribute(device, can_map)? != 0;
-        let for_rdma = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
-        // An old driver does not know what is asked.
-        let gpu_direct_rdma = api.attribute(device, for_rdma).unwrap_or(0) != 0;
         let mut info = DeviceInfo {
             kind: DeviceKind::Cuda,
             ordinal,
