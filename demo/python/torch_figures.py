@@ -4,7 +4,8 @@
 
 From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
-_dump_snapshot(); and of torch._C _cuda_isHistoryEnabled() and _cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
+_dump_snapshot(); and of torch._C _cuda_isHistoryEnabled() and _cuda_attach_out_of_memory_observer(). A history is of the current device
+and of those in use when it begins.
 """
 
 import atexit

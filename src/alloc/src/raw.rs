@@ -4,7 +4,7 @@ mod pointers;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::{self, COMMON};
+use crate::heap::COMMON;
 use crate::lane::{Held, Lent};
 use crate::pool::PoolBlock;
 use crate::stream::Stream;
@@ -74,7 +74,7 @@ impl Allocator {
         let take = || home.name(|heap| heap.allocate_at(arena, block, tag::current()));
         let grant = match take() {
             Err(Error::NotFree { .. }) => {
-                heap::wait_for_device(&mut self.0.turn()?)?;
+                self.settle()?;
                 take()?
             }
             taken => taken?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::allocator::Allocator;
 use crate::device::Driver;
 use crate::error::{DeviceError, Error};
-use crate::heap::{self, Chunk};
+use crate::heap::Chunk;
 use crate::lock::Shared;
 
 /// A name that CUDA gives memory of the driver's in one piece, for other processes: `CUipcMemHandle`.
@@ -221,9 +221,9 @@ pub(crate) fn let_go_of_left() {
 impl Left {
     /// It, if it has to stay.
     fn go(self) -> Result<(), Left> {
-        let wait = || heap::wait_for_device(&mut self.allocator.0.turn()?);
         let driver = &self.allocator.device().driver;
-        let unmapped = self.mapped == 0 || wait().is_ok() && driver.unmap(self.addr, self.mapped).is_ok();
+        let unmapped =
+            self.mapped == 0 || self.allocator.settle().is_ok() && driver.unmap(self.addr, self.mapped).is_ok();
         if !unmapped {
             return Err(self);
         }

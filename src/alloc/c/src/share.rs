@@ -16,7 +16,7 @@ use gpumem::{Allocator, Imported, SharedMemory, Unsignalled};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use crate::devices;
@@ -70,9 +70,10 @@ impl Handle {
     }
 }
 
-fn address(socket: &[u8; 16]) -> io::Result<SocketAddr> {
+/// The socket's name in the abstract namespace.
+fn abstract_name(socket: &[u8; 16]) -> String {
     let name: String = socket.iter().map(|byte| format!("{byte:02x}")).collect();
-    SocketAddr::from_abstract_name(format!("gpumem-{name}"))
+    format!("gpumem-{name}")
 }
 
 /// The name of this process's socket, once the thread is there that answers.
@@ -104,7 +105,7 @@ pub(crate) fn handle(device: u32, addr: u64, shared: &SharedMemory) -> Result<Ha
 fn answer() -> io::Result<[u8; 16]> {
     let mut name = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut name)?;
-    let listener = UnixListener::bind_addr(&address(&name)?)?;
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(abstract_name(&name))?)?;
     let _unsignalled = Unsignalled::begin();
     let thread = std::thread::Builder::new().name("gpumem-share".to_owned());
     thread.spawn(move || {
@@ -288,7 +289,8 @@ pub(crate) fn fetch(allocator: &Allocator, handle: &Handle) -> Result<Imported, 
             io::ErrorKind::ConnectionRefused => {
                 "the process that has it has ended, or is in another network namespace".to_owned()
             }
-            io::ErrorKind::WouldBlock => format!("the process that has it did not answer within {PATIENCE:?}"),
+            io::ErrorKind::TimedOut => format!("the process that has it did not answer within {PATIENCE:?}"),
+            io::ErrorKind::PermissionDenied => "the process that answers is another user's".to_owned(),
             io::ErrorKind::UnexpectedEof => {
                 "the process that has it ended the connection: is it another user's?".to_owned()
             }
@@ -299,7 +301,7 @@ pub(crate) fn fetch(allocator: &Allocator, handle: &Handle) -> Result<Imported, 
 }
 
 /// Connects to a process, unless so many wait for it that it would take long.
-fn connect(to: &SocketAddr) -> io::Result<UnixStream> {
+fn connect(to: &str) -> io::Result<UnixStream> {
     let until = Instant::now() + PATIENCE;
     let socket = UnixStream::from(rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -307,7 +309,7 @@ fn connect(to: &SocketAddr) -> io::Result<UnixStream> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?);
-    let to = rustix::net::SocketAddrUnix::new_abstract_name(to.as_abstract_name().unwrap_or_default())?;
+    let to = SocketAddrUnix::new_abstract_name(to.as_bytes())?;
     loop {
         match rustix::net::connect(&socket, &to) {
             Ok(()) => break,
@@ -323,7 +325,7 @@ fn connect(to: &SocketAddr) -> io::Result<UnixStream> {
 
 fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense");
-    let talk = Talk::begin(connect(&address(&handle.socket)?)?, PATIENCE)?;
+    let talk = Talk::begin(connect(&abstract_name(&handle.socket))?, PATIENCE)?;
     talk.send(&handle.to_bytes())?;
     let mut status = [0];
     talk.receive(&mut status)?;
