@@ -4,14 +4,15 @@
 
 From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
-_dump_snapshot(); and of torch._C _cuda_isHistoryEnabled() and _cuda_attach_out_of_memory_observer(). A history is of the current device
-and of those in use when it begins.
+_dump_snapshot(), _set_memory_metadata(), which begins a scope, and _allocation_traceback(); and of torch._C _cuda_isHistoryEnabled() and
+_cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
 """
 
 import atexit
 import ctypes
 import pickle
 import tempfile
+import threading
 
 import gpumem
 import torch
@@ -35,6 +36,9 @@ def answer(library: ctypes.CDLL) -> None:
         stats |= {name: _stat(gpumem.Stat()) for name in ("oversize_allocations", "oversize_segments")} | {"max_split_size": -1}
         return _since(stats, begun[device]) if device in begun else stats
 
+    # New versions can be told to refuse before they ask the driver. There is nothing here that does.
+    rejections = {"num_oom_rejections": 0} if "num_oom_rejections" in (torch.cuda.memory_stats.__doc__ or "") else {}
+
     def reset_peaks(device: int) -> None:
         _check(device)
         if library.gpumem_reset_peaks(device) != 0:
@@ -57,12 +61,32 @@ def answer(library: ctypes.CDLL) -> None:
             whole |= one
         return whole
 
-    def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *_ignored) -> None:
+    def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *others) -> None:
+        # The sixth of the others, in new versions: whether it is to be of the GPU's memory, too.
+        if others[5:6] == (False,):
+            return
         taken = {None: 0, "state": 1, "alloc": 1, "all": 2}[context]
         _history(library, enabled is not None, taken, 0 if enabled == "state" else max_entries, native=stacks != "python")
 
     def record_history_legacy(enabled, record_context=True, max_entries=1, record_all=False, *_ignored) -> None:
         _history(library, enabled, int(record_context or record_all), max_entries)
+
+    def traceback(address: int) -> list[dict] | None:
+        blocks = (block for segment in snapshot((0, 0, False))["segments"] for block in segment["blocks"])
+        frames = [block["frames"] for block in blocks if block["address"] == address and block["state"] == "active_allocated"]
+        return frames[0] if frames and frames[0] else None
+
+    # What the thread's allocations are said to be for: a scope of its own.
+    thread = threading.local()
+
+    def set_metadata(text: str) -> None:
+        if getattr(thread, "metadata", ""):
+            library.gpumem_scope_pop()
+        thread.metadata = ""
+        if text:
+            if library.gpumem_scope_push(text.encode()) != 0:
+                raise RuntimeError(gpumem.last_error(library))
+            thread.metadata = text
 
     observers = []
 
@@ -80,7 +104,7 @@ def answer(library: ctypes.CDLL) -> None:
         observers.append(observer)
 
     for name, function in {
-        "_cuda_memoryStats": memory_stats,
+        "_cuda_memoryStats": lambda device: memory_stats(device) | rejections,
         "_cuda_resetPeakMemoryStats": reset_peaks,
         "_cuda_resetAccumulatedMemoryStats": reset_sums,
         "_cuda_memorySnapshot": snapshot,
@@ -88,6 +112,10 @@ def answer(library: ctypes.CDLL) -> None:
         "_cuda_isHistoryEnabled": lambda: library.gpumem_has_history(-1) == 1,
         "_cuda_record_memory_history_legacy": record_history_legacy,
         "_cuda_attach_out_of_memory_observer": attach_observer,
+        "_cuda_allocationTraceback": traceback,
+        "_cuda_setMemoryMetadata": set_metadata,
+        "_cuda_getMemoryMetadata": lambda: getattr(thread, "metadata", ""),
+        "_cuda_memoryMetadataSupported": lambda: True,
         # Without an answer torch.accelerator does not even ask for figures.
         "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized,
         "_accelerator_getDeviceStats": memory_stats,

@@ -14,6 +14,21 @@ def answer(library: ctypes.CDLL) -> None:
     def is_held(device: int, pool, addresses) -> bool:
         return set(held(library, device, pool)) == set(addresses)
 
+    class Use:
+        """A use of a pool, which is there as long as it was begun oftener than released."""
+
+        def __init__(self, pool):
+            self.id, device, pool = tuple(pool), torch.cuda.current_device(), gpumem.PoolId(*pool)
+            library.gpumem_begin_allocate_to_pool(device, pool, None)
+            if library.gpumem_pool_uses(device, pool) < 1:
+                raise RuntimeError(gpumem.last_error(library))
+            library.gpumem_end_allocate_to_pool(device, pool)
+            self.device, self.pool = device, pool
+
+        def __del__(self):
+            if hasattr(self, "pool"):
+                library.gpumem_release_pool(self.device, self.pool)
+
     class MemPool:
         """torch.cuda.MemPool, for torch.cuda.use_mem_pool() and torch.cuda.graph(pool=...)."""
 
@@ -22,24 +37,14 @@ def answer(library: ctypes.CDLL) -> None:
                 raise RuntimeError("gpumem's pools have gpumem's memory, serve nobody else, and are split: no option of MemPool is there")
             # PyTorch counts the pools of its graphs, too.
             self.id = torch.cuda.graph_pool_handle()
-            self._device, pool = torch.cuda.current_device(), gpumem.PoolId(*self.id)
-            # It is there as long as it was begun oftener than released.
-            library.gpumem_begin_allocate_to_pool(self._device, pool, None)
-            if library.gpumem_pool_uses(self._device, pool) < 1:
-                raise RuntimeError(gpumem.last_error(library))
-            library.gpumem_end_allocate_to_pool(self._device, pool)
-            self._id = pool
-
-        def __del__(self):
-            if hasattr(self, "_id"):
-                library.gpumem_release_pool(self._device, self._id)
+            self._use = Use(self.id)
 
         @property
         def allocator(self):
             return None
 
         def use_count(self) -> int:
-            return max(0, library.gpumem_pool_uses(self._device, self._id))
+            return max(0, library.gpumem_pool_uses(self._use.device, self._use.pool))
 
         def snapshot(self, include_traces: bool = True):
             return torch.cuda.memory_snapshot(self.id)
@@ -49,6 +54,18 @@ def answer(library: ctypes.CDLL) -> None:
     for module in (torch.cuda, torch.cuda.memory):
         if hasattr(module, "MemPool"):
             module.MemPool = MemPool
+    # From 2.14 on a graph keeps the pools that are used while it is captured, until it is reset or gone.
+    if hasattr(torch.cuda.CUDAGraph, "_retain_pool"):
+        pools = torch.cuda.CUDAGraph.pools
+
+        def retain_pool(graph, pool) -> None:
+            graph.retain_object(Use(pool.id if isinstance(pool, MemPool) else pool))
+
+        def all_pools(graph) -> list:
+            retained = (use.id for use in graph._retained.objects.values() if isinstance(use, Use))
+            return list(dict.fromkeys([*pools(graph), *map(torch.cuda._POOL_HANDLE, retained)]))
+
+        torch.cuda.CUDAGraph._retain_pool, torch.cuda.CUDAGraph.pools = retain_pool, all_pools
 
 
 def held(library: ctypes.CDLL, device: int, pool) -> list[int]:

@@ -10,6 +10,7 @@ A program prints one JSON line: its results, its peak of reserved and requested 
 import importlib.util
 import json
 import random
+import re
 import subprocess
 import sys
 
@@ -199,8 +200,9 @@ def compare(folder):
 
 def agree(name, own, ours):
     same = own["losses"] == ours["losses"] and own.get("weights") == ours.get("weights")
-    # Only what was refused on purpose may be heard of.
-    silent = [line for line in ours["stderr"].splitlines() if "gpumem" not in line] == own["stderr"].splitlines()
+    # Only what was refused on purpose may be heard of, and what PyTorch says of itself with any allocator, at another time.
+    said = lambda one: {re.sub("[0-9]+", "", line) for line in one["stderr"].splitlines() if "gpumem" not in line}
+    silent = said(ours) <= said(own)
     print(f"{'PASS' if same else 'FAIL'} {name}: {len(own['losses'])} results equal to the bit")
     print(f"{'PASS' if silent else 'FAIL'} {name}: as quiet as with its own allocator")
     if not silent:

@@ -78,6 +78,18 @@ def history(torch):
     from torch.cuda._memory_viz import segment_plot, trace_plot
 
     yield [len(plot(shot)) > 1000 for plot in (segment_plot, trace_plot)]
+    if hasattr(memory, "_set_memory_metadata"):
+        memory._set_memory_metadata("first")
+        kept.append(torch.empty(77_000, device="cuda"))
+        yield memory._get_memory_metadata()
+        for text in ("second", ""):
+            memory._set_memory_metadata(text)
+            kept.append(torch.empty(78_000, device="cuda"))
+        made = [event for event in memory._snapshot()["device_traces"][0] if event["action"] == "alloc"]
+        yield [event["user_metadata"] for event in made], memory._get_memory_metadata()
+    if hasattr(memory, "_allocation_traceback"):
+        frames = memory._allocation_traceback(kept[-1].untyped_storage().data_ptr())
+        yield next(frame["line"] for frame in frames if frame["filename"] == __file__), memory._allocation_traceback(512)
     memory._record_memory_history(None)
     memory._record_memory_history(True, trace_alloc_max_entries=100)
     del kept

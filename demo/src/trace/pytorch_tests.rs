@@ -110,11 +110,12 @@ fn actions_that_are_not_known_are_counted_and_named() {
         "segment_unmap",
         "snapshot",
         "user_defined",
+        "annotate",
     ];
     let trace = read_all(&known);
     assert_eq!(
         (trace.others, trace.unknown_actions, trace.unknown_names.len()),
-        (6, 0, 0)
+        (7, 0, 0)
     );
     let long = "x".repeat(33);
     let trace = read_all(&["alloc", "free_requestd", "oom", "\\u001b[31m", "free_requestd", &long]);

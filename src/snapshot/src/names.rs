@@ -55,6 +55,7 @@ names! {
     SNAPSHOT = "snapshot",
     OOM = "oom",
     USER_DEFINED = "user_defined",
+    ANNOTATE = "annotate",
     NAME = "name",
     FILENAME = "filename",
     LINE = "line",

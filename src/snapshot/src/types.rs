@@ -147,6 +147,8 @@ pub enum Action {
     Oom,
     /// A range that the program names has begun or ended. Newer files tell of it in `external_annotations`.
     UserDefined,
+    /// What a block is for was said after it was given out: `user_metadata` of the block at that address.
+    Annotate,
     /// A name that is not known here.
     Other(TextId),
 }
@@ -197,6 +199,7 @@ named!(Action {
     Snapshot = SNAPSHOT,
     Oom = OOM,
     UserDefined = USER_DEFINED,
+    Annotate = ANNOTATE,
 });
 named!(BlockState {
     ActiveAllocated = ACTIVE_ALLOCATED,

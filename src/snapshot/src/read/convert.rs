@@ -237,7 +237,9 @@ impl Converter<'_> {
         let action = Action::named(required(action, "action")?);
         let (addr, size) = match action {
             Action::Oom => (device_free.unwrap_or(0), size.unwrap_or(0)),
-            Action::Snapshot | Action::UserDefined | Action::Other(_) => (addr.unwrap_or(0), size.unwrap_or(0)),
+            Action::Snapshot | Action::UserDefined | Action::Annotate | Action::Other(_) => {
+                (addr.unwrap_or(0), size.unwrap_or(0))
+            }
             _ => (required(addr, "addr")?, required(size, "size")?),
         };
         Ok(TraceEntry {
