@@ -36,8 +36,10 @@ def answer(library: ctypes.CDLL) -> None:
         stats |= {name: _stat(gpumem.Stat()) for name in ("oversize_allocations", "oversize_segments")} | {"max_split_size": -1}
         return _since(stats, begun[device]) if device in begun else stats
 
-    # New versions can be told to refuse before they ask the driver. There is nothing here that does.
-    rejections = {"num_oom_rejections": 0} if "num_oom_rejections" in (torch.cuda.memory_stats.__doc__ or "") else {}
+    def memory_stats_of_cuda(device: int) -> dict:
+        # New versions can be told to refuse before they ask the driver. There is nothing here that does.
+        rejections = {"num_oom_rejections": 0} if "num_oom_rejections" in (torch.cuda.memory_stats.__doc__ or "") else {}
+        return memory_stats(device) | rejections
 
     def reset_peaks(device: int) -> None:
         _check(device)
@@ -104,7 +106,7 @@ def answer(library: ctypes.CDLL) -> None:
         observers.append(observer)
 
     for name, function in {
-        "_cuda_memoryStats": lambda device: memory_stats(device) | rejections,
+        "_cuda_memoryStats": memory_stats_of_cuda,
         "_cuda_resetPeakMemoryStats": reset_peaks,
         "_cuda_resetAccumulatedMemoryStats": reset_sums,
         "_cuda_memorySnapshot": snapshot,

@@ -55,7 +55,7 @@ def answer(library: ctypes.CDLL) -> None:
         if hasattr(module, "MemPool"):
             module.MemPool = MemPool
     # From 2.14 on a graph keeps the pools that are used while it is captured, until it is reset or gone.
-    if hasattr(torch.cuda.CUDAGraph, "_retain_pool"):
+    if hasattr(getattr(torch.cuda, "CUDAGraph", None), "_retain_pool"):
         pools = torch.cuda.CUDAGraph.pools
 
         def retain_pool(graph, pool) -> None:

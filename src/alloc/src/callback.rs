@@ -50,6 +50,11 @@ impl<F> Callback<F> {
         fence(Ordering::Acquire);
     }
 
+    /// Whether the thread is in one, whichever.
+    pub(crate) fn is_inside(&self) -> bool {
+        INSIDE.get() > 0
+    }
+
     /// Calls it, without any lock of ours. The thread is not ended meanwhile: that would unwind our frames.
     pub fn call<R>(&self, by: impl FnOnce(&F) -> R) -> Option<R> {
         let function = self.0.lock()?.clone()?;

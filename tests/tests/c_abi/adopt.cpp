@@ -168,6 +168,45 @@ static void checkpoints(const Makers *makers, CUDAAllocator *it)
     check(gpumem_error_count() == errors + 1, "its pool is gone");
 }
 
+struct Sums {
+    uint64_t reserved, ooms;
+};
+
+static Sums sums()
+{
+    gpumem_device_stats found{};
+    found.size = sizeof found;
+    check(gpumem_stats(0, &found) == 0, "figures");
+    return {found.all.reserved_bytes.current, found.num_ooms};
+}
+
+// What PyTorch keeps for other processes goes back before more memory is taken, and before a request is refused.
+static void given_back_in_time(const Makers *makers)
+{
+    gpumem_empty_cache(0);
+    const auto take = [](size_t bytes) { return gpumem_torch_alloc(bytes, 0, nullptr); };
+    *makers->collections = 0;
+    void *block = take(size_t(3) << 30);
+    const auto before = sums();
+    const int collections = *makers->collections;
+    check(collections == 1, "it is looked once for a request");
+    makers->limbo->push_back(block);
+    block = take(size_t(2) << 30);
+    check(block && *makers->collections == collections + 1 && sums().reserved == before.reserved, "no more memory is taken");
+    gpumem_torch_free(block, 0, 0, nullptr);
+    block = take(1 << 20);
+    gpumem_torch_free(block, 0, 0, nullptr);
+    block = take(1 << 20);
+    check(*makers->collections <= collections + 2, "what is in the cache is handed out without");
+    // Half of the device is the limit, and most of that is kept.
+    makers->limbo->push_back(take(size_t(3) << 30));
+    void *next = take(size_t(3) << 30);
+    check(next && sums().ooms == before.ooms, "nothing is refused that fits then");
+    gpumem_torch_free(next, 0, 0, nullptr);
+    gpumem_torch_free(block, 0, 0, nullptr);
+    gpumem_empty_cache(0);
+}
+
 int main(int argc, char **argv)
 {
     const size_t mib = 1 << 20;
@@ -219,6 +258,7 @@ int main(int argc, char **argv)
 
     *current = other;
     check(gpumem_adopt_torch() == 0 && largest(other, 5) == long(44 * mib), "another one in its place");
+    given_back_in_time(makers);
     delete ours;
     delete other;
     delete native;

@@ -83,6 +83,9 @@ struct VISIBLE Makers {
     void (*(*deleter)(CUDAAllocator *))(void *);
     // Whether it was made with another function than gpumem_torch_alloc.
     bool *careless;
+    // Blocks that other processes had, and how often it was looked whether they still do: they do not.
+    std::vector<void *> *limbo;
+    int *collections;
 };
 
 #ifdef LIBRARY
@@ -181,6 +184,26 @@ void (*CUDAPluggableAllocator::raw_deleter() const)(void *)
 }
 }
 
+namespace torch {
+
+static std::vector<void *> limbo;
+static int collections = 0;
+
+VISIBLE bool CudaIPCCollect()
+{
+    ++collections;
+    const std::vector<void *> blocks = std::move(limbo);
+    limbo.clear();
+    for (void *block : blocks)
+        gpumem_torch_free(block, 0, 0, nullptr);
+    // Memory for its own use, which is more than there is in the cache, too.
+    if (!blocks.empty())
+        gpumem_torch_free(gpumem_torch_alloc(size_t(1) << 30, 0, nullptr), 0, 0, nullptr);
+    return !blocks.empty();
+}
+
+}
+
 namespace {
 
 struct Native : CUDAAllocator {
@@ -205,6 +228,8 @@ const Makers makers = {
     [](CUDAAllocator *it, void *ptr) { return static_cast<Pluggable *>(it)->known.count(ptr) == 1; },
     [](CUDAAllocator *it) { return static_cast<Pluggable *>(it)->raw_deleter(); },
     &torch::cuda::CUDAPluggableAllocator::careless,
+    &torch::limbo,
+    &torch::collections,
 };
 
 #endif

@@ -150,8 +150,9 @@ void gpumem_set_oom_fn(void (*function)(int device, size_t size));
  * restore them, as trees of CUDA graphs have it do (torch.compile with mode="reduce-overhead"), and share memory with other processes, as
  * torch.multiprocessing does. What is in chunks these have from a thread that begins when such memory is first shared, and that hands
  * them out by a socket of a random name in the abstract namespace of Unix sockets, to processes of its user. Where a graph is captured
- * when the last one lets go of another process's memory, that goes back with the next release. The object's functions are replaced,
- * found by name (PyTorch 2.4 to 2.12 have them under these, and what shares memory from 2.8 on). Where others may have memory yet when
+ * when the last one lets go of another process's memory, that goes back with the next release. Before more memory is taken, PyTorch is
+ * asked for what it kept for processes that are done with it, as its own allocator asks it. The object's functions are replaced,
+ * found by name (PyTorch 2.4 to 2.15 have them under these, and what shares memory from 2.8 on). Where others may have memory yet when
  * the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the example does. 0; -1 where there is no
  * such object, or none is found: then nothing is changed.
  */

@@ -121,6 +121,7 @@ extern "C" fn gpumem_adopt_torch() -> c_int {
             }
         };
         object.store(ours[BEFORE..].as_ptr().cast_mut(), Ordering::Release);
+        sharing::collect_in_time(&pytorch);
         Ok(0)
     })
 }

@@ -123,6 +123,11 @@ impl Suspended {
         self.call.needs_turn()
     }
 
+    /// Whether it is a question that is over at once, and after which nothing is refused.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self.call, Call::Ask(_))
+    }
+
     /// Makes the call. To be done by who does not hold the heap's lock, but goes `on`.
     pub(crate) fn run(self, on: &mut impl Access) -> Result<Made, Error> {
         let Suspended {

@@ -7,6 +7,7 @@ use super::turn::Turn;
 use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
+use crate::free_memory::{free_memory, may_free_memory};
 use crate::heap::{Attempt, Errands, Grant, Heap, Unmet, Wonder};
 use crate::lane::{Apart, Held, Lent, NOT_ENTERED, Wish};
 use crate::lock::Biased;
@@ -190,10 +191,12 @@ impl Home {
         // Once, and before the turn is somebody's.
         let _caller = self.is_special().then(|| self.keep_caller());
         let (mut turn, mut due) = (None, false);
+        // Before all else that takes long, and before it is refused.
+        let mut frees_first = true;
         let mut attempt = self.enter(|tenant| {
             let attempt = tenant.heap.attempt(arena, bytes, stream, tag::current());
             *unmet = tenant.heap.take_unmet();
-            self.proceed(tenant, attempt, (&mut turn, &mut due), buffer)
+            self.proceed(tenant, attempt, (&mut turn, &mut due, &mut frees_first), buffer)
         })?;
         loop {
             let suspended = match attempt {
@@ -206,7 +209,11 @@ impl Home {
                 }
                 Attempt::Suspended(suspended) => *suspended,
             };
-            let made = if suspended.needs_turn() && turn.is_none() {
+            let made = if frees_first && !suspended.asks() {
+                frees_first = false;
+                free_memory();
+                Err(suspended)
+            } else if suspended.needs_turn() && turn.is_none() {
                 turn = Some(self.wait_for_turn());
                 Err(suspended)
             } else {
@@ -217,7 +224,7 @@ impl Home {
                     Ok(made) => tenant.heap.resume(made),
                     Err(suspended) => tenant.heap.resume_anew(suspended),
                 };
-                self.proceed(tenant, attempt, (&mut turn, &mut due), buffer)
+                self.proceed(tenant, attempt, (&mut turn, &mut due, &mut frees_first), buffer)
             })?;
         }
     }
@@ -228,13 +235,17 @@ impl Home {
         &'a self,
         tenant: &mut Tenant,
         mut attempt: Attempt,
-        (turn, due): (&mut Option<Turn<'a>>, &mut bool),
+        (turn, due, frees_first): (&mut Option<Turn<'a>>, &mut bool, &mut bool),
         buffer: bool,
     ) -> Attempt {
         tenant.buffers += i64::from(buffer && matches!(attempt, Attempt::Done(Ok(_))));
         match &mut attempt {
             Attempt::Done(_) => *due = tenant.heap.has_errands(),
-            Attempt::Suspended(suspended) if suspended.needs_turn() => {
+            Attempt::Suspended(suspended) if !suspended.asks() => {
+                *frees_first = *frees_first && may_free_memory();
+                if *frees_first || !suspended.needs_turn() {
+                    return attempt;
+                }
                 if turn.is_none() {
                     *turn = self.turn_now();
                 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
-use gpumem::{Imported, IpcHandle, Uncancelled};
+use gpumem::{Imported, IpcHandle, Uncancelled, set_free_memory_callback};
 
 use crate::boundary::attempt;
 use crate::cxx::{Cxx, CxxString, SharedPtr};
@@ -35,12 +35,39 @@ pub(super) struct ShareableHandle {
 /// `c10::DeviceIndex c10::cuda::current_device()`
 type CurrentDevice = unsafe extern "C-unwind" fn() -> i8;
 
+/// `bool torch::CudaIPCCollect()`
+type Collect = unsafe extern "C-unwind" fn() -> bool;
+
 struct Pytorch {
     cxx: Cxx,
     current_device: CurrentDevice,
 }
 
 static PYTORCH: OnceLock<Pytorch> = OnceLock::new();
+
+static COLLECT: OnceLock<Collect> = OnceLock::new();
+
+/// Has PyTorch look, before more memory is taken, which of the tensors that it gave back are not used by other processes any more: their
+/// memory stays for as long as they are, and it looks only when another one that was shared is given back. It asks its own allocator to
+/// have it do so at such times, which pluggable ones are not.
+pub(super) fn collect_in_time(pytorch: &Library) {
+    // SAFETY: the function of that name.
+    if let Some(found) = unsafe { pytorch.function::<Collect>(c"_ZN5torch14CudaIPCCollectEv") } {
+        COLLECT.get_or_init(|| found);
+        set_free_memory_callback(Some(collect));
+    }
+}
+
+fn collect() {
+    // Of PyTorch there may be less than it takes at the end.
+    if exit::is_here() || devices::is_forked() {
+        return;
+    }
+    if let Some(collect) = COLLECT.get() {
+        // SAFETY: its function. It gives blocks back, by ours, and does not throw.
+        unsafe { collect() };
+    }
+}
 
 /// What takes the places of [`SHARE`] and [`OPEN`], if there is all that it takes.
 pub(super) fn replacements(pytorch: &Library) -> Option<(Share, Open)> {

@@ -1,0 +1,158 @@
+//! What a program gives back before more memory is taken: a function of the process's own, so that these tests run one after another.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream, device, set_free_memory_callback};
+
+const MIB: u64 = 1 << 20;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// What others have, and how often it was asked for.
+static LENT: Mutex<Vec<Buffer<u8>>> = Mutex::new(Vec::new());
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+struct Called(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Called {
+    fn begin(function: fn()) -> Called {
+        let called = Called(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
+        ASKED.store(0, Ordering::Relaxed);
+        set_free_memory_callback(Some(function));
+        called
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        set_free_memory_callback(None);
+        LENT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn give_back_all() {
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    let lent = std::mem::take(&mut *LENT.lock().unwrap());
+    drop(lent);
+}
+
+fn asked() -> usize {
+    ASKED.load(Ordering::Relaxed)
+}
+
+fn allocator(segments: SegmentMode, budget: Option<u64>) -> Allocator {
+    let config = Config {
+        publish: Publish::Off,
+        segments,
+        budget,
+        ..Config::default()
+    };
+    Allocator::new(device::sim(Default::default()), config).unwrap()
+}
+
+fn take(allocator: &Allocator, bytes: u64) -> Buffer<u8> {
+    allocator.alloc(bytes as usize, Stream::DEFAULT).unwrap()
+}
+
+#[test]
+fn no_more_memory_is_taken_where_that_is_enough() {
+    let _called = Called::begin(give_back_all);
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let allocator = allocator(segments, None);
+        ASKED.store(0, Ordering::Relaxed);
+        let first = take(&allocator, 300 * MIB);
+        assert_eq!(asked(), 1, "{segments:?}: once a request");
+        LENT.lock().unwrap().push(first);
+        let reserved = allocator.stats().all().reserved_bytes.peak;
+        let second = take(&allocator, 300 * MIB);
+        assert_eq!(asked(), 2, "{segments:?}");
+        assert_eq!(allocator.stats().all().reserved_bytes.peak, reserved, "{segments:?}");
+        drop(second);
+        let third = take(&allocator, 300 * MIB);
+        assert_eq!(asked(), 2, "{segments:?}: what is in the cache is handed out without");
+        drop(third);
+    }
+}
+
+#[test]
+fn nothing_is_refused_that_fits_then() {
+    let _called = Called::begin(give_back_all);
+    for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
+        let allocator = allocator(segments, Some(1000 * MIB));
+        let lent = take(&allocator, 800 * MIB);
+        LENT.lock().unwrap().push(lent);
+        let held = take(&allocator, 100 * MIB);
+        // There is no room for it, and there would be none if the device were asked.
+        let next = take(&allocator, 700 * MIB);
+        let stats = allocator.stats();
+        assert_eq!(
+            (stats.num_ooms, held.len() + next.len()),
+            (0, 800 << 20),
+            "{segments:?}"
+        );
+        let before = asked();
+        assert!(
+            allocator.alloc::<u8>(800 << 20, Stream::DEFAULT).is_err(),
+            "{segments:?}"
+        );
+        assert_eq!((asked() - before, allocator.stats().num_ooms), (1, 1), "{segments:?}");
+    }
+}
+
+#[test]
+fn a_pool_has_what_is_given_back_to_it() {
+    let _called = Called::begin(give_back_all);
+    let allocator = allocator(SegmentMode::Auto, None);
+    let pool = allocator.pool("tenant", Default::default()).unwrap();
+    let lent = pool.alloc(500 << 20, Stream::DEFAULT).unwrap();
+    LENT.lock().unwrap().push(lent);
+    let before = allocator.stats().all().reserved_bytes.current;
+    let next: Buffer<u8> = pool.alloc(500 << 20, Stream::DEFAULT).unwrap();
+    assert_eq!(allocator.stats().all().reserved_bytes.current, before);
+    drop(next);
+}
+
+#[test]
+fn it_is_not_called_for_what_it_allocates_itself() {
+    static ALLOCATOR: Mutex<Option<Allocator>> = Mutex::new(None);
+    let _called = Called::begin(|| {
+        give_back_all();
+        let allocator = ALLOCATOR.lock().unwrap().clone().unwrap();
+        drop(take(&allocator, 1000 * MIB));
+    });
+    let allocator = allocator(SegmentMode::Auto, None);
+    *ALLOCATOR.lock().unwrap() = Some(allocator.clone());
+    let block = take(&allocator, 900 * MIB);
+    assert_eq!(asked(), 1);
+    assert_eq!(
+        allocator.stats().all().reserved_bytes.current,
+        1000 * MIB,
+        "where that was"
+    );
+    drop(block);
+    *ALLOCATOR.lock().unwrap() = None;
+}
+
+#[test]
+fn threads_give_back_what_others_lent() {
+    let _called = Called::begin(give_back_all);
+    let allocator = allocator(SegmentMode::Auto, Some(2000 * MIB));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let allocator = &allocator;
+            scope.spawn(move || {
+                for round in 0..300_u64 {
+                    let bytes = (1 + (round * 7 + thread) % 90) * MIB;
+                    let block = allocator.alloc(bytes as usize, Stream(1 + thread)).unwrap();
+                    LENT.lock().unwrap().push(block);
+                }
+            });
+        }
+    });
+    assert!(asked() > 10);
+    give_back_all();
+    let stats = allocator.stats();
+    assert_eq!((stats.num_ooms, stats.all().allocated_bytes.current), (0, 0));
+}
