@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recorded programs in PyTorch's caching allocator and in ours, in turn, on one GPU: memory and time.
 
-    against_torch.py GPUMEM_TUI TRACE...            README's table: GPUMEM_TUI is the built program, TRACE a CSV or .csv.gz
+    against_torch.py GPUMEM_TUI TRACE...            the table of src/alloc/README.md: GPUMEM_TUI is the built program, TRACE a CSV or .csv.gz
     against_torch.py --rounds 4 --passes 6 ...      so many runs of each, in turn (the best counts), of so many passes
     against_torch.py --gpu 1 ...                    on another card
 

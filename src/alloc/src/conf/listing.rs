@@ -50,7 +50,7 @@ fn wrap(text: &mut String, about: &str) {
     *text += &format!("{}\n", line.trim_end());
 }
 
-/// The README's table.
+/// The table of the crate's README.
 pub fn markdown() -> String {
     let mut text = "| option | values | default | |\n|---|---|---|---|\n".to_owned();
     for option in of(Origin::PyTorch).chain(of(Origin::Gpumem)) {

@@ -3,7 +3,7 @@
 //! The syntax, the names and their meanings are those of PyTorch's `PYTORCH_CUDA_ALLOC_CONF` (`c10/core/AllocatorConfig.cpp`):
 //! `option:value,option:value`, lists in brackets (`roundup_power2_divisions:[256:1,512:2,>:8]`), spaces anywhere, of an option
 //! that is named twice the last. An option that means nothing here is refused with a reason; two of PyTorch's that tell it how to do what is
-//! done in another way here are accepted, as the list says. [`OPTIONS`] is the one list of them: what is read, what errors say, `--conf help` and the README's table come from it.
+//! done in another way here are accepted, as the list says. [`OPTIONS`] is the one list of them: what is read, what errors say, `--conf help` and the table of this crate's README come from it.
 //!
 //! Reading judges the options, alone and together, but for what needs a budget, which the program may add. That, and what only shows on a
 //! device, is judged when the allocator is made ([`Config::check`]).
