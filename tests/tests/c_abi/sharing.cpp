@@ -3,6 +3,7 @@
 
 #ifndef LIBRARY
 
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +99,40 @@ static int connected(const std::string &name)
     const socklen_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
     check(connect(socket, reinterpret_cast<sockaddr *>(&address), length) == 0, "a connection");
     return socket;
+}
+
+// Whether a process that has ended is said to have, whose child has its socket.
+static bool left_behind(CUDAAllocator *it, std::string handle)
+{
+    handle.replace(2, 16, "fedcba9876543210");
+    const std::string name = "gpumem-" + hex(handle.substr(2, 16));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const socklen_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+    int ends[2];
+    if (pipe(ends) != 0)
+        return false;
+    const pid_t parent = fork();
+    if (parent == 0) {
+        const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+        if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 5) != 0)
+            _exit(1);
+        close(ends[1]);
+        char nothing;
+        // Until the pipe has no end to be written to.
+        if (fork() == 0)
+            _exit(read(ends[0], &nothing, 1) != 0);
+        _exit(0);
+    }
+    int status = 1;
+    waitpid(parent, &status, 0);
+    const auto began = std::chrono::steady_clock::now();
+    const bool said = status == 0 && refused(it, handle, "has ended");
+    const bool soon = std::chrono::steady_clock::now() - began < std::chrono::seconds(10);
+    close(ends[0]);
+    close(ends[1]);
+    return said && soon;
 }
 
 // What a process is told that asks one which answers so.
@@ -255,6 +290,7 @@ int main(int argc, char **argv)
     std::string away = handle;
     away[5] ^= 1;
     check(refused(it, away, "has ended"), "a process that is not there");
+    check(left_behind(it, handle), "a process that is gone, with a child that has its socket");
     check(refused(it, handle.substr(0, 20), "another version's"), "a handle that is cut");
     const int before = mapped();
     const uint64_t much = uint64_t(1) << 47;

@@ -319,8 +319,18 @@ fn connect(to: &str) -> io::Result<UnixStream> {
             Err(error) => return Err(error.into()),
         }
     }
+    if is_left(&socket) {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
     socket.set_nonblocking(false)?;
     Ok(socket)
+}
+
+/// Whether the process is gone that listens, and only children that it forked have its socket yet: nobody answers there.
+fn is_left(socket: &UnixStream) -> bool {
+    // Who cannot be seen from here may be there.
+    let listens = rustix::net::sockopt::socket_peercred(socket);
+    listens.is_ok_and(|it| rustix::process::test_kill_process(it.pid) == Err(Errno::SRCH))
 }
 
 fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {
