@@ -82,11 +82,12 @@ def answer(library: ctypes.CDLL) -> None:
     thread = threading.local()
 
     def set_metadata(text: str) -> None:
+        name = str.encode(text)
         if getattr(thread, "metadata", ""):
             library.gpumem_scope_pop()
         thread.metadata = ""
         if text:
-            if library.gpumem_scope_push(text.encode()) != 0:
+            if library.gpumem_scope_push(name) != 0:
                 raise RuntimeError(gpumem.last_error(library))
             thread.metadata = text
 

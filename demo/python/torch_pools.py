@@ -58,12 +58,16 @@ def answer(library: ctypes.CDLL) -> None:
     if hasattr(getattr(torch.cuda, "CUDAGraph", None), "_retain_pool"):
         pools = torch.cuda.CUDAGraph.pools
 
-        def retain_pool(graph, pool) -> None:
-            graph.retain_object(Use(pool.id if isinstance(pool, MemPool) else pool))
+        def retained(graph) -> list:
+            return [use.id for use in graph._retained.objects.values() if isinstance(use, Use)]
 
         def all_pools(graph) -> list:
-            retained = (use.id for use in graph._retained.objects.values() if isinstance(use, Use))
-            return list(dict.fromkeys([*pools(graph), *map(torch.cuda._POOL_HANDLE, retained)]))
+            return list(dict.fromkeys([*pools(graph), *map(torch.cuda._POOL_HANDLE, retained(graph))]))
+
+        def retain_pool(graph, pool) -> None:
+            id = tuple(pool.id if isinstance(pool, MemPool) else pool)
+            if id not in retained(graph):
+                graph.retain_object(Use(id))
 
         torch.cuda.CUDAGraph._retain_pool, torch.cuda.CUDAGraph.pools = retain_pool, all_pools
 

@@ -204,7 +204,11 @@ fn the_list_is_complete() {
 #[test]
 fn the_readme_has_this_table() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    assert!(readme.contains(&markdown()), "put this into src/alloc/README.md:\n{}", markdown());
+    assert!(
+        readme.contains(&markdown()),
+        "put this into src/alloc/README.md:\n{}",
+        markdown()
+    );
 }
 
 proptest! {

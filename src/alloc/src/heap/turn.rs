@@ -214,7 +214,8 @@ impl Heap {
         progress.anew
     }
 
-    /// The same where the call was not made, because another thread had the turn: what that did is looked at first.
+    /// The same where the call was not made, because another thread had the turn, or the program was asked to give back first: what that
+    /// did is looked at.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         self.come_back(&suspended.by, suspended.progress);
         self.go_on(suspended.by, false, true)
