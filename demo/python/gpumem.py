@@ -86,6 +86,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_mark", c_int, [c_char_p]),
         ("gpumem_scope_push", c_int, [c_char_p]),
         ("gpumem_scope_pop", c_int, []),
+        ("gpumem_scope_set", c_int, [c_char_p]),
         ("gpumem_record_history", c_int, [c_int, c_int, c_uint64]),
         ("gpumem_has_history", c_int, [c_int]),
         ("gpumem_stop_history", c_int, [c_int]),

@@ -21,6 +21,8 @@ POOLS = ("all", "small_pool", "large_pool")
 COUNTERS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
 # Of a history without a limit, which is PyTorch's default: 90 MB, and for stitched blocks twice that.
 MOST_EVENTS = 1 << 20
+# Of what memory is said to be for, of 4,095 names that a process has for that.
+MOST_TEXTS = 256
 
 
 def answer(library: ctypes.CDLL) -> None:
@@ -74,22 +76,23 @@ def answer(library: ctypes.CDLL) -> None:
         _history(library, enabled, int(record_context or record_all), max_entries)
 
     def traceback(address: int) -> list[dict] | None:
-        blocks = (block for segment in snapshot((0, 0, False))["segments"] for block in segment["blocks"])
-        frames = [block["frames"] for block in blocks if block["address"] == address and block["state"] == "active_allocated"]
-        return frames[0] if frames and frames[0] else None
+        for device in range(torch.cuda.device_count()):
+            for segment in _snapshot_of(library, device)["segments"]:
+                for block in segment["blocks"]:
+                    if block["address"] == address and block["state"] == "active_allocated":
+                        return block["frames"] or None
 
-    # What the thread's allocations are said to be for: a scope of its own.
-    thread = threading.local()
+    # What the thread's allocations are said to be for: a scope of its own. Names are for ever, and no new ones are made of texts that are
+    # different each time.
+    thread, texts = threading.local(), set()
 
     def set_metadata(text: str) -> None:
         name = str.encode(text)
-        if getattr(thread, "metadata", ""):
-            library.gpumem_scope_pop()
-        thread.metadata = ""
-        if text:
-            if library.gpumem_scope_push(name) != 0:
-                raise RuntimeError(gpumem.last_error(library))
-            thread.metadata = text
+        if len(texts) < MOST_TEXTS:
+            texts.add(text)
+        if library.gpumem_scope_set(name if text in texts else b"(other metadata)") != 0:
+            raise RuntimeError(gpumem.last_error(library))
+        thread.metadata = text
 
     observers = []
 

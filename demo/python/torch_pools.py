@@ -19,8 +19,9 @@ def answer(library: ctypes.CDLL) -> None:
 
         def __init__(self, pool):
             self.id, device, pool = tuple(pool), torch.cuda.current_device(), gpumem.PoolId(*pool)
+            before = library.gpumem_pool_uses(device, pool)
             library.gpumem_begin_allocate_to_pool(device, pool, None)
-            if library.gpumem_pool_uses(device, pool) < 1:
+            if library.gpumem_pool_uses(device, pool) <= max(0, before):
                 raise RuntimeError(gpumem.last_error(library))
             library.gpumem_end_allocate_to_pool(device, pool)
             self.device, self.pool = device, pool

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use gpumem_channel::Process;
@@ -20,7 +20,11 @@ thread_local! {
 }
 
 /// One of them. Each call of it has a share.
-pub struct Callback<F>(Shared<Option<Arc<F>>>);
+pub struct Callback<F> {
+    function: Shared<Option<Arc<F>>>,
+    /// Whether there is one, for who is in a hurry.
+    is_set: AtomicBool,
+}
 
 /// While the thread is in one.
 struct Inside;
@@ -28,17 +32,20 @@ struct Inside;
 impl<F> Callback<F> {
     /// None, made by the compiler: a child that is forked while a thread makes it would wait for that thread for ever.
     pub const fn none() -> Callback<F> {
-        Callback(Shared::new(None))
+        Callback {
+            function: Shared::new(None),
+            is_set: AtomicBool::new(false),
+        }
     }
 
     /// Puts another one in its place, and waits until no other thread is in the one before, which is never called after that. Who is in one
     /// itself does not wait, as two might for each other.
     pub fn set(&self, function: Option<F>) {
         let function = function.map(Arc::new);
-        let before = self
-            .0
-            .lock()
-            .and_then(|mut held| std::mem::replace(&mut *held, function));
+        let before = self.function.lock().and_then(|mut held| {
+            self.is_set.store(function.is_some(), Ordering::Relaxed);
+            std::mem::replace(&mut *held, function)
+        });
         // Of those that were in it when a child was forked none is there.
         let Some(before) = before.filter(|_| INSIDE.get() == 0 && !Process::current().is_forked()) else {
             return;
@@ -50,14 +57,14 @@ impl<F> Callback<F> {
         fence(Ordering::Acquire);
     }
 
-    /// Whether the thread is in one, whichever.
-    pub(crate) fn is_inside(&self) -> bool {
-        INSIDE.get() > 0
+    /// Whether there is one that the thread may call: it is in none, whichever.
+    pub(crate) fn may_be_called(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed) && INSIDE.get() == 0
     }
 
     /// Calls it, without any lock of ours. The thread is not ended meanwhile: that would unwind our frames.
     pub fn call<R>(&self, by: impl FnOnce(&F) -> R) -> Option<R> {
-        let function = self.0.lock()?.clone()?;
+        let function = self.function.lock()?.clone()?;
         let _undisturbed = Uncancelled::begin();
         let _inside = Inside::begin();
         Some(by(&function))

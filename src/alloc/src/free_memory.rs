@@ -1,22 +1,20 @@
 //! What a program gives back before more memory is taken.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::callback::Callback;
 
 static CALLBACK: Callback<fn()> = Callback::none();
 
-/// Whether there is one: most programs have none.
-static IS_SET: AtomicBool = AtomicBool::new(false);
-
 /// Has a function called before an allocator of this process takes memory for a request, maps, waits for the device, or refuses it: on the
-/// thread that asks, once for a request, and with no lock of the allocator's. What it gives back may serve the request. `None`: no function any more, of
-/// which no call is under way then. PyTorch's `FreeMemoryCallback`.
+/// thread that asks, with no lock of the allocator's, and then the request looks anew at what there is. Once for a request, and again only for
+/// one whose stream finds no room among those that have ended. `None`: no function any more, of which no call is under way then. PyTorch's
+/// `FreeMemoryCallback`.
 ///
 /// It is for memory that is kept for somebody else, who may be done with it by now: another process that reads it, say. What a program
 /// keeps for itself as long as there is room goes back when a request fails ([`Error::OutOfMemory`](crate::Error::OutOfMemory)).
 ///
-/// The function may allocate; it is not called for that again. What it locks nobody may hold who allocates, and it must not unwind.
+/// The function may allocate: it is not called for that again, nor for what the process's other callbacks allocate (of out-of-memory errors,
+/// of call stacks). What it locks nobody may hold who allocates or calls this, and it must not unwind. In a history what it does has the
+/// call stack of who asked.
 ///
 /// ```
 /// # use std::sync::Mutex;
@@ -35,14 +33,12 @@ static IS_SET: AtomicBool = AtomicBool::new(false);
 /// # }
 /// ```
 pub fn set_free_memory_callback(function: Option<fn()>) {
-    let is_set = function.is_some();
     CALLBACK.set(function);
-    IS_SET.store(is_set, Ordering::Relaxed);
 }
 
 /// Whether the thread is to [call](free_memory) it before it goes on.
 pub(crate) fn may_free_memory() -> bool {
-    IS_SET.load(Ordering::Relaxed) && !CALLBACK.is_inside()
+    CALLBACK.may_be_called()
 }
 
 pub(crate) fn free_memory() {

@@ -73,6 +73,7 @@ abi! {
     mark(name: *const c_char) -> c_int;
     scope_push(name: *const c_char) -> c_int;
     scope_pop() -> c_int;
+    scope_set(name: *const c_char) -> c_int;
     record_history(device: c_int, stacks: c_int, max_events: u64) -> c_int;
     has_history(device: c_int) -> c_int;
     stop_history(device: c_int) -> c_int;

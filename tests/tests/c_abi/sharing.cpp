@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 #include <dlfcn.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -219,6 +220,21 @@ static int run(char **argv, const std::string &handle, uint64_t offset, uint64_t
     return status;
 }
 
+// The same in a namespace of process numbers of its own, as a container has one: who shares has none there. True where none can be made.
+static bool runs_apart(char **argv, const std::string &handle, uint64_t offset, uint64_t bytes, uint32_t word)
+{
+    const int forbidden = 77;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWPID) != 0)
+            _exit(forbidden);
+        _exit(run(argv, handle, offset, bytes, word) != 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == forbidden);
+}
+
 int main(int argc, char **argv)
 {
     // More chunks than go in one message.
@@ -272,6 +288,12 @@ int main(int argc, char **argv)
         check(it->shareIpcHandle(ptr).handle == shared.handle, "it is the same again");
         check(run(argv, shared.handle, shared.offset, words, word) == 0, "another process has it");
         check(word_at(addr) == word + 2 && word_at(addr + words - 4) == word + 2, "what that wrote is here");
+        if (ptr == blocks[0].first) {
+            fill(addr, word, 4);
+            fill(addr + words - 4, word, 4);
+            check(runs_apart(argv, shared.handle, shared.offset, words, word), "a process with numbers of its own has it");
+            check(word_at(addr) == word || word_at(addr) == word + 2, "and writes there");
+        }
         check(words < 64 || word_at(addr + 32) == word, "and the rest is as it was");
         word += 1000;
         whole += shared.handle[1] == 'c';

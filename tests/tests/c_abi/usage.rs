@@ -1,6 +1,7 @@
 //! The functions doing what they are for.
 
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
@@ -193,6 +194,30 @@ fn inner_names_are_published() {
     for _ in 0..4 {
         assert_eq!(abi.scope_pop(), 0);
     }
+    // One that is set is beside those that nest.
+    let mut tags = Vec::new();
+    let mut taken = || {
+        let addr = abi.alloc(3 * MIB, 0, null_mut()) as u64;
+        let snapshot = reader.refresh().unwrap();
+        let block = snapshot.devices[0].blocks().find(|block| block.addr == addr).unwrap();
+        tags.push(snapshot.string(block.tag).to_owned());
+    };
+    let set = |name: &CStr| assert_eq!(abi.scope_set(name.as_ptr()), 0);
+    set(c"one");
+    taken();
+    assert_eq!(abi.scope_push(c"nested".as_ptr()), 0);
+    taken();
+    set(c"two");
+    taken();
+    assert_eq!(abi.scope_pop(), 0);
+    taken();
+    assert_eq!(abi.scope_push(c"nested".as_ptr()), 0);
+    set(c"");
+    taken();
+    assert_eq!(abi.scope_pop(), 0);
+    taken();
+    assert_eq!(abi.scope_set(std::ptr::null()), 0);
+    assert_eq!(tags, ["one", "nested", "two", "two", "nested", ""]);
     assert_eq!(abi.error_count(), 0);
 }
 

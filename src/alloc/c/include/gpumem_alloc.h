@@ -285,6 +285,12 @@ int gpumem_mark(const char *name);
 int gpumem_scope_push(const char *name);
 int gpumem_scope_pop(void);
 
+/*
+ * The same until it is called again on the thread, with another name, or NULL or "" for none: beside scopes that nest, in whatever order
+ * those and this one begin and end. What began last counts.
+ */
+int gpumem_scope_set(const char *name);
+
 /* ---- History: who holds the memory ---- */
 
 /* What call stacks are taken for. */

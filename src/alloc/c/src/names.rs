@@ -16,6 +16,8 @@ const DEEPEST: usize = 256;
 
 thread_local! {
     static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
+    /// The one that is set, beside those that nest.
+    static SET: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
 /// A name of the caller's, cut between characters after at most [`LONGEST`] bytes.
@@ -74,6 +76,26 @@ extern "C" fn gpumem_scope_pop() -> c_int {
             Some(_) => Ok(0),
             None => Err(Failure::misuse("no scope is open on this thread")),
         })
+    })
+}
+
+/// # Safety
+///
+/// `text` is null or points to a string that ends in a zero byte.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_scope_set(text: *const c_char) -> c_int {
+    enter("gpumem_scope_set", -1, || {
+        // SAFETY: the caller's contract.
+        let text = if text.is_null() {
+            String::new()
+        } else {
+            unsafe { name(text) }?
+        };
+        let set = SET.try_with(|set| {
+            set.take();
+            set.replace((!text.is_empty()).then(|| gpumem::scope(&text)));
+        });
+        set.map(|()| 0).map_err(|_| Failure::misuse("this thread ends"))
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Pid;
 
 use crate::devices;
 use crate::failure::Failure;
@@ -130,8 +131,7 @@ struct Talk {
 impl Talk {
     /// With a process of this user.
     fn begin(socket: UnixStream, patience: Duration) -> io::Result<Talk> {
-        let other = rustix::net::sockopt::socket_peercred(&socket)?;
-        if other.uid != rustix::process::geteuid() {
+        if peer(&socket)?.uid != rustix::process::geteuid().as_raw() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let until = Instant::now() + patience;
@@ -328,9 +328,28 @@ fn connect(to: &str) -> io::Result<UnixStream> {
 
 /// Whether the process is gone that listens, and only children that it forked have its socket yet: nobody answers there.
 fn is_left(socket: &UnixStream) -> bool {
-    // Who cannot be seen from here may be there.
-    let listens = rustix::net::sockopt::socket_peercred(socket);
-    listens.is_ok_and(|it| rustix::process::test_kill_process(it.pid) == Err(Errno::SRCH))
+    let listens = peer(socket).ok().and_then(|it| Pid::from_raw(it.pid));
+    listens.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Who is, or listens, at the other end. Its number is 0 where it is in another namespace of numbers, which is none for [`Pid`].
+fn peer(socket: &UnixStream) -> io::Result<libc::ucred> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option fills in as much as there is room for.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut bytes,
+        )
+    };
+    match failed {
+        0 => Ok(found),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn fetch_from(allocator: &Allocator, handle: &Handle) -> io::Result<Imported> {

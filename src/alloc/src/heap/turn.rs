@@ -128,6 +128,12 @@ impl Suspended {
         matches!(self.call, Call::Ask(_))
     }
 
+    /// What is given back until the request goes on is seen by it, and is no reason to begin anew later.
+    pub(crate) fn forget_frees(&mut self) {
+        (self.progress.frees, self.progress.polled) = (None, false);
+        self.progress.probed.clear();
+    }
+
     /// Makes the call. To be done by who does not hold the heap's lock, but goes `on`.
     pub(crate) fn run(self, on: &mut impl Access) -> Result<Made, Error> {
         let Suspended {
@@ -214,8 +220,8 @@ impl Heap {
         progress.anew
     }
 
-    /// The same where the call was not made, because another thread had the turn, or the program was asked to give back first: what that
-    /// did is looked at.
+    /// The same where the call was not made, because another thread had the turn, or the [program was asked](Suspended::forget_frees) to give
+    /// back first: what that did is looked at.
     pub(crate) fn resume_anew(&mut self, suspended: Suspended) -> Attempt {
         self.come_back(&suspended.by, suspended.progress);
         self.go_on(suspended.by, false, true)

@@ -199,7 +199,7 @@ impl Home {
             self.proceed(tenant, attempt, (&mut turn, &mut due, &mut frees_first), buffer)
         })?;
         loop {
-            let suspended = match attempt {
+            let mut suspended = match attempt {
                 Attempt::Done(result) => {
                     drop(turn);
                     if due {
@@ -212,6 +212,7 @@ impl Home {
             let made = if frees_first && !suspended.asks() {
                 frees_first = false;
                 free_memory();
+                suspended.forget_frees();
                 Err(suspended)
             } else if suspended.needs_turn() && turn.is_none() {
                 turn = Some(self.wait_for_turn());

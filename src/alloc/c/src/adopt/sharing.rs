@@ -59,8 +59,8 @@ pub(super) fn collect_in_time(pytorch: &Library) {
 }
 
 fn collect() {
-    // Of PyTorch there may be less than it takes at the end.
-    if exit::is_here() || devices::is_forked() {
+    // At the end there is ever less of PyTorch.
+    if exit::has_begun() || devices::is_forked() {
         return;
     }
     if let Some(collect) = COLLECT.get() {
