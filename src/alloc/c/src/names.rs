@@ -85,11 +85,10 @@ extern "C" fn gpumem_scope_pop() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gpumem_scope_set(text: *const c_char) -> c_int {
     enter("gpumem_scope_set", -1, || {
-        // SAFETY: the caller's contract.
-        let text = if text.is_null() {
-            String::new()
-        } else {
-            unsafe { name(text) }?
+        let text = match text.is_null() {
+            true => String::new(),
+            // SAFETY: the caller's contract.
+            false => unsafe { name(text) }?,
         };
         let set = SET.try_with(|set| {
             set.take();
