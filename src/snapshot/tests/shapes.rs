@@ -95,7 +95,7 @@ fn keys_of_newer_versions_are_counted_kept_and_written() {
     value["segments"][0]["blocks"][1]["new"] = literal!({"b": []});
     value["device_traces"][0][0]["forward_frames"] = literal!(["a\n"]);
     value["segments"][0]["frames"] = literal!([{"name": "f", "filename": "a.py", "line": 3, "fx_node_op": "call"}]);
-    value["device_traces"][0][1]["action"] = literal!("annotate");
+    value["device_traces"][0][1]["action"] = literal!("renamed");
     value["device_traces"][0][1]["user_metadata"] = literal!("note");
     let snapshot = read(&value).unwrap();
     let unknown = snapshot.unknown_keys();
@@ -113,7 +113,7 @@ fn keys_of_newer_versions_are_counted_kept_and_written() {
     ];
     assert_eq!(unknown, expected);
     let action = snapshot.device_traces[0][1].action;
-    assert_eq!(snapshot.tables.get_text(action.name()), "annotate");
+    assert_eq!(snapshot.tables.get_text(action.name()), "renamed");
     assert!(matches!(action, Action::Other(_)));
     let note = snapshot.device_traces[0][1].user_metadata.unwrap();
     assert_eq!(repr(&snapshot, note), "'note'");
@@ -123,7 +123,21 @@ fn keys_of_newer_versions_are_counted_kept_and_written() {
     assert_eq!(written["segments"][0]["frames"], value["segments"][0]["frames"]);
     assert_eq!(written["device_traces"][0][0]["forward_frames"], literal!(["a\n"]));
     let problems: Vec<_> = snapshot.check().iter().map(ToString::to_string).collect();
-    assert_eq!(problems, ["1 times the action \"annotate\", which is not known"]);
+    assert_eq!(problems, ["1 times the action \"renamed\", which is not known"]);
+}
+
+/// What a block is for may be said later, from PyTorch 2.14 on.
+#[test]
+fn a_note_about_a_block_is_known() {
+    let mut value = least();
+    let note = literal!({"action": "annotate", "addr": 4096, "size": 0, "stream": 0, "user_metadata": "note"});
+    value["device_traces"][0].as_array_mut().unwrap().push(note);
+    let snapshot = read(&value).unwrap();
+    let entry = snapshot.device_traces[0].last().unwrap();
+    assert_eq!((entry.action, entry.addr), (Action::Annotate, 4096));
+    assert_eq!(repr(&snapshot, entry.user_metadata.unwrap()), "'note'");
+    assert_eq!(snapshot.check(), []);
+    assert_eq!(json(&snapshot)["device_traces"][0][3], value["device_traces"][0][3]);
 }
 
 #[test]
