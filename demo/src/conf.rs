@@ -66,6 +66,8 @@ pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
         roundup_power2_divisions,
         garbage_collection_threshold,
         release_on_oom,
+        cross_stream_reuse,
+        streams_may_end_untold: _,
         gpu_direct_rdma,
     } = &conf.config;
     budget.is_none()
@@ -77,6 +79,7 @@ pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
         && *max_non_split_rounding == usual.max_non_split_rounding
         && *roundup_power2_divisions == usual.roundup_power2_divisions
         && *release_on_oom == usual.release_on_oom
+        && *cross_stream_reuse == usual.cross_stream_reuse
         && *gpu_direct_rdma == usual.gpu_direct_rdma
 }
 

@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::export::{self, ExportError, OnOom};
 use crate::free::FreeBlocks;
-use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport};
+use crate::heap::{self, COMMON, CompactReport, Grant, Heap, JoinReport, Named};
 use crate::history::{History, HistoryFigures, LeakReport, PeakReport};
 use crate::home::{Handle, Home};
 use crate::lane::Lent;
@@ -265,7 +265,12 @@ impl Allocator {
     /// end the capture of a graph; call again when that is over. Nothing changes then.
     pub fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
         self.0.end_lost_captures();
-        self.0.home.retire_stream(stream)
+        // The driver is given no handle that is nothing to it.
+        if !self.heap(|heap| heap.knows(stream))? {
+            return self.0.home.retire_stream(stream, Named::default());
+        }
+        let id = self.0.device.driver.stream_id(stream);
+        self.0.home.retire_stream(stream, Named { id, lasts: false })
     }
 
     /// Publishes a mark on the timeline: "forward", "step 12".

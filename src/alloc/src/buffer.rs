@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap;
+use crate::heap::{self, Named};
 use crate::home::Home;
 use crate::lane::{Held, Lent};
 use crate::stream::Stream;
@@ -122,7 +122,7 @@ impl<T: Element> Buffer<T> {
         }
         let block = self.home.block_of(self.held)?;
         let stream = stream.into();
-        self.home.name(|heap| heap.record_use(block, stream))
+        self.home.name(|heap| heap.record_use(block, stream, Named::default()))
     }
 
     /// Copies from the host and waits for the copy. The lengths must be equal.

@@ -74,6 +74,20 @@ pub struct Config {
     /// Whether a request that does not fit gives the cache back to the driver and tries again before it fails, and a part of a full device's
     /// stitched memory (1/64 of the device) goes back to others once it is cached.
     pub release_on_oom: bool,
+    /// Whether what one stream has freed may serve another one before the device was waited for: once the first stream was seen to be idle
+    /// after the free, or an event that was recorded there after it is done. It saves memory where several streams take turns.
+    ///
+    /// Off by default, as PyTorch's allocator has it: a program is right there that frees a block of stream A while stream B still reads it,
+    /// and has A wait for B only before A allocates again. With this on a third stream may get the block while B reads it. Such a program has
+    /// to have A wait before the free, or to say what uses the block ([`record_stream`](crate::Buffer::record_stream)).
+    ///
+    /// Off, memory goes from one stream to another only after the allocator has waited for the device: under memory pressure, before a
+    /// request is refused, and when the cache is released.
+    pub cross_stream_reuse: bool,
+    /// Whether streams may be destroyed without a word to the allocator, as those of C, PyTorch, CuPy and RMM may. The driver is then given no
+    /// handle that the program did not pass in the same call.
+    #[doc(hidden)]
+    pub streams_may_end_untold: bool,
     /// Whether network cards and storage can reach mapped memory (GPUDirect RDMA, as UCX and cuFile use it), as they can plain memory. Only for
     /// virtual and stitched segments, a mapping of which takes 20 % longer for it on an H100.
     pub gpu_direct_rdma: bool,
@@ -97,6 +111,8 @@ impl Default for Config {
             roundup_power2_divisions: Divisions::default(),
             garbage_collection_threshold: None,
             release_on_oom: true,
+            cross_stream_reuse: false,
+            streams_may_end_untold: false,
             gpu_direct_rdma: false,
             publish: Publish::default(),
             history: History::Off,

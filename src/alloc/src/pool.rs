@@ -176,6 +176,10 @@ impl Allocator {
     }
 
     fn make_pool(&self, new: NewPool<'_>, config: PoolConfig) -> Result<Pool, Error> {
+        if self.0.home.see(|heap| heap.lacks_room_for_pool())? {
+            // While a graph is captured nothing is waited for, and there may be no room.
+            let _ = self.settle();
+        }
         self.0.home.give_all(|heap| heap.make_room_for_pool())?;
         let (arena, name, id) = self.0.home.naming(|| {
             self.heap(|heap| {

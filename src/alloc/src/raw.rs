@@ -4,7 +4,7 @@ mod pointers;
 
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::COMMON;
+use crate::heap::{COMMON, Named};
 use crate::lane::{Held, Lent};
 use crate::pool::PoolBlock;
 use crate::stream::Stream;
@@ -134,12 +134,16 @@ impl Allocator {
         if addr == 0 {
             return self.heap(|_| ());
         }
-        self.note_use(self.0.home.pointers()?.find(addr)?, stream)
+        self.record_stream_raw_as(addr, stream, false)
     }
 
-    fn note_use(&self, held: Held, stream: Stream) -> Result<(), Error> {
-        let block = self.0.home.block_of(held)?;
-        self.0.home.name(|heap| heap.record_use(block, stream))
+    /// The same for a stream of which it may be known that it lives as long as the process.
+    #[doc(hidden)]
+    pub fn record_stream_raw_as(&self, addr: u64, stream: Stream, lasts: bool) -> Result<(), Error> {
+        let home = self.0.home;
+        let block = home.block_of(home.pointers()?.find(addr)?)?;
+        let id = self.0.device.driver.stream_id(stream);
+        home.name(|heap| heap.record_use(block, stream, Named { id, lasts }))
     }
 
     fn note_last_use(&self, held: Held, stream: Stream) -> Result<(), Error> {

@@ -27,10 +27,13 @@ pub enum Route {
     ///
     /// A capture that fails may leave nobody who ends its route. It ends by itself once the stream is not captured any more: with the first
     /// call that allocates or gives memory back by the thread that began it, or where the stream was seen to be captured by any thread. So
-    /// the capture ends on that thread, or while that does not call the allocator.
+    /// the capture ends on that thread, or while that does not call the allocator. Where the stream may be gone before the route has ended that
+    /// has to be a call that allocates on it.
     Capture {
-        /// Where the capture begins: no default one. The driver is asked about it until the route has ended.
+        /// Where the capture begins: no default one.
         stream: Stream,
+        /// Whether the stream lives until the route has ended, so that the driver may be asked about it at any time.
+        lasts: bool,
         /// Not asked while the stream is not captured.
         filter: Filter,
     },
@@ -105,7 +108,7 @@ impl Open {
             Route::ThisThread => self.thread == Thread::here(),
             Route::Stream(other) => *other == stream,
             Route::Filter(filter) => says(filter),
-            Route::Capture { filter, .. } => match self.capture() {
+            Route::Capture { filter, .. } => match self.capture(Some(stream)) {
                 // What its function looks at may be gone.
                 None => false,
                 Some(Stage::UnderWay) => says(filter),
@@ -117,13 +120,16 @@ impl Open {
         }
     }
 
-    /// The capture that it is for, if there is one now that nobody has found to be over.
-    fn capture(&self) -> Option<Stage> {
-        let Route::Capture { stream, .. } = self.route else {
+    /// The capture that it is for, if there is one now that nobody has found to be over. `named`: a stream that lives.
+    fn capture(&self, named: Option<Stream>) -> Option<Stage> {
+        let Route::Capture { stream, lasts, .. } = self.route else {
             return None;
         };
         if self.lost {
             return None;
+        }
+        if !lasts && named != Some(stream) {
+            return Some(Stage::UnderWay);
         }
         // Looked at before the driver is asked: it may begin in between.
         let begun = self.begun.load(Ordering::Acquire) || self.thread == Thread::here();
@@ -202,7 +208,7 @@ impl Routes {
         // Asks the driver under the lock that filters ask it under.
         let over: Vec<u64> = {
             let open = self.read();
-            let over = open.iter().filter(|route| route.capture() == Some(Stage::Over));
+            let over = open.iter().filter(|route| route.capture(None) == Some(Stage::Over));
             over.map(|route| route.number).collect()
         };
         if over.is_empty() {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, of, start};
+use common::{MIB, sharing, start};
 use gpumem_alloc::device::{Sim, Timeline};
 use gpumem_alloc::{Allocator, Buffer, SegmentMode, Stream};
 
@@ -24,7 +24,7 @@ fn reserved(alloc: &Allocator) -> usize {
 /// A stream goes on in a corner of what it gave back long ago: others have the rest of that, whatever is young beside it.
 #[test]
 fn what_a_stream_is_done_with_others_have_though_it_goes_on_beside_it() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Stitched));
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Stitched));
     drop(used(&sim, &alloc, 64 * MIB, A));
     // A is asked how far it is, and an event left there.
     let held = used(&sim, &alloc, 32 * MIB, B);
@@ -46,7 +46,7 @@ fn what_a_stream_is_done_with_others_have_though_it_goes_on_beside_it() {
 /// on with.
 #[test]
 fn what_came_free_before_there_was_a_second_stream_grows_old_too() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Virtual));
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Virtual));
     drop(used(&sim, &alloc, 64 * MIB, A));
     // Small blocks have memory of their own: B takes none behind what A gave back. Twice A is asked how far it is.
     let mut small = vec![used(&sim, &alloc, MIB, B)];
@@ -68,7 +68,7 @@ fn what_came_free_before_there_was_a_second_stream_grows_old_too() {
 /// What a stream gave back long ago is known to be free when another one needs it, though nobody needed it before.
 #[test]
 fn streams_are_asked_before_others_need_what_they_gave_back() {
-    let (sim, alloc) = start(1 << 30, Timeline::Behind(3), of(SegmentMode::Stitched));
+    let (sim, alloc) = start(1 << 30, Timeline::Behind(3), sharing(SegmentMode::Stitched));
     let held = used(&sim, &alloc, 32 * MIB, B);
     drop(used(&sim, &alloc, 64 * MIB, A));
     // A is asked how far it is, and an event left there.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, of, start};
+use common::{MIB, sharing, start};
 use gpumem_alloc::device::{Call, Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Publish, Route, SegmentMode, Stream};
 
@@ -12,7 +12,7 @@ const B: Stream = Stream(20);
 
 fn all(test: impl Fn(Sim, Allocator)) {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched] {
-        let (sim, alloc) = start(1 << 30, Timeline::Manual, of(segments));
+        let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(segments));
         test(sim.clone(), alloc);
         assert_eq!((sim.live().bytes, sim.live().events), (0, 0));
         assert_eq!(sim.violations(), Vec::<String>::new());
@@ -175,6 +175,7 @@ fn threads_make_and_end_streams_side_by_side() {
         let config = Config {
             publish: Publish::Off,
             segments,
+            cross_stream_reuse: true,
             ..Config::default()
         };
         let alloc = Allocator::new(sim.device(), config).unwrap();

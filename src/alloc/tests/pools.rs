@@ -397,6 +397,7 @@ fn a_captures_route_ends_with_it() {
         let filter: Arc<dyn Fn(Stream) -> bool + Send + Sync> = Arc::new(move |stream| stream == captured);
         let route = Route::Capture {
             stream: captured,
+            lasts: true,
             filter,
         };
         alloc.begin_allocate_to_pool(&pool, route).unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MIB, of, start};
+use common::{MIB, sharing, start};
 use gpumem_alloc::device::{Call, Sim, Timeline};
 use gpumem_alloc::{Allocator, Config, SegmentMode, Stream};
 
@@ -12,7 +12,7 @@ const B: Stream = Stream(20);
 
 fn both(test: impl Fn(Sim, Allocator)) {
     for segments in [SegmentMode::Plain, SegmentMode::Virtual] {
-        let (sim, alloc) = start(1 << 30, Timeline::Manual, of(segments));
+        let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(segments));
         test(sim, alloc);
     }
 }
@@ -124,7 +124,7 @@ fn a_free_that_names_another_stream_waits_for_it() {
 
 #[test]
 fn borrowed_parts_come_home_and_the_segment_is_whole_again() {
-    let (sim, alloc) = start(1 << 30, Timeline::After(5), of(SegmentMode::Plain));
+    let (sim, alloc) = start(1 << 30, Timeline::After(5), sharing(SegmentMode::Plain));
     drop(alloc.alloc::<u8>(64 * MIB, A).unwrap());
     let parts: Vec<_> = (0..4).map(|_| alloc.alloc::<u8>(16 * MIB, B).unwrap()).collect();
     assert_eq!(sim.calls(Call::Alloc), 1, "B cuts what A left");
@@ -143,7 +143,7 @@ fn idle_memory_side_by_side_serves_whoever_gave_it_back() {
         let full = segments == SegmentMode::Stitched;
         let config = Config {
             release_on_oom: !full,
-            ..of(segments)
+            ..sharing(segments)
         };
         let (sim, alloc) = start(if full { 18 * MIB } else { 1 << 30 }, Timeline::Immediate, config);
         // So that requests of both streams are known, and neither takes the memory of another one first.
@@ -163,7 +163,7 @@ fn idle_memory_side_by_side_serves_whoever_gave_it_back() {
 
 #[test]
 fn threads_share_an_allocator() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Virtual));
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Virtual));
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let alloc = alloc.clone();

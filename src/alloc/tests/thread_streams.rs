@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{MIB, of, start};
+use common::{MIB, sharing, start};
 use gpumem_alloc::device::{Call, Sim, Timeline};
 use gpumem_alloc::{Allocator, Config, PoolConfig, Route, SegmentMode, Stream};
 
@@ -28,7 +28,7 @@ fn thread_ends(sim: &Sim, alloc: &Allocator, busy: bool) -> Stream {
 /// As a question about the default stream would end it.
 #[test]
 fn no_question_about_ended_threads_is_asked_while_a_graph_is_captured() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, Config::default());
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Auto));
     let pool = alloc.private_pool().unwrap();
     thread_ends(&sim, &alloc, false);
     alloc.begin_allocate_to_pool(&pool, ELSEWHERE).unwrap();
@@ -39,7 +39,7 @@ fn no_question_about_ended_threads_is_asked_while_a_graph_is_captured() {
 
 #[test]
 fn no_capture_begins_while_it_is_asked_about_ended_threads() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, Config::default());
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Auto));
     let pool = alloc.private_pool().unwrap();
     let kept = alloc.alloc::<u8>(MIB, Stream::DEFAULT).unwrap();
     thread_ends(&sim, &alloc, false);
@@ -63,7 +63,7 @@ fn no_capture_begins_while_it_is_asked_about_ended_threads() {
 #[test]
 fn a_fill_by_another_thread_is_done_when_it_returns() {
     for segments in SegmentMode::ALL {
-        let (sim, alloc) = start(1 << 30, Timeline::Manual, of(segments));
+        let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(segments));
         let mut buffer = alloc.alloc::<u32>(MIB, Stream::per_thread()).unwrap();
         let mut copies = || {
             let before = sim.calls(Call::Copy);
@@ -79,7 +79,7 @@ fn a_fill_by_another_thread_is_done_when_it_returns() {
 /// However many there are.
 #[test]
 fn the_default_stream_is_asked_once_for_all_other_threads() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, of(SegmentMode::Stitched));
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Stitched));
     let both = Barrier::new(21);
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -104,7 +104,7 @@ fn the_default_stream_is_asked_once_for_all_other_threads() {
 /// However many pools it used.
 #[test]
 fn one_thread_that_ended_does_not_hold_up_the_others() {
-    let (sim, alloc) = start(1 << 30, Timeline::Manual, Config::default());
+    let (sim, alloc) = start(1 << 30, Timeline::Manual, sharing(SegmentMode::Auto));
     let pools = [
         "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p",
     ]

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Allocator, SegmentMode), Failure> {
     let limited = |config: Config| Config {
         budget_fraction: config.budget_fraction.into_iter().chain(fraction).reduce(f64::min),
+        streams_may_end_untold: true,
         ..config
     };
     let can_map = device.info().virtual_memory;

@@ -87,7 +87,11 @@ pub(crate) unsafe fn route(device: c_int, filter: *const c_void) -> Result<Route
     let captured = graphs::stream(device, invoker as *const c_void).filter(|stream| !filter.accepts(*stream));
     let filter = Arc::new(move |stream| filter.accepts(stream));
     Ok(match captured {
-        Some(stream) => Route::Capture { stream, filter },
+        Some(stream) => Route::Capture {
+            stream,
+            lasts: false,
+            filter,
+        },
         None => Route::Filter(filter),
     })
 }

@@ -213,6 +213,15 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::Gpumem,
+        ["cross_stream_reuse", "on or off", "off"],
+        "Whether what one stream has freed may serve another one before the device was waited for. It saves memory where several streams take turns. A program breaks by it that frees a block of stream A while stream B still reads it, and has A wait for B only before A allocates again: a third stream may get the block meanwhile. Off, as in PyTorch, such a program is right.",
+        |draft, given| {
+            draft.config.cross_stream_reuse = given.word()?.one_of(&[("on", true), ("off", false)])?;
+            Ok(())
+        },
+    ),
+    option(
+        Origin::Gpumem,
         ["gpu_direct_rdma", "True or False", "False"],
         "Whether network cards and storage can reach the memory of virtual and stitched segments (GPUDirect RDMA, as UCX and cuFile use it), as they can that of plain ones. A mapping takes 20 % longer for it.",
         |draft, given| {

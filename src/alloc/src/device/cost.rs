@@ -33,6 +33,8 @@ pub enum Call {
     QueryStream,
     /// `cuEventRecord`
     Record,
+    /// `cuCtxRecordEvent`
+    RecordAll,
     /// `cuEventQuery`
     Query,
     /// `cuCtxSynchronize`
@@ -60,6 +62,7 @@ impl Call {
         Call::Unmap,
         Call::QueryStream,
         Call::Record,
+        Call::RecordAll,
         Call::Query,
         Call::Synchronize,
         Call::MemoryInfo,
@@ -80,6 +83,7 @@ impl Call {
             Call::Unmap => "cuMemUnmap",
             Call::QueryStream => "cuStreamQuery",
             Call::Record => "cuEventRecord",
+            Call::RecordAll => "cuCtxRecordEvent",
             Call::Query => "cuEventQuery",
             Call::Synchronize => "cuCtxSynchronize",
             Call::MemoryInfo => "cuMemGetInfo",
@@ -99,7 +103,7 @@ impl Call {
             Call::Map => 1_000,
             Call::SetAccess => 32_500 * chunks,
             Call::Unmap => 21_000 * chunks,
-            Call::Record => 320,
+            Call::Record | Call::RecordAll => 320,
             // The first was not measured: it asks the same of a stream.
             Call::QueryStream | Call::Query => 290,
             Call::Synchronize => 1_000,

@@ -123,6 +123,16 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn meet(&self, _stream: Stream) {}
     /// Records a new event on a stream, which may be another device's.
     fn record(&self, stream: Stream) -> Result<EventHandle>;
+    /// Records a new event behind all that is queued now, on whatever stream. No stream is named: one that is gone does no harm.
+    ///
+    /// It ends the capture of a graph from any stream of the device.
+    fn record_all(&self) -> Result<EventHandle> {
+        Err(DeviceError::not_here("cuCtxRecordEvent"))
+    }
+    /// A number that no other stream of this process has had or will have, though its handle may come back. `None`: not to be learned.
+    fn stream_id(&self, _stream: Stream) -> Option<u64> {
+        None
+    }
     /// Whether the work before the event is done.
     fn query(&self, event: EventHandle) -> Result<bool>;
     /// Whether a graph is captured from a stream, which is no default one. No capture ends by this question.

@@ -22,8 +22,13 @@ use event::Event;
 /// Something to be asked about the stream of a line.
 #[derive(Debug)]
 pub(super) enum Question {
-    /// Whether it is idle when the heap's free counter is this; if not, an event is recorded that tells later.
-    Idle { line: u16, frees: u64, stream: Stream },
+    /// Whether it is idle when the heap's free counter is this; if not, an event is recorded that tells later. Where no stream is named
+    /// all of them are asked at once.
+    Idle {
+        line: u16,
+        frees: u64,
+        stream: Option<Stream>,
+    },
     /// Whether the event of a block is done that waits, and else the line's marker.
     Done {
         line: u16,
@@ -60,14 +65,23 @@ pub(super) struct Batch {
     questions: Vec<(Question, Asking)>,
 }
 
+/// What one answer says for several questions.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Whether other threads' own streams are idle: the default stream answers for all of them.
+    threads: Option<bool>,
+    /// The event behind all that was queued, if one was to be had, and whether it is done.
+    all: Option<Option<(Event, bool)>>,
+}
+
 impl Batch {
     /// Asks. To be done by who does not hold the heap's lock.
     fn ask(self) -> Vec<Answer> {
         let Batch { driver, questions } = self;
-        let mut others = None;
+        let mut shared = Shared::default();
         let answers = questions
             .into_iter()
-            .flat_map(|(question, _asking)| question.ask(&driver, &mut others));
+            .flat_map(|(question, _asking)| question.ask(&driver, &mut shared));
         answers.flatten().collect()
     }
 }
@@ -76,20 +90,22 @@ impl Question {
     /// The stream that it names, if it does.
     fn named(&self) -> Option<Stream> {
         match self {
-            Question::Idle { stream, .. } => Some(*stream),
+            Question::Idle { stream, .. } => *stream,
             Question::Done { .. } => None,
         }
     }
 
-    /// `others`: whether other threads' own streams are idle, if that was asked: the default stream answers for all of them.
-    pub(super) fn ask(self, driver: &Arc<dyn Driver>, others: &mut Option<bool>) -> [Option<Answer>; 2] {
+    /// `shared`: what was asked for a question before.
+    pub(super) fn ask(self, driver: &Arc<dyn Driver>, shared: &mut Shared) -> [Option<Answer>; 2] {
         match self {
             Question::Idle { line, frees, stream } => {
-                let busy = match stream.is_of_another_thread() {
-                    true => others
+                let busy = match stream {
+                    None => shared.ask_whether_all_is_done(driver),
+                    Some(stream) if stream.is_of_another_thread() => shared
+                        .threads
                         .get_or_insert_with(|| matches!(driver.is_idle(stream), Ok(true)))
                         .then_some(None),
-                    false => ask_whether_idle(driver, stream),
+                    Some(stream) => ask_whether_idle(driver, stream),
                 };
                 [busy.map(|busy| Answer::Idle { line, frees, busy }), None]
             }
@@ -109,6 +125,22 @@ impl Question {
                 [waited, marker]
             }
         }
+    }
+}
+
+impl Shared {
+    /// The event that is left behind all that was queued; nothing in it if that is done; nothing if it is not to be learned.
+    fn ask_whether_all_is_done(&mut self, driver: &Arc<dyn Driver>) -> Option<Option<Event>> {
+        let ask = || {
+            let event = Event::behind_all(driver);
+            event.record();
+            event.is_recorded().then(|| {
+                let done = matches!(event.query(), Ok(true));
+                (event, done)
+            })
+        };
+        let (event, done) = self.all.get_or_insert_with(ask).as_ref()?;
+        Some((!done).then(|| event.clone()))
     }
 }
 
@@ -225,7 +257,7 @@ impl Heap {
         Some(Question::Idle {
             line,
             frees: self.frees,
-            stream: self.streams.name(line),
+            stream: (!self.streams_may_end_untold).then(|| self.streams.name(line)),
         })
     }
 
@@ -235,14 +267,16 @@ impl Heap {
         match &its.marker {
             Some((event, _)) => event.is_recorded(),
             // Who has left the heap since it chose the line may find that of no stream.
-            None => its.safe != self.frees && !its.is_retired() && self.streams.is_real(line),
+            None => {
+                self.shares_across_streams && its.safe != self.frees && !its.is_retired() && self.streams.is_real(line)
+            }
         }
     }
 
     fn hear_whether_idle(&mut self, line: u16, frees: u64, busy: Option<Event>) {
         let its = self.streams.line_mut(line);
         match busy {
-            None => its.safe = its.safe.max(frees),
+            None => its.reached(frees, self.shares_across_streams),
             // Somebody else may have asked, or the stream have ended, or the line be that of another one by now.
             Some(event) if event.is_recorded() && its.marker.is_none() && !its.is_retired() && its.safe < frees => {
                 its.marker = Some((event, frees));
@@ -263,7 +297,7 @@ impl Heap {
             Answer::Marker { line, event, done } => {
                 let its = self.streams.line_mut(line);
                 let (_, count) = its.marker.take_if(|(marker, _)| marker.is(&event))?;
-                its.safe = its.safe.max(if done { count } else { 0 });
+                its.reached(if done { count } else { 0 }, self.shares_across_streams);
                 its.begin_later();
                 self.end_waiting(line);
                 Some(line)

@@ -64,13 +64,8 @@ impl Heap {
             return;
         }
         for at in self.streams.awaited() {
-            let line = self.streams.line(at);
-            if line.is_retired() || !matches!(line.waiting.back(), Some((None, _))) {
-                continue;
-            }
-            let event = self.leave_event(at);
-            if let Some((waits, _)) = self.streams.line_mut(at).waiting.back_mut() {
-                *waits = Some(event);
+            if self.is_known_to_live(at) && !self.streams.line(at).is_retired() {
+                self.wait_for_all_before(at);
             }
         }
         self.leave_poll();

@@ -1,8 +1,9 @@
 //! Reuse across streams.
 //!
-//! A block freed on stream A may be used by others once A was idle after the free, or an event that A recorded after it is done: then it is
-//! nobody's ([`ANY`](super::streams::ANY)), and any stream may take it at once. A stream's own free block swallows what is nobody's beside
-//! it; what is old in it becomes nobody's again ([`Ages`](super::ages::Ages)).
+//! A block freed on stream A may be used by others once the device was waited for after the free: then it is nobody's
+//! ([`ANY`](super::streams::ANY)), and any stream may take it at once. Where [`cross_stream_reuse`](crate::Config::cross_stream_reuse) is on,
+//! that A was idle after the free is enough, or that an event is done which A recorded after it. A stream's own free block swallows what is
+//! nobody's beside it; what is old in it becomes nobody's again ([`Ages`](super::ages::Ages)).
 
 use gpumem_channel::BlockState;
 
@@ -29,7 +30,7 @@ impl Heap {
             .filter(|other| *other != stream && self.owns_free(*other))
             .collect();
         self.ask_how_far_for(request, &others)?;
-        if arena == COMMON {
+        if arena == COMMON && self.shares_across_streams {
             let mut safe = others.iter().map(|other| self.streams.line(*other).safe);
             self.behind = safe.any(|safe| safe < self.frees);
         }

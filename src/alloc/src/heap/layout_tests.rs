@@ -349,6 +349,7 @@ fn what_goes_on_without_mapping_once_it_is_forgotten_is_not_remembered_again() {
 fn stitched(sim: &Sim, mappings: usize) -> Heap {
     let config = Config {
         segments: SegmentMode::Stitched,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     let mut heap = heap_on(sim, config);

@@ -107,6 +107,7 @@ pub(crate) use block::{NIL, some};
 pub(crate) use budget::set_budget;
 pub(crate) use capture::begin_capture;
 pub(crate) use narrate::now;
+pub(crate) use pending::Named;
 pub(crate) use picture::{Past, Picture, PicturedBlock, PicturedSegment};
 pub use release::compact::CompactReport;
 pub(crate) use release::compact::compact;
@@ -161,6 +162,10 @@ pub(crate) struct Heap {
     sizes: Sizes,
     budget: Option<u64>,
     release_on_oom: bool,
+    /// [`Config::cross_stream_reuse`].
+    shares_across_streams: bool,
+    /// [`Config::streams_may_end_untold`].
+    streams_may_end_untold: bool,
     gpu_direct_rdma: bool,
     /// Idle segments are given back before more than this part of the budget is reserved.
     collect_at: Option<f64>,
@@ -184,7 +189,7 @@ pub(crate) struct Heap {
     /// What it was when the device was waited for last.
     settled_at: u64,
     /// Other streams that used a block since it was allocated, where there are any.
-    users: HashMap<u32, Vec<u16>>,
+    users: HashMap<u32, Vec<pending::User>>,
     /// How many events each pending block waits for.
     waits: HashMap<u32, usize>,
     /// The virtual segment of stitched memory for large requests.
@@ -248,6 +253,8 @@ impl Heap {
             budget,
             collect_at: config.garbage_collection_threshold,
             release_on_oom: config.release_on_oom,
+            shares_across_streams: config.cross_stream_reuse,
+            streams_may_end_untold: config.streams_may_end_untold,
             gpu_direct_rdma: config.gpu_direct_rdma,
             blocks: Blocks::default(),
             segments: Segments::default(),
@@ -328,6 +335,10 @@ impl Heap {
     fn free_bytes(&self) -> u64 {
         let ledger = &self.ledger;
         ledger.reserved() - ledger.loose() - self.allocated_bytes() - ledger.pending()
+    }
+
+    pub(crate) fn driver(&self) -> Arc<dyn Driver> {
+        Arc::clone(&self.driver)
     }
 
     pub(crate) fn outlet(&self) -> &Outlet {

@@ -323,7 +323,7 @@ impl Heap {
         if largest[0].max(largest[1]) < self.sizes.granularity {
             return Ok(false);
         }
-        self.ask_how_far_for(request, &lines[..1])?;
+        self.learn_for(request, &lines[..1])?;
         Ok(self.give_back_for(request, self.spare_chunked(missing, |class| class == Class::Fine))?)
     }
 

@@ -72,7 +72,7 @@ impl Heap {
         if !self.owes_room(request) {
             return Ok(());
         }
-        self.ask_how_far_for(request, &[request.stream])?;
+        self.learn_for(request, &[request.stream])?;
         let chunks = self.spare_chunked(self.others.room, |class| class == Class::Chunked);
         // The request may come back once they went, and finds no more owed.
         self.others.owed = false;

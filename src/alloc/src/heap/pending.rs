@@ -1,8 +1,13 @@
 //! What the GPU still uses: freed blocks that wait for events, and how far each stream is known to be done.
 //!
 //! A block that other streams used waits for one event on each of them. The stream it was allocated on needs none: what
-//! that stream does next is queued behind. Before another one takes what is free there, its stream is asked whether it is idle, and has
-//! an event recorded if it is not. All that is asked without the heap's lock (`ask`).
+//! that stream does next is queued behind. Where [`cross_stream_reuse`](crate::Config::cross_stream_reuse) is on, a stream is asked whether it
+//! is idle before another one takes what is free there, and has an event recorded if it is not. All that is asked without the heap's lock
+//! (`ask`).
+//!
+//! Where streams may end untold, the stream that used a block may be gone when the block is freed. An event is recorded at the free on streams
+//! that last only. On others it is recorded when the program names the stream again, and the driver says that it is the same one; until then
+//! the block waits for the device.
 
 use gpumem_channel::{BlockState, EventKind};
 
@@ -10,11 +15,51 @@ use super::Heap;
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::release::end::has_remains;
+use super::streams::ANY;
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
 
+/// What is known of a stream that the program names in the call that is being served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Named {
+    /// The driver's [number](crate::device::Driver::stream_id) of it.
+    pub(crate) id: Option<u64>,
+    /// Whether it lives as long as the process.
+    pub(crate) lasts: bool,
+}
+
+/// A stream that uses a block which was allocated on another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) line: u16,
+    /// Which of the streams that had the handle one after the other.
+    id: Option<u64>,
+}
+
+impl User {
+    /// One of which nothing is known: all streams are waited for.
+    const OF_ALL: User = User { line: ANY, id: None };
+}
+
+/// Whether a stream's handle means a stream at any time: those that CUDA makes by itself. That of a thread has the default stream asked once
+/// the thread has ended.
+pub(super) fn never_ends(stream: Stream) -> bool {
+    stream == Stream::DEFAULT || stream.is_per_thread()
+}
+
 impl Heap {
+    /// Whether the driver may be given the handle of a line's stream, whatever the program does with its streams.
+    pub(super) fn is_known_to_live(&self, line: u16) -> bool {
+        line != ANY
+            && (!self.streams_may_end_untold || self.streams.line(line).lasts || never_ends(self.streams.name(line)))
+    }
+
+    /// Whether a stream was named before.
+    pub(crate) fn knows(&self, stream: Stream) -> bool {
+        self.streams.named(stream).next().is_some()
+    }
+
     /// Whether an allocated block is a stream's own.
     #[inline(always)]
     pub(crate) fn is_of(&self, b: u32, stream: Stream) -> bool {
@@ -22,45 +67,122 @@ impl Heap {
         self.streams.name(its) == stream && !self.streams.line(its).is_retired()
     }
 
-    /// Notes that a stream uses an allocated block.
-    pub(crate) fn record_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
+    /// Notes that a stream uses an allocated block. [Errands](Heap::take_errands) may be left.
+    pub(crate) fn record_use(&mut self, b: u32, stream: Stream, named: Named) -> Result<(), Error> {
         if self.is_of(b, stream) {
             return Ok(());
         }
-        let stream = self.line_of(COMMON, stream)?;
-        self.recall(b);
-        let block = &mut self.blocks[b];
-        block.used = true;
-        let users = self.users.entry(b).or_default();
-        if !users.contains(&stream) {
-            users.push(stream);
-        }
+        let line = self.line_of(COMMON, stream)?;
+        self.identify(line, named);
+        let id = self.streams.line(line).id;
+        self.add_user(b, User { line, id });
         Ok(())
     }
 
+    fn add_user(&mut self, b: u32, user: User) {
+        self.recall(b);
+        self.blocks[b].used = true;
+        let users = self.users.entry(b).or_default();
+        if !users.contains(&user) {
+            users.push(user);
+        }
+    }
+
+    /// The program names the stream of a line: it is alive now, but may be another one than the line's was. Blocks that wait for the next
+    /// event of the same stream have one recorded, and what waits for a stream of the same handle that is gone waits for the device.
+    fn identify(&mut self, at: u16, named: Named) {
+        if !self.streams_may_end_untold || never_ends(self.streams.name(at)) {
+            return;
+        }
+        let line = self.streams.line_mut(at);
+        let before = std::mem::replace(&mut line.id, named.id);
+        if named.id.is_some() && before == named.id {
+            line.lasts |= named.lasts;
+            return self.wait_for_all_before(at);
+        }
+        line.lasts = named.lasts;
+        self.streams.abandon(at);
+    }
+
+    /// The same for a stream that memory is asked for, wherever that is to be of.
+    pub(crate) fn identify_named(&mut self, stream: Stream, named: Named) {
+        for at in self.streams.named(stream).collect::<Vec<_>>() {
+            self.identify(at, named);
+        }
+    }
+
+    /// What is known of a stream that was named for the first time.
+    pub(crate) fn note_id(&mut self, stream: Stream, id: Option<u64>) {
+        if self.streams_may_end_untold
+            && !never_ends(stream)
+            && let Some(at) = self.streams.known(stream)
+        {
+            self.streams.line_mut(at).id = id;
+        }
+    }
+
+    /// Whether blocks wait for a stream's next event, which the program names now.
+    pub(crate) fn awaits_name_of(&mut self, stream: Stream) -> bool {
+        self.streams_may_end_untold
+            && self.streams.pending > 0
+            && !self.capturing()
+            && self.streams.known(stream).is_some_and(|at| {
+                let line = self.streams.line(at);
+                !line.lasts && matches!(line.waiting.back(), Some((None, _)))
+            })
+    }
+
+    /// Has an event recorded for those blocks that wait for the next one on a stream. It is that of the last of them: the others are done
+    /// before.
+    pub(super) fn wait_for_all_before(&mut self, at: u16) {
+        if self.capturing() || !matches!(self.streams.line(at).waiting.back(), Some((None, _))) {
+            return;
+        }
+        let event = self.leave_event(at);
+        if let Some((waits, _)) = self.streams.line_mut(at).waiting.back_mut() {
+            *waits = Some(event);
+        }
+    }
+
     /// The program gives a block back in the order of a stream. Who names the block's own stream as it was at its birth may say so when
-    /// that has ended, too.
+    /// that has ended, too. Another one may be gone by now where streams end untold: it is not named to the driver.
     pub(crate) fn record_last_use(&mut self, b: u32, stream: Stream) -> Result<(), Error> {
         let its = self.blocks[b].stream;
         let ended = self.streams.name(its) == stream && self.streams.line(its).is_retired();
         if ended && self.streams.named(stream).next().is_none() {
             return Ok(());
         }
-        self.record_use(b, stream)
+        if !self.streams_may_end_untold || self.is_of(b, stream) {
+            return self.record_use(b, stream, Named::default());
+        }
+        let user = match self.streams.known(stream) {
+            Some(line) => User {
+                line,
+                id: self.streams.line(line).id,
+            },
+            None => User::OF_ALL,
+        };
+        self.add_user(b, user);
+        Ok(())
     }
 
     /// Has an event recorded on every other stream that used a freed block, once the heap's lock is let go of, and what waits looked at. A
-    /// stream that takes no event now is waited for by the next one that it takes, for another block or when no graph is captured any more,
-    /// and if it takes none (it was destroyed, say) by the next synchronisation of the device.
+    /// stream that takes no event now, or must not be named, is waited for by the next one that it takes, for another block or when no graph is
+    /// captured any more, and if it takes none (it was destroyed, say) by the next synchronisation of the device.
     #[cold]
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
-        for stream in &users {
-            let event = match self.capturing() || self.streams.line(*stream).is_retired() {
-                true => None,
-                false => Some(self.leave_event(*stream)),
-            };
-            self.streams.wait_at(*stream, event, b);
+        for user in &users {
+            let (at, id) = (user.line, user.id);
+            let (line, lives) = (self.streams.line(at), self.is_known_to_live(at));
+            // It may be the line of another stream of the same handle by now, or nobody can tell.
+            if line.id != id || !lives && id.is_none() {
+                self.streams.wait_at(ANY, None, b);
+                continue;
+            }
+            let takes_one = lives && !self.capturing() && !line.is_retired();
+            let event = takes_one.then(|| self.leave_event(at));
+            self.streams.wait_at(at, event, b);
         }
         let block = &mut self.blocks[b];
         block.used = false;
@@ -131,7 +253,8 @@ impl Heap {
             let line = self.streams.line_mut(stream);
             // All that there ever will be of it was done before.
             let ended = line.retired.is_some_and(|at| at <= frees);
-            line.safe = line.safe.max(if ended { u64::MAX } else { frees });
+            line.reached(if ended { u64::MAX } else { frees }, self.shares_across_streams);
+            line.safe = line.safe.max(frees);
             line.later.take_if(|(_, count)| ended || *count <= frees);
             if line.marker.take_if(|(_, count)| ended || *count <= frees).is_some() {
                 line.begin_later();

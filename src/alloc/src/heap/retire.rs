@@ -18,6 +18,7 @@ use super::arena::COMMON;
 use super::ask::asking::{Asked, Asking};
 use super::ask::event::Event;
 use super::ask::probe_ended;
+use super::pending::{Named, never_ends};
 use super::streams::{LaneOf, SPARE};
 use super::turn::access::{Access, settle};
 use crate::device::Driver;
@@ -37,10 +38,14 @@ pub(crate) struct Unmet {
 
 impl Unmet {
     /// To be done without the heap's lock, and before the program goes on: what it queues there is waited for only once the driver knows
-    /// whose stream it is.
-    pub(crate) fn meet(&self) {
+    /// whose stream it is. What the heap is to [note](Heap::note_id).
+    pub(crate) fn meet(&self) -> Vec<(Stream, Option<u64>)> {
         let _undisturbed = Uncancelled::begin();
-        self.streams.iter().for_each(|stream| self.driver.meet(*stream));
+        let meet = |stream: &Stream| {
+            self.driver.meet(*stream);
+            (*stream, self.driver.stream_id(*stream))
+        };
+        self.streams.iter().map(meet).collect()
     }
 }
 
@@ -56,8 +61,13 @@ struct Ending {
 }
 
 /// The program is about to destroy a stream.
-pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
-    on.heap(|heap| heap.streams.may_end(stream))??;
+pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream, named: Named) -> Result<(), Error> {
+    on.heap(|heap| {
+        heap.streams.may_end(stream)?;
+        // No event of a stream tells of one that had the handle before.
+        heap.identify_named(stream, named);
+        Ok::<_, Error>(())
+    })??;
     end_stream(on, stream)
 }
 
@@ -238,6 +248,35 @@ impl Heap {
         retired.filter(|line| !self.suspended.contains(line)).collect()
     }
 
+    /// Where streams end untold: takes those for ended of which nothing is held. One that lives has a new line when it is named again. Whether
+    /// there was one.
+    pub(crate) fn retire_unused(&mut self) -> bool {
+        if !self.streams_may_end_untold || self.capturing() {
+            return false;
+        }
+        let mut held = vec![false; self.streams.indices().len()];
+        let idle = [BlockState::Free, BlockState::Unmapped, BlockState::Quick];
+        let blocks = self.blocks.iter().filter(|block| !idle.contains(&block.state));
+        let users = self.users.values().flatten().map(|user| user.line);
+        let suspended = self.suspended.iter().copied();
+        for at in blocks.map(|block| block.stream).chain(users).chain(suspended) {
+            held[usize::from(at)] = true;
+        }
+        let ends = |at: &u16| {
+            let line = self.streams.line(*at);
+            !held[usize::from(*at)]
+                && !line.is_retired()
+                && line.waiting.is_empty()
+                && !never_ends(self.streams.name(*at))
+        };
+        let unused: Vec<u16> = self.streams.real().filter(ends).collect();
+        for at in &unused {
+            // It may be gone, and takes no event: the device is waited for.
+            self.end_line(*at);
+        }
+        !unused.is_empty()
+    }
+
     /// Whether there may be more room for streams once the device was waited for.
     pub(crate) fn may_forget_more(&self) -> bool {
         !self.capturing() && !self.streams.all_retired().is_empty()
@@ -246,7 +285,9 @@ impl Heap {
     /// Whether a stream has ended of which it is not known that its work is done.
     fn lacks_news_of_ended(&self) -> bool {
         let mut ended = self.streams.all_retired().iter();
-        ended.any(|at| !self.streams.line(*at).is_done())
+        // What is free of those is anybody's only once the device was waited for.
+        let keeps_some = |at: u16| !self.shares_across_streams && self.owns_free(at);
+        ended.any(|at| !self.streams.line(*at).is_done() || keeps_some(*at))
     }
 
     fn forget_retired(&mut self) {
@@ -275,7 +316,7 @@ impl Heap {
     fn forget_done_users(&mut self) {
         let (streams, blocks) = (&self.streams, &mut self.blocks);
         self.users.retain(|b, lines| {
-            lines.retain(|at| !streams.line(*at).is_retired() || !streams.line(*at).is_done());
+            lines.retain(|user| !streams.line(user.line).is_retired() || !streams.line(user.line).is_done());
             blocks[*b].used = !lines.is_empty();
             !lines.is_empty()
         });
@@ -284,8 +325,8 @@ impl Heap {
     /// Of which lines there is a block, or one that is to wait for them.
     fn named_lines(&self) -> Vec<bool> {
         let mut named = vec![false; self.streams.indices().len()];
-        for at in self.users.values().flatten() {
-            named[usize::from(*at)] = true;
+        for user in self.users.values().flatten() {
+            named[usize::from(user.line)] = true;
         }
         for block in self.blocks.iter().filter(|block| block.state != BlockState::Unmapped) {
             named[usize::from(block.stream)] = true;

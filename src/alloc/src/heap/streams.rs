@@ -6,6 +6,8 @@
 mod line;
 mod register;
 
+use std::collections::VecDeque;
+
 use gpumem_channel::NO_STREAM;
 
 use super::arena::{COMMON, MAX_POOLS};
@@ -182,7 +184,8 @@ impl Streams {
         self.register.vacate(at, self.line(at).arena, self.name(at));
         self.names[usize::from(at)] = Stream(NO_STREAM);
         let line = self.line_mut(at);
-        (line.arena, line.retired, line.lane, line.safe) = (VACANT, None, LaneOf::None, frees);
+        (line.arena, line.retired, line.lane) = (VACANT, None, LaneOf::None);
+        line.begin_anew(frees);
         line.again = Default::default();
     }
 
@@ -253,6 +256,16 @@ impl Streams {
             self.register.await_at(at);
         }
         self.line_mut(at).waiting.push_back((event, b));
+    }
+
+    /// Blocks that wait for the next event on a line wait for the device instead.
+    pub(super) fn abandon(&mut self, at: u16) {
+        let waiting = std::mem::take(&mut self.line_mut(at).waiting);
+        let (known, unknown): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|(event, _)| event.is_some());
+        self.line_mut(at).waiting = known;
+        for (_, b) in unknown {
+            self.wait_at(ANY, None, b);
+        }
     }
 
     /// Whether it would be found that blocks wait at a line.

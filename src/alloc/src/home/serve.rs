@@ -8,7 +8,7 @@ use super::{Home, Tenant};
 use crate::device::Driver;
 use crate::error::Error;
 use crate::free_memory::{free_memory, may_free_memory};
-use crate::heap::{Attempt, Errands, Grant, Heap, Unmet, Wonder};
+use crate::heap::{Attempt, Errands, Grant, Heap, Named, Unmet, Wonder};
 use crate::lane::{Apart, Held, Lent, NOT_ENTERED, Wish};
 use crate::lock::Biased;
 use crate::process::Uncancelled;
@@ -175,12 +175,23 @@ impl Home {
     /// A block, from the heap. Its lock is not held while the driver is called. `buffer`: it becomes one.
     pub(crate) fn allocate(&self, arena: u16, bytes: u64, stream: Stream, buffer: bool) -> Result<Grant, Error> {
         let _undisturbed = Uncancelled::begin();
+        self.name_to_waiting(stream)?;
         self.naming(|| {
             let mut unmet = None;
             let result = self.allocate_named((arena, bytes, stream, buffer), &mut unmet);
             self.meet(unmet);
             result
         })
+    }
+
+    /// The program names a stream: it is alive, and takes an event that blocks wait for which it used.
+    fn name_to_waiting(&self, stream: Stream) -> Result<(), Error> {
+        let driver = self.see(|heap| heap.awaits_name_of(stream).then(|| heap.driver()))?;
+        if let Some(driver) = driver {
+            let id = driver.stream_id(stream);
+            self.give(|heap| heap.identify_named(stream, Named { id, lasts: false }))?;
+        }
+        Ok(())
     }
 
     fn allocate_named(

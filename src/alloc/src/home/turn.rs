@@ -4,7 +4,7 @@ use super::Home;
 use super::enter::ALL_STACKS;
 use super::queue::Called;
 use crate::error::Error;
-use crate::heap::{self, Access, Errands, Heap, Unmet};
+use crate::heap::{self, Access, Errands, Heap, Named, Unmet};
 use crate::process::Uncancelled;
 use crate::stack::{self, Kept, Stack};
 use crate::stream::Stream;
@@ -109,7 +109,9 @@ impl Home {
         heap::forget_streams(&mut self.way())?;
         self.give(|_| ())?;
         match work() {
-            Err(Error::TooManyStreams { .. }) if self.see(|heap| heap.may_forget_more())? => {
+            Err(Error::TooManyStreams { .. })
+                if self.with(|heap| heap.retire_unused() || heap.may_forget_more())? =>
+            {
                 heap::forget_awaited_streams(&mut self.turn()?)?;
                 self.give(|_| ())?;
                 work()
@@ -121,7 +123,7 @@ impl Home {
     /// The same for what does nothing but that, with the heap.
     pub(crate) fn name<R>(&self, mut work: impl FnMut(&mut Heap) -> Result<R, Error>) -> Result<R, Error> {
         self.naming(|| {
-            let (result, unmet) = self.with(|heap| (work(heap), heap.take_unmet()))?;
+            let (result, unmet) = self.give(|heap| (work(heap), heap.take_unmet()))?;
             self.meet(unmet);
             result
         })
@@ -138,7 +140,9 @@ impl Home {
     #[cold]
     #[inline(never)]
     fn meet_new(&self, unmet: &Unmet) {
-        unmet.meet();
+        let known = unmet.meet();
+        // A forked child has no streams.
+        let _ = self.see(|heap| known.iter().for_each(|(stream, id)| heap.note_id(*stream, *id)));
         self.retire_left_by_threads(LEFT);
     }
 
@@ -177,8 +181,8 @@ impl Home {
     }
 
     /// A stream is about to be destroyed.
-    pub(crate) fn retire_stream(&self, stream: Stream) -> Result<(), Error> {
-        heap::retire_stream(&mut self.way(), stream)?;
+    pub(crate) fn retire_stream(&self, stream: Stream, named: Named) -> Result<(), Error> {
+        heap::retire_stream(&mut self.way(), stream, named)?;
         self.give(|_| ())
     }
 
@@ -243,6 +247,7 @@ mod tests {
         });
         let config = Config {
             publish: Publish::Off,
+            cross_stream_reuse: true,
             ..Config::default()
         };
         let alloc = Allocator::new(sim.device(), config).unwrap();
@@ -315,6 +320,7 @@ mod tests {
     fn lanes_of_threads_that_have_ended_are_the_next_streams_whosever_that_is() {
         let config = Config {
             publish: Publish::Off,
+            cross_stream_reuse: true,
             ..Config::default()
         };
         let alloc = Allocator::new(Sim::new(SimConfig::default()).device(), config).unwrap();

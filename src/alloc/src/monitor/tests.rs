@@ -23,6 +23,7 @@ pub(super) fn start(segments: SegmentMode, publish: Publish) -> (Sim, Allocator)
     let config = Config {
         segments,
         publish,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     let allocator = Allocator::new(sim.device(), config).unwrap();

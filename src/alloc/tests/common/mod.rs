@@ -34,6 +34,14 @@ pub(crate) fn of(segments: SegmentMode) -> Config {
     }
 }
 
+/// The same where streams have each other's memory without a wait for the device.
+pub(crate) fn sharing(segments: SegmentMode) -> Config {
+    Config {
+        cross_stream_reuse: true,
+        ..of(segments)
+    }
+}
+
 /// A buffer of so many MiB on the default stream.
 pub(crate) fn get(alloc: &Allocator, mib: usize) -> Buffer<u8> {
     alloc.alloc(mib * MIB, Stream::DEFAULT).unwrap()

@@ -7,13 +7,13 @@ use gpumem_alloc::device::{Call, Timeline};
 use gpumem_alloc::{Buffer, Config, Error, Route, SegmentMode, Stream};
 
 use crate::bench::{Bench, MIB, MINE, OTHER, pool};
-use crate::common::of;
+use crate::common::sharing;
 
 const THIRD: Stream = Stream(3);
 
 /// With room for others, and streams that are done late.
 fn busy(segments: SegmentMode) -> Bench {
-    Bench::new(of(segments), Timeline::Manual).with_room()
+    Bench::new(sharing(segments), Timeline::Manual).with_room()
 }
 
 /// A buffer that another stream works on.
@@ -150,7 +150,7 @@ fn streams_that_end() {
 fn the_report_of_a_request_that_fails() {
     let config = Config {
         release_on_oom: false,
-        ..of(SegmentMode::Plain)
+        ..sharing(SegmentMode::Plain)
     };
     let bench = Bench::new(config, Timeline::Manual).with_room();
     let refused = bench.others_go_on(Call::MemoryInfo, || bench.alloc.alloc::<u8>(400 * MIB, OTHER));

@@ -7,7 +7,7 @@ use gpumem_alloc::device::{Call, Sim, Timeline};
 use gpumem_alloc::{Allocator, Buffer, Config, Pool, PoolConfig, SegmentMode, Stream};
 
 pub(crate) use crate::common::MIB;
-use crate::common::{of, start};
+use crate::common::{sharing, start};
 pub(crate) const MINE: Stream = Stream(1);
 pub(crate) const OTHER: Stream = Stream(2);
 
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     pub(crate) fn of(segments: SegmentMode) -> Bench {
-        Bench::new(of(segments), Timeline::After(3))
+        Bench::new(sharing(segments), Timeline::After(3))
     }
 
     pub(crate) fn get(&self, mib: usize, stream: Stream) -> Buffer<u8> {

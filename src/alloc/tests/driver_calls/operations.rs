@@ -7,7 +7,7 @@ use gpumem_alloc::device::{Call, Timeline};
 use gpumem_alloc::{Action, Allocator, Done, Listener, MonitorConfig, SegmentMode};
 
 use crate::bench::{Bench, MIB, MINE, OTHER, pool};
-use crate::common::of;
+use crate::common::sharing;
 
 #[test]
 fn releasing_the_cache() {
@@ -134,7 +134,7 @@ fn pools_that_give_back_and_that_go() {
 /// else afterwards would wait for whoever calls the driver then.
 #[test]
 fn what_a_request_finds_of_a_pool_that_is_gone_is_left_to_nobody() {
-    let bench = Bench::new(of(SegmentMode::Stitched), Timeline::Manual).with_room();
+    let bench = Bench::new(sharing(SegmentMode::Stitched), Timeline::Manual).with_room();
     let tenant = pool(&bench, 0);
     let last = tenant.alloc::<u8>(20 * MIB, OTHER).unwrap();
     last.record_stream(MINE).unwrap();
@@ -189,7 +189,7 @@ fn pools_that_go_while_another_thread_calls_the_driver() {
 #[test]
 fn what_is_used_again_does_not_go() {
     for segments in SegmentMode::ALL {
-        let bench = Bench::new(of(segments), Timeline::Manual);
+        let bench = Bench::new(sharing(segments), Timeline::Manual);
         let busy = bench.get(30, MINE);
         let between = bench.cache([40]);
         bench.sim.enqueue(MINE, busy.device_ptr(), busy.bytes());

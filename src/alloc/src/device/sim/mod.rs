@@ -318,6 +318,15 @@ impl Driver for Shared {
         self.state().record(stream).map(EventHandle)
     }
 
+    fn record_all(&self) -> Result<EventHandle> {
+        self.gate.pass(Call::RecordAll);
+        self.state().record_all().map(EventHandle)
+    }
+
+    fn stream_id(&self, stream: Stream) -> Option<u64> {
+        self.state().stream_id(stream)
+    }
+
     fn query(&self, event: EventHandle) -> Result<bool> {
         self.gate.pass(Call::Query);
         self.state().query(event.0)

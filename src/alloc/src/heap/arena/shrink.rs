@@ -72,6 +72,11 @@ impl Heap {
         }
     }
 
+    /// Whether there is no room for another pool until what is left of others goes back, for which the device is to be waited for.
+    pub(crate) fn lacks_room_for_pool(&self) -> bool {
+        !self.shares_across_streams && self.arenas.iter().count() >= MAX_POOLS
+    }
+
     /// The same before a pool is made, if there is no room for another one.
     pub(crate) fn make_room_for_pool(&mut self) {
         if self.arenas.iter().count() >= MAX_POOLS {
@@ -91,7 +96,7 @@ impl Heap {
         let last = self.looked_at_gone;
         gone.sort_unstable_by_key(|number| (*number <= last, *number));
         gone.truncate(AT_A_TIME);
-        self.ask_how_far_for(request, &self.lines_with_free(&gone))?;
+        self.learn_for(request, &self.lines_with_free(&gone))?;
         self.looked_at_gone = gone.last().copied().unwrap_or(last);
         if self.disown_all_of(&gone) {
             let spare = self.spare_of_closing();

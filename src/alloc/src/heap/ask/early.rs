@@ -25,7 +25,8 @@ impl Heap {
     pub(in crate::heap) fn note_given_back(&mut self, b: u32) {
         let (at, size, reserved) = (self.blocks[b].stream, self.size_of(b), self.ledger.reserved());
         // Others' own streams have no events, and those that have ended had their last one.
-        let asks = !self.streams.name(at).is_per_thread() && !self.streams.line(at).is_retired();
+        let asks =
+            self.shares_across_streams && !self.streams.name(at).is_per_thread() && !self.streams.line(at).is_retired();
         let line = self.streams.line_mut(at);
         line.given_back += size;
         if asks && line.given_back >= reserved / PART {

@@ -13,7 +13,8 @@ pub(in crate::heap) struct Event(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    stream: Stream,
+    /// `None`: all streams.
+    stream: Option<Stream>,
     handle: OnceLock<EventHandle>,
     driver: Arc<dyn Driver>,
 }
@@ -21,6 +22,15 @@ struct Inner {
 impl Event {
     /// One that is to be recorded.
     pub(in crate::heap) fn new(driver: &Arc<dyn Driver>, stream: Stream) -> Event {
+        Event::on(driver, Some(stream))
+    }
+
+    /// One that is to be recorded behind what all streams have queued.
+    pub(in crate::heap) fn behind_all(driver: &Arc<dyn Driver>) -> Event {
+        Event::on(driver, None)
+    }
+
+    fn on(driver: &Arc<dyn Driver>, stream: Option<Stream>) -> Event {
         Event(Arc::new(Inner {
             stream,
             handle: OnceLock::new(),
@@ -30,7 +40,11 @@ impl Event {
 
     /// Records it, once. Where the driver refuses it stays as it is.
     pub(in crate::heap) fn record(&self) {
-        if let Ok(handle) = self.0.driver.record(self.0.stream) {
+        let recorded = match self.0.stream {
+            Some(stream) => self.0.driver.record(stream),
+            None => self.0.driver.record_all(),
+        };
+        if let Ok(handle) = recorded {
             self.0.handle.get_or_init(|| handle);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::device::Driver;
 use crate::heap::Heap;
 use crate::heap::ask::asking::Asking;
-use crate::heap::ask::{Answer, Question};
+use crate::heap::ask::{Answer, Question, Shared};
 
 /// A question.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Wonder {
     /// Asks. To be done by who does not hold the heap's lock, and tells the heap what it [heard](Heap::heard).
     pub(crate) fn ask(self, driver: &Arc<dyn Driver>) -> Heard {
         Heard {
-            answers: self.question.ask(driver, &mut None),
+            answers: self.question.ask(driver, &mut Shared::default()),
             about: self.about,
             _asking: self.asking,
         }
@@ -145,6 +145,7 @@ mod tests {
     fn nobody_waits_for_an_answer_that_never_comes() {
         let config = Config {
             publish: Publish::Off,
+            cross_stream_reuse: true,
             segments: SegmentMode::Stitched,
             ..Config::default()
         };

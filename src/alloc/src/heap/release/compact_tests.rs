@@ -42,7 +42,7 @@ impl Access for Ending<'_> {
     fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         if self.visits_before == 0 {
             for name in 1..=20 {
-                retire_stream(self.heap, Stream(name))?;
+                retire_stream(self.heap, Stream(name), Default::default())?;
             }
         }
         self.visits_before = self.visits_before.wrapping_sub(1);
@@ -63,6 +63,7 @@ fn start_on(timeline: Timeline, segments: SegmentMode) -> (Sim, Heap) {
     let config = Config {
         segments,
         max_chunk: 8 * MIB,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     let heap = heap_on(&sim, config);
@@ -148,7 +149,7 @@ fn what_the_gpu_still_uses_is_waited_for() {
         assert!(heap.compact().unwrap().waited);
         assert_eq!(sim.violations(), Vec::<String>::new());
         let shared = heap.allocate(30 * MIB, Stream(1), Tag(0)).unwrap();
-        heap.record_use(shared.block, Stream(2)).unwrap();
+        heap.record_use(shared.block, Stream(2), Default::default()).unwrap();
         sim.enqueue(Stream(2), shared.addr, shared.size);
         heap.free(shared.block);
         let report = heap.compact().unwrap();

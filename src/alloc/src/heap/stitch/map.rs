@@ -23,7 +23,7 @@ impl Heap {
             return Ok(());
         }
         let lines = self.may_use(self.views.idle());
-        self.ask_how_far_for(request, &lines)
+        self.learn_for(request, &lines)
     }
 
     /// The streams whose queued work may use views.

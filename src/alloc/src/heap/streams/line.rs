@@ -32,8 +32,15 @@ pub(crate) struct Line {
     pub(in crate::heap) drains: Backoff,
     /// Blocks that wait for an event on this stream, oldest first. Without one, and while it is not recorded, they wait for the device.
     pub(in crate::heap) waiting: VecDeque<(Option<Event>, u32)>,
-    /// Blocks freed up to this count of the heap's free counter are no longer used by work of this stream.
+    /// Blocks freed up to this count of the heap's free counter may be used by other streams, and go back to the driver: no queued work
+    /// uses them.
     pub(crate) safe: u64,
+    /// The stream's own work is done that was queued until the free counter was this.
+    done_to: u64,
+    /// The number of its stream, where the driver says one: a handle may come back as that of another stream.
+    pub(in crate::heap) id: Option<u64>,
+    /// Whether its stream lives as long as the process, or until it is retired.
+    pub(in crate::heap) lasts: bool,
     /// The last answer that was [heard](crate::heap::ask::wonder) about it.
     pub(in crate::heap) heard: u64,
     /// An event and the count that becomes safe when it is done.
@@ -72,6 +79,9 @@ impl Line {
             drains: Backoff::default(),
             waiting: VecDeque::new(),
             safe: 0,
+            done_to: 0,
+            id: None,
+            lasts: false,
             heard: 0,
             marker: None,
             later: None,
@@ -85,6 +95,7 @@ impl Line {
     /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
     pub(super) fn begin(&mut self, arena: u16, any: u16) {
         (self.arena, self.any, self.drains) = (arena, any, Backoff::default());
+        (self.id, self.lasts) = (None, false);
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
             (self.again, self.trials) = (Again::both(), Default::default());
@@ -108,7 +119,20 @@ impl Line {
 
     /// Whether it has ended and all its work is known to be done.
     pub(in crate::heap) fn is_done(&self) -> bool {
-        self.safe == u64::MAX
+        self.done_to == u64::MAX
+    }
+
+    /// Its own work is done up to a count. `shares`: that is enough for others to have what was freed before.
+    pub(in crate::heap) fn reached(&mut self, count: u64, shares: bool) {
+        self.done_to = self.done_to.max(count);
+        if shares {
+            self.safe = self.safe.max(count);
+        }
+    }
+
+    /// Nothing that was freed until the free counter was `frees` is used by whoever has the line next.
+    pub(in crate::heap) fn begin_anew(&mut self, frees: u64) {
+        (self.safe, self.done_to) = (frees, frees);
     }
 
     /// The event that tells how far it is, if it can be asked.

@@ -23,7 +23,7 @@ pub(in crate::heap) fn everything(heap: &mut Heap, sim: &Sim) -> Result<(), Erro
             let grant = heap.allocate(mib * MIB, Stream(mib % 2), Tag(0))?;
             // A stream that is busy is asked for an event.
             sim.enqueue(Stream(mib % 2), grant.addr, grant.size);
-            heap.record_use(grant.block, Stream(7))?;
+            heap.record_use(grant.block, Stream(7), Default::default())?;
             held.push(grant.block);
         }
         let mut i = 0;
@@ -73,7 +73,7 @@ fn pools(heap: &mut Heap, sim: &Sim) -> Result<(), Error> {
         for (arena, mib) in [(0, 1), (0, 30), (1, 8), (0, 6)] {
             held.push(heap.allocate_in(arenas[arena], mib * MIB, Stream(0), Tag(0))?.block);
         }
-        heap.record_use(held[0], Stream(7))?;
+        heap.record_use(held[0], Stream(7), Default::default())?;
         heap.free(held.remove(0));
         heap.end_capture();
         held.push(heap.allocate_in(arenas[1], 36 * MIB, Stream(1), Tag(0))?.block);

@@ -81,7 +81,7 @@ fn requests_of_other_sizes_on_streams_in_turn_look_at_no_idle_pool() {
 fn a_block_that_waits_for_another_stream_looks_at_no_idle_pool() {
     costs_the_same(|heap| {
         let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
-        heap.record_use(grant.block, Stream(2)).unwrap();
+        heap.record_use(grant.block, Stream(2), Default::default()).unwrap();
         heap.free(grant.block);
         assert_eq!(heap.streams.pending, 0);
     });

@@ -128,7 +128,7 @@ impl World {
                 Some(at) => {
                     let (grant, stream) = (self.held[at].grant, self.lives.stream(*stream));
                     self.sim.enqueue(stream, grant.addr, grant.size);
-                    self.heap.record_use(grant.block, stream)
+                    self.heap.record_use(grant.block, stream, Default::default())
                 }
                 None => Ok(()),
             },

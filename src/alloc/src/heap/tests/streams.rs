@@ -91,13 +91,21 @@ impl Lives {
     }
 }
 
+/// What has streams have each other's memory without a wait for the device.
+pub(in crate::heap) fn sharing() -> Config {
+    Config {
+        cross_stream_reuse: true,
+        ..Config::default()
+    }
+}
+
 /// A heap that is told to nobody, and its device.
 pub(in crate::heap) fn heap(timeline: Timeline) -> (Sim, Heap) {
     let sim = Sim::new(SimConfig {
         timeline,
         ..SimConfig::default()
     });
-    let heap = heap_on(&sim, Config::default());
+    let heap = heap_on(&sim, sharing());
     (sim, heap)
 }
 
@@ -131,7 +139,7 @@ fn a_hundred_thousand_streams_leave_nothing_behind() {
         let grant = heap.allocate(4096 + n % 7 * 512, stream, Tag(0)).unwrap();
         sim.enqueue(stream, grant.addr, grant.size);
         if n % 3 == 0 {
-            heap.record_use(kept.block, stream).unwrap();
+            heap.record_use(kept.block, stream, Default::default()).unwrap();
             heap.retire_stream(stream).unwrap();
             give_back(&mut heap, grant);
         } else {
@@ -235,7 +243,7 @@ fn a_wait_tells_nothing_of_what_came_after_it_began() {
 fn only_streams_that_allocate_have_a_table_of_sizes() {
     let (_, mut heap) = heap(Timeline::Immediate);
     let grant = heap.allocate(4096, Stream(11), Tag(0)).unwrap();
-    heap.record_use(grant.block, Stream(12)).unwrap();
+    heap.record_use(grant.block, Stream(12), Default::default()).unwrap();
     heap.free(grant.block);
     let learns = |heap: &Heap, stream| {
         let at = heap.streams.named(Stream(stream)).next().unwrap();
@@ -391,9 +399,9 @@ fn streams_that_used_a_block_which_lives_on_are_forgotten() {
     let grant = heap.allocate(4096, Stream(1), Tag(0)).unwrap();
     for n in 0..1000 {
         let stream = Stream(2 + n);
-        if heap.record_use(grant.block, stream).is_err() {
+        if heap.record_use(grant.block, stream, Default::default()).is_err() {
             forget_streams(&mut heap).unwrap();
-            heap.record_use(grant.block, stream).unwrap();
+            heap.record_use(grant.block, stream, Default::default()).unwrap();
         }
         heap.retire_stream(stream).unwrap();
     }
@@ -412,7 +420,7 @@ fn the_more_blocks_there_are_the_more_streams_that_have_ended_are_kept() {
         .collect();
     // The first time that it is looked nothing is known.
     let kept = (1..100).map(|n| {
-        heap.record_use(held[0].block, Stream(n)).unwrap();
+        heap.record_use(held[0].block, Stream(n), Default::default()).unwrap();
         heap.retire_stream(Stream(n)).unwrap();
         heap.streams.all_retired().len()
     });
@@ -478,6 +486,6 @@ fn suspended(attempt: Attempt) -> Box<Suspended> {
 fn unpublished() -> Config {
     Config {
         publish: Publish::Off,
-        ..Config::default()
+        ..sharing()
     }
 }

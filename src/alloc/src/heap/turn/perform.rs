@@ -220,6 +220,18 @@ impl Heap {
         }
     }
 
+    /// Learns that no queued work uses what is free of these lines, before memory is unmapped or goes back to the driver: by asking their
+    /// streams, or by waiting for the device where those tell too little, since others may use what a stream has freed.
+    pub(in crate::heap) fn learn_for(&mut self, request: &Request, lines: &[u16]) -> Result<(), Error> {
+        if self.shares_across_streams {
+            return self.ask_how_far_for(request, lines);
+        }
+        match lines.is_empty() || self.capturing() {
+            true => Ok(()),
+            false => Ok(self.settle(request)?),
+        }
+    }
+
     /// Whether something is to be asked first of how far a stream is, for which the request comes back.
     pub(in crate::heap) fn asks_first(&mut self, line: u16, request: &Request) -> bool {
         match self.calls {

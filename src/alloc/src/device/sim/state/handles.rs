@@ -45,6 +45,13 @@ impl State {
         }
     }
 
+    /// No other stream ever has it.
+    pub(in crate::device::sim) fn stream_id(&mut self, stream: Stream) -> Option<u64> {
+        // A driver asked about a stream that is gone dies, as in all calls that name one.
+        let (_, destroyed) = self.named(Call::Record, stream).ok()?;
+        Some(stream.0.wrapping_mul(1 << 20).wrapping_add(destroyed))
+    }
+
     pub(in crate::device::sim) fn create_stream(&mut self, stream: Stream) {
         match self.handles.0.get_mut(&stream) {
             Some(handle) if handle.is_gone => handle.is_gone = false,

@@ -82,7 +82,8 @@ pub(in crate::device::sim) struct State {
     mappings: BTreeMap<u64, Mapping>,
     handles: Handles,
     queues: BTreeMap<Name, Queue>,
-    events: HashMap<u64, (Name, u64)>,
+    /// The work that each waits for: the last piece of a stream, or of several.
+    events: HashMap<u64, Vec<(Name, u64)>>,
     failure: Option<Failure>,
     /// How many calls of each kind fail before one succeeds.
     failing: [u64; Call::COUNT],
@@ -143,7 +144,7 @@ impl State {
         self.settle();
         let ends_capture = matches!(
             call,
-            Call::Free | Call::QueryStream | Call::Record | Call::Query | Call::Synchronize
+            Call::Free | Call::QueryStream | Call::Record | Call::RecordAll | Call::Query | Call::Synchronize
         );
         if self.capturing > 0 && ends_capture {
             self.violations

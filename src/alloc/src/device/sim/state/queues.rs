@@ -175,18 +175,34 @@ impl State {
         self.begin(Call::Record, 0, 0)?;
         let name = self.named(Call::Record, stream)?;
         let number = self.queue(name, 0, 0);
+        Ok(self.new_event(vec![(name, number)]))
+    }
+
+    pub(in crate::device::sim) fn record_all(&mut self) -> Result<u64> {
+        self.begin(Call::RecordAll, 0, 0)?;
+        let all = self
+            .queues
+            .iter()
+            .map(|(name, queue)| (*name, queue.submitted))
+            .collect();
+        Ok(self.new_event(all))
+    }
+
+    fn new_event(&mut self, waits_for: Vec<(Name, u64)>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.events.insert(id, (name, number));
-        Ok(id)
+        self.events.insert(id, waits_for);
+        id
     }
 
     pub(in crate::device::sim) fn query(&mut self, id: u64) -> Result<bool> {
         self.begin(Call::Query, 0, 0)?;
-        let Some((name, number)) = self.events.get(&id).copied() else {
-            return self.violation(Call::Query, format!("event {id} is not alive"));
-        };
-        Ok(self.queues.get(&name).is_none_or(|queue| queue.completed >= number))
+        let queues = &self.queues;
+        let is_done = |(name, number): &(Name, u64)| queues.get(name).is_none_or(|queue| queue.completed >= *number);
+        match self.events.get(&id).map(|waits_for| waits_for.iter().all(is_done)) {
+            Some(done) => Ok(done),
+            None => self.violation(Call::Query, format!("event {id} is not alive")),
+        }
     }
 
     pub(in crate::device::sim) fn retire(&mut self, id: u64) {
