@@ -69,8 +69,8 @@ fn the_environment_configures_it() {
     for (wrong, complaint) in [
         ("max_splt_size_mb:64", "GPUMEM_ALLOC_CONF, column 1: there is no option"),
         (
-            "garbage_collection_threshold:0.8",
-            "GPUMEM_ALLOC_CONF: garbage_collection_threshold: is a fraction of the budget, and there is none: set one (budget_mb",
+            "max_split_size_mb=64",
+            "GPUMEM_ALLOC_CONF, column 18: expected a colon between an option and its value",
         ),
     ] {
         let stderr = passes(
@@ -83,13 +83,33 @@ fn the_environment_configures_it() {
         );
         assert_eq!(stderr.lines().count(), 2, "{stderr}");
     }
+    // What PyTorch takes and this allocator has no use for is said, once, and the rest holds.
+    let idle = "budget_mb:64,roundup_power2_divisions:1,expandable_segments:True,max_split_size_mb:512,pinned_use_background_threads:True";
+    let stderr = passes("usage::inner_has_a_budget", &[("GPUMEM_ALLOC_CONF", idle)]);
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("no effect")).collect();
+    assert!(lines.len() == 2 && !stderr.contains("defaults"), "{stderr}");
+    assert!(
+        lines[0].starts_with("gpumem: GPUMEM_ALLOC_CONF: max_split_size_mb: no effect with expandable_segments:True"),
+        "{stderr}"
+    );
+    let stderr = passes(
+        "usage::inner_allocates_counts_and_gives_back",
+        &[("GPUMEM_ALLOC_CONF", "garbage_collection_threshold:0.8")],
+    );
+    assert!(
+        stderr.contains("garbage_collection_threshold: no effect without a budget") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     // A fraction that the program sets is a budget too.
     let collecting = [
         ("GPUMEM_ALLOC_CONF", "garbage_collection_threshold:0.8"),
         ("FAKE_CUDA_TOTAL", "134217728"),
     ];
     let stderr = passes("usage::inner_takes_a_fraction", &collecting);
-    assert!(!stderr.contains("defaults"), "{stderr}");
+    assert!(
+        !stderr.contains("defaults") && !stderr.contains("no effect"),
+        "{stderr}"
+    );
 }
 
 #[test]
