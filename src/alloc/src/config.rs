@@ -164,7 +164,7 @@ impl Config {
                 "must be above 0 and below 1".into(),
             ),
             (
-                self.garbage_collection_threshold.is_some() && !plain,
+                self.garbage_collection_threshold.is_some() && self.has_budget() && !plain,
                 "garbage_collection_threshold",
                 format!(
                     "means nothing with {} segments, which are never idle as a whole: use plain ones, or leave it out",
