@@ -1,11 +1,13 @@
 //! What the allocators of this process are told: the environment's `GPUMEM_ALLOC_CONF`.
 
+use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem::conf::Note;
 use gpumem::device::Device;
 use gpumem::{Allocator, Config, Error, SegmentMode};
 
+use crate::boundary::{enter, write};
 use crate::failure::Failure;
 
 /// The allocator of a device, limited to a fraction of its memory if the program said so. What the environment says and cannot be
@@ -46,6 +48,24 @@ pub(crate) fn allocator(device: Device, fraction: Option<f64>) -> Result<(Alloca
         }
         made => Ok((made?, segments)),
     }
+}
+
+/// # Safety
+///
+/// `text` is valid for writes of `room` bytes, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gpumem_conf_error(text: *mut c_char, room: usize) -> i64 {
+    enter("gpumem_conf_error", -1, || {
+        let wrong = match Config::from_env() {
+            Ok(config) => config
+                .check()
+                .err()
+                .map(|error| format!("{}: {error}", gpumem::conf::VARIABLE)),
+            Err(error) => Some(error.to_string()),
+        };
+        // SAFETY: the caller's contract.
+        unsafe { write(&wrong.unwrap_or_default(), text, room) }
+    })
 }
 
 fn complain(about: &str) {
