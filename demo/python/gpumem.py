@@ -97,6 +97,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_peak_report", c_int64, [c_int, c_char_p, c_size_t]),
         ("gpumem_leak_report", c_int64, [c_int, c_uint64, c_char_p, c_size_t]),
         ("gpumem_snapshot", c_int, [c_int, c_char_p]),
+        ("gpumem_conf_error", c_int64, [c_char_p, c_size_t]),
         ("gpumem_last_error", c_char_p, []),
         ("gpumem_error_count", c_uint64, []),
     ):

@@ -57,6 +57,7 @@ pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
         publish: _,
         history: _,
         monitor: _,
+        notes: _,
         budget,
         budget_fraction,
         segments,
@@ -103,10 +104,7 @@ pub(crate) fn told(
             Config::parse(&format!("{}{comma}segments:{}", conf.text, segments.name()))?
         }
         (Some(conf), None) => conf.config.clone(),
-        (None, Some(segments)) => Config {
-            segments: segments.0,
-            ..Config::from_env()?
-        },
+        (None, Some(segments)) => Config::from_env()?.with_segments(segments.0),
         (None, None) => Config::from_env()?,
     };
     let publish = match config.publish {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use gpumem_alloc::conf::Note;
 use gpumem_alloc::device::{self, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, Stream};
 use gpumem_channel::DeviceKind;
@@ -34,6 +35,7 @@ pub(crate) struct Lab {
     gpu: Option<Kernels>,
     budget: u64,
     limit: Option<u64>,
+    notes: Vec<Note>,
 }
 
 /// A block filled with a pattern of its own.
@@ -109,6 +111,7 @@ impl Lab {
                 publish: told.publish,
                 history: told.history,
                 monitor: told.monitor,
+                notes: told.notes,
                 ..Config::default()
             },
             // Stitched memory would hardly fragment.
@@ -125,6 +128,7 @@ impl Lab {
                 ..told
             },
         };
+        let notes = config.without_effect();
         let allocator = Allocator::new(device.clone(), config).map_err(|error| match error {
             Error::Config { .. } => DemoError::Settings(error),
             error => while_doing("setting up the allocator")(error),
@@ -139,6 +143,7 @@ impl Lab {
             gpu,
             budget: limit.unwrap_or(budget),
             limit,
+            notes,
         })
     }
 
@@ -158,6 +163,11 @@ impl Lab {
     /// Bytes the demo will not exceed; `None`: it may take all there is.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit
+    }
+
+    /// What of the allocator's options has no effect.
+    pub(crate) fn notes(&self) -> &[Note] {
+        &self.notes
     }
 
     pub(crate) fn device_name(&self) -> String {

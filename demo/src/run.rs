@@ -41,7 +41,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Says the first line. `steps` is the number of steps, 0 for no end.
+    /// Says the first line, and what the allocator's options are given without effect. `steps` is the number of steps, 0 for no end.
     pub(crate) fn begin(&mut self, steps: u64) -> Result<(), DemoError> {
         self.steps = steps;
         let start = Start {
@@ -52,7 +52,13 @@ impl Stage<'_> {
             budget: self.lab.limit(),
             steps,
         };
-        self.output.say(Body::Start(start))
+        self.output.say(Body::Start(start))?;
+        for note in self.lab.notes() {
+            self.output.say(Body::Notice {
+                message: note.to_string(),
+            })?;
+        }
+        Ok(())
     }
 
     /// Says that a step has been done; its number, the number of steps and the figures are filled in here.

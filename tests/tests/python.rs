@@ -54,6 +54,11 @@ impl Scripts {
 
     /// Python with run.py at that place and these arguments; folders are on its path.
     fn run_at(&self, run: &Path, folders: &[&str], arguments: &[&str]) -> Output {
+        self.run_with(run, folders, arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    fn run_with(&self, run: &Path, folders: &[&str], arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let folders = folders.iter().map(|folder| self.0.path().join(folder));
         let path = std::env::join_paths(folders.chain([self.0.path().to_owned()])).unwrap();
         Command::new("python3")
@@ -63,6 +68,7 @@ impl Scripts {
             .current_dir(self.0.path())
             .env("PYTHONPATH", path)
             .envs(World::without_gpu().environment())
+            .envs(environment.iter().copied())
             .output()
             .unwrap()
     }
@@ -242,6 +248,103 @@ fn what_would_leave_a_script_on_its_own_allocator_is_refused() {
     let link = scripts.0.path().join("link.py");
     std::os::unix::fs::symlink(fs::canonicalize(run()).unwrap(), &link).unwrap();
     assert_eq!(said_of(&scripts.run_at(&link, &[], &[library, "script.py"])), "1\n");
+}
+
+/// Also for a script that uses neither PyTorch nor CuPy.
+#[test]
+fn a_library_that_cannot_be_used_is_an_error_before_the_script_begins() {
+    let Some(scripts) = Scripts::new() else { return };
+    scripts.put("script.py", "print('it ran')\n");
+    let library = fs::read(gpumem_tests::libgpumem_alloc()).unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(scripts.0.path().join(name), bytes).unwrap();
+    let patched = |at: usize, byte: u8| {
+        let mut bytes = library.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    // The machine of the header: aarch64, and x86-64 where that is this one.
+    let foreign = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+    put("foreign.so", &patched(18, foreign));
+    // Its type: a program that is not position-independent, or an object file.
+    put("program", &patched(16, 2));
+    put("cut.so", &library[..4096]);
+    put("text.so", b"INPUT(libgpumem_alloc.so)\n");
+    put("empty.so", b"");
+    fs::create_dir(scripts.0.path().join("folder.so")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        scripts.0.path().join("pipe.so"),
+        rustix::fs::Mode::RWXU,
+    )
+    .unwrap();
+    for (library, why) in [
+        ("./missing.so", "missing.so: cannot open it: No such file"),
+        ("libmissing_of_gpumem.so", "libmissing_of_gpumem.so: cannot open"),
+        ("folder.so", "folder.so is a folder"),
+        ("pipe.so", "pipe.so is not a file"),
+        ("text.so", "text.so is not a shared library"),
+        ("empty.so", "empty.so is not a shared library"),
+        ("program", "program is not a shared library"),
+        ("cut.so", "cut.so"),
+        ("foreign.so", "foreign.so is a library for "),
+        (
+            "libm.so.6",
+            "libm.so.6 is not gpumem's library, or an old one: it lacks gpumem_alloc",
+        ),
+    ] {
+        let ran = scripts.run_at(&run(), &[], &[library, "script.py"]);
+        let stderr = said(&ran.stderr);
+        assert!(
+            stderr.starts_with("run.py: ") && stderr.contains(why),
+            "{library}: {stderr}"
+        );
+        assert_eq!(
+            (ran.status.code(), stderr.lines().count(), &*said(&ran.stdout)),
+            (Some(1), 1, ""),
+            "{library}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn that_it_is_on_is_said_once_and_with_which_options() {
+    let Some(scripts) = Scripts::new() else { return };
+    scripts.put(
+        "script.py",
+        "import os, subprocess, sys\nif len(sys.argv) == 1: subprocess.run([sys.executable, __file__, 'child'])\nprint('it ran')\n",
+    );
+    let path = gpumem_tests::libgpumem_alloc();
+    let path = path.to_str().unwrap();
+    let says = |library: &str, environment: &[(&str, &str)]| {
+        let ran = scripts.run_with(&run(), &[], &[library, "script.py"], environment);
+        assert_eq!(said_of(&ran), "it ran\nit ran\n");
+        said(&ran.stderr).clone()
+    };
+    let on = format!("gpumem: on for PyTorch and CuPy: {path}, ");
+    assert_eq!(says(path, &[]), format!("{on}default options\n"));
+    let options = ("GPUMEM_ALLOC_CONF", "budget_mb:64,\n history:on");
+    assert_eq!(
+        says(path, &[options]),
+        format!("{on}GPUMEM_ALLOC_CONF=budget_mb:64, history:on\n")
+    );
+    assert_eq!(says(path, &[options, ("GPUMEM_QUIET", "1")]), "");
+    // What the dynamic loader finds by its name.
+    let folder = Path::new(path).parent().unwrap().to_str().unwrap();
+    let found = says("libgpumem_alloc.so", &[("LD_LIBRARY_PATH", folder)]);
+    assert_eq!(
+        found,
+        "gpumem: on for PyTorch and CuPy: libgpumem_alloc.so, default options\n"
+    );
+
+    let wrong = ("GPUMEM_ALLOC_CONF", "max_split_size_mb=512");
+    for environment in [&[wrong][..], &[wrong, ("GPUMEM_QUIET", "1")]] {
+        let ran = scripts.run_with(&run(), &[], &[path, "script.py"], environment);
+        assert_eq!((ran.status.code(), &*said(&ran.stdout)), (Some(1), ""));
+        assert_eq!(
+            said(&ran.stderr),
+            "run.py: GPUMEM_ALLOC_CONF, column 18: expected a colon between an option and its value, found '=': write max_split_size_mb:512\n"
+        );
+    }
 }
 
 #[test]

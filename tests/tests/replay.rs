@@ -120,6 +120,23 @@ fn the_allocator_can_be_told_by_flag_and_by_environment() {
     assert_eq!(limited["allocator"]["segments"], "plain");
     assert_eq!(limited["allocator"]["limit"], 1u64 << 30);
 
+    let idle = run(&["--conf", "garbage_collection_threshold:0.8"], "");
+    let stderr = said(&idle.stderr);
+    let note = "gpumem-tui replay: note: garbage_collection_threshold: no effect without a budget";
+    assert!(stderr.starts_with(note) && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(figure(&idle, "peak_reserved"), figure(&usual, "peak_reserved"));
+    let used = run(&["--limit", "1G"], "garbage_collection_threshold:0.8");
+    assert_eq!(
+        (report(&used)["allocator"]["segments"].as_str(), &*said(&used.stderr)),
+        (Some("plain"), "")
+    );
+    let idle = run(&["--segments", "stitched"], "max_split_size_mb:64");
+    let stderr = said(&idle.stderr);
+    assert!(
+        stderr.contains("max_split_size_mb: no effect with stitched segments"),
+        "{stderr}"
+    );
+
     let list = world.command(&["replay", "--conf", "help"]).output().unwrap();
     assert_eq!(list.status.code(), Some(0), "{}", said(&list.stderr));
     let text = said(&list.stdout);
@@ -132,13 +149,13 @@ fn the_allocator_can_be_told_by_flag_and_by_environment() {
         ),
         (
             &[],
-            "backend:cudaMallocAsync",
-            "GPUMEM_ALLOC_CONF, column 9: backend is native only",
+            "backend:cudaMalloc",
+            "GPUMEM_ALLOC_CONF, column 9: backend takes native or cudaMallocAsync",
         ),
         (
             &[],
-            "garbage_collection_threshold:0.8",
-            "fraction of the budget, and there is none",
+            "gpu_direct_rdma:True,segments:plain",
+            "gpu_direct_rdma means nothing with plain segments",
         ),
         (
             &["--conf", "", "--allocator", "cudamalloc"],
@@ -447,9 +464,9 @@ fn a_trace_that_cannot_be_watched_is_told_before_the_screen_is_taken() {
         (
             TRACE,
             "sim",
-            "garbage_collection_threshold:0.5",
+            "max_chunk_mb:4,segments:plain",
             2,
-            "gpumem-tui replay: the allocator's settings: ",
+            "gpumem-tui replay: GPUMEM_ALLOC_CONF, column 1: max_chunk_mb",
         ),
         (TRACE, "cuda", "", 3, "gpumem-tui replay: "),
     ] {

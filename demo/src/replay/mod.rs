@@ -127,6 +127,9 @@ impl ReplayError {
 
 /// Replays as this process's whole purpose: the report on stdout, an error on stderr. Returns the exit code.
 pub fn main(args: &ReplayArgs) -> u8 {
+    if args.allocator == AllocatorChoice::Gpumem {
+        tell_without_effect(args);
+    }
     let done = run(args).and_then(|report| {
         let text = if args.json {
             serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n"
@@ -159,6 +162,13 @@ fn check_settings(args: &ReplayArgs) -> Result<(), ReplayError> {
     match args.device {
         DeviceChoice::Cuda(_) if !gpu::driver_present() => open(args).map(drop),
         _ => Ok(()),
+    }
+}
+
+/// What of the allocator's options has no effect, on stderr. What is wrong with them is an error of the replay.
+fn tell_without_effect(args: &ReplayArgs) {
+    for note in args.config().iter().flat_map(Config::without_effect) {
+        let _ = writeln!(std::io::stderr(), "gpumem-tui replay: note: {note}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an allocator can be told.
 
+use crate::conf::Note;
 use crate::error::Error;
 use crate::history::History;
 use crate::monitor::MonitorConfig;
@@ -69,7 +70,8 @@ pub struct Config {
     /// How sizes are rounded beyond 512 B.
     pub roundup_power2_divisions: Divisions,
     /// When more than this fraction of the budget is reserved, plain segments that have been idle for long are given back before
-    /// new memory is taken. Above 0 and below 1. Needs a budget; only for plain segments.
+    /// new memory is taken. Above 0 and below 1. Without a budget it has no effect, and leaves [`SegmentMode::Auto`] as it is; only for plain
+    /// segments.
     pub garbage_collection_threshold: Option<f64>,
     /// Whether a request that does not fit gives the cache back to the driver and tries again before it fails, and a part of a full device's
     /// stitched memory (1/64 of the device) goes back to others once it is cached.
@@ -97,6 +99,9 @@ pub struct Config {
     pub history: History,
     /// What a thread of its own looks for that watches fragmentation. `None`: there is none.
     pub monitor: Option<MonitorConfig>,
+    /// What the text that it was read from says without effect, but for what a budget may change:
+    /// [`without_effect`](Config::without_effect) has all.
+    pub notes: Vec<Note>,
 }
 
 impl Default for Config {
@@ -117,21 +122,21 @@ impl Default for Config {
             publish: Publish::default(),
             history: History::Off,
             monitor: None,
+            notes: Vec::new(),
         }
     }
 }
 
 impl Config {
     /// Whether it can work at all, on a device that can do what it asks for. [`Allocator::new`](crate::Allocator::new) asks this
-    /// too. [`parse`](Config::parse) also refuses an option that means nothing beside the others, as `max_chunk_mb` with plain segments: in a
-    /// text it was meant, while a field always has some value.
+    /// too. [`parse`](Config::parse) also refuses `max_chunk_mb` with plain segments: in a text it was meant, while a field always has some value.
     ///
     /// # Errors
     /// [`Error::Config`] names the setting and says why it cannot.
     pub fn check(&self) -> Result<(), Error> {
         let plain = matches!(self.segments, SegmentMode::Auto | SegmentMode::Plain);
         let above = |value: f64, most: bool| value > 0.0 && (value < 1.0 || most && value == 1.0);
-        let rules: [(bool, &'static str, String); 10] = [
+        let rules: [(bool, &'static str, String); 9] = [
             (
                 self.budget == Some(0),
                 "budget",
@@ -175,12 +180,7 @@ impl Config {
                 "must be above 0 and below 1".into(),
             ),
             (
-                self.garbage_collection_threshold.is_some() && self.budget.is_none() && self.budget_fraction.is_none(),
-                "garbage_collection_threshold",
-                "is a fraction of the budget, and there is none: set one (budget_mb or budget_fraction)".into(),
-            ),
-            (
-                self.garbage_collection_threshold.is_some() && !plain,
+                self.garbage_collection_threshold.is_some() && self.has_budget() && !plain,
                 "garbage_collection_threshold",
                 format!(
                     "means nothing with {} segments, which are never idle as a whole: use plain ones, or leave it out",
@@ -205,12 +205,17 @@ impl Config {
     /// What [`segments`](Config::segments) come to on a device that can map memory into address ranges, or cannot: [`SegmentMode::Auto`] is one
     /// of the others there.
     pub fn segments_on(&self, virtual_memory: bool) -> SegmentMode {
-        let only_plain = self.max_split_size.is_some() || self.garbage_collection_threshold.is_some();
+        let collects = self.garbage_collection_threshold.is_some() && self.has_budget();
+        let only_plain = self.max_split_size.is_some() || collects;
         match self.segments {
             SegmentMode::Auto if virtual_memory && !only_plain => SegmentMode::Stitched,
             SegmentMode::Auto => SegmentMode::Plain,
             asked => asked,
         }
+    }
+
+    pub(crate) fn has_budget(&self) -> bool {
+        self.budget.is_some() || self.budget_fraction.is_some()
     }
 
     /// Most bytes to take from a device that has `total`.

@@ -408,10 +408,6 @@ fn settings_that_cannot_work_are_errors() {
             ..Config::default()
         },
         Config {
-            garbage_collection_threshold: Some(0.8),
-            ..Config::default()
-        },
-        Config {
             garbage_collection_threshold: Some(1.0),
             budget: Some(64 << 20),
             ..Config::default()

@@ -83,6 +83,7 @@ abi! {
     peak_report(device: c_int, text: *mut c_char, room: usize) -> i64;
     leak_report(device: c_int, min_steps: u64, text: *mut c_char, room: usize) -> i64;
     snapshot(device: c_int, path: *const c_char) -> c_int;
+    conf_error(text: *mut c_char, room: usize) -> i64;
     last_error() -> *const c_char;
     error_count() -> u64;
 }

@@ -69,8 +69,8 @@ fn the_environment_configures_it() {
     for (wrong, complaint) in [
         ("max_splt_size_mb:64", "GPUMEM_ALLOC_CONF, column 1: there is no option"),
         (
-            "garbage_collection_threshold:0.8",
-            "GPUMEM_ALLOC_CONF: garbage_collection_threshold: is a fraction of the budget, and there is none: set one (budget_mb",
+            "max_split_size_mb=64",
+            "GPUMEM_ALLOC_CONF, column 18: expected a colon between an option and its value",
         ),
     ] {
         let stderr = passes(
@@ -83,13 +83,62 @@ fn the_environment_configures_it() {
         );
         assert_eq!(stderr.lines().count(), 2, "{stderr}");
     }
+    // What PyTorch takes and this allocator has no use for is said, once, and the rest holds.
+    let idle = "budget_mb:64,roundup_power2_divisions:1,expandable_segments:True,max_split_size_mb:512,pinned_use_background_threads:True";
+    let stderr = passes("usage::inner_has_a_budget", &[("GPUMEM_ALLOC_CONF", idle)]);
+    for said in [
+        "gpumem: GPUMEM_ALLOC_CONF: max_split_size_mb: no effect with expandable_segments:True",
+        "gpumem: GPUMEM_ALLOC_CONF: pinned_use_background_threads: no effect",
+    ] {
+        assert_eq!(stderr.matches(said).count(), 1, "{stderr}");
+    }
+    assert!(!stderr.contains("defaults"), "{stderr}");
+    let stderr = passes(
+        "usage::inner_allocates_counts_and_gives_back",
+        &[("GPUMEM_ALLOC_CONF", "garbage_collection_threshold:0.8")],
+    );
+    assert!(
+        stderr.contains("garbage_collection_threshold: no effect without a budget") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     // A fraction that the program sets is a budget too.
     let collecting = [
         ("GPUMEM_ALLOC_CONF", "garbage_collection_threshold:0.8"),
         ("FAKE_CUDA_TOTAL", "134217728"),
     ];
     let stderr = passes("usage::inner_takes_a_fraction", &collecting);
-    assert!(!stderr.contains("defaults"), "{stderr}");
+    assert!(
+        !stderr.contains("defaults") && !stderr.contains("no effect"),
+        "{stderr}"
+    );
+}
+
+/// Before anything is allocated.
+#[test]
+fn what_is_wrong_with_the_environment_can_be_asked() {
+    for (conf, wrong) in [
+        ("", ""),
+        ("max_split_size_mb:64,pinned_use_background_threads:True", ""),
+        ("nonsense:1", "GPUMEM_ALLOC_CONF, column 1: there is no option"),
+    ] {
+        let told = [("GPUMEM_ALLOC_CONF", conf), ("WRONG", wrong)];
+        assert_eq!(passes("usage::inner_asks_what_is_wrong", &told), "", "{conf}");
+    }
+}
+
+#[test]
+fn inner_asks_what_is_wrong() {
+    let Some(abi) = library() else { return };
+    let wrong = std::env::var("WRONG").unwrap();
+    let length = usize::try_from(abi.conf_error(null_mut(), 0)).unwrap();
+    let mut text = vec![1; length + 1];
+    assert_eq!(abi.conf_error(text.as_mut_ptr(), text.len()), length as i64);
+    // SAFETY: it was written with the zero byte that ends it.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().unwrap();
+    assert!(
+        text.starts_with(&wrong) && text.is_empty() == wrong.is_empty(),
+        "{text}"
+    );
 }
 
 #[test]

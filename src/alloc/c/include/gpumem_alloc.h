@@ -58,8 +58,8 @@
  *
  * Configuration. The environment variable GPUMEM_ALLOC_CONF, read when a device's allocator is made, in the syntax and with the
  * options of PYTORCH_CUDA_ALLOC_CONF and some more; `gpumem-tui replay --conf help` lists them. What is wrong with it is said on
- * stderr once, and the defaults hold. What the library writes, there or into files, raises no signal, and a reader of stderr that does not
- * read is waited for no longer than 100 ms.
+ * stderr once, and the defaults hold; gpumem_conf_error() tells before. What of it has no effect is said there, too, once. What the
+ * library writes, there or into files, raises no signal, and a reader of stderr that does not read is waited for no longer than 100 ms.
  *
  * The dashboard (gpumem-tui) shows everything in here while it runs. GPUMEM_JOB names the job there. What it reads takes 9.7 MiB of
  * /dev/shm for each device (less where that is more than a sixteenth of it), also after the program has ended, until another one begins:
@@ -363,6 +363,12 @@ int gpumem_snapshot(int device, const char *path);
  * thread calls this again.
  */
 const char *gpumem_last_error(void);
+
+/*
+ * What is wrong with GPUMEM_ALLOC_CONF, in a line of text, for a program that would rather not begin than have the defaults. `text`, `room`
+ * and what comes back are as in gpumem_peak_report: 0 where nothing is wrong. No device is looked at. -1 on errors.
+ */
+int64_t gpumem_conf_error(char *text, size_t room);
 
 /* How many calls failed so far, on all threads, or succeeded but left a thread with another current context. */
 uint64_t gpumem_error_count(void);

@@ -1,6 +1,7 @@
 //! The way in and out. Every function of the ABI does its work in here.
 
 use std::any::Any;
+use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpumem::Uncancelled;
@@ -28,6 +29,31 @@ pub(crate) fn attempt<R>(call: &'static str, work: impl FnOnce() -> Result<R, Fa
         Ok(Err(failure)) => Err(told(call, failure)),
         Err(panic) => Err(told(call, bug(panic))),
     }
+}
+
+/// Writes what fits of a text, and a zero byte; the bytes of all of it.
+///
+/// # Safety
+///
+/// `to` is valid for writes of `room` bytes, or null.
+pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) -> Result<i64, Failure> {
+    // What ends a string is in no text of a string.
+    let text = text.replace('\0', "");
+    if let Some(room) = room.checked_sub(1) {
+        if to.is_null() {
+            return Err(Failure::misuse(format!(
+                "no buffer was given, with room for {} bytes",
+                room + 1
+            )));
+        }
+        let fits = text.floor_char_boundary(room);
+        // SAFETY: not null, so there is room for `fits` bytes, at most `room`, and one more; nobody else has our text.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), fits);
+            to.add(fits).write(0);
+        }
+    }
+    Ok(i64::try_from(text.len()).unwrap_or(i64::MAX))
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use gpumem::{History, Stack, StackSource, Stacks};
 
-use crate::boundary::enter;
+use crate::boundary::{enter, write};
 use crate::devices;
 use crate::failure::Failure;
 
@@ -86,7 +86,7 @@ unsafe extern "C" fn gpumem_leak_report(device: c_int, min_steps: u64, text: *mu
     })
 }
 
-/// Writes what fits of a report, and a zero byte; the bytes of all of it.
+/// Writes a report, if there is one.
 ///
 /// # Safety
 ///
@@ -97,23 +97,8 @@ unsafe fn tell(report: Option<impl Display>, to: *mut c_char, room: usize) -> Re
             "no history is recorded: gpumem_record_history begins one",
         ));
     };
-    // What ends a string is in no text of a string.
-    let text = report.to_string().replace('\0', "");
-    if let Some(room) = room.checked_sub(1) {
-        if to.is_null() {
-            return Err(Failure::misuse(format!(
-                "no buffer was given, with room for {} bytes",
-                room + 1
-            )));
-        }
-        let fits = text.floor_char_boundary(room);
-        // SAFETY: not null, so there is room for `fits` bytes, at most `room`, and one more; nobody else has our text.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), fits);
-            to.add(fits).write(0);
-        }
-    }
-    Ok(i64::try_from(text.len()).unwrap_or(i64::MAX))
+    // SAFETY: the caller's contract.
+    unsafe { write(&report.to_string(), to, room) }
 }
 
 /// # Safety

@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 
 use super::error::{Bad, ConfError};
+use super::options::{find, meant};
 
 /// A word, without the spaces in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,24 @@ pub(super) struct Word {
     /// As it was written, with spaces inside.
     pub(super) written: String,
     pub(super) column: usize,
+}
+
+impl Word {
+    /// Where such a character of it is first.
+    fn column_of(&self, is_it: impl Fn(char) -> bool) -> usize {
+        self.column + self.written.chars().take_while(|c| !is_it(*c)).count()
+    }
+
+    /// As shells and CMake part a list.
+    fn no_semicolon(&self) -> Result<(), Bad> {
+        match self.written.contains(';') {
+            true => Err(Bad {
+                column: self.column_of(|c| c == ';'),
+                reason: "expected a comma between options, found ';'".to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What stands behind an option's colon.
@@ -47,8 +66,15 @@ pub(super) fn options(text: &str) -> Result<Vec<Given>, ConfError> {
     let mut found = Vec::new();
     while parser.tokens.peek().is_some() {
         found.push(parser.option().map_err(Bad::into_error)?);
-        if parser.tokens.peek().is_some() {
-            parser.mark(',', "a comma between options").map_err(Bad::into_error)?;
+        match (parser.tokens.peek(), found.last().map(|given| &given.value)) {
+            (None, _) => {}
+            // Only a space parts the value from another option.
+            (Some(Token::Mark(':', _)), Some(Value::Word(word))) if word.text != word.written.trim_end() => {
+                let column = word.column_of(char::is_whitespace);
+                let reason = "expected a comma between options, found a space".to_owned();
+                return Err(Bad { column, reason }.into_error());
+            }
+            _ => parser.mark(',', "a comma between options").map_err(Bad::into_error)?,
         }
     }
     Ok(found)
@@ -84,11 +110,20 @@ struct Parser<I: Iterator<Item = Token>> {
 impl<I: Iterator<Item = Token>> Parser<I> {
     fn option(&mut self) -> Result<Given, Bad> {
         let name = self.word("the name of an option")?;
+        self.no_equals_sign(&name)?;
+        name.no_semicolon()?;
+        if !matches!(self.tokens.peek(), Some(Token::Mark(':', _))) {
+            // A name that is cut off is told by its beginning.
+            find(&name)?;
+        }
         self.mark(':', "a colon and a value behind the option")?;
         let (value, column) = match self.tokens.next_if(|token| matches!(token, Token::Mark('[', _))) {
             Some(Token::Mark(_, column)) => (self.list()?, column),
             _ => {
                 let word = self.word("a value")?;
+                if name.text != "job" {
+                    word.no_semicolon()?;
+                }
                 let column = word.column;
                 (Value::Word(word), column)
             }
@@ -108,11 +143,30 @@ impl<I: Iterator<Item = Token>> Parser<I> {
             }
             let key = self.word("key:value or the list's closing bracket")?;
             self.mark(':', "a colon and a value")?;
-            pairs.push((key, self.word("a value")?));
+            let value = self.word("a value")?;
+            value.no_semicolon()?;
+            pairs.push((key, value));
             if !matches!(self.tokens.peek(), Some(Token::Mark(']', _))) {
                 self.mark(',', "a comma or the list's closing bracket")?;
             }
         }
+    }
+
+    /// As shells and INI files have it.
+    fn no_equals_sign(&mut self, name: &Word) -> Result<(), Bad> {
+        let Some((option, value)) = name.written.split_once('=') else {
+            return Ok(());
+        };
+        let value = match (value.split(['=', ';']).next().unwrap_or_default(), self.tokens.peek()) {
+            ("", Some(Token::Mark('[', _))) => "[...]".to_owned(),
+            (value, _) => short(value),
+        };
+        let right = meant(option.trim()).map(|option| format!(": write {option}:{value}"));
+        let reason = "expected a colon between an option and its value, found '='".to_owned();
+        Err(Bad {
+            column: name.column_of(|c| c == '='),
+            reason: reason + &right.unwrap_or_default(),
+        })
     }
 
     fn word(&mut self, expected: &str) -> Result<Word, Bad> {
@@ -144,9 +198,13 @@ impl<I: Iterator<Item = Token>> Parser<I> {
 
 /// A part of the text as a message may show it: printable, and not endless.
 pub(super) fn quote(written: &str) -> String {
+    format!("\"{}\"", short(written))
+}
+
+fn short(written: &str) -> String {
     const MOST: usize = 40;
     let written = gpumem_channel::clean(written.trim());
     let short: String = written.chars().take(MOST).collect();
     let rest = if short.len() < written.len() { "..." } else { "" };
-    format!("\"{short}{rest}\"")
+    short + rest
 }

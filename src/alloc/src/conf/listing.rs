@@ -6,8 +6,8 @@ const HEADS: [(Origin, &str); 3] = [
     (Origin::PyTorch, "PyTorch's, with its names and meanings:"),
     (Origin::Gpumem, "gpumem's own:"),
     (
-        Origin::Refused,
-        "PyTorch's that are refused, because they mean nothing here:",
+        Origin::Ignored,
+        "PyTorch's that are read and have no effect here, which is said:",
     ),
 ];
 const WIDTH: usize = 80;
@@ -24,10 +24,10 @@ pub fn listing() -> String {
         let mut options = of(origin).peekable();
         while let Some(option) = options.next() {
             text += &match origin {
-                Origin::Refused => format!("  {}\n", option.name),
+                Origin::Ignored => format!("  {}\n", option.name),
                 _ => format!("  {}:{} [default: {}]\n", option.name, option.values, option.default),
             };
-            // Several in a row may be refused for one reason.
+            // Several in a row may have none for one reason.
             if options.peek().is_none_or(|next| next.about != option.about) {
                 wrap(&mut text, option.about);
             }
@@ -64,6 +64,9 @@ pub fn markdown() -> String {
             option.name, option.values, option.default, option.about
         );
     }
-    let refused: Vec<String> = of(Origin::Refused).map(|option| format!("`{}`", option.name)).collect();
-    text + &format!("\nRefused, with the reason: {}.\n", refused.join(", "))
+    let ignored: Vec<String> = of(Origin::Ignored).map(|option| format!("`{}`", option.name)).collect();
+    text + &format!(
+        "\nRead without effect, which is said with the reason: {}.\n",
+        ignored.join(", ")
+    )
 }

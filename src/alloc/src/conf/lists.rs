@@ -5,45 +5,42 @@ use std::time::Duration;
 use super::Draft;
 use super::error::Bad;
 use super::lex::{Given, Value, Word};
+use super::torch;
 use crate::history::{History, Stacks};
 use crate::monitor::{Action, Measure, MonitorConfig};
 use crate::rounding::Divisions;
 
-/// `roundup_power2_divisions`
+/// `roundup_power2_divisions`, by PyTorch's rules: the first size's parts are those of all below it, too, and what stands behind `>` those of
+/// all above the size before it, or above 1 MiB. What is given later counts.
 pub(super) fn divisions(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
-    let none = |word: &Word| word.not("powers of two, or 0 for none");
     let pairs = match &given.value {
         Value::Word(word) => {
-            let parts = word.number("a power of two")?;
+            let parts = torch::number(draft, word, "a power of two")?;
             draft.config.roundup_power2_divisions = Divisions::all(parts).ok_or_else(|| word.not("a power of two"))?;
             return Ok(());
         }
         Value::List(pairs) => pairs,
     };
-    let mut divisions = Divisions::default();
+    // A list that is given twice changes what the first one made.
+    let mut divisions = draft.config.roundup_power2_divisions;
     let mut last = None;
     for (from, parts) in pairs {
-        let count = parts.number("powers of two, or 0 for none")?;
-        divisions = match (from.text.as_str(), last) {
-            (">", None) => {
-                return Err(from.bad("needs a size before the rest (>)".to_owned()));
-            }
-            (">", Some(last)) => divisions.with_above(last, count).ok_or_else(|| none(parts))?,
-            (_, before) => {
-                let mib = from.number("sizes in MiB that are powers of two")?;
-                if !mib.is_power_of_two() {
-                    return Err(from.not("sizes in MiB that are powers of two"));
-                }
-                if before.is_some_and(|before| mib <= before) {
-                    return Err(from.bad("takes sizes from small to large, each once".to_owned()));
-                }
-                if before.is_none() {
-                    divisions = divisions.with_below(mib, count).ok_or_else(|| none(parts))?;
-                }
-                last = Some(mib);
-                divisions.with(mib, count).ok_or_else(|| none(parts))?
-            }
+        const PARTS: &str = "powers of two, or 0 for none";
+        let count = torch::number(draft, parts, PARTS)?;
+        if count != 0 && !count.is_power_of_two() {
+            return Err(parts.not(PARTS));
+        }
+        let changed = if from.text == ">" {
+            divisions.with_above(last.unwrap_or(1), count)
+        } else {
+            let mib = torch::number(draft, from, "sizes in MiB that are powers of two")?;
+            let below = match last.replace(mib) {
+                None => divisions.with_below(mib, count),
+                Some(_) => Some(divisions),
+            };
+            below.and_then(|below| below.with(mib, count))
         };
+        divisions = changed.ok_or_else(|| from.not("sizes in MiB that are powers of two"))?;
     }
     draft.config.roundup_power2_divisions = divisions;
     Ok(())

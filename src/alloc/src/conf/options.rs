@@ -1,18 +1,20 @@
 //! The list of options.
 
 use super::Draft;
-use super::error::{Bad, ConfError, nearest};
-use super::lex::{Given, Word, quote};
+use super::error::{Bad, nearest};
+use super::lex::{Given, Value, Word, quote};
 use super::lists::{divisions, history, monitor};
+use super::torch;
 use crate::config::SegmentMode;
+use crate::size::MID_SEGMENT;
 
 /// Whose option it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// PyTorch's; it means what it means there.
     PyTorch,
-    /// PyTorch's; it means nothing here and is refused.
-    Refused,
+    /// PyTorch's; it is read, has no effect and is [noted](super::Note).
+    Ignored,
     /// Ours.
     Gpumem,
 }
@@ -25,7 +27,7 @@ pub struct ConfOption {
     pub values: &'static str,
     /// What holds without it.
     pub default: &'static str,
-    /// What it does, or why it is refused.
+    /// What it does, or why it has no effect.
     pub about: &'static str,
     /// Whose it is.
     pub origin: Origin,
@@ -54,16 +56,18 @@ const fn option(
     }
 }
 
-/// One that is refused, whatever its value.
-const fn refused(name: &'static str, about: &'static str) -> ConfOption {
-    option(Origin::Refused, [name, "-", "-"], about, |_, given| {
-        let refused = OPTIONS.iter().find(|option| option.name == given.name.text);
-        Err(given.name.bad(refused.map_or("", |option| option.about).to_owned()))
-    })
+/// One of PyTorch's that has no effect. What PyTorch would not read is an error all the same.
+const fn ignored(
+    name: &'static str,
+    about: &'static str,
+    read: fn(&mut Draft, &Given) -> Result<(), Bad>,
+) -> ConfOption {
+    option(Origin::Ignored, [name, "-", "-"], about, read)
 }
 
-const RESERVE: &str = "is about address space, of which this allocator reserves what it needs: leave it out";
-const PINNED: &str = "is about pinned host memory, which this allocator does not hand out: leave it out";
+const PINNED: &str = "pinned host memory is not this allocator's";
+const RESERVE: &str = "this allocator reserves what address space it needs";
+const LOCK: &str = "what is locked during driver calls is this allocator's own affair";
 
 /// Every option, PyTorch's first.
 pub const OPTIONS: &[ConfOption] = &[
@@ -72,16 +76,20 @@ pub const OPTIONS: &[ConfOption] = &[
         ["max_split_size_mb", "MiB, at least 20", "no limit"],
         "Plain blocks larger than this are not split, and smaller requests do not take them. Only with plain segments, which segments:auto is then.",
         |draft, given| {
-            draft.config.max_split_size = Some(given.mebibytes(20)?);
+            let least = draft.shared_segment.min(20);
+            draft.config.max_split_size =
+                torch::mebibytes(draft, given.word()?, least)?.map(|limit| at_least_20(draft, limit));
             Ok(())
         },
     ),
     option(
         Origin::PyTorch,
         ["max_non_split_rounding_mb", "MiB, at least 20", "20"],
-        "A request above max_split_size_mb, which has to be given, takes a block that is larger by less than this.",
+        "A request above max_split_size_mb, without which it has no effect, takes a block that is larger by less than this.",
         |draft, given| {
-            draft.config.max_non_split_rounding = given.mebibytes(20)?;
+            let least = draft.shared_segment.min(20);
+            let rounding = torch::mebibytes(draft, given.word()?, least)?.unwrap_or(u64::MAX);
+            draft.config.max_non_split_rounding = at_least_20(draft, rounding);
             Ok(())
         },
     ),
@@ -94,9 +102,14 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::PyTorch,
         ["garbage_collection_threshold", "above 0, below 1", "none"],
-        "Plain segments that have been idle for long are given back before new memory is taken while more than this part of the budget is reserved. Needs a budget; only with plain segments, which segments:auto is then.",
+        "Plain segments that have been idle for long are given back before new memory is taken while more than this part of the budget is reserved. Without a budget it has no effect; only with plain segments, which segments:auto is then.",
         |draft, given| {
-            draft.config.garbage_collection_threshold = Some(given.fraction(false)?);
+            let expected = "a number above 0 and below 1";
+            let part = torch::decimal(draft, given.word()?, expected)?;
+            if !(part > 0.0 && part < 1.0) {
+                return Err(given.word()?.not(expected));
+            }
+            draft.config.garbage_collection_threshold = Some(part);
             Ok(())
         },
     ),
@@ -113,53 +126,93 @@ pub const OPTIONS: &[ConfOption] = &[
         Origin::PyTorch,
         ["per_process_memory_fraction", "above 0, at most 1", "none"],
         "The same as budget_fraction.",
-        budget_fraction,
-    ),
-    option(
-        Origin::PyTorch,
-        ["backend", "native", "native"],
-        "cudaMallocAsync is refused: the driver's own pool is another allocator.",
-        |_, given| match given.word()?.text.as_str() {
-            "native" => Ok(()),
-            "cudaMallocAsync" => Err(given
-                .word()?
-                .bad("is native only: the driver's own pool (cudaMallocAsync) is another allocator".to_owned())),
-            _ => Err(given.word()?.not("native")),
+        |draft, given| {
+            let expected = "a number above 0 and at most 1";
+            let part = torch::decimal(draft, given.word()?, expected)?;
+            if !(0.0..=1.0).contains(&part) {
+                return Err(given.word()?.not(expected));
+            }
+            if part == 0.0 {
+                draft.note("no effect: 0 would leave no memory");
+            }
+            draft.config.budget_fraction = Some(part).filter(|part| *part > 0.0);
+            Ok(())
         },
     ),
     option(
         Origin::PyTorch,
-        ["release_lock_on_cudamalloc", "True or False", "-"],
-        "Accepted, and without effect: what is locked during driver calls is the allocator's own affair.",
-        |_, given| given.word()?.boolean().map(drop),
-    ),
-    option(
-        Origin::PyTorch,
-        ["throw_on_cudamalloc_oom", "True or False", "-"],
-        "Accepted, and without effect: what a budget has no room for is never asked of the driver.",
-        |_, given| given.word()?.boolean().map(drop),
-    ),
-    option(
-        Origin::PyTorch,
-        ["large_segment_size_mb", "20", "20"],
-        "The segments that requests of 1 to 10 MiB share. They are always of 20 MiB here.",
-        |_, given| match given.mebibytes(0)? >> 20 {
-            20 => Ok(()),
-            _ => Err(given.word()?.bad("is always 20 here: leave it out".to_owned())),
+        ["backend", "native or cudaMallocAsync", "native"],
+        "cudaMallocAsync has no effect: the driver's own pool is another allocator.",
+        |draft, given| {
+            let is_async = given.word()?.one_of(&[("native", false), ("cudaMallocAsync", true)])?;
+            if is_async {
+                draft.note("cudaMallocAsync has no effect: the driver's own pool is another allocator");
+            }
+            Ok(())
         },
     ),
-    refused("pinned_use_cuda_host_register", PINNED),
-    refused("pinned_num_register_threads", PINNED),
-    refused("pinned_use_background_threads", PINNED),
-    refused("pinned_reserve_segment_size_mb", PINNED),
-    refused("pinned_max_round_threshold_mb", PINNED),
-    refused("pinned_max_cached_size_mb", PINNED),
-    refused("pinned_free_catch_all", PINNED),
-    refused("expandable_segments_reserve", RESERVE),
-    refused("expandable_segments_reserve_by_class", RESERVE),
-    refused(
+    option(
+        Origin::PyTorch,
+        ["large_segment_size_mb", "MiB, more than 10", "20"],
+        "The segments that requests of 1 to 10 MiB share. They are always of 20 MiB here: another size has no effect.",
+        |draft, given| {
+            let mib = torch::number(draft, given.word()?, "a whole number of MiB")?;
+            if mib <= 10 {
+                return Err(given.word()?.bad(format!("must be more than 10, not {mib}")));
+            }
+            if mib != 20 {
+                draft.note("no effect: the segments that requests of 1 to 10 MiB share are always of 20 MiB");
+            }
+            draft.shared_segment = mib;
+            Ok(())
+        },
+    ),
+    ignored("release_lock_on_cudamalloc", LOCK, boolean),
+    ignored("release_lock_on_hipmalloc", LOCK, boolean),
+    ignored(
+        "throw_on_cudamalloc_oom",
+        "what a budget has no room for is never asked of the driver",
+        boolean,
+    ),
+    ignored("pinned_use_cuda_host_register", PINNED, boolean),
+    ignored("pinned_use_hip_host_register", PINNED, boolean),
+    ignored("pinned_num_register_threads", PINNED, |draft, given| {
+        let expected = "a power of two, at most 128";
+        let threads = torch::number(draft, given.word()?, expected)?;
+        match threads.is_power_of_two() && threads <= 128 {
+            true => ineffective(draft),
+            false => Err(given.word()?.not(expected)),
+        }
+    }),
+    ignored("pinned_use_background_threads", PINNED, boolean),
+    ignored(
+        "pinned_reserve_segment_size_mb",
+        PINNED,
+        |draft, given| match torch::number(draft, given.word()?, "a whole number of MiB")? {
+            0 => Err(given.word()?.bad("must be at least 1, not 0".to_owned())),
+            _ => ineffective(draft),
+        },
+    ),
+    ignored("pinned_max_round_threshold_mb", PINNED, number),
+    ignored("pinned_max_cached_size_mb", PINNED, number),
+    ignored("pinned_free_catch_all", PINNED, boolean),
+    // Of what these two cannot use PyTorch only warns.
+    ignored("expandable_segments_reserve", RESERVE, |draft, given| {
+        given.word()?;
+        ineffective(draft)
+    }),
+    ignored(
+        "expandable_segments_reserve_by_class",
+        RESERVE,
+        |draft, given| match &given.value {
+            Value::List(_) => ineffective(draft),
+            Value::Word(word) => Err(word.not("a list")),
+        },
+    ),
+    ignored(
         "graph_capture_record_stream_reuse",
-        "has memory that other streams use reused within a capture, by a look into the graph; here it waits for the capture's end: leave it out",
+        "memory that other streams use waits for the end of a capture",
+        boolean,
     ),
     option(
         Origin::Gpumem,
@@ -187,7 +240,10 @@ pub const OPTIONS: &[ConfOption] = &[
         Origin::Gpumem,
         ["budget_fraction", "above 0, at most 1", "none"],
         "The same as a part of the device's memory; of both the smaller counts.",
-        budget_fraction,
+        |draft, given| {
+            draft.config.budget_fraction = Some(given.fraction(true)?);
+            Ok(())
+        },
     ),
     option(
         Origin::Gpumem,
@@ -262,20 +318,41 @@ pub const OPTIONS: &[ConfOption] = &[
 ];
 
 /// The option of a name.
-pub(super) fn find(name: &Word) -> Result<&'static ConfOption, ConfError> {
+pub(super) fn find(name: &Word) -> Result<&'static ConfOption, Bad> {
     if let Some(option) = OPTIONS.iter().find(|option| option.name == name.text) {
         return Ok(option);
     }
-    let names = OPTIONS.iter().filter(|option| option.origin != Origin::Refused);
-    let meant = match nearest(&name.text, names.map(|option| option.name)) {
+    let meant = match meant(&name.text) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "`gpumem-tui replay --conf help` lists the options".to_owned(),
     };
-    let reason = format!("there is no option {}: {meant}", quote(&name.written));
-    Err(name.bad(reason).into_error())
+    Err(name.bad(format!("there is no option {}: {meant}", quote(&name.written))))
 }
 
-fn budget_fraction(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
-    draft.config.budget_fraction = Some(given.fraction(true)?);
+/// The option that a name is probably of, whose case is not looked at.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    nearest(&name.to_ascii_lowercase(), OPTIONS.iter().map(|option| option.name))
+}
+
+fn ineffective(draft: &mut Draft) -> Result<(), Bad> {
+    draft.note(format!("no effect: {}", draft.reading.about));
     Ok(())
+}
+
+fn boolean(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    given.word()?.boolean()?;
+    ineffective(draft)
+}
+
+fn number(draft: &mut Draft, given: &Given) -> Result<(), Bad> {
+    torch::number(draft, given.word()?, "a whole number of MiB")?;
+    ineffective(draft)
+}
+
+/// A size that PyTorch takes from large_segment_size_mb on.
+fn at_least_20(draft: &mut Draft, bytes: u64) -> u64 {
+    if bytes < MID_SEGMENT {
+        draft.note("is 20 here, the size of the segments that requests of 1 to 10 MiB share");
+    }
+    bytes.max(MID_SEGMENT)
 }
