@@ -46,7 +46,8 @@ impl Compiled {
         let folder = tempfile::tempdir().unwrap();
         let linked = format!("-Wl,--no-as-needed,{}", gpumem_tests::libgpumem_alloc().display());
         let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
-        let whole = ["-pthread", "-o", &path("program"), &linked, "-ldl"];
+        // As with PyTorch's libraries, tables of one have the types of another.
+        let whole = ["-pthread", "-rdynamic", "-o", &path("program"), &linked, "-ldl"];
         succeeded(&compile_with(compiler, program, &whole)?);
         for (file, object) in objects {
             let shared = ["-shared", "-fPIC", "-DLIBRARY", "-o", &path(object), &linked];

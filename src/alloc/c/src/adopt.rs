@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use gpumem::Allocator;
 
 use crate::boundary::enter;
-use crate::cxx::BEFORE;
+use crate::cxx::{self, BEFORE};
 use crate::devices;
 use crate::failure::Failure;
 use crate::library::{self, Library};
@@ -35,8 +35,8 @@ const CURRENT: &CStr = c"_ZN3c104cuda20CUDACachingAllocator9allocatorE";
 /// `vtable for torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator`
 const TABLE: &CStr = c"_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
 
-/// `typeinfo for torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator`
-const TYPE: &CStr = c"_ZTIN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
+/// The class's name.
+const NAME: &CStr = c"N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
 
 /// `CUDAPluggableAllocator::cacheInfo(c10::DeviceIndex, size_t*)`
 const CACHE_INFO: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm";
@@ -84,8 +84,10 @@ fn copied(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
             .find(name)
             .is_none_or(|function| functions.contains(&function.addr().get()))
     };
-    let whole =
-        before == [0, pytorch.find(TYPE)?.addr().get()] && functions.iter().all(is_code) && REPLACED.iter().all(has);
+    let [to_top, type_info] = *before else { return None };
+    // SAFETY: a table has its class's there.
+    let name = unsafe { cxx::type_name(type_info) };
+    let whole = (to_top, name) == (0, Some(NAME)) && functions.iter().all(is_code) && REPLACED.iter().all(has);
     whole.then(|| table.to_vec())
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | what is taken for granted | where | checked beside the version |
 //! |---|---|---|
-//! | the table of `CUDAPluggableAllocator`, and that an object begins with its address | `adopt` | its symbol's size, its first two words, that all others are code, that what is replaced is there once; places are found by address, not counted |
+//! | the table of `CUDAPluggableAllocator`, and that an object begins with its address | `adopt` | its symbol's size, its first two words (the class by its name), that all others are code, that what is replaced is there once; places are found by address, not counted |
 //! | the variable of the current allocator | `adopt` | its symbol's size |
 //! | `DataPtr`, `CheckpointDelta`, the table of `AllocatorState` | `adopt::checkpoint` | the names of all that it takes; `DeviceIndex` is spelled in them |
 //! | `ShareableHandle`, what `current_device` returns | `adopt::sharing` | the names of all that it takes |

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::{FILE, FUNCTION};
-use crate::cxx::{BEFORE, Cxx, CxxString};
+use crate::cxx::{BEFORE, Cxx, CxxString, OneBase, type_name};
 use crate::library::Library;
 use crate::trust;
 
@@ -75,26 +75,30 @@ impl Makings {
 
     /// Whether the class is an `Error` that nothing was added to, as far as its type and its table tell.
     fn is_as_known(&self, library: &Library) -> Option<bool> {
-        // `vtable for __cxxabiv1::__si_class_type_info`: of a class with one base, where it begins, which has two words before its base's type.
+        // `vtable for __cxxabiv1::__si_class_type_info`
         let one_base =
             library.find(c"_ZTVN10__cxxabiv120__si_class_type_infoE")?.addr().get() + BEFORE * size_of::<usize>();
-        let base = library.find(c"_ZTIN3c105ErrorE")?.addr().get();
         let base_table = library.find(c"_ZTVN3c105ErrorE")?;
-        if library.size_of(self.type_info)? != size_of::<[usize; 3]>() {
-            return Some(false);
-        }
         let bytes = library.size_of(self.vtable.cast())?;
-        if bytes <= BEFORE * size_of::<usize>() || bytes != library.size_of(base_table)? {
+        if bytes <= size_of::<[usize; BEFORE]>()
+            || bytes != library.size_of(base_table)?
+            || library.size_of(self.type_info)? != size_of::<OneBase>()
+        {
             return Some(false);
         }
-        // SAFETY: so many words by their sizes, which nobody writes to once the library is loaded.
-        let ([kind, _name, of], [to_top, of_type]) = unsafe {
+        // SAFETY: there is so much by their sizes, which nobody writes to once the library is loaded.
+        let (type_info, [to_top, of]) = unsafe {
             (
-                self.type_info.cast::<[usize; 3]>().read(),
+                self.type_info.cast::<OneBase>().as_ref(),
                 self.vtable.cast::<[usize; BEFORE]>().read(),
             )
         };
-        Some([kind, of, to_top, of_type] == [one_base, base, 0, self.type_info.addr().get()])
+        if type_info.class.functions != one_base {
+            return Some(false);
+        }
+        // SAFETY: the types of a class with one base, and of a table.
+        let names = unsafe { [type_name(type_info.base), type_name(of)] };
+        Some(to_top == 0 && names == [Some(c"N3c105ErrorE"), Some(c"N3c1016OutOfMemoryErrorE")])
     }
 }
 
