@@ -183,7 +183,7 @@ fn layouts_of_pytorch_that_are_not_known_are_left_out() {
             line.starts_with(&format!("gpumem: PyTorch {version} was not tried")),
             "{line}"
         );
-        assert!(line.ends_with("GPUMEM_TRUST_TORCH=1 has it on"), "{line}");
+        assert!(line.ends_with("GPUMEM_TRUST_TORCH=1 turns it on"), "{line}");
     };
     left_out("2.16", "untried", &[newer]);
     left_out("2.16", "untried", &[newer, ("GPUMEM_TRUST_TORCH", "0")]);

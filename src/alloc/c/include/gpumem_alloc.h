@@ -41,9 +41,9 @@
  * forgotten then.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, and
- * gpumem_begin_allocate_to_pool where PyTorch's version was not tried, which throw PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
- * for the device and given the cache back to the driver before it failed, unless it is larger than what the device or the budget has
- * beside what is held; gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
+ * gpumem_begin_allocate_to_pool where PyTorch's version was not tried, which throw PyTorch's own. A call that failed has changed nothing,
+ * but for these: an allocation that there is no memory for may have waited for the device and given the cache back to the driver before it
+ * failed, unless it is larger than what the device or the budget has beside what is held; gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
  * with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that gpumem_memory_fraction was told holds
  * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
@@ -125,12 +125,12 @@ int64_t gpumem_compact(int device);
 
 /*
  * Says which version of PyTorch this is, by torch.__version__: to be called before anything else here. What is said first counts. How
- * PyTorch's C++ classes lie in memory is known of releases of 2.6 and of 2.11 to 2.15, where libraries say the same number (those of 2.8 and
- * newer do). Any other version, development ones, and an unknown one are not entered by it, which is said once on stderr: then
- * gpumem_adopt_torch fails, and so does gpumem_begin_allocate_to_pool with a filter (CUDA graphs, torch.cuda.use_mem_pool), which throws a
- * RuntimeError; torch.OutOfMemoryError is a RuntimeError, too, and the profiler is told of nothing. What needs no layout goes on: memory,
- * streams, figures, pools of the calling thread. The environment variable GPUMEM_TRUST_TORCH=1 has any version taken for one that was
- * tried. 0; -1 for NULL.
+ * PyTorch's C++ classes lie in memory is known of releases of 2.6 and of 2.11 to 2.15. Others are not entered by it: neither development
+ * versions, nor those whose libraries say another number (from 2.8 on they say one), nor where neither says any. It is said once on stderr
+ * that then gpumem_adopt_torch fails, gpumem_begin_allocate_to_pool throws a RuntimeError if it is called with a filter (CUDA graphs,
+ * torch.cuda.use_mem_pool), torch.OutOfMemoryError is a RuntimeError, too, and the profiler is told of nothing. What needs no layout goes
+ * on: memory, streams, figures, pools of the calling thread. The environment variable GPUMEM_TRUST_TORCH=1 has any version taken for one
+ * that was tried. 0; -1 for NULL.
  */
 int gpumem_set_torch_version(const char *version);
 

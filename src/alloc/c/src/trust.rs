@@ -34,7 +34,7 @@ const VARIABLE: &str = "GPUMEM_TRUST_TORCH";
 /// Major and minor version.
 type Release = (u64, u64);
 
-/// On GPUs 2.11 and 2.14, and of the others that all is found.
+/// 2.11 and 2.14 on GPUs. Of the others without one: all that is replaced is found.
 const TRIED: [Release; 6] = [(2, 6), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15)];
 
 /// Either one makes it a process with PyTorch. The first has the number of the version, too, or a library that it needs.
@@ -127,7 +127,7 @@ fn left_out(version: &str) -> Failure {
     let text = format!(
         "PyTorch {version} was not tried, and what needs the layout of its classes is off: CUDA graphs, torch.cuda.use_mem_pool, sharing \
          memory with processes, cuDNN's search, the profiler's view of memory, and torch.OutOfMemoryError (a RuntimeError instead). \
-         {VARIABLE}=1 has it on"
+         {VARIABLE}=1 turns it on"
     );
     if !SAID.swap(true, Ordering::Relaxed) {
         gpumem::say(&format!("gpumem: {text}"));
