@@ -72,6 +72,7 @@ def load(path: str) -> ctypes.CDLL:
         ("gpumem_retire_stream", c_int, [c_void_p]),
         ("gpumem_empty_cache", c_int64, [c_int]),
         ("gpumem_compact", c_int64, [c_int]),
+        ("gpumem_set_torch_version", c_int, [c_char_p]),
         ("gpumem_adopt_torch", c_int, []),
         ("gpumem_set_oom_fn", None, [OOM_FN]),
         ("gpumem_memory_fraction", None, [c_double, c_int]),

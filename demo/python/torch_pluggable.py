@@ -20,6 +20,8 @@ MIB = 1 << 20
 
 def install(path: str) -> ctypes.CDLL:
     library = gpumem.load(path)
+    # Of versions that were not tried it leaves out what it would have to guess.
+    library.gpumem_set_torch_version(str(torch.__version__).encode())
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "gpumem_torch_alloc", "gpumem_torch_free")
     # PyTorch skips what is not set without a word: a missing record_stream would let memory be reused too early.
     hooks = allocator.allocator()

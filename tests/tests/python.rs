@@ -12,6 +12,7 @@ use tempfile::TempDir;
 /// As much of torch as the example asks for. `on` is how often an allocator took the place of its own.
 const TORCH: &str = "
 import ctypes, sys, types
+__version__ = '2.11.0+cu130'
 _C = types.ModuleType('torch._C')
 class OutOfMemoryError(RuntimeError): pass
 class Allocator:

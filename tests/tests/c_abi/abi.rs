@@ -55,6 +55,7 @@ abi! {
     torch_alloc(size: usize, device: c_int, stream: Ptr) -> Ptr;
     python_stacks(python: Ptr, native: c_int) -> c_int;
     torch_free(ptr: Ptr, size: usize, device: c_int, stream: Ptr);
+    set_torch_version(version: *const c_char) -> c_int;
     adopt_torch() -> c_int;
     set_oom_fn(function: Option<unsafe extern "C" fn(c_int, usize)>);
     init(devices: c_int);

@@ -168,6 +168,25 @@ static void checkpoints(const Makers *makers, CUDAAllocator *it)
     check(gpumem_error_count() == errors + 1, "its pool is gone");
 }
 
+// As tensors are recorded: our function passes on what it was called with, and what is thrown.
+static void records(const Makers *makers, CUDAAllocator *it)
+{
+    for (int64_t id : {int64_t(0x43), int64_t(0), int64_t(0x1230)}) {
+        const DataPtr block{{makers->allocate(it, 1 << 20), {nullptr, makers->deleter(it)}}, {1, 0}};
+        makers->recorded->clear();
+        it->recordStream(block, CUDAStream(id));
+        check(*makers->recorded == std::vector<int64_t>{id}, "it is recorded once");
+        makers->deleter(it)(block.ptr.data);
+    }
+    bool thrown = false;
+    try {
+        it->recordStream(DataPtr{{nullptr, {nullptr, makers->deleter(it)}}, {1, 0}}, CUDAStream(0x43));
+    } catch (const std::runtime_error &) {
+        thrown = true;
+    }
+    check(thrown, "what is thrown passes");
+}
+
 struct Sums {
     uint64_t reserved, ooms;
 };
@@ -259,6 +278,7 @@ int main(int argc, char **argv)
     *current = other;
     check(gpumem_adopt_torch() == 0 && largest(other, 5) == long(44 * mib), "another one in its place");
     given_back_in_time(makers);
+    records(makers, other);
     delete ours;
     delete other;
     delete native;

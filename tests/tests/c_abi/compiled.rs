@@ -33,31 +33,56 @@ fn compile_with((compiler, language, header): (&str, &str, &str), file: &str, ar
     Some(made.unwrap())
 }
 
-/// Compiles a file twice: into a shared object that its program loads, whose path is its argument, and into the program, which must
-/// succeed.
+/// What was compiled: a program, and the shared objects that it loads, whose paths are its first arguments.
+struct Compiled {
+    folder: tempfile::TempDir,
+    objects: Vec<PathBuf>,
+}
+
+impl Compiled {
+    /// `None` where there is no compiler.
+    #[track_caller]
+    fn new(compiler: (&str, &str, &str), program: &str, objects: &[(&str, &str)]) -> Option<Compiled> {
+        let folder = tempfile::tempdir().unwrap();
+        let linked = format!("-Wl,--no-as-needed,{}", gpumem_tests::libgpumem_alloc().display());
+        let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+        // As with PyTorch's libraries, tables of one have the types of another.
+        let whole = ["-pthread", "-rdynamic", "-o", &path("program"), &linked, "-ldl"];
+        succeeded(&compile_with(compiler, program, &whole)?);
+        for (file, object) in objects {
+            let shared = ["-shared", "-fPIC", "-DLIBRARY", "-o", &path(object), &linked];
+            succeeded(&compile_with(compiler, file, &shared)?);
+        }
+        gpumem_fake_cuda::install(folder.path()).unwrap();
+        let objects = objects.iter().map(|(_, object)| folder.path().join(object)).collect();
+        Some(Compiled { folder, objects })
+    }
+
+    /// What the program says to stderr, which must succeed.
+    #[track_caller]
+    fn says(&self, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+        let library = gpumem_tests::libgpumem_alloc();
+        let found = std::env::join_paths([self.folder.path(), library.parent().unwrap()]).unwrap();
+        let ran = Command::new(self.folder.path().join("program"))
+            .args(&self.objects)
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", found)
+            .envs(World::without_gpu().environment())
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        let (stdout, stderr) = (said(&ran.stdout), said(&ran.stderr));
+        assert!(ran.status.success(), "{arguments:?} {environment:?}: {stdout}{stderr}");
+        stderr
+    }
+}
+
+/// Compiles a file twice: into a shared object that its program loads, and into the program, which must succeed.
 #[track_caller]
 fn succeeds_with(compiler: (&str, &str, &str), file: &str, object: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let [program, object] = ["program", object].map(|name| folder.path().join(name));
-    let library: PathBuf = gpumem_tests::libgpumem_alloc();
-    let linked = format!("-Wl,--no-as-needed,{}", library.display());
-    let shared = ["-shared", "-fPIC", "-DLIBRARY", "-o", object.to_str().unwrap(), &linked];
-    let whole = ["-pthread", "-o", program.to_str().unwrap(), &linked, "-ldl"];
-    for arguments in [&shared[..], &whole] {
-        let Some(compiled) = compile_with(compiler, file, arguments) else {
-            return;
-        };
-        succeeded(&compiled);
+    if let Some(compiled) = Compiled::new(compiler, file, &[(file, object)]) {
+        compiled.says(&[], &[]);
     }
-    gpumem_fake_cuda::install(folder.path()).unwrap();
-    let found = std::env::join_paths([folder.path(), library.parent().unwrap()]).unwrap();
-    let ran = Command::new(&program)
-        .arg(&object)
-        .env("LD_LIBRARY_PATH", found)
-        .envs(World::without_gpu().environment())
-        .output()
-        .unwrap();
-    succeeded(&ran);
 }
 
 #[track_caller]
@@ -138,6 +163,49 @@ fn what_pytorchs_processes_share_is_the_same_memory() {
 #[test]
 fn what_a_failed_capture_leaves_is_nobodys() {
     succeeds_with(("c++", "c++", "functional"), "graphs.cpp", "libtorch_cuda.so");
+}
+
+/// Of a version that was not tried nothing is taken for granted, and of one that was only what it has.
+#[test]
+fn layouts_of_pytorch_that_are_not_known_are_left_out() {
+    let objects = [("adopt.cpp", "libtorch_cuda.so"), ("torch.cpp", "libc10.so")];
+    let Some(compiled) = Compiled::new(("c++", "c++", "stdexcept"), "layouts.cpp", &objects) else {
+        return;
+    };
+    let newer = ("FAKE_TORCH_MINOR", "16");
+    let left_out = |version: &str, how: &str, environment: &[(&str, &str)]| {
+        let stderr = compiled.says(&[how], environment);
+        let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("was not tried")).collect();
+        let [line] = lines[..] else {
+            panic!("one line: {stderr}");
+        };
+        assert!(
+            line.starts_with(&format!("gpumem: PyTorch {version} was not tried")),
+            "{line}"
+        );
+        assert!(line.ends_with("GPUMEM_TRUST_TORCH=1 turns it on"), "{line}");
+    };
+    left_out("2.16", "untried", &[newer]);
+    left_out("2.16", "untried", &[newer, ("GPUMEM_TRUST_TORCH", "0")]);
+    left_out("2.16.0.dev20261101+cu130", "told", &[]);
+    left_out("2.14.0, whose libraries are of 2.11,", "other", &[]);
+    let goes_on = |how: &str, environment: &[(&str, &str)]| {
+        let stderr = compiled.says(&[how], environment);
+        assert!(!stderr.contains("tried"), "{stderr}");
+    };
+    goes_on("trusted", &[newer, ("GPUMEM_TRUST_TORCH", "1")]);
+    goes_on("tried", &[]);
+    for how in [
+        "odd size",
+        "longer",
+        "shorter",
+        "without recordStream",
+        "without checkpoints",
+        "other filters",
+        "other error",
+    ] {
+        goes_on(how, &[]);
+    }
 }
 
 /// Who has the dynamic loader and who makes the first allocation do not wait for each other.

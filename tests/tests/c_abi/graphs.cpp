@@ -72,6 +72,11 @@ public:
 
 extern "C" {
 
+uint64_t aoti_torch_abi_version()
+{
+    return uint64_t(2) << 56 | uint64_t(11) << 48;
+}
+
 int aoti_torch_get_current_cuda_stream(int32_t, Stream *stream)
 {
     *stream = current;

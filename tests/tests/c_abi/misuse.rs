@@ -60,6 +60,10 @@ fn inner_misuse_changes_nothing() {
         ),
         (&|abi| assert_eq!(abi.adopt_torch(), -1), "no PyTorch"),
         (
+            &|abi| assert_eq!(abi.set_torch_version(std::ptr::null()), -1),
+            "no version was given",
+        ),
+        (
             &|abi| assert_eq!(abi.python_stacks(Library::this().into_raw(), 1), -1),
             "no functions of a Python",
         ),

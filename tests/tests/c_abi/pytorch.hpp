@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,16 @@ struct VISIBLE DataPtr {
 };
 
 namespace cuda {
+
+class VISIBLE CUDAStream {
+    int8_t type, index;
+    int64_t number;
+
+public:
+    explicit CUDAStream(int64_t number) : type(1), index(0), number(number) {}
+    int64_t id() const { return type == 1 && index == 0 ? number : -1; }
+};
+
 namespace CUDACachingAllocator {
 
 struct VISIBLE AllocatorState {
@@ -56,6 +67,7 @@ struct VISIBLE CUDAAllocator {
     virtual CheckpointDelta setCheckpointPoolState(int8_t device, std::shared_ptr<AllocatorState> state) = 0;
     virtual ShareableHandle shareIpcHandle(void *ptr) = 0;
     virtual std::shared_ptr<void> getIpcDevPtr(std::string handle) = 0;
+    virtual void recordStream(const DataPtr &ptr, CUDAStream stream) = 0;
     virtual int after() { return 2; }
 };
 
@@ -66,6 +78,7 @@ extern VISIBLE std::atomic<CUDAAllocator *> allocator;
 }
 
 using c10::DataPtr;
+using c10::cuda::CUDAStream;
 using c10::cuda::CUDACachingAllocator::AllocatorState;
 using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
@@ -86,6 +99,10 @@ struct VISIBLE Makers {
     // Blocks that other processes had, and how often it was looked whether they still do: they do not.
     std::vector<void *> *limbo;
     int *collections;
+    // What was recorded: the numbers of streams.
+    std::vector<int64_t> *recorded;
+    // Has a filter of its own passed on, as where a graph is captured.
+    void (*route)(unsigned long long pool);
 };
 
 #ifdef LIBRARY
@@ -116,6 +133,8 @@ struct VISIBLE CUDAPluggableAllocator : CUDAAllocator {
     CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override;
     ShareableHandle shareIpcHandle(void *) override;
     std::shared_ptr<void> getIpcDevPtr(std::string) override;
+    void recordStream(const DataPtr &, CUDAStream) override;
+    void set_begin_allocate_to_pool(std::function<void(int, Id, std::function<bool(CUstream_st *)>)>);
     int after() override { return 3; }
     void *malloc(size_t size, int8_t device, CUstream_st *stream);
     virtual void raw_delete(void *ptr);
@@ -157,6 +176,19 @@ ShareableHandle CUDAPluggableAllocator::shareIpcHandle(void *)
 std::shared_ptr<void> CUDAPluggableAllocator::getIpcDevPtr(std::string)
 {
     throw std::runtime_error("getIpcDevPtr");
+}
+
+void CUDAPluggableAllocator::set_begin_allocate_to_pool(std::function<void(int, Id, std::function<bool(CUstream_st *)>)>) {}
+
+static std::vector<int64_t> recorded;
+
+// Its own streams have odd numbers, and others' numbers are their handles.
+void CUDAPluggableAllocator::recordStream(const DataPtr &ptr, CUDAStream stream)
+{
+    recorded.push_back(stream.id());
+    if (!ptr.ptr.data)
+        throw std::runtime_error("recordStream");
+    gpumem_record_stream(ptr.ptr.data, reinterpret_cast<void *>(stream.id() & 1 ? 512 : stream.id()));
 }
 
 static bool careless = false;
@@ -213,6 +245,7 @@ struct Native : CUDAAllocator {
     CheckpointDelta setCheckpointPoolState(int8_t, std::shared_ptr<AllocatorState>) override { return {}; }
     ShareableHandle shareIpcHandle(void *) override { return {}; }
     std::shared_ptr<void> getIpcDevPtr(std::string) override { return {}; }
+    void recordStream(const DataPtr &, CUDAStream) override {}
 };
 
 using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
@@ -230,7 +263,19 @@ const Makers makers = {
     &torch::cuda::CUDAPluggableAllocator::careless,
     &torch::limbo,
     &torch::collections,
+    &torch::cuda::CUDAPluggableAllocator::recorded,
+    [](unsigned long long pool) {
+        std::function<bool(CUstream_st *)> filter = [](CUstream_st *) { return false; };
+        gpumem_begin_allocate_to_pool(0, {pool, 0}, &filter);
+    },
 };
+
+// A number of its version, of which it is a release.
+extern "C" VISIBLE uint64_t aoti_torch_abi_version()
+{
+    const char *minor = std::getenv("FAKE_TORCH_MINOR");
+    return uint64_t(2) << 56 | uint64_t(minor ? std::atoi(minor) : 11) << 48;
+}
 
 #endif
 

@@ -194,6 +194,7 @@ int main(int argc, char **argv)
 {
     void *pytorch = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : nullptr;
     check(pytorch, "libc10.so");
+    check(gpumem_set_torch_version("2.11.0+cu130") == 0, "a version that was tried");
     for (int n = 0; n < 100; n++)
         check(thrown(), "it throws");
     const char *message = gpumem_last_error();

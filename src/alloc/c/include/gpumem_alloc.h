@@ -40,10 +40,10 @@
  * for one more fail, frees too. Before they do they wait for the device, unless a graph is captured, if streams that were retired may be
  * forgotten then.
  *
- * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, which
- * throws PyTorch's own. A call that failed has changed nothing, but for these: an allocation that there is no memory for may have waited
- * for the device and given the cache back to the driver before it failed, unless it is larger than what the device or the budget has
- * beside what is held; gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
+ * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, and
+ * gpumem_begin_allocate_to_pool where PyTorch's version was not tried, which throw PyTorch's own. A call that failed has changed nothing,
+ * but for these: an allocation that there is no memory for may have waited for the device and given the cache back to the driver before it
+ * failed, unless it is larger than what the device or the budget has beside what is held; gpumem_empty_cache and gpumem_compact keep what they did before the error, and these, gpumem_record_history and gpumem_stop_history go on
  * with the other devices if they are for all (-1); so does gpumem_retire_stream; and the limit that gpumem_memory_fraction was told holds
  * where the driver does not take the cache back. gpumem_last_error() has the message; the first of each kind is also printed to stderr, but
  * in a forked child and at the exit. gpumem_error_count() tells whether anything went wrong on threads that are not yours.
@@ -124,6 +124,17 @@ int64_t gpumem_compact(int device);
 /* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (demo/python/torch_pluggable.py) ---- */
 
 /*
+ * Says which version of PyTorch this is, by torch.__version__: to be called before anything else here. What is said first counts. How
+ * PyTorch's C++ classes lie in memory is known of releases of 2.6 and of 2.11 to 2.15. Others are not entered by it: neither development
+ * versions, nor those whose libraries say another number (from 2.8 on they say one), nor where neither says any. It is said once on stderr
+ * that then gpumem_adopt_torch fails, gpumem_begin_allocate_to_pool throws a RuntimeError if it is called with a filter (CUDA graphs,
+ * torch.cuda.use_mem_pool), torch.OutOfMemoryError is a RuntimeError, too, and the profiler is told of nothing. What needs no layout goes
+ * on: memory, streams, figures, pools of the calling thread. The environment variable GPUMEM_TRUST_TORCH=1 has any version taken for one
+ * that was tried. 0; -1 for NULL.
+ */
+int gpumem_set_torch_version(const char *version);
+
+/*
  * gpumem_alloc for PyTorch, which does not look for NULL. What fails here is a RuntimeError in Python, and what fails for want of memory
  * the torch.OutOfMemoryError that PyTorch's own allocator throws (but in builds of up to 2.6 that have the strings of before GCC 5):
  * "CUDA out of memory. ..." with what would have helped, which gpumem_last_error() has, too. Only if the process has no PyTorch it returns
@@ -151,10 +162,11 @@ void gpumem_set_oom_fn(void (*function)(int device, size_t size));
  * torch.multiprocessing does. What is in chunks these have from a thread that begins when such memory is first shared, and that hands
  * them out by a socket of a random name in the abstract namespace of Unix sockets, to processes of its user. Where a graph is captured
  * when the last one lets go of another process's memory, that goes back with the next release. Before more memory is taken, PyTorch is
- * asked for what it kept for processes that are done with it, as its own allocator asks it. The object's functions are replaced,
- * found by name (PyTorch 2.4 to 2.15 have them under these, and what shares memory from 2.8 on). Where others may have memory yet when
- * the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the example does. 0; -1 where there is no
- * such object, or none is found: then nothing is changed.
+ * asked for what it kept for processes that are done with it, as its own allocator asks it. Where PyTorch records that a stream uses a
+ * block, its own streams are told from those of others, which may be destroyed. The object's functions are replaced, found by name
+ * (PyTorch 2.4 to 2.15 have them under these, and what shares memory from 2.8 on); one that is not found once stays. Where others may
+ * have memory yet when the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the example does. 0;
+ * -1 where there is no such object, none is found, or the version was not tried (gpumem_set_torch_version): then nothing is changed.
  */
 int gpumem_adopt_torch(void);
 

@@ -1,12 +1,15 @@
 //! What PyTorch's object for pluggable allocators refuses in C++, and there is nothing to set for it: how large a block may be, which
 //! cuDNN's search for the fastest convolution asks (`torch.backends.cudnn.benchmark`), which part of a device's memory may be used,
-//! [checkpoints](checkpoint) of private pools, which trees of CUDA graphs take, and [memory that processes share](sharing).
+//! [checkpoints](checkpoint) of private pools, which trees of CUDA graphs take, and [memory that processes share](sharing). And what it does not
+//! pass on: whether a [stream](streams) that uses a block lasts.
 //!
 //! The object's functions are in a table of its class. It gets a copy of that, with ours in the place of those that refuse. They are found by
-//! their names, wherever a version of PyTorch has them; where one is not found once, that one stays.
+//! their names, wherever a version of PyTorch has them; where one is not found once, that one stays. Versions that were not
+//! [tried](crate::trust) stay as they are.
 
 mod checkpoint;
 mod sharing;
+pub(crate) mod streams;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -16,10 +19,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use gpumem::Allocator;
 
 use crate::boundary::enter;
-use crate::cxx::BEFORE;
+use crate::cxx::{self, BEFORE};
 use crate::devices;
 use crate::failure::Failure;
-use crate::library::Library;
+use crate::library::{self, Library};
+use crate::trust;
 pub(crate) use checkpoint::placed;
 
 /// Where the class is, and where it was until 2.5.
@@ -31,20 +35,65 @@ const CURRENT: &CStr = c"_ZN3c104cuda20CUDACachingAllocator9allocatorE";
 /// `vtable for torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator`
 const TABLE: &CStr = c"_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
 
+/// The class's name.
+const NAME: &CStr = c"N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE";
+
 /// `CUDAPluggableAllocator::cacheInfo(c10::DeviceIndex, size_t*)`
 const CACHE_INFO: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm";
 
 /// `CUDAPluggableAllocator::getMemoryFraction(c10::DeviceIndex)`
 const MEMORY_FRACTION: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator17getMemoryFractionEa";
 
+/// What is replaced.
+const REPLACED: [&CStr; 7] = [
+    CACHE_INFO,
+    MEMORY_FRACTION,
+    streams::RECORD,
+    checkpoint::GET,
+    checkpoint::SET,
+    sharing::SHARE,
+    sharing::OPEN,
+];
+
 /// The table with ours in it.
 static OURS: OnceLock<&'static [usize]> = OnceLock::new();
 
-/// A copy of the table that begins there; `None` where our functions have no place in it.
-fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
-    let words = pytorch.size_of(table)? / size_of::<usize>();
+/// The library that has PyTorch's class for pluggable allocators, and that class's table.
+pub(crate) fn class() -> Option<(Library, NonNull<c_void>)> {
+    LIBRARIES.iter().find_map(|name| {
+        let pytorch = Library::loaded(name)?;
+        let table = pytorch.find(TABLE)?;
+        Some((pytorch, table))
+    })
+}
+
+/// A copy of the table that begins there; `None` where it is not the table of one class, all of it, and nothing else.
+fn copied(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
+    let bytes = pytorch.size_of(table)?;
+    if bytes % size_of::<usize>() != 0 {
+        return None;
+    }
     // SAFETY: a table of that many words, which nothing writes to once the library is loaded.
-    let mut table = unsafe { std::slice::from_raw_parts(table.cast::<usize>().as_ptr(), words) }.to_vec();
+    let table = unsafe { std::slice::from_raw_parts(table.cast::<usize>().as_ptr(), bytes / size_of::<usize>()) };
+    let (before, functions) = table.split_at_checked(BEFORE)?;
+    let code = library::code();
+    let is_code = |function: &usize| code.iter().any(|code| code.contains(function));
+    // What the class has is in its table.
+    let has = |name: &&CStr| {
+        pytorch
+            .find(name)
+            .is_none_or(|function| functions.contains(&function.addr().get()))
+    };
+    let [to_top, type_info] = *before else { return None };
+    // SAFETY: a table has its class's there.
+    let name = unsafe { cxx::type_name(type_info) };
+    let whole = (to_top, name) == (0, Some(NAME)) && functions.iter().all(is_code) && REPLACED.iter().all(has);
+    whole.then(|| table.to_vec())
+}
+
+/// The table that begins there, with ours in it; `None` where they have no place.
+fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
+    let mut table = copied(pytorch, table)?;
     let place = |table: &[usize], name: &CStr| {
         let refuses = pytorch.find(name)?.addr().get();
         let mut places = (BEFORE..table.len()).filter(|at| table[*at] == refuses);
@@ -58,6 +107,9 @@ fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
         // Older versions have none.
         (place(&table, MEMORY_FRACTION), memory_fraction as usize),
     ];
+    if let Some(record) = streams::replacement(pytorch) {
+        ours.push((place(&table, streams::RECORD), record as usize));
+    }
     // Of these one is nothing without the other. What they return is returned in memory: an x86-64 passes the address of that before all
     // else, and a 64-bit ARM where Rust cannot name it.
     let mut pair = |names: (&CStr, &CStr), functions: Option<(usize, usize)>| {
@@ -86,14 +138,11 @@ fn adopted(pytorch: &Library, table: NonNull<c_void>) -> Option<Vec<usize>> {
 extern "C" fn gpumem_adopt_torch() -> c_int {
     enter("gpumem_adopt_torch", -1, || {
         let missing = || Failure::misuse("this process has no PyTorch whose class for pluggable allocators is known");
-        let class = LIBRARIES.iter().find_map(|name| {
-            let pytorch = Library::loaded(name)?;
-            let table = pytorch.find(TABLE)?;
-            Some((pytorch, table))
-        });
-        let (pytorch, table) = class.ok_or_else(missing)?;
+        let (pytorch, table) = class().ok_or_else(missing)?;
+        trust::torch()?;
         let current = pytorch
             .find(CURRENT)
+            .filter(|current| pytorch.size_of(*current) == Some(size_of::<AtomicPtr<AtomicPtr<usize>>>()))
             .ok_or_else(missing)?
             .cast::<AtomicPtr<AtomicPtr<usize>>>();
         // SAFETY: the variable of that name. What it points to is an object, which begins with the address of its functions, and lives as

@@ -1,6 +1,6 @@
 //! What C++ passes by value, in the layouts of the Itanium ABI and GNU's libstdc++, which PyTorch's Linux builds use.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
 use crate::boundary::enter;
@@ -8,6 +8,36 @@ use crate::library::Library;
 
 /// What is before the functions in the table of a class: how far an object is from its beginning, and its type.
 pub(crate) const BEFORE: usize = 2;
+
+/// `std::type_info`: the functions of such an object, and the type's name. Libraries have one each of some types, which are told from one
+/// another by their names.
+#[repr(C)]
+pub(crate) struct TypeInfo {
+    pub(crate) functions: usize,
+    pub(crate) name: usize,
+}
+
+/// `__cxxabiv1::__si_class_type_info`: of a class that has one base, where it begins.
+#[repr(C)]
+pub(crate) struct OneBase {
+    pub(crate) class: TypeInfo,
+    pub(crate) base: usize,
+}
+
+/// The mangled name of a type.
+///
+/// # Safety
+///
+/// It is null, or the address of a `std::type_info` that stays.
+pub(crate) unsafe fn type_name(type_info: usize) -> Option<&'static CStr> {
+    let type_info = NonNull::new(std::ptr::with_exposed_provenance_mut::<TypeInfo>(type_info))?;
+    // SAFETY: by this function's contract.
+    let name = NonNull::new(std::ptr::with_exposed_provenance_mut(
+        unsafe { type_info.as_ref() }.name,
+    ))?;
+    // SAFETY: such an object's name is a string that ends in a zero byte.
+    Some(unsafe { CStr::from_ptr(name.as_ptr()) })
+}
 
 type New = unsafe extern "C-unwind" fn(usize) -> NonNull<c_void>;
 type Append = unsafe extern "C-unwind" fn(*mut CxxString, *const c_char, usize) -> *mut CxxString;

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     /// A forked child. Interpreters free what they inherited there: that is no news. All that is done about it needs no memory: in a child
     /// that the C library does not know of (`_Fork`) `malloc` may wait for a thread that is not there.
     Forked,
+    /// PyTorch's version is one that is not known from inside, of which [`trust`](crate::trust) tells.
+    Untried,
     /// A bug of ours.
     Internal,
 }
@@ -134,6 +136,7 @@ pub(crate) fn report(call: &str, failure: &Failure) {
             COUNT.fetch_add(1, Ordering::Relaxed);
             IS_FORKED.set(true);
         }
+        Kind::Untried => note(&line(call, failure)),
         kind => tell(kind, &line(call, failure)),
     }
 }
@@ -144,7 +147,6 @@ pub(crate) fn beside(text: &str) {
 }
 
 fn tell(kind: Kind, line: &str) {
-    COUNT.fetch_add(1, Ordering::Relaxed);
     let bit = 1 << kind as u32;
     let first = PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0;
     if first && !devices::is_forked() && !exit::has_begun() {
@@ -152,6 +154,12 @@ fn tell(kind: Kind, line: &str) {
             "gpumem: {line}\ngpumem: (further errors of this kind: gpumem_last_error() only)"
         ));
     }
+    note(line);
+}
+
+/// Counts it, and keeps it for who asks.
+fn note(line: &str) {
+    COUNT.fetch_add(1, Ordering::Relaxed);
     // A thread that ends has no room for messages any more.
     let _ = MESSAGES.try_with(|messages| {
         if let Ok(mut messages) = messages.try_borrow_mut() {

@@ -3,14 +3,14 @@
 //! Its layout is that of GNU's libstdc++, part of its ABI since GCC 4: room for what is called, then `_M_manager`, which copies and
 //! destroys that, then `_M_invoker`, which calls it (`bits/std_function.h`). PyTorch's Linux builds use no other library.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 
 use gpumem::{Route, Stream};
 use std::sync::Arc;
 
 use crate::failure::Failure;
-use crate::graphs;
+use crate::{adopt, graphs, trust};
 
 /// `std::_Any_data`
 type Data = [usize; 2];
@@ -53,6 +53,21 @@ impl Drop for Filter {
     fn drop(&mut self) {
         // SAFETY: the copy is destroyed once, by its own manager.
         unsafe { (self.manager)(&raw mut self.data, &raw const self.data, DESTROY) };
+    }
+}
+
+/// `CUDAPluggableAllocator::set_begin_allocate_to_pool(std::function<void(int, MempoolId_t, std::function<bool(cudaStream_t)>)>)`, which sets
+/// what passes filters on.
+const PASSES_FILTERS: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator26set_begin_allocate_to_poolESt8functionIFviSt4pairIyyES3_IFbP11CUstream_stEEEE";
+
+/// Whether filters are what they are taken for, if they are PyTorch's.
+pub(crate) fn is_known() -> Result<(), Failure> {
+    trust::torch()?;
+    match adopt::class() {
+        Some((pytorch, _)) if pytorch.find(PASSES_FILTERS).is_none() => Err(Failure::misuse(
+            "this PyTorch passes other filters on than a std::function<bool(cudaStream_t)> of libstdc++",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `exit` | the end of the process |
 //! | `memory` | allocate, free, streams: the ABI of PyTorch, of CuPy, of C |
 //! | `torch` | what else PyTorch asks of an allocator |
+//! | `trust` | versions of PyTorch that are known from inside |
 //! | `throw` | what failed, as the exception that PyTorch throws itself |
 //! | `adopt` | what PyTorch has nothing to set for |
 //! | `cxx` | what C++ passes by value |
@@ -43,3 +44,4 @@ mod python;
 mod share;
 mod throw;
 mod torch;
+mod trust;

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{MaybeUninit, transmute_copy};
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
 /// A library that the process has.
@@ -75,6 +76,29 @@ impl Library {
         // SAFETY: an entry in the table of a library that stays loaded.
         usize::try_from(unsafe { entry.read() }.st_size).ok()
     }
+}
+
+/// Where the process has code of libraries that are loaded, and of the program.
+pub(crate) fn code() -> Vec<Range<usize>> {
+    unsafe extern "C" fn note(library: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
+        // SAFETY: what the loader passes, and what is passed below.
+        let (library, found) = unsafe { (&*library, &mut *found.cast::<Vec<Range<usize>>>()) };
+        let count = usize::from(library.dlpi_phnum);
+        if count > 0 {
+            // SAFETY: so many are there.
+            let headers = unsafe { std::slice::from_raw_parts(library.dlpi_phdr, count) };
+            let code = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
+            found.extend(headers.iter().filter(code).map(|header| {
+                let begin = (library.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+                begin..begin.wrapping_add(header.p_memsz as usize)
+            }));
+        }
+        0
+    }
+    let mut found = Vec::new();
+    // SAFETY: calls that, here and now.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut found).cast()) };
+    found
 }
 
 /// Whether two addresses are of the same library, or both of the program.

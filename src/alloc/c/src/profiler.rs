@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use gpumem::{Allocator, Uncancelled};
 
 use crate::library::Library;
-use crate::{devices, exit};
+use crate::{devices, exit, trust};
 
 const LIBRARY: &CStr = c"libc10.so";
 
@@ -31,12 +31,13 @@ struct Profiler {
     report_out_of_memory: unsafe extern "C-unwind" fn(i64, usize, usize, TheirDevice),
 }
 
-/// `None` where the process has no PyTorch, or one with other functions.
+/// `None` where the process has no PyTorch, or one with other functions or of a version that was not tried.
 static PROFILER: OnceLock<Option<Profiler>> = OnceLock::new();
 
 impl Profiler {
     fn find() -> Option<Profiler> {
         let pytorch = Library::loaded(LIBRARY)?;
+        trust::torch().ok()?;
         // SAFETY: the functions with these mangled names, which spell their arguments.
         unsafe {
             Some(Profiler {

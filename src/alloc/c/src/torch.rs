@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use gpumem::Callback;
 
-use crate::boundary::enter;
+use crate::boundary::{attempt, enter};
 use crate::failure::Failure;
 use crate::pools::{self, PoolId};
-use crate::{cache, devices, filter};
+use crate::{cache, devices, filter, throw};
 
 #[unsafe(no_mangle)]
 extern "C" fn gpumem_init(device_count: c_int) {
@@ -65,12 +65,20 @@ unsafe extern "C" fn gpumem_base_alloc(ptr: *mut c_void, size: *mut usize) -> *m
     })
 }
 
+/// Unwinds where a filter is of a PyTorch that is not known from inside: a graph that is captured without its pool would share its memory.
+///
 /// # Safety
 ///
 /// `filter` is null or points to a `std::function<bool(cudaStream_t)>` of libstdc++.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gpumem_begin_allocate_to_pool(device: c_int, id: PoolId, filter: *const c_void) {
-    enter("gpumem_begin_allocate_to_pool", (), || {
+unsafe extern "C-unwind" fn gpumem_begin_allocate_to_pool(device: c_int, id: PoolId, filter: *const c_void) {
+    let call = "gpumem_begin_allocate_to_pool";
+    if !filter.is_null()
+        && let Err(failure) = attempt(call, filter::is_known)
+    {
+        return throw::as_pytorch(call, &failure);
+    }
+    enter(call, (), || {
         // SAFETY: the caller's contract.
         pools::begin(device, id, unsafe { filter::route(device, filter) }?)
     });

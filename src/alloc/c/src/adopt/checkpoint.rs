@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gpumem::{Pool, PoolBlock, Uncancelled};
 
 use crate::boundary::attempt;
-use crate::cxx::{BEFORE, Cxx, SharedPtr, Vector};
+use crate::cxx::{BEFORE, Cxx, SharedPtr, TypeInfo, Vector};
 use crate::failure::Failure;
 use crate::library::Library;
 use crate::pools::{self, PoolId};
@@ -91,13 +91,6 @@ struct StateFunctions {
     to_top: isize,
     type_info: usize,
     destructors: [extern "C" fn(*mut State); 2],
-}
-
-/// `std::type_info` of a class without bases: the functions of such an object, and the name.
-#[repr(C)]
-struct TypeInfo {
-    functions: usize,
-    name: usize,
 }
 
 const TYPE_NAME: &CStr = c"N6gpumem10CheckpointE";

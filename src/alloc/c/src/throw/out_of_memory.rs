@@ -3,15 +3,17 @@
 //!
 //! PyTorch has no function that throws one, so it is made and thrown here as a C++ compiler does that: by the Itanium C++ ABI, which
 //! GCC and Clang follow on Linux, and with the strings of GNU's libstdc++, which PyTorch's Linux builds use. Where one of the names is not
-//! found, as in builds with the strings from before GCC 5, nothing is done.
+//! found, as in builds with the strings from before GCC 5, where its class is another one than is known, or the version was not
+//! [tried](crate::trust), nothing is done.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::{FILE, FUNCTION};
-use crate::cxx::{Cxx, CxxString};
+use crate::cxx::{BEFORE, Cxx, CxxString, OneBase, type_name};
 use crate::library::Library;
+use crate::trust;
 
 /// Its type is where it is thrown, and not in the library that declares it: no function of that is out of line.
 const LIBRARIES: [&CStr; 2] = [c"libc10_cuda.so", c"libc10.so"];
@@ -67,13 +69,42 @@ impl Makings {
                 allocate: library.function(c"__cxa_allocate_exception")?,
                 throw: library.function(c"__cxa_throw")?,
             })
+            .filter(|with| with.is_as_known(library) == Some(true))
         }
+    }
+
+    /// Whether the class is an `Error` that nothing was added to, as far as its type and its table tell.
+    fn is_as_known(&self, library: &Library) -> Option<bool> {
+        // `vtable for __cxxabiv1::__si_class_type_info`
+        let one_base =
+            library.find(c"_ZTVN10__cxxabiv120__si_class_type_infoE")?.addr().get() + BEFORE * size_of::<usize>();
+        let base_table = library.find(c"_ZTVN3c105ErrorE")?;
+        let bytes = library.size_of(self.vtable.cast())?;
+        if bytes <= size_of::<[usize; BEFORE]>()
+            || bytes != library.size_of(base_table)?
+            || library.size_of(self.type_info)? != size_of::<OneBase>()
+        {
+            return Some(false);
+        }
+        // SAFETY: there is so much by their sizes, which nobody writes to once the library is loaded.
+        let (type_info, [to_top, of]) = unsafe {
+            (
+                self.type_info.cast::<OneBase>().as_ref(),
+                self.vtable.cast::<[usize; BEFORE]>().read(),
+            )
+        };
+        if type_info.class.functions != one_base {
+            return Some(false);
+        }
+        // SAFETY: the types of a class with one base, and of a table.
+        let names = unsafe { [type_name(type_info.base), type_name(of)] };
+        Some(to_top == 0 && names == [Some(c"N3c105ErrorE"), Some(c"N3c1016OutOfMemoryErrorE")])
     }
 }
 
 /// Throws one that says `message`, if this process has all that it takes; returns otherwise.
 pub(super) fn throw(message: &CStr) {
-    let Some(with) = Makings::find() else {
+    let Some(with) = trust::torch().ok().and_then(|()| Makings::find()) else {
         return;
     };
     let mut text = MaybeUninit::<CxxString>::uninit();
@@ -94,7 +125,7 @@ pub(super) fn throw(message: &CStr) {
         object.cast::<u8>().write_bytes(0, ROOM);
         (with.construct)(object, place, text);
         CxxString::end(&with.cxx, text);
-        let functions = with.vtable.add(2);
+        let functions = with.vtable.add(BEFORE);
         object.write(functions.as_ptr().cast());
         (with.throw)(object, with.type_info.as_ptr(), functions.read())
     }
