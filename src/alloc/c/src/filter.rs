@@ -10,7 +10,8 @@ use gpumem::{Route, Stream};
 use std::sync::Arc;
 
 use crate::failure::Failure;
-use crate::{adopt, graphs, trust};
+use crate::graphs::{self, Capturing};
+use crate::{adopt, trust};
 
 /// `std::_Any_data`
 type Data = [usize; 2];
@@ -99,14 +100,10 @@ pub(crate) unsafe fn route(device: c_int, filter: *const c_void) -> Result<Route
         manager,
         invoker,
     };
-    let captured = graphs::stream(device, invoker as *const c_void).filter(|stream| !filter.accepts(*stream));
+    let captured = graphs::stream(device, invoker as *const c_void).filter(|begins| !filter.accepts(begins.stream));
     let filter = Arc::new(move |stream| filter.accepts(stream));
     Ok(match captured {
-        Some(stream) => Route::Capture {
-            stream,
-            lasts: false,
-            filter,
-        },
+        Some(Capturing { stream, lasts }) => Route::Capture { stream, lasts, filter },
         None => Route::Filter(filter),
     })
 }

@@ -151,11 +151,11 @@ extern "C" fn gpumem_record_stream(ptr: *mut c_void, handle: *mut c_void) {
         if ptr.is_null() {
             return Ok(());
         }
-        let stream = stream(handle);
+        let (stream, lasts) = (stream(handle), adopt::streams::stream_lasts());
         devices::not_forked()?;
         // Addresses are unique among the devices of a process.
         for (_, allocator) in devices::in_use() {
-            match allocator.record_stream_raw(ptr.addr() as u64, stream) {
+            match allocator.record_stream_raw_as(ptr.addr() as u64, stream, lasts) {
                 Err(Error::UnknownPointer { .. }) => {}
                 done => return Ok(done?),
             }

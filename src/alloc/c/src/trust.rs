@@ -9,7 +9,7 @@
 //! | the variable of the current allocator | `adopt` | its symbol's size |
 //! | `DataPtr`, `CheckpointDelta`, the table of `AllocatorState` | `adopt::checkpoint` | the names of all that it takes; `DeviceIndex` is spelled in them |
 //! | `ShareableHandle`, what `current_device` returns | `adopt::sharing` | the names of all that it takes |
-//! | `CUDAStream`, and what its number says | `adopt::streams` | the function's name, which is in the table once |
+//! | `CUDAStream`, and what its number says | `adopt::streams` | the functions' names; that the one which is replaced is in the table once |
 //! | `std::function`, and that filters are of this type | `filter` | the name of what passes them on, which spells it |
 //! | `SourceLocation`, the table of `OutOfMemoryError` | `throw::out_of_memory` | the sizes of both tables, and that the type has one base at its beginning |
 //! | `Device` in a register | `profiler` | the functions' names |

@@ -3,10 +3,11 @@
 //! before of a number, by which they are.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::library::Library;
+use crate::trust;
 
 /// `CUDAPluggableAllocator::recordStream(const c10::DataPtr&, c10::cuda::CUDAStream)`
 pub(super) const RECORD: &CStr = c"_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator12recordStreamERKN3c107DataPtrENS3_4cuda10CUDAStreamE";
@@ -31,6 +32,26 @@ impl CudaStream {
     }
 }
 
+/// `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`
+const CURRENT_STREAM: &CStr = c"_ZN3c104cuda20getCurrentCUDAStreamEa";
+
+/// What that is: 16 bytes that are returned in registers.
+type CurrentStream = unsafe extern "C-unwind" fn(i8) -> CudaStream;
+
+/// Whether the calling thread's current stream lasts as long as the process. `false` also where it is not known.
+pub(crate) fn current_lasts(pytorch: &Library, device: c_int) -> bool {
+    if !cfg!(target_arch = "x86_64") || trust::torch().is_err() {
+        return false;
+    }
+    // SAFETY: the function of that name; what it returns has this layout in the versions that were tried.
+    let current_stream = unsafe { pytorch.function::<CurrentStream>(CURRENT_STREAM) };
+    let device = i8::try_from(device).ok();
+    // SAFETY: PyTorch's own function for a device of its.
+    device
+        .zip(current_stream)
+        .is_some_and(|(device, current_stream)| unsafe { current_stream(device) }.lasts())
+}
+
 static THEIRS: OnceLock<Record> = OnceLock::new();
 
 thread_local! {
@@ -38,7 +59,6 @@ thread_local! {
 }
 
 /// Whether the stream that the calling thread records now lasts as long as the process. Not known of others than PyTorch's.
-#[cfg_attr(not(test), expect(dead_code, reason = "gpumem_record_stream does not ask yet"))]
 pub(crate) fn stream_lasts() -> bool {
     LASTS.get()
 }
