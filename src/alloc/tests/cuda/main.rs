@@ -1,6 +1,6 @@
 //! The CUDA device against a libcuda.so in host memory, and what is said when there is none.
 //!
-//! cudarc opens the library by name, so the path must be set before the process starts: the outer tests run this binary
+//! The library is opened by name, so the path must be set before the process starts: the outer tests run this binary
 //! again with the environment they need.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -174,6 +174,14 @@ fn the_cuda_device_works_against_a_driver() {
         library,
         &[("FAKE_CUDA_FAIL", "cuMemMap:3")],
     );
+    let (first, loaded) = (library.join("libcuda.so"), library.join("libcuda.so.1"));
+    std::fs::copy(first, &loaded).unwrap();
+    passes(
+        "opening::inner_calls_the_driver_that_is_loaded",
+        library,
+        &[("LD_PRELOAD", loaded.to_str().unwrap())],
+    );
+    std::fs::remove_file(loaded).unwrap();
     for (content, expected) in [
         (None, "libcuda.so was not found"),
         (Some("not a library"), "cannot be loaded: "),

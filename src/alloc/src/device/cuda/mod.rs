@@ -8,6 +8,7 @@ mod api;
 mod bound;
 mod events;
 mod launch;
+mod library;
 mod open;
 mod primary;
 mod reach;
