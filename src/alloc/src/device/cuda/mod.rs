@@ -11,6 +11,7 @@ mod launch;
 mod library;
 mod open;
 mod primary;
+mod rdma;
 mod reach;
 
 use std::ffi::{c_int, c_uint};

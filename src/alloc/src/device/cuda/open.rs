@@ -8,11 +8,12 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use gpumem_channel::DeviceKind;
 
 use super::api::{AllocationProp, Api, Location};
-use super::bound::Before;
+use super::bound::{Before, Bound};
 use super::events::Events;
 use super::library::Library;
 use super::primary::Primary;
-use super::reach::Reach;
+use super::rdma;
+use super::reach::{Reach, access};
 use super::{Cuda, POSIX_FILE_DESCRIPTOR, Prop};
 use crate::device::{Calls, Device, DeviceInfo};
 use crate::error::{DeviceError, Error};
@@ -113,6 +114,10 @@ impl Cuda {
             let code = unsafe { (api.granularity)(&mut unit, &prop, GRANULARITY_MINIMUM) };
             api.check("cuMemGetAllocationGranularity", code)?;
             info.granularity = unit as u64;
+            if gpu_direct_rdma {
+                let _bound = Bound::to(&api, primary.context())?;
+                info.gpu_direct_rdma = rdma::is_mapped(&api, &prop, &access(location), unit);
+            }
         }
         Ok(Cuda {
             api,
