@@ -90,9 +90,10 @@ pub struct Config {
     /// handle that the program did not pass in the same call.
     #[doc(hidden)]
     pub streams_may_end_untold: bool,
-    /// Whether network cards and storage can reach mapped memory (GPUDirect RDMA, as UCX and cuFile use it), as they can plain memory. Only for
-    /// virtual and stitched segments, a mapping of which takes 20 % longer for it on an H100.
-    pub gpu_direct_rdma: bool,
+    /// Whether network cards and storage can reach mapped memory (GPUDirect RDMA, as UCX and cuFile use it), as they can plain memory. `None`:
+    /// where the device can ([`DeviceInfo::gpu_direct_rdma`](crate::device::DeviceInfo::gpu_direct_rdma)). Only for virtual and stitched
+    /// segments, a mapping of which takes 20 % longer for it on an H100.
+    pub gpu_direct_rdma: Option<bool>,
     /// Whether and how the allocator publishes its state.
     pub publish: Publish,
     /// What is recorded from the beginning; [`Allocator::record_history`](crate::Allocator::record_history) changes it later.
@@ -118,7 +119,7 @@ impl Default for Config {
             release_on_oom: true,
             cross_stream_reuse: false,
             streams_may_end_untold: false,
-            gpu_direct_rdma: false,
+            gpu_direct_rdma: None,
             publish: Publish::default(),
             history: History::Off,
             monitor: None,
@@ -188,7 +189,7 @@ impl Config {
                 ),
             ),
             (
-                self.gpu_direct_rdma && self.segments_on(true) == SegmentMode::Plain,
+                self.gpu_direct_rdma == Some(true) && self.segments_on(true) == SegmentMode::Plain,
                 "gpu_direct_rdma",
                 "means nothing with plain segments, which can be reached as they are: leave it out".into(),
             ),

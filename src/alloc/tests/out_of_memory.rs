@@ -403,7 +403,7 @@ fn settings_that_cannot_work_are_errors() {
             ..Config::default()
         },
         Config {
-            gpu_direct_rdma: true,
+            gpu_direct_rdma: Some(true),
             segments: SegmentMode::Plain,
             ..Config::default()
         },

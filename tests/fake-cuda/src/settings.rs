@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) vmm: bool,
     pub(crate) peers: bool,
     pub(crate) rdma: bool,
+    /// The call that refuses chunks which network cards reach.
+    pub(crate) rdma_refused_by: Option<String>,
     pub(crate) event_queries: u64,
     /// A call, which of them fail, and with what.
     pub(crate) fail: Option<(String, Range<u64>, i32)>,
@@ -38,6 +40,9 @@ impl Settings {
             vmm: number("FAKE_CUDA_VMM", 1) != 0,
             peers: number("FAKE_CUDA_PEERS", 1) != 0,
             rdma: number("FAKE_CUDA_RDMA", 1) != 0,
+            rdma_refused_by: std::env::var("FAKE_CUDA_RDMA")
+                .ok()
+                .filter(|call| call.starts_with("cu")),
             event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
             fail: fail.and_then(|text| {
                 let mut parts = text.split(':');

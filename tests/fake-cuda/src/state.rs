@@ -313,10 +313,19 @@ impl State {
         if rdma && !self.settings.rdma {
             return Err(result::NOT_SUPPORTED);
         }
+        self.refuse_rdma("cuMemCreate", rdma)?;
         if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
             return Err(result::INVALID_VALUE);
         }
         self.new_physical(device, bytes, rdma)
+    }
+
+    /// An error where `call` is the one that refuses what network cards reach, and this is.
+    fn refuse_rdma(&self, call: &str, is_for_it: bool) -> Result<(), i32> {
+        match is_for_it && self.settings.rdma_refused_by.as_deref() == Some(call) {
+            true => Err(result::UNKNOWN),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn is_for_rdma(&self, addr: u64) -> Result<bool, i32> {
@@ -340,6 +349,7 @@ impl State {
     }
 
     pub(crate) fn map(&mut self, addr: u64, bytes: u64, id: u64) -> Result<(), i32> {
+        self.refuse_rdma("cuMemMap", self.physical.get(&id).is_some_and(|physical| physical.rdma))?;
         let end = addr.checked_add(bytes).ok_or(result::INVALID_VALUE)?;
         let reserved = self
             .ranges
@@ -390,6 +400,7 @@ impl State {
 
     pub(crate) fn set_access(&mut self, addr: u64, bytes: u64, by: &[i32]) -> Result<(), i32> {
         for tile in self.tiles(addr, bytes)? {
+            self.refuse_rdma("cuMemSetAccess", self.is_for_rdma(tile)?)?;
             if let Some(Access::Of(devices)) = self.mappings.get_mut(&tile).map(|mapping| &mut mapping.access) {
                 devices.extend(by);
             }

@@ -106,7 +106,6 @@ impl Place {
         gpumem::tell_trouble_to(failure::beside);
         // Not under our lock: the driver and what it loads wait for the dynamic loader, and who has that may be a library's constructor
         // that allocates and waits for us.
-        load_driver();
         let opened = device::cuda(device.unsigned_abs())?;
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Where two threads opened it, or it cannot be made: its context, which takes long to make, stays for who tries again.
@@ -159,18 +158,6 @@ impl Place {
 /// What was asked for, by its bits. No fraction that may be asked for is 0.
 fn fraction(bits: u64) -> Option<f64> {
     (bits != 0).then(|| f64::from_bits(bits))
-}
-
-/// Loads the driver's library, where there is one, for the process's life. cudarc does so under a lock of its own: it must find it loaded,
-/// and be in and out of the dynamic loader at once.
-fn load_driver() {
-    // The first is the name that cudarc tries first, the second the one that a driver has without a toolkit.
-    for name in [c"libcuda.so", c"libcuda.so.1"] {
-        // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
-        if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null() {
-            return;
-        }
-    }
 }
 
 /// Whether the allocators, if there are any, are those of a process that this one was forked from.

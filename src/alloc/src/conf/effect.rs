@@ -27,7 +27,7 @@ fn mapped_by(config: &Config, there: &[&'static str]) -> Option<String> {
     match config.segments {
         SegmentMode::Virtual if !own("segments") => Some("expandable_segments:True".to_owned()),
         SegmentMode::Virtual | SegmentMode::Stitched => Some(format!("segments:{}", config.segments.name())),
-        SegmentMode::Auto if config.gpu_direct_rdma => Some("gpu_direct_rdma:True".to_owned()),
+        SegmentMode::Auto if config.gpu_direct_rdma == Some(true) => Some("gpu_direct_rdma:True".to_owned()),
         SegmentMode::Auto if own("max_chunk_mb") => Some("max_chunk_mb".to_owned()),
         SegmentMode::Auto | SegmentMode::Plain => None,
     }

@@ -278,10 +278,10 @@ pub const OPTIONS: &[ConfOption] = &[
     ),
     option(
         Origin::Gpumem,
-        ["gpu_direct_rdma", "True or False", "False"],
-        "Whether network cards and storage can reach the memory of virtual and stitched segments (GPUDirect RDMA, as UCX and cuFile use it), as they can that of plain ones. A mapping takes 20 % longer for it.",
+        ["gpu_direct_rdma", "True or False", "True where the device can"],
+        "Whether network cards and storage can reach the memory of virtual and stitched segments (GPUDirect RDMA, as UCX and cuFile use it), as they can that of plain ones. True is an error where the device cannot. A mapping takes 20 % longer for it.",
         |draft, given| {
-            draft.config.gpu_direct_rdma = given.word()?.boolean()?;
+            draft.config.gpu_direct_rdma = Some(given.word()?.boolean()?);
             Ok(())
         },
     ),

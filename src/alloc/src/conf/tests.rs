@@ -58,7 +58,8 @@ fn every_option_is_read() {
     assert_eq!((config.segments, config.release_on_oom), (SegmentMode::Plain, false));
     assert!(matches!(&config.publish, Publish::On(options) if options.job == "my run 7"));
     assert!(matches!(read("publish:off").publish, Publish::Off));
-    assert!(read("gpu_direct_rdma:True").gpu_direct_rdma && !config.gpu_direct_rdma);
+    let rdma = ["gpu_direct_rdma:True", "gpu_direct_rdma:False", ""].map(|text| read(text).gpu_direct_rdma);
+    assert_eq!(rdma, [Some(true), Some(false), None]);
     assert_eq!(read("per_process_memory_fraction:1").budget_fraction, Some(1.0));
     assert_eq!(
         read("budget_mb:5,budget_mb:7").budget,

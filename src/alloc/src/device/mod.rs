@@ -44,7 +44,8 @@ pub struct DeviceInfo {
     pub granularity: u64,
     /// Whether address ranges and physical chunks can be handled apart (virtual segments).
     pub virtual_memory: bool,
-    /// Whether chunks can be made that network cards and storage reach (GPUDirect RDMA).
+    /// Whether chunks can be mapped that network cards and storage reach (GPUDirect RDMA): the device says so, and one was mapped when it was
+    /// opened.
     pub gpu_direct_rdma: bool,
 }
 

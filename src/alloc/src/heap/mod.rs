@@ -255,7 +255,7 @@ impl Heap {
             release_on_oom: config.release_on_oom,
             shares_across_streams: config.cross_stream_reuse,
             streams_may_end_untold: config.streams_may_end_untold,
-            gpu_direct_rdma: config.gpu_direct_rdma,
+            gpu_direct_rdma: config.gpu_direct_rdma.unwrap_or(info.gpu_direct_rdma),
             blocks: Blocks::default(),
             segments: Segments::default(),
             streams: Streams::new(info.kind == DeviceKind::Cuda),
@@ -369,7 +369,7 @@ fn check_settings(info: &DeviceInfo, config: &Config) -> Result<u64, Error> {
             "this device cannot map memory into address ranges: use plain ones (SegmentMode::Plain, segments:plain)",
         );
     }
-    if config.gpu_direct_rdma && !info.gpu_direct_rdma {
+    if config.gpu_direct_rdma == Some(true) && !info.gpu_direct_rdma {
         return fail("gpu_direct_rdma", "this device cannot map memory for it: leave it out");
     }
     Ok(info.granularity.max(LARGE_ROUND))

@@ -1,6 +1,6 @@
 //! The CUDA device against a libcuda.so in host memory, and what is said when there is none.
 //!
-//! cudarc opens the library by name, so the path must be set before the process starts: the outer tests run this binary
+//! The library is opened by name, so the path must be set before the process starts: the outer tests run this binary
 //! again with the environment they need.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -105,11 +105,11 @@ fn the_cuda_device_works_against_a_driver() {
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_PEERS", "0")],
     );
-    // The first two let the device itself reach two blocks.
+    // The first two let the device itself reach two blocks, after one call for each device that is opened.
     passes(
         "several::inner_a_peer_that_is_refused_is_none",
         library,
-        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemSetAccess:3:1")],
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemSetAccess:5:1")],
     );
     passes(
         "several::inner_gives_a_cache_back_while_another_device_captures",
@@ -121,17 +121,21 @@ fn the_cuda_device_works_against_a_driver() {
         library,
         &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_EVENT_QUERIES", "1")],
     );
+    // As above.
     passes(
         "several::inner_peers_reach_what_was_not_unmapped",
         library,
-        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemUnmap:1")],
+        &[("FAKE_CUDA_DEVICES", "2"), ("FAKE_CUDA_FAIL", "cuMemUnmap:3")],
     );
     passes("inner_network_cards_reach_what_is_made_for_them", library, &[]);
-    passes(
-        "inner_refuses_what_network_cards_cannot_reach",
-        library,
-        &[("FAKE_CUDA_RDMA", "0")],
-    );
+    // Devices say it, or the driver refuses what they say.
+    for how in ["0", "cuMemCreate", "cuMemMap", "cuMemSetAccess"] {
+        passes(
+            "inner_refuses_what_network_cards_cannot_reach",
+            library,
+            &[("FAKE_CUDA_RDMA", how)],
+        );
+    }
     passes("opening::inner_says_no_device", library, &[("FAKE_CUDA_INIT", "100")]);
     for (call, code) in [("cuInit", "12345"), ("cuInit", "-1"), ("cuInit", "-2147483648")] {
         let expected = format!("({call}: {code})");
@@ -172,8 +176,16 @@ fn the_cuda_device_works_against_a_driver() {
     passes(
         "inner_survives_a_failing_map",
         library,
-        &[("FAKE_CUDA_FAIL", "cuMemMap:3")],
+        &[("FAKE_CUDA_FAIL", "cuMemMap:4")],
     );
+    let (first, loaded) = (library.join("libcuda.so"), library.join("libcuda.so.1"));
+    std::fs::copy(first, &loaded).unwrap();
+    passes(
+        "opening::inner_calls_the_driver_that_is_loaded",
+        library,
+        &[("LD_PRELOAD", loaded.to_str().unwrap())],
+    );
+    std::fs::remove_file(loaded).unwrap();
     for (content, expected) in [
         (None, "libcuda.so was not found"),
         (Some("not a library"), "cannot be loaded: "),
@@ -438,14 +450,26 @@ fn inner_survives_a_failing_map() {
     drop(alloc.alloc::<u8>(64 * MIB, Stream::DEFAULT).unwrap());
 }
 
-fn for_rdma(segments: SegmentMode) -> Result<Allocator, Error> {
+fn for_rdma(segments: SegmentMode, asked: Option<bool>) -> Result<Allocator, Error> {
     let config = Config {
         segments,
-        gpu_direct_rdma: true,
+        gpu_direct_rdma: asked,
         publish: Publish::Off,
         ..Config::default()
     };
     Allocator::new(device::cuda(0).unwrap(), config)
+}
+
+/// Whether the driver says that network cards reach what is allocated.
+fn is_reached(alloc: &Allocator) -> bool {
+    let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
+    let (mut value, attribute) = (-1, CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE);
+    let value_at = (&raw mut value).cast();
+    // SAFETY: writes one number.
+    unsafe { cuPointerGetAttribute(value_at, attribute, buffer.device_ptr()) }
+        .result()
+        .unwrap();
+    value == 1
 }
 
 #[test]
@@ -453,21 +477,12 @@ fn inner_network_cards_reach_what_is_made_for_them() {
     if !is_inner() {
         return;
     }
-    let capable = |alloc: &Allocator| {
-        let buffer = alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap();
-        let (mut value, attribute) = (-1, CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE);
-        let value_at = (&raw mut value).cast();
-        // SAFETY: writes one number.
-        unsafe { cuPointerGetAttribute(value_at, attribute, buffer.device_ptr()) }
-            .result()
-            .unwrap();
-        value
-    };
     for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
-        assert_eq!(capable(&for_rdma(segments).unwrap()), 1);
-        assert_eq!(capable(&allocator(segments)), 0, "it costs time");
+        for (asked, reached) in [(None, true), (Some(true), true), (Some(false), false)] {
+            assert_eq!(is_reached(&for_rdma(segments, asked).unwrap()), reached, "{asked:?}");
+        }
     }
-    assert_eq!(capable(&allocator(SegmentMode::Plain)), 1);
+    assert!(is_reached(&allocator(SegmentMode::Plain)));
 }
 
 #[test]
@@ -475,6 +490,12 @@ fn inner_refuses_what_network_cards_cannot_reach() {
     if !is_inner() {
         return;
     }
-    let error = for_rdma(SegmentMode::Stitched).unwrap_err().to_string();
+    let device = device::cuda(0).unwrap();
+    assert!(!device.info().gpu_direct_rdma);
+    assert_eq!(free(&device), device.info().total, "nothing is left of the trial");
+    let error = for_rdma(SegmentMode::Stitched, Some(true)).unwrap_err().to_string();
     assert!(error.contains("gpu_direct_rdma: this device cannot"), "{error}");
+    for segments in [SegmentMode::Virtual, SegmentMode::Stitched] {
+        assert!(!is_reached(&for_rdma(segments, None).unwrap()));
+    }
 }

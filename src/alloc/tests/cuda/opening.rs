@@ -51,3 +51,20 @@ fn inner_says_when_there_is_no_driver() {
         assert!(error.contains(&std::env::var(EXPECTED).unwrap()), "{error}");
     }
 }
+
+/// What the program was linked with, or has loaded, is what all others in it call.
+#[test]
+fn inner_calls_the_driver_that_is_loaded() {
+    if !is_inner() {
+        return;
+    }
+    drop(
+        allocator(SegmentMode::Stitched)
+            .alloc::<u8>(MIB, Stream::DEFAULT)
+            .unwrap(),
+    );
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut drivers: Vec<_> = maps.lines().filter_map(|line| line.split("/libcuda.").nth(1)).collect();
+    drivers.dedup();
+    assert_eq!(drivers, ["so.1"]);
+}

@@ -1,13 +1,16 @@
-//! The CUDA driver's functions, found by name in the library that cudarc loads.
+//! The CUDA driver's functions, found by name in its library.
 //!
 //! cudarc's own bindings are not used for these calls: they return a Rust enum, for which an error newer than the bindings
 //! would be undefined behaviour, and they panic when a function is missing. Here an error is a number, and a missing
 //! function is found when the device is opened. Signatures: `cuda.h`, CUDA 12.8.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::mem::transmute;
+use std::ptr::NonNull;
 
 use cudarc::driver::sys::CUdevice_attribute;
 
+use super::library::Library;
 use crate::error::DeviceError;
 
 /// `CUmemLocation` with type `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -49,26 +52,27 @@ pub(super) struct IpcHandle(pub(super) [u8; 64]);
 pub(super) type Opaque = *mut c_void;
 
 macro_rules! api {
-    ($($field:ident = $symbol:literal ($($arg:ty),*);)*) => {
-        /// The functions, all of them present.
+    ($($field:ident = $symbol:literal ($($arg:ty),*);)* => $($newer:ident = $its:literal ($($its_arg:ty),*);)*) => {
+        /// The functions, all of them present but for those that older drivers lack.
         #[derive(Clone, Copy, Debug)]
         pub(super) struct Api {
             $(pub(super) $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
+            $(pub(super) $newer: Option<unsafe extern "C" fn($($its_arg),*) -> c_int>,)*
         }
 
         impl Api {
             /// Finds the functions; the name of the first that is missing otherwise.
-            pub(super) fn load() -> Result<Api, &'static str> {
-                // SAFETY: the caller made sure that the library is present; it is never unloaded.
-                let library = unsafe { cudarc::driver::sys::culib() };
+            pub(super) fn of(library: Library) -> Result<Api, &'static CStr> {
                 Ok(Api {
                     $($field: {
+                        let found = library.find($symbol).ok_or($symbol)?;
                         // SAFETY: the type is the function's signature in cuda.h.
-                        let found = unsafe {
-                            library.get::<unsafe extern "C" fn($($arg),*) -> c_int>(concat!($symbol, "\0").as_bytes())
-                        };
-                        *found.map_err(|_| $symbol)?
+                        unsafe { transmute::<NonNull<c_void>, unsafe extern "C" fn($($arg),*) -> c_int>(found) }
                     },)*
+                    $($newer: library.find($its).map(|found| {
+                        // SAFETY: as above.
+                        unsafe { transmute::<NonNull<c_void>, unsafe extern "C" fn($($its_arg),*) -> c_int>(found) }
+                    }),)*
                 })
             }
         }
@@ -76,48 +80,52 @@ macro_rules! api {
 }
 
 api! {
-    get_error_name = "cuGetErrorName" (c_int, *mut *const c_char);
-    get_error_string = "cuGetErrorString" (c_int, *mut *const c_char);
-    init = "cuInit" (c_uint);
-    device_get = "cuDeviceGet" (*mut c_int, c_int);
-    device_get_attribute = "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
-    device_get_name = "cuDeviceGetName" (*mut c_char, c_int, c_int);
-    device_get_uuid = "cuDeviceGetUuid" (*mut [u8; 16], c_int);
-    device_total_mem = "cuDeviceTotalMem_v2" (*mut usize, c_int);
-    primary_ctx_retain = "cuDevicePrimaryCtxRetain" (*mut Opaque, c_int);
-    primary_ctx_release = "cuDevicePrimaryCtxRelease_v2" (c_int);
-    ctx_get_current = "cuCtxGetCurrent" (*mut Opaque);
-    ctx_set_current = "cuCtxSetCurrent" (Opaque);
-    ctx_synchronize = "cuCtxSynchronize" ();
-    can_access_peer = "cuDeviceCanAccessPeer" (*mut c_int, c_int, c_int);
-    mem_get_info = "cuMemGetInfo_v2" (*mut usize, *mut usize);
-    mem_alloc = "cuMemAlloc_v2" (*mut u64, usize);
-    mem_free = "cuMemFree_v2" (u64);
-    address_reserve = "cuMemAddressReserve" (*mut u64, usize, usize, u64, c_ulonglong);
-    address_free = "cuMemAddressFree" (u64, usize);
-    granularity = "cuMemGetAllocationGranularity" (*mut usize, *const AllocationProp, c_int);
-    create = "cuMemCreate" (*mut u64, usize, *const AllocationProp, c_ulonglong);
-    release = "cuMemRelease" (u64);
-    map = "cuMemMap" (u64, usize, usize, u64, c_ulonglong);
-    set_access = "cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
-    unmap = "cuMemUnmap" (u64, usize);
-    export = "cuMemExportToShareableHandle" (*mut c_void, u64, c_int, c_ulonglong);
-    import = "cuMemImportFromShareableHandle" (*mut u64, *mut c_void, c_int);
-    ipc_get_handle = "cuIpcGetMemHandle" (*mut [u8; 64], u64);
-    ipc_open_handle = "cuIpcOpenMemHandle_v2" (*mut u64, IpcHandle, c_uint);
-    ipc_close_handle = "cuIpcCloseMemHandle" (u64);
-    stream_is_capturing = "cuStreamIsCapturing" (Opaque, *mut c_int);
-    stream_query = "cuStreamQuery" (Opaque);
-    stream_get_ctx = "cuStreamGetCtx" (Opaque, *mut Opaque);
-    event_create = "cuEventCreate" (*mut Opaque, c_uint);
-    event_record = "cuEventRecord" (Opaque, Opaque);
-    event_query = "cuEventQuery" (Opaque);
-    event_destroy = "cuEventDestroy_v2" (Opaque);
-    exchange_capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
-    stream_synchronize = "cuStreamSynchronize" (Opaque);
-    copy_to_device = "cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, Opaque);
-    copy_to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Opaque);
-    fill_words = "cuMemsetD32Async" (u64, c_uint, usize, Opaque);
+    get_error_name = c"cuGetErrorName" (c_int, *mut *const c_char);
+    get_error_string = c"cuGetErrorString" (c_int, *mut *const c_char);
+    init = c"cuInit" (c_uint);
+    device_get = c"cuDeviceGet" (*mut c_int, c_int);
+    device_get_attribute = c"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    device_get_name = c"cuDeviceGetName" (*mut c_char, c_int, c_int);
+    device_get_uuid = c"cuDeviceGetUuid" (*mut [u8; 16], c_int);
+    device_total_mem = c"cuDeviceTotalMem_v2" (*mut usize, c_int);
+    primary_ctx_retain = c"cuDevicePrimaryCtxRetain" (*mut Opaque, c_int);
+    primary_ctx_release = c"cuDevicePrimaryCtxRelease_v2" (c_int);
+    ctx_get_current = c"cuCtxGetCurrent" (*mut Opaque);
+    ctx_set_current = c"cuCtxSetCurrent" (Opaque);
+    ctx_synchronize = c"cuCtxSynchronize" ();
+    can_access_peer = c"cuDeviceCanAccessPeer" (*mut c_int, c_int, c_int);
+    mem_get_info = c"cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_alloc = c"cuMemAlloc_v2" (*mut u64, usize);
+    mem_free = c"cuMemFree_v2" (u64);
+    address_reserve = c"cuMemAddressReserve" (*mut u64, usize, usize, u64, c_ulonglong);
+    address_free = c"cuMemAddressFree" (u64, usize);
+    granularity = c"cuMemGetAllocationGranularity" (*mut usize, *const AllocationProp, c_int);
+    create = c"cuMemCreate" (*mut u64, usize, *const AllocationProp, c_ulonglong);
+    release = c"cuMemRelease" (u64);
+    map = c"cuMemMap" (u64, usize, usize, u64, c_ulonglong);
+    set_access = c"cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
+    unmap = c"cuMemUnmap" (u64, usize);
+    export = c"cuMemExportToShareableHandle" (*mut c_void, u64, c_int, c_ulonglong);
+    import = c"cuMemImportFromShareableHandle" (*mut u64, *mut c_void, c_int);
+    ipc_get_handle = c"cuIpcGetMemHandle" (*mut [u8; 64], u64);
+    ipc_open_handle = c"cuIpcOpenMemHandle_v2" (*mut u64, IpcHandle, c_uint);
+    ipc_close_handle = c"cuIpcCloseMemHandle" (u64);
+    stream_is_capturing = c"cuStreamIsCapturing" (Opaque, *mut c_int);
+    stream_query = c"cuStreamQuery" (Opaque);
+    stream_get_ctx = c"cuStreamGetCtx" (Opaque, *mut Opaque);
+    event_create = c"cuEventCreate" (*mut Opaque, c_uint);
+    event_record = c"cuEventRecord" (Opaque, Opaque);
+    event_query = c"cuEventQuery" (Opaque);
+    event_destroy = c"cuEventDestroy_v2" (Opaque);
+    exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (*mut c_int);
+    stream_synchronize = c"cuStreamSynchronize" (Opaque);
+    copy_to_device = c"cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, Opaque);
+    copy_to_host = c"cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Opaque);
+    fill_words = c"cuMemsetD32Async" (u64, c_uint, usize, Opaque);
+    =>
+    // From CUDA 12.0 and 12.5 on.
+    stream_get_id = c"cuStreamGetId" (Opaque, *mut c_ulonglong);
+    ctx_record_event = c"cuCtxRecordEvent" (Opaque, Opaque);
 }
 
 impl Api {

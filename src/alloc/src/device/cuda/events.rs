@@ -75,6 +75,22 @@ impl Events {
 impl Cuda {
     /// Records an event on a stream, in the context that is current, which is ours.
     pub(super) fn record_here(&self, stream: Stream) -> Result<EventHandle> {
+        let recorded = self.record_by("cuEventRecord", |event| {
+            // SAFETY: an event that is alive; so is the stream (see `cuda`).
+            unsafe { (self.api.event_record)(event.0 as Opaque, handle_of(stream)) }
+        });
+        match recorded {
+            Err(error) if error.code == INVALID_HANDLE => self.record_abroad(stream).unwrap_or(Err(error)),
+            recorded => recorded,
+        }
+    }
+
+    /// Has an event of our context recorded, which is current.
+    pub(super) fn record_by(
+        &self,
+        call: &'static str,
+        record: impl FnOnce(EventHandle) -> c_int,
+    ) -> Result<EventHandle> {
         let (surplus, spare) = {
             let mut kept = self.events.kept();
             (kept.surplus.pop(), kept.spare.pop())
@@ -84,16 +100,8 @@ impl Cuda {
             unsafe { (self.api.event_destroy)(surplus.0 as Opaque) };
         }
         let event = spare.map_or_else(|| self.api.new_event(), Ok)?;
-        let recorded = self.api.record(event, stream);
-        let error = match recorded {
-            Ok(()) => return Ok(event),
-            Err(error) => error,
-        };
-        self.events.retire(event);
-        match error.code {
-            INVALID_HANDLE => self.record_abroad(stream).unwrap_or(Err(error)),
-            _ => Err(error),
-        }
+        let recorded = self.api.check(call, record(event));
+        recorded.map(|()| event).inspect_err(|_| self.events.retire(event))
     }
 
     /// The same for a stream of another device, which takes events of its own context only. `None`: it is none.

@@ -8,8 +8,10 @@ mod api;
 mod bound;
 mod events;
 mod launch;
+mod library;
 mod open;
 mod primary;
+mod rdma;
 mod reach;
 
 use std::ffi::{c_int, c_uint};
@@ -19,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::CudaContext;
 
 use super::{Call, Calls, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
+use crate::error::DeviceError;
 use crate::stream::Stream;
 use api::{AllocationProp, Api, IpcHandle, Location, Opaque};
 use bound::{Before, Bound};
@@ -324,6 +327,31 @@ impl Driver for Cuda {
         let _bound = self.bind()?;
         self.check_not_captured("cuEventRecord", stream)?;
         self.record_here(stream)
+    }
+
+    fn record_all(&self) -> Result<EventHandle> {
+        let Some(record) = self.api.ctx_record_event else {
+            return Err(DeviceError::not_here("cuCtxRecordEvent"));
+        };
+        // It knows nothing of what streams of other devices have queued.
+        if !self.events.contexts().is_empty() {
+            return Err(DeviceError::not_here("cuCtxRecordEvent of several devices"));
+        }
+        self.calls.count(Call::RecordAll);
+        let _bound = self.bind()?;
+        self.record_by("cuCtxRecordEvent", |event| {
+            // SAFETY: our context and an event of it, which are alive.
+            unsafe { record(self.primary.context(), event.0 as Opaque) }
+        })
+    }
+
+    fn stream_id(&self, stream: Stream) -> Option<u64> {
+        let get = self.api.stream_get_id?;
+        let _bound = self.bind().ok()?;
+        let mut id = 0;
+        // SAFETY: writes one number; the stream lives (see above).
+        let code = unsafe { get(handle_of(stream), &mut id) };
+        (code == 0).then_some(id)
     }
 
     fn query(&self, event: EventHandle) -> Result<bool> {

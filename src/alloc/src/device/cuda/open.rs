@@ -1,17 +1,19 @@
 //! Opening a device.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
+use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
-use cudarc::driver::{DriverError, sys};
 use gpumem_channel::DeviceKind;
 
 use super::api::{AllocationProp, Api, Location};
-use super::bound::Before;
+use super::bound::{Before, Bound};
 use super::events::Events;
+use super::library::Library;
 use super::primary::Primary;
-use super::reach::Reach;
+use super::rdma;
+use super::reach::{Reach, access};
 use super::{Cuda, POSIX_FILE_DESCRIPTOR, Prop};
 use crate::device::{Calls, Device, DeviceInfo};
 use crate::error::{DeviceError, Error};
@@ -24,18 +26,18 @@ const GRANULARITY_MINIMUM: c_int = 0;
 /// Opens a device.
 pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     let fail = |reason: String| Error::NoDevice { ordinal, reason };
-    // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(fail(match refused_by_loader() {
+    let library = Library::load().map_err(|refused| {
+        fail(match refused {
             None => "no CUDA driver: libcuda.so was not found. Install the NVIDIA driver".into(),
             Some(why) => {
                 format!("the CUDA driver is there and cannot be loaded: {why}. In a container, see how it is mounted")
             }
-        }));
-    }
-    let api = Api::load().map_err(|name| {
+        })
+    })?;
+    let api = Api::of(library).map_err(|name| {
         fail(format!(
-            "the CUDA driver has no {name}: it is too old, CUDA 11.2 or newer is needed"
+            "the CUDA driver has no {}: it is too old, CUDA 11.2 or newer is needed",
+            name.to_string_lossy()
         ))
     })?;
     let cuda = Cuda::new(api, ordinal).map_err(|error| {
@@ -47,27 +49,6 @@ pub(in crate::device) fn open(ordinal: u32) -> Result<Device, Error> {
     Ok(Device {
         driver: Arc::new(cuda),
         sim: None,
-    })
-}
-
-/// What the dynamic loader says of a driver that it finds and cannot load; `None`: it finds none.
-fn refused_by_loader() -> Option<String> {
-    [c"libcuda.so.1", c"libcuda.so"].into_iter().find_map(|name| {
-        // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is. It was not there a moment ago: if it
-        // is now it stays, and the next attempt finds it.
-        if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null() {
-            return None;
-        }
-        // SAFETY: no pointer goes in. What comes out is a string of this thread's until its next call of the loader, or null.
-        let text = unsafe { libc::dlerror() };
-        if text.is_null() {
-            return None;
-        }
-        // SAFETY: not null, so a C string, as above.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        // Of a driver that lacks another library it is that one that is not found.
-        let absent = text.contains("No such file or directory") && text.contains(&*name.to_string_lossy());
-        (!absent).then(|| text.into_owned())
     })
 }
 
@@ -133,6 +114,10 @@ impl Cuda {
             let code = unsafe { (api.granularity)(&mut unit, &prop, GRANULARITY_MINIMUM) };
             api.check("cuMemGetAllocationGranularity", code)?;
             info.granularity = unit as u64;
+            if gpu_direct_rdma {
+                let _bound = Bound::to(&api, primary.context())?;
+                info.gpu_direct_rdma = rdma::is_mapped(&api, &prop, &access(location), unit);
+            }
         }
         Ok(Cuda {
             api,

@@ -36,7 +36,7 @@ struct Mapping {
     number: u64,
 }
 
-fn access(location: Location) -> AccessDesc {
+pub(super) fn access(location: Location) -> AccessDesc {
     AccessDesc {
         location,
         flags: READ_WRITE,
