@@ -261,6 +261,23 @@ fn however_many_streams_ended_untold_there_is_room_for_one_more() {
     });
 }
 
+/// A thread for each task, on its own default stream: what those keep that have ended is worth a wait for the device now and then.
+#[test]
+fn threads_that_end_leave_their_memory_to_others() {
+    each(|sim, alloc| {
+        for _ in 0..200 {
+            let task = || {
+                let addr = take(&alloc, Stream::per_thread());
+                sim.enqueue(Stream::per_thread(), addr, 40 << 20);
+                free(&alloc, addr, Stream::per_thread());
+            };
+            std::thread::scope(|scope| scope.spawn(task).join().unwrap());
+        }
+        let (reserved, waits) = (alloc.stats().all().reserved_bytes.peak, sim.calls(Call::Synchronize));
+        assert!(reserved <= 200 << 20 && waits <= 100, "{reserved} bytes, {waits} waits");
+    });
+}
+
 /// Random programs, each right on PyTorch's allocator: a stream waits for those that read what it freed before it asks for more, and says so
 /// of what it does not wait for. No block is one that queued work of another stream still uses.
 #[test]

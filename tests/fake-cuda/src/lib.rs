@@ -18,6 +18,7 @@
 //! | `FAKE_CUDA_PEERS` | 1 | 0: no device can reach another one's memory |
 //! | `FAKE_CUDA_RDMA` | 1 | 0: no chunk can be made that network cards reach, as devices say; `cuMemCreate`, `cuMemMap` or `cuMemSetAccess`: they say that one can, and that call refuses it |
 //! | `FAKE_CUDA_EVENT_QUERIES` | 0 | how often `cuEventQuery` says "not ready" before an event is done; if ever, `cuStreamQuery` always does |
+//! | `FAKE_CUDA_DEAD_STREAMS_KILL` | 0 | 1: a call that names a stream which was destroyed, or is none, ends the process, as the real driver does |
 //! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that; `cuMemCreate:3:12345:2`: so does the next one |
 //! | `FAKE_CUDA_WAIT` | | `cuMemFree:PATH`: calls of that name keep nobody but their callers waiting until there is such a file, 20 seconds at most, and make `PATH.waits` when they begin to |
 

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     /// The call that refuses chunks which network cards reach.
     pub(crate) rdma_refused_by: Option<String>,
     pub(crate) event_queries: u64,
+    /// Whether a call that names a stream which is none ends the process.
+    pub(crate) dead_streams_kill: bool,
     /// A call, which of them fail, and with what.
     pub(crate) fail: Option<(String, Range<u64>, i32)>,
     /// A call, and the file that it waits for.
@@ -44,6 +46,7 @@ impl Settings {
                 .ok()
                 .filter(|call| call.starts_with("cu")),
             event_queries: number("FAKE_CUDA_EVENT_QUERIES", 0),
+            dead_streams_kill: number("FAKE_CUDA_DEAD_STREAMS_KILL", 0) != 0,
             fail: fail.and_then(|text| {
                 let mut parts = text.split(':');
                 let (call, first) = (parts.next()?, parts.next()?.parse().ok()?);

@@ -91,6 +91,20 @@ unsafe extern "C" fn cuStreamGetCtx(stream: u64, context: *mut *mut c_void) -> c
     })
 }
 
+/// `cuStreamGetId`
+///
+/// # Safety
+///
+/// As in the driver API: the pointer is valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetId(stream: u64, id: *mut u64) -> c_int {
+    call("cuStreamGetId", |state| {
+        state.stream(stream)?;
+        // SAFETY: the caller's contract. No handle comes back.
+        unsafe { put(id, stream) }
+    })
+}
+
 /// `cuStreamQuery`
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamQuery(stream: u64) -> c_int {
@@ -139,6 +153,14 @@ unsafe extern "C" fn cuEventCreate(event: *mut u64, _flags: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
     call("cuEventRecord", |state| state.record(event, stream))
+}
+
+/// `cuCtxRecordEvent`
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxRecordEvent(context: *mut c_void, event: u64) -> c_int {
+    call("cuCtxRecordEvent", |state| {
+        state.record_all(context.addr() as i32 - 1, event)
+    })
 }
 
 /// `cuEventQuery`

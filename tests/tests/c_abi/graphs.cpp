@@ -26,6 +26,7 @@ struct Graph {
 #ifdef LIBRARY
 
 static thread_local Stream current;
+static thread_local bool external;
 static Driver driver;
 static int asked_for_nothing;
 
@@ -70,6 +71,21 @@ public:
 
 }
 
+namespace c10::cuda {
+
+struct CUDAStream {
+    int8_t type, device;
+    int64_t id;
+};
+
+// Odd numbers are those of PyTorch's own.
+CUDAStream getCurrentCUDAStream(signed char device)
+{
+    return {1, device, external ? reinterpret_cast<int64_t>(current) : 3};
+}
+
+}
+
 extern "C" {
 
 uint64_t aoti_torch_abi_version()
@@ -86,6 +102,14 @@ int aoti_torch_get_current_cuda_stream(int32_t, Stream *stream)
 void use_stream(Stream stream)
 {
     current = stream;
+    external = false;
+}
+
+// As `torch.cuda.ExternalStream`, whose owner may destroy it at any time.
+void use_external_stream(Stream stream)
+{
+    current = stream;
+    external = true;
 }
 
 // Room for graphs is never used again: what looks at one that is gone is seen.
@@ -301,6 +325,23 @@ static void is_no_capture(Stream stream, Stream other, void (*route_thread)(gpum
     }
 }
 
+// A stream that is not PyTorch's may be destroyed after its capture failed. Nothing is asked of it then: the driver would end the process.
+static void loses_its_stream(Stream ends, Stream other, int (*destroy)(Stream), void (*use_external_stream)(Stream))
+{
+    use_external_stream(ends);
+    Graph *graph = new_graph(&driver);
+    graph->route({30, 0});
+    check(graph->begin(), "a capture begins");
+    void *inside = request(ends);
+    fail(graph, ends);
+    give_back(inside, ends);
+    check(destroy(ends) == 0, "its stream is destroyed");
+    for (int i = 0; i < 3; i++) {
+        give_back(request(other), other);
+        gpumem_empty_cache(-1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     void *pytorch = argc == 2 ? dlopen(argv[1], RTLD_NOW) : nullptr;
@@ -322,7 +363,8 @@ int main(int argc, char **argv)
     find(driver.status, cuda, "cuStreamIsCapturing");
     find(driver.synchronize, cuda, "cuStreamSynchronize");
     Stream stream = nullptr, other = nullptr;
-    check(create(&stream, 1) == 0 && create(&other, 1) == 0, "streams");
+    Stream ends = nullptr;
+    check(create(&stream, 1) == 0 && create(&other, 1) == 0 && create(&ends, 1) == 0, "streams");
 
     fails_after_requests(stream);
     fails_at_once(stream);
@@ -335,6 +377,11 @@ int main(int argc, char **argv)
     check(cache_is_empty(), "the last pool has gone");
     fails_on_another_thread(stream);
     check(filters_asked_for_nothing() == 0, "nobody looks at a graph that is gone");
+    int (*destroy)(Stream);
+    find(destroy, cuda, "cuStreamDestroy_v2");
+    void (*use_external_stream)(Stream);
+    find(use_external_stream, pytorch, "use_external_stream");
+    loses_its_stream(ends, other, destroy, use_external_stream);
     return failures;
 }
 

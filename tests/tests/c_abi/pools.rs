@@ -46,9 +46,12 @@ unsafe extern "C" fn invoke(data: *const [usize; 2], stream: *mut *mut c_void) -
     unsafe { (*data)[0] == (*stream).addr() }
 }
 
+/// What a pool leaves goes back without a wait for the device.
+const SHARING: (&str, &str) = ("GPUMEM_ALLOC_CONF", "cross_stream_reuse:on");
+
 #[test]
 fn graphs_keep_what_they_use() {
-    assert_eq!(passes("pools::inner_pools", &[]), "");
+    assert_eq!(passes("pools::inner_pools", &[SHARING]), "");
 }
 
 /// What other threads send to a pool is on its way there when it is released, and begun anew.
@@ -64,7 +67,7 @@ fn who_releases_a_pool_does_not_wait_for_who_makes_one() {
     let file = folder.path().join("go-on");
     let file = file.to_str().unwrap();
     let wait = format!("cuMemFree:{file}");
-    let environment = [("FAKE_CUDA_WAIT", wait.as_str()), (GO_ON, file)];
+    let environment = [("FAKE_CUDA_WAIT", wait.as_str()), (GO_ON, file), SHARING];
     assert_eq!(passes("pools::inner_a_release_takes_long", &environment), "");
 }
 

@@ -21,12 +21,48 @@ fn a_retired_stream_is_never_called_again() {
     );
 }
 
+/// The real driver crashes on the handle of a stream that is gone.
+#[test]
+fn a_stream_that_was_destroyed_untold_is_never_named() {
+    for (queries, segments, reuse) in [
+        ("0", "stitched", "off"),
+        ("40", "plain", "off"),
+        ("40", "stitched", "on"),
+        ("0", "virtual", "on"),
+    ] {
+        let conf = format!("segments:{segments},cross_stream_reuse:{reuse}");
+        let environment = [
+            ("FAKE_CUDA_DEAD_STREAMS_KILL", "1"),
+            ("FAKE_CUDA_EVENT_QUERIES", queries),
+            ("FAKE_CUDA_TOTAL", "1073741824"),
+            ("GPUMEM_ALLOC_CONF", conf.as_str()),
+        ];
+        assert_eq!(passes("streams::inner_streams_are_destroyed_untold", &environment), "");
+    }
+}
+
+#[test]
+fn a_block_freed_while_another_stream_reads_it_stays_its_own_streams() {
+    for segments in ["stitched", "virtual", "plain"] {
+        let conf = format!("segments:{segments}");
+        let environment = [
+            ("GPUMEM_ALLOC_CONF", conf.as_str()),
+            ("FAKE_CUDA_DEAD_STREAMS_KILL", "1"),
+        ];
+        assert_eq!(
+            passes("streams::inner_a_third_stream_has_other_memory", &environment),
+            ""
+        );
+    }
+}
+
 /// CUDA's handle 2.
 #[test]
 fn each_thread_has_a_default_stream_of_its_own() {
     let late = [("FAKE_CUDA_EVENT_QUERIES", "40")];
     assert_eq!(passes("streams::inner_a_thread_has_its_own_memory_at_once", &late), "");
-    assert_eq!(passes("streams::inner_idle_threads_share", &[]), "");
+    let sharing = [("GPUMEM_ALLOC_CONF", "cross_stream_reuse:on")];
+    assert_eq!(passes("streams::inner_idle_threads_share", &sharing), "");
     for environment in [&[][..], &late] {
         assert_eq!(passes("streams::inner_threads_come_and_go", environment), "");
     }
@@ -133,6 +169,79 @@ fn inner_streams_come_and_go() {
         (figures["all.active.current"], figures["all.reserved_bytes.current"]),
         (0, 0)
     );
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+}
+
+/// As `torch.cuda.ExternalStream` has it: the owner waits for its stream and destroys it, and tensors outlive it.
+#[test]
+fn inner_streams_are_destroyed_untold() {
+    let Some(abi) = library() else { return };
+    let kept = abi.alloc(8 * MIB, 0, null_mut());
+    let mut outlive = Vec::new();
+    for n in 0..50 {
+        let ends = crate::driver_stream();
+        let [large, small, outlives] = [32 * MIB, 4096, MIB].map(|size| abi.alloc(size, 0, ends));
+        assert!(
+            !large.is_null() && !small.is_null() && !outlives.is_null(),
+            "{:?}",
+            abi.error()
+        );
+        abi.record_stream(kept, ends);
+        abi.record_stream(large, null_mut());
+        abi.free(large, 32 * MIB, 0, ends);
+        abi.free(small, 4096, 0, ends);
+        outlive.push((outlives.addr(), ends.addr()));
+        crate::destroy_driver_stream(ends);
+        let next = crate::driver_stream();
+        for stream in [null_mut(), next] {
+            let held: Vec<Ptr> = (0..8).map(|_| abi.alloc((n % 7 + 1) * MIB, 0, stream)).collect();
+            held.into_iter().for_each(|ptr| abi.free(ptr, 0, 0, stream));
+        }
+        crate::destroy_driver_stream(next);
+        if n % 10 == 0 {
+            // By a thread that never used CUDA.
+            elsewhere(|| {
+                outlive
+                    .drain(..)
+                    .for_each(|(ptr, ends)| abi.free(stream(ptr), MIB, 0, stream(ends)))
+            });
+        }
+    }
+    abi.free(kept, 8 * MIB, 0, null_mut());
+    outlive
+        .into_iter()
+        .for_each(|(ptr, ends)| abi.free(stream(ptr), MIB, 0, stream(ends)));
+    // Memory pressure, and the ways in which memory goes back.
+    let large = abi.alloc(900 * MIB, 0, null_mut());
+    assert!(!large.is_null(), "{:?}", abi.error());
+    abi.free(large, 900 * MIB, 0, null_mut());
+    assert!(abi.compact(0) >= 0 && abi.empty_cache(0) >= 0);
+    let figures = abi.figures(0);
+    assert_eq!(
+        (figures["all.active.current"], figures["all.reserved_bytes.current"]),
+        (0, 0)
+    );
+    assert_eq!((abi.error_count(), abi.error()), (0, None));
+}
+
+/// `del x` while B reads x, an allocation on C, and A waits for B before A allocates again.
+#[test]
+fn inner_a_third_stream_has_other_memory() {
+    let Some(abi) = library() else { return };
+    // The device is there, and so is the driver.
+    abi.free(abi.alloc(MIB, 0, null_mut()), MIB, 0, null_mut());
+    let [a, c] = [(); 2].map(|()| crate::driver_stream());
+    for _ in 0..60 {
+        let x = abi.alloc(64 * MIB, 0, a);
+        abi.free(x, 64 * MIB, 0, a);
+        let z = abi.alloc(64 * MIB, 0, c);
+        assert!(!z.is_null() && z != x);
+        let again = abi.alloc(64 * MIB, 0, a);
+        assert_eq!(again, x, "its own stream has it at once");
+        abi.free(again, 64 * MIB, 0, a);
+        abi.free(z, 64 * MIB, 0, c);
+    }
+    assert_eq!(abi.figures(0)["num_sync_all_streams"], 0);
     assert_eq!((abi.error_count(), abi.error()), (0, None));
 }
 

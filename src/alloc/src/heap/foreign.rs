@@ -20,11 +20,18 @@ pub(super) const FAR: usize = 64;
 /// And where pieces are joined by stitching, too: what is nobody's stays so as far as can be.
 pub(super) const NEAR: usize = 1;
 
+/// The part of what is reserved that is worth a wait for the device.
+const KEPT: u64 = 4;
+
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
     pub(super) fn reclaim(&mut self, request: &Request) -> Result<bool, Error> {
         let stream = request.stream;
         let arena = self.streams.line(stream).arena;
+        let waits = self.ended_keep_much(request);
+        if waits {
+            self.settle(request)?;
+        }
         let others = self.streams.of(arena);
         let others: Vec<u16> = others
             .filter(|other| *other != stream && self.owns_free(*other))
@@ -36,7 +43,21 @@ impl Heap {
         }
         Ok(others
             .into_iter()
-            .fold(false, |found, other| self.disown(other) | found))
+            .fold(waits, |found, other| self.disown(other) | found))
+    }
+
+    /// Whether streams that have ended keep so much that it is worth a wait for the device: enough for a request, and a part of all that is
+    /// reserved, so that waits are few. A program that starts a thread for each task would take all of the device otherwise.
+    fn ended_keep_much(&self, request: &Request) -> bool {
+        let ended = self.streams.all_retired();
+        if self.shares_across_streams || ended.is_empty() || self.capturing() {
+            return false;
+        }
+        let arena = self.streams.line(request.stream).arena;
+        let lines = ended.iter().map(|at| self.streams.line(*at));
+        let kept = lines.filter(|line| line.arena == arena && !line.given_up);
+        let bytes: u64 = kept.flat_map(|line| &line.free).map(|index| index.bytes()).sum();
+        bytes >= request.size && bytes >= self.ledger.reserved() / KEPT
     }
 
     /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.

@@ -68,7 +68,7 @@ pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream, named: Named) 
         heap.identify_named(stream, named);
         Ok::<_, Error>(())
     })??;
-    end_stream(on, stream)
+    end_stream(on, stream, true)
 }
 
 /// The same for the streams of threads that have ended, as soon as the GPU is idle or there are so many: an event of another thread's stream
@@ -84,11 +84,12 @@ pub(crate) fn retire_left_by_threads(on: &mut impl Access, many: usize) -> Resul
         return Ok(());
     }
     drop(asking);
-    left.into_iter().try_for_each(|stream| end_stream(on, stream))
+    left.into_iter().try_for_each(|stream| end_stream(on, stream, false))
 }
 
-fn end_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
-    let lines = on.heap(|heap| heap.end_stream(stream))??.finish();
+/// `given_up`: the program says so.
+fn end_stream(on: &mut impl Access, stream: Stream, given_up: bool) -> Result<(), Error> {
+    let lines = on.heap(|heap| heap.end_stream(stream, given_up))??.finish();
     probe_ended(on, |_| lines.clone())?;
     let many = on.heap(|heap| {
         for at in lines {
@@ -141,13 +142,13 @@ impl Ending {
 
 impl Heap {
     /// Nobody finds the lines of a stream any more: what they own waits for an event that is yet to be recorded.
-    fn end_stream(&mut self, stream: Stream) -> Result<Ending, Error> {
+    fn end_stream(&mut self, stream: Stream, given_up: bool) -> Result<Ending, Error> {
         let lines: Vec<u16> = self.streams.named(stream).collect();
         // Who does not know it is not concerned.
         if !lines.is_empty() {
             self.not_capturing()?;
         }
-        let events = lines.iter().map(|at| self.end_line(*at)).collect();
+        let events = lines.iter().map(|at| self.end_line(*at, given_up)).collect();
         Ok(Ending {
             stream,
             lines,
@@ -157,14 +158,14 @@ impl Heap {
         })
     }
 
-    fn end_line(&mut self, at: u16) -> Event {
+    fn end_line(&mut self, at: u16, given_up: bool) -> Event {
         self.swallows = false;
         self.take_from_lane(at);
         // Blocks that were freed before now carry less.
         self.frees += 1;
         let event = Event::new(&self.driver, self.streams.name(at));
         let line = self.streams.line_mut(at);
-        (line.marker, line.later) = (Some((event.clone(), u64::MAX)), None);
+        (line.marker, line.later, line.given_up) = (Some((event.clone(), u64::MAX)), None, given_up);
         self.streams.retire(at, self.frees);
         event
     }
@@ -272,7 +273,7 @@ impl Heap {
         let unused: Vec<u16> = self.streams.real().filter(ends).collect();
         for at in &unused {
             // It may be gone, and takes no event: the device is waited for.
-            self.end_line(*at);
+            self.end_line(*at, false);
         }
         !unused.is_empty()
     }
@@ -285,8 +286,9 @@ impl Heap {
     /// Whether a stream has ended of which it is not known that its work is done.
     fn lacks_news_of_ended(&self) -> bool {
         let mut ended = self.streams.all_retired().iter();
-        // What is free of those is anybody's only once the device was waited for.
-        let keeps_some = |at: u16| !self.shares_across_streams && self.owns_free(at);
+        // What is free of those that the program did not give up is anybody's only once the device was waited for.
+        let shares = |at: u16| self.shares_across_streams || self.streams.line(at).given_up;
+        let keeps_some = |at: u16| !shares(at) && self.owns_free(at);
         ended.any(|at| !self.streams.line(*at).is_done() || keeps_some(*at))
     }
 

@@ -38,10 +38,13 @@ impl State {
     /// The default streams (0, 1, 2) are always there.
     pub(crate) fn stream(&self, stream: u64) -> Result<(), i32> {
         if stream <= 2 || self.streams.contains_key(&stream) {
-            Ok(())
-        } else {
-            Err(result::INVALID_HANDLE)
+            return Ok(());
         }
+        if self.settings.dead_streams_kill {
+            eprintln!("fake CUDA: stream {stream:#x} is none, and a call names it");
+            std::process::abort();
+        }
+        Err(result::INVALID_HANDLE)
     }
 
     /// The device that a stream is on: a default stream is on the current one.
@@ -140,6 +143,16 @@ impl State {
     /// Both must be of the same device.
     pub(crate) fn record(&mut self, event: u64, stream: u64) -> Result<(), i32> {
         let (device, queries) = (self.device_of(stream)?, self.settings.event_queries);
+        let event = self.events.get_mut(&event).filter(|event| event.device == device);
+        event.map(|event| event.left = queries).ok_or(result::INVALID_HANDLE)
+    }
+
+    /// The event waits for all that a device has queued. That ends the capture of a graph.
+    pub(crate) fn record_all(&mut self, device: i32, event: u64) -> Result<(), i32> {
+        let captures = self.capture.as_ref().map(|capture| capture.stream);
+        let ends = captures.is_some_and(|stream| self.device_of(stream) == Ok(device));
+        self.end_if(ends)?;
+        let queries = self.settings.event_queries;
         let event = self.events.get_mut(&event).filter(|event| event.device == device);
         event.map(|event| event.left = queries).ok_or(result::INVALID_HANDLE)
     }

@@ -51,6 +51,8 @@ pub(crate) struct Line {
     pub(in crate::heap) given_back: u64,
     /// Its stream has ended, when the heap's free counter was this. Nothing is recorded on it any more.
     pub(in crate::heap) retired: Option<u64>,
+    /// The program said so, and with that that what it has is anybody's once its work is done.
+    pub(in crate::heap) given_up: bool,
 }
 
 /// The lane of a stream.
@@ -87,6 +89,7 @@ impl Line {
             later: None,
             given_back: 0,
             retired: None,
+            given_up: false,
         };
         line.begin(arena, any);
         line
@@ -95,7 +98,7 @@ impl Line {
     /// A vacant line is one of an arena from now on. Its index of free blocks is empty and stays.
     pub(super) fn begin(&mut self, arena: u16, any: u16) {
         (self.arena, self.any, self.drains) = (arena, any, Backoff::default());
-        (self.id, self.lasts) = (None, false);
+        (self.id, self.lasts, self.given_up) = (None, false, false);
         if arena == COMMON {
             self.lane = LaneOf::Unasked;
             (self.again, self.trials) = (Again::both(), Default::default());
@@ -125,7 +128,7 @@ impl Line {
     /// Its own work is done up to a count. `shares`: that is enough for others to have what was freed before.
     pub(in crate::heap) fn reached(&mut self, count: u64, shares: bool) {
         self.done_to = self.done_to.max(count);
-        if shares {
+        if shares || self.given_up {
             self.safe = self.safe.max(count);
         }
     }
