@@ -28,7 +28,8 @@ pub enum Help {
     /// Memory can go back only once no graph is captured any more: then giving the cache back is enough for the request.
     EndCapture,
     /// Memory that the program gave back is enough for the request once the GPU is done with what is queued. Requests wait for that by themselves,
-    /// but not while a graph is captured, or with [`release_on_oom`](crate::Config::release_on_oom) off.
+    /// but not while a graph is captured, or with [`release_on_oom`](crate::Config::release_on_oom) off; [`settle`](crate::Allocator::settle)
+    /// does.
     Wait {
         /// Whether a graph is captured, which has to end first.
         capturing: bool,

@@ -68,6 +68,7 @@ impl Program {
             segments: modes[random.below(4) as usize],
             budget: Some(budget),
             release_on_oom: random.often(),
+            cross_stream_reuse: random.often(),
             max_chunk: random.mib(1, 1) << random.below(7),
             ..Config::default()
         };
@@ -200,6 +201,8 @@ impl Program {
                     self.capture();
                 }
                 (0..=self.streams).for_each(|stream| self.sim.finish(Stream(stream)));
+                // What other streams have freed is had only by who waits through the allocator.
+                self.alloc.settle().unwrap();
             }
             Help::RaiseBudgets { pool: bytes, all } => {
                 let pool = pool.unwrap();

@@ -19,6 +19,7 @@ fn allocator(timeline: Timeline) -> (Allocator, Sim) {
     let config = Config {
         publish: Publish::Off,
         segments: SegmentMode::Plain,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     (Allocator::new(device, config).unwrap(), sim)
@@ -124,6 +125,7 @@ fn a_capture_goes_on_while_another_allocator_of_its_device_goes() {
     let (one, sim) = allocator(Timeline::Immediate);
     let config = Config {
         publish: Publish::Off,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     let two = Allocator::new(one.device().clone(), config).unwrap();
@@ -296,6 +298,7 @@ fn busy_when_its_pool_went(segments: SegmentMode) -> (Allocator, Sim) {
         segments,
         budget: Some(100 << 20),
         release_on_oom: false,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     let alloc = Allocator::new(sim.device(), config).unwrap();

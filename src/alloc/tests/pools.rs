@@ -23,6 +23,7 @@ fn allocator(total_mib: u64, segments: SegmentMode) -> (Allocator, Sim) {
     let config = Config {
         publish: Publish::Off,
         segments,
+        cross_stream_reuse: true,
         ..Config::default()
     };
     (Allocator::new(device, config).unwrap(), sim)

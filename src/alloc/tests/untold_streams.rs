@@ -261,6 +261,26 @@ fn however_many_streams_ended_untold_there_is_room_for_one_more() {
     });
 }
 
+/// Queued work may use it, whatever its own streams say: it goes back once the device was waited for, which memory that is taken is worth.
+#[test]
+fn what_a_pool_that_is_gone_left_goes_back_when_memory_is_taken() {
+    each(|sim, alloc| {
+        let pool = alloc.private_pool().unwrap();
+        alloc.begin_allocate_to_pool(&pool, Route::ThisThread).unwrap();
+        let inside = take(&alloc, A);
+        alloc.end_allocate_to_pool(&pool).unwrap();
+        sim.enqueue(B, inside, 40 << 20);
+        free(&alloc, inside, A);
+        drop(pool);
+        alloc.poll();
+        let reserved = || alloc.stats().all().reserved_bytes.current;
+        assert_eq!(reserved(), 40 << 20);
+        let new = take(&alloc, A);
+        assert_eq!((reserved(), sim.calls(Call::Synchronize)), (40 << 20, 1));
+        free(&alloc, new, A);
+    });
+}
+
 /// A thread for each task, on its own default stream: what those keep that have ended is worth a wait for the device now and then.
 #[test]
 fn threads_that_end_leave_their_memory_to_others() {
@@ -274,7 +294,11 @@ fn threads_that_end_leave_their_memory_to_others() {
             std::thread::scope(|scope| scope.spawn(task).join().unwrap());
         }
         let (reserved, waits) = (alloc.stats().all().reserved_bytes.peak, sim.calls(Call::Synchronize));
-        assert!(reserved <= 200 << 20 && waits <= 100, "{reserved} bytes, {waits} waits");
+        // Sixteen end before anything is done about it.
+        assert!(
+            reserved <= 18 * 40 << 20 && waits <= 20,
+            "{reserved} bytes, {waits} waits"
+        );
     });
 }
 

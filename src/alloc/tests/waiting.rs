@@ -134,6 +134,7 @@ fn where_the_cache_is_kept_waiting_for_the_gpu_may_be_enough() {
         let config = Config {
             segments,
             release_on_oom: false,
+            cross_stream_reuse: true,
             ..Config::default()
         };
         let (sim, alloc) = start(100 * MIB, Timeline::Manual, config);
