@@ -94,23 +94,8 @@ class Pool:
         return self.limits.get(cupy.cuda.Device().id, 0)
 
 
-def retire_streams(library: ctypes.CDLL) -> None:
-    """Has CuPy say so before it destroys a stream: CUDA crashes when it is asked about one that is gone. Who destroys a stream of another
-    library's, which arrays were made on, calls gpumem_retire_stream before."""
-    destroy = cupy.cuda.Stream.__del__
-
-    def retire_and_destroy(stream: cupy.cuda.Stream) -> None:
-        foreign = stream.ptr in (0, 1, 2) or getattr(stream, "_foreign_stream_ref", None) is not None
-        # One that cannot be retired now, as a graph is captured, stays.
-        if foreign or library.gpumem_retire_stream(stream.ptr) == 0:
-            destroy(stream)
-
-    cupy.cuda.Stream.__del__ = retire_and_destroy
-
-
 def install(path: str) -> ctypes.CDLL:
     library = gpumem.load(path)
-    retire_streams(library)
     pool = cupy._default_memory_pool = Pool(library)
     cupy.cuda.set_allocator(pool.malloc)
     gpumem.stacks_if_asked(library)

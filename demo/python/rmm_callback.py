@@ -4,10 +4,8 @@
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/rmm_callback.py target/embed/libgpumem_alloc.so
 
-A stream that buffers were made on is not to be destroyed before the library was told (library.gpumem_retire_stream): CUDA crashes when it is
-asked about one that is gone. Streams of the class below tell it, and CuPy's with cupy_cfunction.retire_streams(library). RMM's adaptors
-(pools, limits, statistics, failure callbacks) go on top, and so do its allocators for CuPy and PyTorch. RMM's per-thread default stream
-needs nothing.
+Streams may be destroyed without a word. RMM's adaptors (pools, limits, statistics, failure callbacks) go on top, and so do its allocators for
+CuPy and PyTorch. RMM's per-thread default stream needs nothing.
 """
 
 import ctypes
@@ -22,17 +20,6 @@ MIB = 1 << 20
 def handle(stream) -> int:
     """The cudaStream_t of RMM's stream: CUDA's protocol for Python streams, a version and the handle."""
     return stream.__cuda_stream__()[1]
-
-
-class Stream(rmm.pylibrmm.stream.Stream):
-    """A new stream that says so before it is destroyed."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        super().__init__()
-        self.library = library
-
-    def __del__(self) -> None:
-        self.library.gpumem_retire_stream(handle(self))
 
 
 def install(path: str, device: int = 0) -> ctypes.CDLL:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Recorded programs in PyTorch's caching allocator and in ours, in turn, on one GPU: memory and time.
+"""Recorded programs in PyTorch's caching allocator, with its defaults and with expandable segments, and in ours, in turn, on one GPU: memory
+and time.
 
     against_torch.py GPUMEM_TUI TRACE...            the table of src/alloc/README.md: GPUMEM_TUI is the built program, TRACE a CSV or .csv.gz
     against_torch.py --rounds 4 --passes 6 ...      so many runs of each, in turn (the best counts), of so many passes
@@ -9,7 +10,7 @@ PyTorch's allocator is called from C++, without Python or tensors in between, an
 publishing and once not. Each run is a process of its own. Needs PyTorch with CUDA and g++.
 
 Of each program: peak reserved / peak requested; milliseconds in the allocator in the first pass, and in the best later one, ours publishing
-and not; and the driver calls of ours, in the first pass and the fewest of a later one.
+and not; and the driver calls of ours, in the first pass and the fewest of a later one. "expand" is PyTorch's expandable_segments:True.
 """
 
 import argparse
@@ -153,42 +154,39 @@ def main():
     if asked.torch:
         return torchs(asked.torch, asked.traces[0], asked.passes)
 
-    theirs_environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(asked.gpu)}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(asked.gpu)}
+    theirs = {"torch": environment, "expand": {**environment, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
     first, later = (lambda ms: ms[0]), (lambda ms: min(ms[1:]))
-    sums = [0.0] * 5
-    print(f"{'':<20} {'ratio':>6} {'torch':>6} | {'first':>7} {'torch':>7} | {'later':>6} {'(not)':>6} {'torch':>6} {'times':>5} | calls")
+    sums = [0.0] * 7
+    print(
+        f"{'':<18} {'ratio':>6} {'expand':>6} {'torch':>6} | {'first':>7} {'expand':>7} {'torch':>7} | "
+        f"{'later':>6} {'(not)':>6} {'expand':>6} {'torch':>6} | calls"
+    )
     with tempfile.TemporaryDirectory() as folder:
         library = build(folder)
         for path in asked.traces:
             me = [sys.executable, os.path.abspath(__file__), "--torch", library, "--passes", str(asked.passes), asked.tui, path]
-            runs = {"torch": [], "publishing": [], "not": []}
+            runs = {"torch": [], "expand": [], "publishing": [], "not": []}
             for _ in range(asked.rounds):
-                output = subprocess.run(me, env=theirs_environment, capture_output=True, text=True, check=True).stdout
-                runs["torch"].append(json.loads(output))
+                for which, its in theirs.items():
+                    output = subprocess.run(me, env=its, capture_output=True, text=True, check=True).stdout
+                    runs[which].append(json.loads(output))
                 runs["publishing"].append(ours(asked.tui, asked.gpu, path, asked.passes, True))
                 runs["not"].append(ours(asked.tui, asked.gpu, path, asked.passes, False))
-            ratio, theirs = runs["publishing"][0]["ratio"], runs["torch"][0]["ratio"]
-            figures = [
-                best(runs["publishing"], first),
-                best(runs["torch"], first),
-                best(runs["publishing"], later),
-                best(runs["not"], later),
-                best(runs["torch"], later),
-            ]
+            ratios = [f"{runs[which][0]['ratio']:.3f}" for which in ("publishing", "expand", "torch")]
+            figures = [best(runs[which], first) for which in ("publishing", "expand", "torch")]
+            figures += [best(runs[which], later) for which in ("publishing", "not", "expand", "torch")]
             sums = [sum_ + figure for sum_, figure in zip(sums, figures)]
             calls = runs["publishing"][0]["calls"]
             name = os.path.basename(path).split(".")[0]
-            print(row(name, f"{ratio:.3f}", f"{theirs:.3f}", figures) + f" | {calls[0]:,}, {min(calls[1:]):,}", flush=True)
-    print(row("all", "", "", sums))
+            print(row(name, ratios, figures) + f" | {calls[0]:,}, {min(calls[1:]):,}", flush=True)
+    print(row("all", ("", "", ""), sums))
     print(f"milliseconds in the allocator, the best of {asked.rounds}; PyTorch {runs['torch'][0]['version']}")
 
 
-def row(name, ratio, theirs, figures):
-    first, first_theirs, later, silent, later_theirs = figures
-    return (
-        f"{name:<20} {ratio:>6} {theirs:>6} | {first:>7.1f} {first_theirs:>7.1f} | "
-        f"{later:>6.2f} {silent:>6.2f} {later_theirs:>6.2f} {later_theirs / later:>5.1f}"
-    )
+def row(name, ratios, figures):
+    ratios, first = " ".join(f"{ratio:>6}" for ratio in ratios), " ".join(f"{ms:>7.1f}" for ms in figures[:3])
+    return f"{name:<18} {ratios} | {first} | " + " ".join(f"{ms:>6.2f}" for ms in figures[3:])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """The programs and comparisons of c_abi.sh.
 
     c_abi.py compare DIR              runs the others, with each library that can be imported, and compares
+    c_abi.py settings DIR             what those of several streams reserve with each allocator's settings, and the time that they take
     c_abi.py PROGRAM [DIR]            one of PROGRAMS: with the library's own allocator, or with DIR/libgpumem_alloc.so
 
 A program prints one JSON line: its results, its peak of reserved and requested bytes.
@@ -9,6 +10,7 @@ A program prints one JSON line: its results, its peak of reserved and requested 
 
 import importlib.util
 import json
+import os
 import random
 import re
 import subprocess
@@ -17,6 +19,7 @@ import sys
 from figures import peaks, told
 from torch_answers import answers_program
 from torch_children import children_program
+from torch_ends import PROGRAMS as ENDS
 from torch_graphs import graphs_program
 from torch_limits import limits_program
 from torch_programs import pool_program, torch_program
@@ -130,20 +133,15 @@ def rmm_program(folder):
         kept.append(rmm.DeviceBuffer.to_device(data))
         if len(kept) > 30:
             sums.append(sum(kept.pop(sizes.randrange(30)).tobytes()))
-    sums += [*rmm_streams(rmm, library), *rmm_limits(rmm, library)]
+    sums += [*rmm_streams(rmm), *rmm_limits(rmm, library)]
     result = {"losses": sums, "reserved": None, "requested": None}
     return result | (peaks(library) | told(library, folder) if library else {})
 
 
-def rmm_streams(rmm, library):
+def rmm_streams(rmm):
     """Streams that come and go."""
     for step in range(300):
-        if library:
-            import rmm_callback
-
-            stream = rmm_callback.Stream(library)
-        else:
-            stream = rmm.pylibrmm.stream.Stream()
+        stream = rmm.pylibrmm.stream.Stream()
         buffer = rmm.DeviceBuffer.to_device(bytes([step % 251]) * (100_000 + step * 5000), stream)
         yield sum(buffer.tobytes(stream))
         del buffer, stream
@@ -171,11 +169,12 @@ PROGRAMS = {
     "sharing": sharing_program,
     "pool": pool_program,
     **STREAMS,
+    **ENDS,
     "cupy": cupy_program,
     "rmm": rmm_program,
 }
 # What a program imports, if that is not called as the program is.
-IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", "trees", "sharing", *STREAMS)}
+IMPORTS = {name: "torch" for name in ("answers", "children", "graphs", "limits", "pool", "trees", "sharing", *STREAMS, *ENDS)}
 
 
 def compare(folder):
@@ -196,6 +195,28 @@ def compare(folder):
         if len(results) == 2:
             failed |= not agree(name, results["its own"], results["gpumem"])
     sys.exit(failed)
+
+
+# Allocators, and what is set for them.
+SETTINGS = {
+    "PyTorch": (False, {}),
+    "PyTorch, expandable_segments:True": (False, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    "gpumem": (True, {}),
+    "gpumem, cross_stream_reuse:on": (True, {"GPUMEM_ALLOC_CONF": "cross_stream_reuse:on"}),
+}
+
+
+def settings(folder):
+    for name in STREAMS:
+        for which, (is_ours, environment) in SETTINGS.items():
+            command = [sys.executable, __file__, name, *[folder] * is_ours]
+            run = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+            if run.returncode != 0:
+                print(f"FAIL {name}, {which}:\n{run.stdout}{run.stderr}")
+                continue
+            result = json.loads(run.stdout.splitlines()[-1])
+            reserved, requested = (result[figure] / MIB for figure in ("reserved", "requested"))
+            print(f"{name:<14} {which:<36} reserved {reserved:8,.0f} MiB, requested {requested:8,.0f} MiB, {result['seconds']:.2f} s")
 
 
 def agree(name, own, ours):
@@ -223,6 +244,8 @@ def main():
     program, *folder = sys.argv[1:]
     if program == "compare":
         compare(*folder)
+    if program == "settings":
+        return settings(*folder)
     print(json.dumps(PROGRAMS[program](folder[0] if folder else None)))
 
 

@@ -4,7 +4,8 @@
 # memory, budgets, what is caught when memory runs out, CUDA graphs, trees of them, pools that a program makes, tensors that processes
 # share, a pool of PyTorch's whose segments are ours, training and answering on several streams while the GPU is behind, memory shared by
 # CUDA IPC, two GPUs that use each other's memory where there are two, and training over them by NCCL, random programs on several threads
-# and streams whose every block is compared, and the same on each thread's own default stream.
+# and streams whose every block is compared, the same on each thread's own default stream, streams that end without a word, graphs that
+# nobody tells of, threads that never used CUDA, exits and forks, and the same memory at two addresses.
 #
 #   tests/gpu/c_abi.sh                   builds what it runs with cargo
 #   GPUMEM_BIN=DIR tests/gpu/c_abi.sh    builds nothing: takes DIR/libgpumem_alloc.so and DIR/gpumem-tui
@@ -37,6 +38,8 @@ failed=0
 "${PYTHON:-python3}" "$here/peers.py" "$bin" || failed=1
 "${PYTHON:-python3}" "$here/distributed.py" "$bin" || failed=1
 "${PYTHON:-python3}" "$here/c_abi.py" compare "$bin" || failed=1
+"${PYTHON:-python3}" "$here/hazards.py" "$bin" || failed=1
+"${PYTHON:-python3}" "$here/alias.py" || failed=1
 "${PYTHON:-python3}" "$here/torch_random.py" "$bin" || failed=1
 "${PYTHON:-python3}" "$here/threads.py" "$bin" || failed=1
 exit $failed
