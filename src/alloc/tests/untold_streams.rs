@@ -206,6 +206,44 @@ fn a_stream_that_lasts_has_its_event_at_the_free() {
     });
 }
 
+/// Another library makes a stream for each task, has it use PyTorch's memory, and destroys it: what waits for such is worth a wait for the device
+/// now and then.
+#[test]
+fn memory_that_streams_used_which_are_gone_serves_again() {
+    each(|sim, alloc| {
+        for n in 0..100 {
+            let used = Stream(1000 + n);
+            let x = take(&alloc, A);
+            alloc.record_stream_raw(x, used).unwrap();
+            sim.enqueue(used, x, 40 << 20);
+            free(&alloc, x, A);
+            sim.destroy_stream(used);
+        }
+        let (reserved, waits) = (alloc.stats().all().reserved_bytes.peak, sim.calls(Call::Synchronize));
+        assert!(reserved <= 200 << 20 && waits <= 60, "{reserved} bytes, {waits} waits");
+    });
+}
+
+/// It may not be asked for its number, by which it would be known again.
+#[test]
+fn a_stream_may_be_recorded_while_a_graph_is_captured_from_it() {
+    each(|sim, alloc| {
+        for lasts in [false, true] {
+            sim.capture(B, true);
+            let x = take(&alloc, A);
+            alloc.record_stream_raw_as(x, B, lasts).unwrap();
+            sim.capture(B, false);
+            sim.enqueue(B, x, 40 << 20);
+            free(&alloc, x, A);
+            let y = take(&alloc, A);
+            assert!(!sim.busy_for(A, y, 40 << 20), "{lasts}");
+            alloc.settle().unwrap();
+            free(&alloc, y, A);
+            assert_eq!(alloc.stats().all().active.current, 0, "{lasts}");
+        }
+    });
+}
+
 #[test]
 fn a_lasting_stream_is_not_taken_for_the_one_that_had_its_handle() {
     each(|sim, alloc| {

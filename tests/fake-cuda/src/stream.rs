@@ -99,7 +99,7 @@ unsafe extern "C" fn cuStreamGetCtx(stream: u64, context: *mut *mut c_void) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamGetId(stream: u64, id: *mut u64) -> c_int {
     call("cuStreamGetId", |state| {
-        state.stream(stream)?;
+        state.name_stream(stream)?;
         // SAFETY: the caller's contract. No handle comes back.
         unsafe { put(id, stream) }
     })

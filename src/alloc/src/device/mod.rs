@@ -130,7 +130,8 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn record_all(&self) -> Result<EventHandle> {
         Err(DeviceError::not_here("cuCtxRecordEvent"))
     }
-    /// A number that no other stream of this process has had or will have, though its handle may come back. `None`: not to be learned.
+    /// A number that no other stream of this process has had or will have, though its handle may come back. `None`: not to be learned, as
+    /// while a graph is captured from the stream.
     fn stream_id(&self, _stream: Stream) -> Option<u64> {
         None
     }

@@ -20,15 +20,16 @@ pub(super) const FAR: usize = 64;
 /// And where pieces are joined by stitching, too: what is nobody's stays so as far as can be.
 pub(super) const NEAR: usize = 1;
 
-/// The part of what is reserved that is worth a wait for the device.
+/// The part of what is reserved, and of the device, that is worth a wait for the device.
 const KEPT: u64 = 4;
+const OF_DEVICE: u64 = 16;
 
 impl Heap {
     /// Looks how far the other streams are, and takes from them what they do not use any more. Whether there was anything.
     pub(super) fn reclaim(&mut self, request: &Request) -> Result<bool, Error> {
         let stream = request.stream;
         let arena = self.streams.line(stream).arena;
-        let waits = self.ended_keep_much(request);
+        let waits = self.much_waits_for_device(request);
         if waits {
             self.settle(request)?;
         }
@@ -46,18 +47,27 @@ impl Heap {
             .fold(waits, |found, other| self.disown(other) | found))
     }
 
-    /// Whether streams that have ended keep so much that it is worth a wait for the device: enough for a request, and a part of all that is
-    /// reserved, so that waits are few. A program that starts a thread for each task would take all of the device otherwise.
-    fn ended_keep_much(&self, request: &Request) -> bool {
+    /// Whether so much waits for the device that it is worth a wait: enough for a request, and a part of all that is reserved and of the device,
+    /// so that waits are few. That is what streams keep that have ended, and what was used by streams that may be gone. A program that starts a thread for each
+    /// task, or has the streams of another library use its memory, would take all of the device otherwise.
+    fn much_waits_for_device(&self, request: &Request) -> bool {
+        let device = self.driver.info().total;
+        let much = (self.ledger.reserved() / KEPT)
+            .max(device / OF_DEVICE)
+            .max(request.size);
         let ended = self.streams.all_retired();
-        if self.shares_across_streams || ended.is_empty() || self.capturing() {
+        if self.capturing() || ended.is_empty() && self.ledger.pending() < much {
             return false;
         }
         let arena = self.streams.line(request.stream).arena;
         let lines = ended.iter().map(|at| self.streams.line(*at));
-        let kept = lines.filter(|line| line.arena == arena && !line.given_up);
-        let bytes: u64 = kept.flat_map(|line| &line.free).map(|index| index.bytes()).sum();
-        bytes >= request.size && bytes >= self.ledger.reserved() / KEPT
+        let kept = lines.filter(|line| line.arena == arena && !line.given_up && !self.shares_across_streams);
+        let kept: u64 = kept.flat_map(|line| &line.free).map(|index| index.bytes()).sum();
+        let waiting = self.streams.indices().flat_map(|at| &self.streams.line(at).waiting);
+        let used = waiting
+            .filter(|(event, _)| event.is_none())
+            .map(|(_, b)| self.size_of(*b));
+        kept + used.sum::<u64>() >= much
     }
 
     /// Makes the free blocks of a stream that it is known not to use any more nobody's. Whether there was one.

@@ -74,8 +74,15 @@ impl Heap {
         }
         let line = self.line_of(COMMON, stream)?;
         self.identify(line, named);
-        let id = self.streams.line(line).id;
-        self.add_user(b, User { line, id });
+        let user = match self.is_known_to_live(line) {
+            true => User {
+                line,
+                id: self.streams.line(line).id,
+            },
+            false if named.id.is_some() => User { line, id: named.id },
+            false => User::OF_ALL,
+        };
+        self.add_user(b, user);
         Ok(())
     }
 
@@ -95,8 +102,12 @@ impl Heap {
             return;
         }
         let line = self.streams.line_mut(at);
+        if named.id.is_none() {
+            line.lasts |= named.lasts;
+            return;
+        }
         let before = std::mem::replace(&mut line.id, named.id);
-        if named.id.is_some() && before == named.id {
+        if before == named.id || before.is_none() && line.lasts {
             line.lasts |= named.lasts;
             return self.wait_for_all_before(at);
         }
@@ -176,7 +187,8 @@ impl Heap {
             let (at, id) = (user.line, user.id);
             let (line, lives) = (self.streams.line(at), self.is_known_to_live(at));
             // It may be the line of another stream of the same handle by now, or nobody can tell.
-            if line.id != id || !lives && id.is_none() {
+            let same = line.id == id || line.lasts && id.is_none();
+            if !same || !lives && id.is_none() {
                 self.streams.wait_at(ANY, None, b);
                 continue;
             }

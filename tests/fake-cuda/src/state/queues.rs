@@ -123,6 +123,12 @@ impl State {
         Ok(())
     }
 
+    /// Asks for a stream's number, which ends the capture of a graph from it, also where the thread is relaxed.
+    pub(crate) fn name_stream(&mut self, stream: u64) -> Result<(), i32> {
+        self.stream(stream)?;
+        self.end_if(self.is_captured(stream))
+    }
+
     /// Where events are done late streams are always busy.
     pub(crate) fn query_stream(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;

@@ -348,6 +348,10 @@ impl Driver for Cuda {
     fn stream_id(&self, stream: Stream) -> Option<u64> {
         let get = self.api.stream_get_id?;
         let _bound = self.bind().ok()?;
+        // The capture of a graph ends by it, in whatever mode (seen on an H200 with driver 580).
+        if !matches!(self.is_captured(stream), Ok(false)) {
+            return None;
+        }
         let mut id = 0;
         // SAFETY: writes one number; the stream lives (see above).
         let code = unsafe { get(handle_of(stream), &mut id) };

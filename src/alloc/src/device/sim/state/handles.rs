@@ -49,6 +49,9 @@ impl State {
     pub(in crate::device::sim) fn stream_id(&mut self, stream: Stream) -> Option<u64> {
         // A driver asked about a stream that is gone dies, as in all calls that name one.
         let (_, destroyed) = self.named(Call::Record, stream).ok()?;
+        if self.captured.contains(&stream.0) {
+            return None;
+        }
         Some(stream.0.wrapping_mul(1 << 20).wrapping_add(destroyed))
     }
 
