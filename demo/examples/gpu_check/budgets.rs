@@ -131,6 +131,8 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     }
     drop((held, last));
     drop((strict, soft, low, high));
+    // Queued work may use what they left until the device was waited for.
+    allocator.release_cached()?;
     let reserved = allocator.stats().all().reserved_bytes.current;
     ensure(
         reserved < 80 * MIB,

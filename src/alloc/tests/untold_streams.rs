@@ -334,7 +334,7 @@ fn threads_that_end_leave_their_memory_to_others() {
         let (reserved, waits) = (alloc.stats().all().reserved_bytes.peak, sim.calls(Call::Synchronize));
         // Sixteen end before anything is done about it.
         assert!(
-            reserved <= 18 * 40 << 20 && waits <= 20,
+            reserved <= (18 * 40) << 20 && waits <= 20,
             "{reserved} bytes, {waits} waits"
         );
     });
