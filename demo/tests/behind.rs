@@ -1,5 +1,5 @@
 //! Whole programs of several streams, as PyTorch 2.11 asked for memory on H100s, on a simulated device that is behind: memory that a stream
-//! gave back is another one's once the work on it is done, and not before.
+//! gave back is another one's once the work on it is done, and not before, where it may have it at all (`cross_stream_reuse`).
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -40,6 +40,7 @@ fn a_device_that_is_behind_costs_little_more_memory_than_what_it_still_uses() {
             let segments: Segments = segments.parse().unwrap();
             let more = ReplayArgs {
                 segments: Some(segments),
+                conf: "cross_stream_reuse:on".parse().ok(),
                 ..ReplayArgs::default()
             };
             let report = replayed(name, behind, more).unwrap();
@@ -49,6 +50,25 @@ fn a_device_that_is_behind_costs_little_more_memory_than_what_it_still_uses() {
             let what = format!("{name} in {} segments, {behind} behind", segments.name());
             assert!((1.0..=most).contains(&ratio), "{what}: {ratio:.3}");
         }
+    }
+}
+
+/// Streams that have nothing of each other's take what each of them needs at most, and little more: a GPU that is behind makes no difference.
+#[test]
+fn streams_that_share_nothing_take_little_more_than_each_of_them_needs() {
+    for (name, most) in [
+        ("torch211_sharded", 1.25),
+        ("torch211_streams", 1.6),
+        ("multi_stream_2000", 2.6),
+    ] {
+        let ratios = [0, 30].map(|behind| {
+            let report = replayed(name, behind, ReplayArgs::default()).unwrap();
+            report.memory.ratio.unwrap()
+        });
+        assert!(
+            ratios.iter().all(|ratio| (1.0..=most).contains(ratio)),
+            "{name}: {ratios:?}"
+        );
     }
 }
 

@@ -19,6 +19,8 @@ fn replayed(name: &str) -> (f64, Vec<u64>) {
         device: DeviceChoice::Sim,
         publish: false,
         passes: 4,
+        // One of them has several streams.
+        conf: "cross_stream_reuse:on".parse().ok(),
         ..ReplayArgs::default()
     });
     let report = report.unwrap();

@@ -248,7 +248,8 @@ impl Allocator {
         let _ = self.0.home.poll();
     }
 
-    /// Says that a stream is about to be destroyed. To be called while it still exists and after the last work was queued on it,
+    /// Says that a stream is about to be destroyed, and that no other stream uses what it has, but for what was
+    /// [recorded](Buffer::record_stream). To be called while it still exists and after the last work was queued on it,
     /// before `cuStreamDestroy`; nothing is waited for but other threads that just ask the driver something about it. An event is recorded
     /// on it, for each pool that used it one more, and none after that.
     ///

@@ -39,8 +39,9 @@
 //! memory the shortest of the large requests go to the lowest address instead, and where a program repeats itself and would map memory
 //! again in each round, requests go where they went in the round before, if that is free. What is left of it stays free if it is worth
 //! keeping: 512 B in the small pool and in stitched memory, more than 1 MiB in large plain segments, 2 MiB in virtual ones. If there is none, in this order: pending blocks whose events are done;
-//! blocks of other streams that no queued work uses any more; stitching, in that mode; new memory, the least that does (the end or a hole
-//! of a virtual segment, with the free blocks beside it); after waiting for the device and giving the cache back, once more, unless
+//! with [`cross_stream_reuse`](Config::cross_stream_reuse) blocks of other streams that no queued work uses any more; stitching, in that mode; new memory, the least that does (the end or a hole
+//! of a virtual segment, with the free blocks beside it); after waiting for the device, which makes anybody's what other streams have free,
+//! and giving the cache back, once more, unless
 //! that cannot be enough beside what the program holds; then [`Error::OutOfMemory`] with a [report](OomReport) of what would have helped.
 //!
 //! **Stitching.** A driver maps whole chunks, but a block need not use all of them: the end of one free block, whole chunks from
@@ -51,8 +52,9 @@
 //!
 //! **Free.** A block joins its free neighbours, unless its size is one that comes again: then it is set aside whole for the next request
 //! of that size, in front of the heap, until a request of another size looks at all free memory of the stream. It may be reused by its own stream at once: what that stream does next is queued behind. If other streams
-//! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it when its
-//! stream was idle after the free, or an event recorded there after it is done; then it is nobody's.
+//! were noted to use it ([`Buffer::record_stream`]), it first waits for one event on each. Another stream may have it once the device was
+//! waited for after the free, or with [`cross_stream_reuse`](Config::cross_stream_reuse) when its stream was idle after the free, or an event
+//! recorded there after it is done; then it is nobody's.
 //!
 //! **Joining.** [`Allocator::join_holes`] maps the chunks of scattered free blocks side by side: no new memory, no copy, and
 //! live blocks keep addresses and contents. Only whole chunks can move. [`Allocator::compact`] does so with all there is, and gives wholly free

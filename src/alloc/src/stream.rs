@@ -9,9 +9,10 @@ use cudarc::driver::CudaStream;
 /// A stream by its raw handle (`CUstream`). On the simulated device any number is a stream.
 ///
 /// CUDA does not check handles: a number that is no stream's, or that of a stream which was destroyed, ends the program by SIGSEGV wherever an
-/// allocator of a CUDA device asks about it, which may be when memory is taken for it and at any time later. Nothing here can tell. So a
-/// handle that is written as a number, and not [made from](Stream::from) a stream, is the program's responsibility as a raw pointer is, and so
-/// is that the stream lives until [`retire_stream`](crate::Allocator::retire_stream).
+/// allocator of a CUDA device asks about it: when memory is taken for it, when a block is dropped that was
+/// [recorded](crate::Buffer::record_stream) for it, and with [`cross_stream_reuse`](crate::Config::cross_stream_reuse) at any time later.
+/// Nothing here can tell. So a handle that is written as a number, and not [made from](Stream::from) a stream, is the program's
+/// responsibility as a raw pointer is, and so is that the stream lives until [`retire_stream`](crate::Allocator::retire_stream).
 ///
 /// CUDA's handle of the per-thread default streams (`CU_STREAM_PER_THREAD`, 2) is another stream in each thread, and so is refused as a number,
 /// with [`Error::PerThreadStream`](crate::Error::PerThreadStream): [`Stream::per_thread`] names that of one thread. Those have the numbers from
@@ -30,8 +31,9 @@ impl Stream {
     /// The per-thread default stream of the calling thread, which is this one in other threads, too. It ends with the thread, and is retired
     /// then without anybody's saying so.
     ///
-    /// Other threads can only ask the default stream about it, which is idle when all of them are: what its thread has freed is reused
-    /// elsewhere then, or once the device was waited for as there is no memory left. Only what
+    /// Other threads can only ask the default stream about it, which is idle when all of them are: with
+    /// [`cross_stream_reuse`](crate::Config::cross_stream_reuse) what its thread has freed is reused elsewhere then, and else once the device
+    /// was waited for. Only what
     /// [`record_stream`](crate::Buffer::record_stream) names it for, and threads that end while the GPU is busy once there are 16 of them, have
     /// events recorded on the default stream, for which what other threads queue next has to wait. 4,096 threads at a time have one; those that
     /// come too late get a stream that is refused with [`Error::PerThreadStream`](crate::Error::PerThreadStream).

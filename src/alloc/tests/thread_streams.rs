@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{MIB, sharing, start};
 use gpumem_alloc::device::{Call, Sim, Timeline};
-use gpumem_alloc::{Allocator, Config, PoolConfig, Route, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, PoolConfig, Route, SegmentMode, Stream};
 
 const ELSEWHERE: Route = Route::Stream(Stream(9));
 

@@ -31,14 +31,20 @@
  * threads learn that it is done from the legacy default stream, which is when all of them are. A program that is compiled for per-thread
  * default streams (CUDA_API_PER_THREAD_DEFAULT_STREAM), where NULL means this one to CUDA, passes cudaStreamPerThread here. Memory
  * belongs to the stream it was allocated for, and is reused on that stream at once when it is freed: what the stream does next is queued
- * behind. Whoever uses it on another stream either says so (gpumem_record_stream) or waits for that stream before the free. The
- * allocator asks the streams it knows how far they are, and CUDA crashes on the handle of a stream that is gone (seen on an H100 with
- * driver 580): before you destroy a stream that memory was allocated for, or that was named in a free or in gpumem_record_stream, say so
- * (gpumem_retire_stream). PyTorch's own streams live as long as the process. Where CUDA notices, nothing is lost: memory of a stream
- * that was destroyed before it was retired is reused once the device was waited for. 4,096 streams in each pool and outside (60,000 in
- * all pools), and 1,024 pools, are kept apart; streams that are not retired count, and those of which something is held yet, and calls
- * for one more fail, frees too. Before they do they wait for the device, unless a graph is captured, if streams that were retired may be
- * forgotten then.
+ * behind. Another stream gets it only after the allocator has waited for the device: when memory has run out, before a call fails, when
+ * the cache is given back, and when much waits for that. So memory may be freed while another stream still uses it, if the stream it was
+ * allocated for waits for that one before more is allocated there; or say so before the free (gpumem_record_stream).
+ * GPUMEM_ALLOC_CONF=cross_stream_reuse:on has other streams get it sooner: once all is done that was queued on any stream (CUDA 12.5 or
+ * newer). It takes less memory where several streams take turns, and breaks programs that wait after the free, as above; and a look at
+ * how far the device is ends the capture of a graph that was not begun by gpumem_begin_allocate_to_pool.
+ *
+ * Streams may be destroyed without a word, when what they have queued is done. CUDA crashes on the handle of a stream that is gone (seen
+ * on an H100 with driver 580): none is used after the call that it was passed to, but those of streams that always live, the default ones
+ * and PyTorch's own. That of a gpumem_free is not used in the call, either. A stream that uses memory by gpumem_record_stream is waited
+ * for once its handle is passed again, by gpumem_record_stream or an allocation, if CUDA says that it is the same stream (CUDA 12.0 or
+ * newer), and else by a wait for the device. 4,096 streams in each pool and outside (60,000 in all pools), and 1,024 pools, are kept
+ * apart. Where there is no room for one more the device is waited for, unless a graph is captured, and streams of which nothing is held
+ * are forgotten; if there is none, the call fails, a free too.
  *
  * Errors. No function ends the process, unless the host has no memory left, or lets an exception out, except gpumem_torch_alloc, and
  * gpumem_begin_allocate_to_pool where PyTorch's version was not tried, which throw PyTorch's own. A call that failed has changed nothing,
@@ -87,7 +93,7 @@ void *gpumem_alloc(size_t size, int device, void *stream);
 
 /*
  * Gives memory back. `ptr` is what an allocation here returned, or NULL (nothing happens); `size` is not looked at. `device` is the
- * one it was allocated on. `stream` may have work queued that uses it: if that is another stream than the one it was allocated for,
+ * one it was allocated on. `stream` may have work queued that uses it, and may be gone by now: if it is another one than it was allocated for,
  * the memory is reused after that work. A pointer that is foreign, freed before, or of another device is an error and changes nothing.
  */
 void gpumem_free(void *ptr, size_t size, int device, void *stream);
@@ -99,9 +105,11 @@ void gpumem_free(void *ptr, size_t size, int device, void *stream);
 void gpumem_record_stream(void *ptr, void *stream);
 
 /*
- * Says that a stream is about to be destroyed: to be called after the last work was queued on it, before cuStreamDestroy or
- * cudaStreamDestroy. No work is waited for, only a thread that is just asking about the stream. What is free on it is anybody's once its
- * work is done, and so is what is in use when it is freed; a gpumem_free of that may name the stream or another one. From then on its
+ * Says that a stream is about to be destroyed, and gives what it has to all others: to be called after the last work was queued on it,
+ * before cuStreamDestroy or cudaStreamDestroy. Not needed; it saves memory where streams come and go. No other stream may use what is free
+ * on it, or what is in use when that is freed, unless it was recorded. No work is waited for, only a thread that is just asking about the
+ * stream. What is free on it is anybody's once its work is done, and so is what is in use when it is freed; a gpumem_free of that may name
+ * the stream or another one. From then on its
  * handle means another stream, which CUDA may make; but in a gpumem_free of what was allocated for the stream that ended it means that one
  * until one of that handle was used here (an allocation, gpumem_record_stream): who uses such memory on the new stream says so first.
  * A stream that is not known here is fine. 0; -1 on errors: for a default stream, and then nothing changes, and while a graph is captured
@@ -227,8 +235,7 @@ int64_t gpumem_pool_uses(int device, struct gpumem_pool_id id);
 
 /*
  * CuPy passes no stream: `stream` is the `param` that the CFunctionAllocator was made with. Make one allocator for each stream, with
- * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does. CuPy destroys a stream with its last Python
- * object: the example has it call gpumem_retire_stream before.
+ * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does.
  */
 void *gpumem_cupy_malloc(void *stream, size_t size, int device);
 void gpumem_cupy_free(void *stream, void *ptr, int device);

@@ -6,7 +6,8 @@
 //! those takes a look at all blocks, which is done once enough such lines have come together.
 //!
 //! A stream that was destroyed before takes no event. What it owned, and its line, then wait until the device was waited for, which is done for
-//! a new stream that there is no room for.
+//! a new stream that there is no room for. So does what the stream of a thread owned that has ended, of which the program said nothing: others
+//! may still use it. Where streams end untold, those of which nothing is held are taken for ended when there is no room for a new one.
 
 use std::sync::Arc;
 

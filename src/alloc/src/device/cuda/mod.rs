@@ -1,8 +1,9 @@
 //! CUDA devices, through the primary context, so that memory is shared with whatever else uses CUDA in the process.
 //!
 //! The driver is asked about streams that the program named. It refuses no handle that is none: it follows it, and crashes (seen on an H200,
-//! on the handle of a stream that was destroyed as on any number). So every call that takes a stream relies on what the program was told
-//! ([`Stream`], [`retire_stream`](crate::Allocator::retire_stream)): the stream lives.
+//! on the handle of a stream that was destroyed as on any number). So every call that takes a stream relies on that the stream lives: a Rust
+//! program was told so ([`Stream`], [`retire_stream`](crate::Allocator::retire_stream)), and of others, whose streams may end untold, only
+//! streams are named that never end, or that the program passed in the same call (`heap::pending`).
 
 mod api;
 mod bound;
