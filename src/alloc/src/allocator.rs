@@ -270,7 +270,7 @@ impl Allocator {
         if !self.heap(|heap| heap.knows(stream))? {
             return self.0.home.retire_stream(stream, Named::default());
         }
-        let id = self.0.device.driver.stream_id(stream);
+        let id = self.0.device.id_of(stream);
         self.0.home.retire_stream(stream, Named { id, lasts: false })
     }
 

@@ -85,6 +85,8 @@ pub struct Config {
     ///
     /// Off, memory goes from one stream to another only after the allocator has waited for the device: under memory pressure, before a
     /// request is refused, and when the cache is released.
+    ///
+    /// For the C functions, whose programs destroy streams without a word, one event tells how far all streams are, and not one for each. It needs a driver for CUDA 12.5, and recording it ends the capture of a graph that the allocator was not told of.
     pub cross_stream_reuse: bool,
     /// Whether streams may be destroyed without a word to the allocator, as those of C, PyTorch, CuPy and RMM may. The driver is then given no
     /// handle that the program did not pass in the same call.

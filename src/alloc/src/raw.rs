@@ -142,7 +142,7 @@ impl Allocator {
     pub fn record_stream_raw_as(&self, addr: u64, stream: Stream, lasts: bool) -> Result<(), Error> {
         let home = self.0.home;
         let block = home.block_of(home.pointers()?.find(addr)?)?;
-        let id = self.0.device.driver.stream_id(stream);
+        let id = self.0.device.id_of(stream);
         home.name(|heap| heap.record_use(block, stream, Named { id, lasts }))
     }
 

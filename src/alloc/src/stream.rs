@@ -44,6 +44,12 @@ impl Stream {
         Stream::of_this_thread()
     }
 
+    /// Whether its handle means a stream at any time: those that CUDA makes by itself. That of a thread has the default stream asked once the
+    /// thread has ended.
+    pub(crate) fn never_ends(self) -> bool {
+        self == Stream::DEFAULT || self.is_per_thread()
+    }
+
     /// What CUDA calls it (`CUstream`), in the thread whose own it is if it is a [thread's own](Stream::per_thread).
     pub fn handle(self) -> u64 {
         match self.is_per_thread() {

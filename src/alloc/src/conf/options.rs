@@ -270,7 +270,7 @@ pub const OPTIONS: &[ConfOption] = &[
     option(
         Origin::Gpumem,
         ["cross_stream_reuse", "on or off", "off"],
-        "Whether what one stream has freed may serve another one before the device was waited for. It saves memory where several streams take turns. A program breaks by it that frees a block of stream A while stream B still reads it, and has A wait for B only before A allocates again: a third stream may get the block meanwhile. Off, as in PyTorch, such a program is right.",
+        "Whether what one stream has freed may serve another one before the device was waited for. It saves memory where several streams take turns. A program breaks by it that frees a block of stream A while stream B still reads it, and has A wait for B only before A allocates again: a third stream may get the block meanwhile. Off, as in PyTorch, such a program is right. For PyTorch, CuPy, RMM and C it needs a driver for CUDA 12.5, and no graph may be captured by other means than PyTorch's.",
         |draft, given| {
             draft.config.cross_stream_reuse = given.word()?.one_of(&[("on", true), ("off", false)])?;
             Ok(())

@@ -212,6 +212,14 @@ impl Device {
         }
     }
 
+    /// The [number](Driver::stream_id) of a stream that the program passes in this call.
+    pub(crate) fn id_of(&self, stream: Stream) -> Option<u64> {
+        match stream.never_ends() {
+            true => None,
+            false => self.driver.stream_id(stream),
+        }
+    }
+
     /// The simulated device behind this one, if it is one.
     pub fn as_sim(&self) -> Option<&Sim> {
         self.sim.as_ref()

@@ -56,13 +56,16 @@ impl Heap {
             .max(device / OF_DEVICE)
             .max(request.size);
         let ended = self.streams.all_retired();
-        if self.capturing() || ended.is_empty() && self.ledger.pending() < much {
+        if self.capturing() {
             return false;
         }
         let arena = self.streams.line(request.stream).arena;
         let lines = ended.iter().map(|at| self.streams.line(*at));
         let kept = lines.filter(|line| line.arena == arena && !line.given_up && !self.shares_across_streams);
         let kept: u64 = kept.flat_map(|line| &line.free).map(|index| index.bytes()).sum();
+        if kept + self.ledger.pending() < much {
+            return false;
+        }
         let waiting = self.streams.indices().flat_map(|at| &self.streams.line(at).waiting);
         let used = waiting
             .filter(|(event, _)| event.is_none())

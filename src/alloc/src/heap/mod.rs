@@ -337,10 +337,6 @@ impl Heap {
         ledger.reserved() - ledger.loose() - self.allocated_bytes() - ledger.pending()
     }
 
-    pub(crate) fn driver(&self) -> Arc<dyn Driver> {
-        Arc::clone(&self.driver)
-    }
-
     pub(crate) fn outlet(&self) -> &Outlet {
         &self.outlet
     }

@@ -42,17 +42,11 @@ impl User {
     const OF_ALL: User = User { line: ANY, id: None };
 }
 
-/// Whether a stream's handle means a stream at any time: those that CUDA makes by itself. That of a thread has the default stream asked once
-/// the thread has ended.
-pub(super) fn never_ends(stream: Stream) -> bool {
-    stream == Stream::DEFAULT || stream.is_per_thread()
-}
-
 impl Heap {
     /// Whether the driver may be given the handle of a line's stream, whatever the program does with its streams.
     pub(super) fn is_known_to_live(&self, line: u16) -> bool {
         line != ANY
-            && (!self.streams_may_end_untold || self.streams.line(line).lasts || never_ends(self.streams.name(line)))
+            && (!self.streams_may_end_untold || self.streams.line(line).lasts || self.streams.name(line).never_ends())
     }
 
     /// Whether a stream was named before.
@@ -98,7 +92,7 @@ impl Heap {
     /// The program names the stream of a line: it is alive now, but may be another one than the line's was. Blocks that wait for the next
     /// event of the same stream have one recorded, and what waits for a stream of the same handle that is gone waits for the device.
     fn identify(&mut self, at: u16, named: Named) {
-        if !self.streams_may_end_untold || never_ends(self.streams.name(at)) {
+        if !self.streams_may_end_untold || self.streams.name(at).never_ends() {
             return;
         }
         let line = self.streams.line_mut(at);
@@ -125,7 +119,7 @@ impl Heap {
     /// What is known of a stream that was named for the first time.
     pub(crate) fn note_id(&mut self, stream: Stream, id: Option<u64>) {
         if self.streams_may_end_untold
-            && !never_ends(stream)
+            && !stream.never_ends()
             && let Some(at) = self.streams.known(stream)
         {
             self.streams.line_mut(at).id = id;

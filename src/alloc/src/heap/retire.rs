@@ -19,7 +19,7 @@ use super::arena::COMMON;
 use super::ask::asking::{Asked, Asking};
 use super::ask::event::Event;
 use super::ask::probe_ended;
-use super::pending::{Named, never_ends};
+use super::pending::Named;
 use super::streams::{LaneOf, SPARE};
 use super::turn::access::{Access, settle};
 use crate::device::Driver;
@@ -44,7 +44,8 @@ impl Unmet {
         let _undisturbed = Uncancelled::begin();
         let meet = |stream: &Stream| {
             self.driver.meet(*stream);
-            (*stream, self.driver.stream_id(*stream))
+            let ends = !stream.never_ends();
+            (*stream, ends.then(|| self.driver.stream_id(*stream)).flatten())
         };
         self.streams.iter().map(meet).collect()
     }
@@ -269,7 +270,7 @@ impl Heap {
             !held[usize::from(*at)]
                 && !line.is_retired()
                 && line.waiting.is_empty()
-                && !never_ends(self.streams.name(*at))
+                && !self.streams.name(*at).never_ends()
         };
         let unused: Vec<u16> = self.streams.real().filter(ends).collect();
         for at in &unused {

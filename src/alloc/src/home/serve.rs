@@ -186,9 +186,8 @@ impl Home {
 
     /// The program names a stream: it is alive, and takes an event that blocks wait for which it used.
     fn name_to_waiting(&self, stream: Stream) -> Result<(), Error> {
-        let driver = self.see(|heap| heap.awaits_name_of(stream).then(|| heap.driver()))?;
-        if let Some(driver) = driver {
-            let id = driver.stream_id(stream);
+        if self.see(|heap| heap.awaits_name_of(stream))? {
+            let id = self.device()?.id_of(stream);
             self.give(|heap| heap.identify_named(stream, Named { id, lasts: false }))?;
         }
         Ok(())

@@ -96,7 +96,7 @@ impl Heap {
         let last = self.looked_at_gone;
         gone.sort_unstable_by_key(|number| (*number <= last, *number));
         gone.truncate(AT_A_TIME);
-        self.learn_for(request, &self.lines_with_free(&gone))?;
+        self.learn_for(request, &self.lines_to_learn_of(&gone))?;
         self.looked_at_gone = gone.last().copied().unwrap_or(last);
         if self.disown_all_of(&gone) {
             let spare = self.spare_of_closing();
@@ -113,6 +113,19 @@ impl Heap {
         lines.sort_unstable();
         lines.dedup();
         lines
+    }
+
+    /// Those of which something is to be known before what is free goes back. Where the device is to be waited for, that is not done for what
+    /// cannot go: a part of a segment.
+    fn lines_to_learn_of(&self, arenas: &[u16]) -> Vec<u16> {
+        let waits_for = |arena: &u16| {
+            let mut segments = self.segments.iter().map(|(_, segment)| segment);
+            segments.any(|segment| segment.arena == *arena && self.is_free(segment) && !self.is_unused(segment.first))
+        };
+        if self.shares_across_streams || arenas.iter().any(waits_for) {
+            return self.lines_with_free(arenas);
+        }
+        Vec::new()
     }
 
     /// Whether one of the arenas has nothing any more that a stream may still use.
