@@ -79,7 +79,8 @@ fn a_block_freed_while_another_stream_reads_it_is_its_own_streams_only() {
         sim.finish(B);
         assert_eq!(take(&alloc, A), x);
         [x, z].into_iter().for_each(|addr| alloc.free_raw(addr).unwrap());
-        assert_eq!(sim.calls(Call::Synchronize), 0);
+        let asked = [Call::Synchronize, Call::QueryStream, Call::Record, Call::RecordAll].map(|call| sim.calls(call));
+        assert_eq!(asked, [0; 4]);
     });
 }
 
@@ -145,10 +146,15 @@ fn a_recorded_stream_may_be_gone_when_the_block_is_freed() {
         free(&alloc, x, A);
         let y = take(&alloc, A);
         assert!(!sim.busy_for(A, y, 40 << 20), "what was queued on B uses it");
-        // Another stream of the same handle says nothing of the one before.
+        // Another stream of the same handle says nothing of the one before, whose work goes on.
         sim.create_stream(B);
+        let w = take(&alloc, A);
+        alloc.record_stream_raw(w, B).unwrap();
+        free(&alloc, w, A);
         alloc.record_stream_raw(y, B).unwrap();
+        sim.finish_living(B);
         alloc.poll();
+        assert_eq!(alloc.stats().all().active.current, 2, "y is held, and x waits");
         let z = take(&alloc, A);
         assert!(!sim.busy_for(A, z, 40 << 20), "what was queued on the B before uses it");
         [y, z].into_iter().for_each(|addr| free(&alloc, addr, A));
@@ -221,6 +227,67 @@ fn memory_that_streams_used_which_are_gone_serves_again() {
         }
         let (reserved, waits) = (alloc.stats().all().reserved_bytes.peak, sim.calls(Call::Synchronize));
         assert!(reserved <= 200 << 20 && waits <= 60, "{reserved} bytes, {waits} waits");
+    });
+}
+
+/// It takes the event that blocks wait for, and then its last one.
+#[test]
+fn a_stream_that_blocks_wait_for_may_be_retired() {
+    each(|sim, alloc| {
+        let [x, mine] = [A, B].map(|stream| take(&alloc, stream));
+        alloc.record_stream_raw(x, B).unwrap();
+        sim.enqueue(B, x, 40 << 20);
+        free(&alloc, x, A);
+        free(&alloc, mine, B);
+        alloc.retire_stream(B).unwrap();
+        sim.destroy_stream(B);
+        let y = take(&alloc, A);
+        assert!(!sim.busy_for(A, y, 40 << 20));
+        sim.finish(B);
+        alloc.poll();
+        assert_eq!(alloc.stats().all().active.current, 1);
+        free(&alloc, y, A);
+    });
+}
+
+/// A stream of the same handle is retired: what the one before it has queued is not done by that.
+#[test]
+fn what_a_stream_used_is_not_done_when_another_one_of_its_handle_is() {
+    each(|sim, alloc| {
+        let x = take(&alloc, A);
+        alloc.record_stream_raw(x, B).unwrap();
+        sim.enqueue(B, x, 40 << 20);
+        sim.destroy_stream(B);
+        sim.create_stream(B);
+        let other = take(&alloc, A);
+        alloc.record_stream_raw(other, B).unwrap();
+        alloc.retire_stream(B).unwrap();
+        sim.finish_living(B);
+        // Streams that have ended are forgotten once there are many.
+        for n in 0..40 {
+            let addr = alloc.alloc_raw(512, Stream(1000 + n)).unwrap();
+            free(&alloc, addr, Stream(1000 + n));
+            alloc.retire_stream(Stream(1000 + n)).unwrap();
+        }
+        free(&alloc, x, A);
+        let y = take(&alloc, A);
+        assert!(!sim.busy_for(A, y, 40 << 20), "the stream that was destroyed uses it");
+        [y, other].into_iter().for_each(|addr| free(&alloc, addr, A));
+    });
+}
+
+/// A graph is captured that nobody told of: the driver refuses to wait. What a request can do without is no reason to fail.
+#[test]
+fn a_wait_that_is_refused_fails_no_request_that_can_do_without() {
+    each(|sim, alloc| {
+        sim.fail_next(Call::Synchronize, 100);
+        for n in 0..6 {
+            let x = take(&alloc, A);
+            alloc.record_stream_raw(x, Stream(1000 + n)).unwrap();
+            free(&alloc, x, A);
+        }
+        assert!(sim.calls(Call::Synchronize) > 0);
+        sim.fail_next(Call::Synchronize, 0);
     });
 }
 
@@ -316,6 +383,28 @@ fn what_a_pool_that_is_gone_left_goes_back_when_memory_is_taken() {
         let new = take(&alloc, A);
         assert_eq!((reserved(), sim.calls(Call::Synchronize)), (40 << 20, 1));
         free(&alloc, new, A);
+    });
+}
+
+/// The thread and its stream are done, and another stream is not that reads what the thread freed.
+#[test]
+fn what_a_thread_that_has_ended_freed_may_still_be_read() {
+    each(|sim, alloc| {
+        let mut ended = Vec::new();
+        for _ in 0..20 {
+            let task = || {
+                let addr = alloc.alloc_raw(4 << 20, Stream::per_thread()).unwrap();
+                sim.enqueue(B, addr, 4 << 20);
+                free(&alloc, addr, Stream::per_thread());
+                Stream::per_thread()
+            };
+            ended.push(std::thread::scope(|scope| scope.spawn(task).join().unwrap()));
+        }
+        ended.into_iter().for_each(|stream| sim.finish(stream));
+        alloc.poll();
+        let held: Vec<u64> = (0..30).map(|_| alloc.alloc_raw(4 << 20, C).unwrap()).collect();
+        assert!(held.iter().all(|addr| !sim.busy_for(C, *addr, 4 << 20)), "B reads it");
+        held.into_iter().for_each(|addr| free(&alloc, addr, C));
     });
 }
 

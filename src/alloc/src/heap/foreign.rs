@@ -31,7 +31,7 @@ impl Heap {
         let arena = self.streams.line(stream).arena;
         let waits = self.much_waits_for_device(request);
         if waits {
-            self.settle(request)?;
+            self.settle_if_it_can(request)?;
         }
         let others = self.streams.of(arena);
         let others: Vec<u16> = others
@@ -48,8 +48,8 @@ impl Heap {
     }
 
     /// Whether so much waits for the device that it is worth a wait: enough for a request, and a part of all that is reserved and of the device,
-    /// so that waits are few. That is what streams keep that have ended, and what was used by streams that may be gone. A program that starts a thread for each
-    /// task, or has the streams of another library use its memory, would take all of the device otherwise.
+    /// so that waits are few. That is what streams keep that have ended, and what was used by streams that may be gone. A program that starts a
+    /// thread for each task, or has the streams of another library use its memory, would take all of the device otherwise.
     fn much_waits_for_device(&self, request: &Request) -> bool {
         let device = self.driver.info().total;
         let much = (self.ledger.reserved() / KEPT)

@@ -15,7 +15,7 @@ use super::Heap;
 use super::allocate::Request;
 use super::arena::COMMON;
 use super::release::end::has_remains;
-use super::streams::ANY;
+use super::streams::{ANY, Line};
 use crate::error::DeviceError;
 use crate::error::Error;
 use crate::stream::Stream;
@@ -40,6 +40,11 @@ pub(super) struct User {
 impl User {
     /// One of which nothing is known: all streams are waited for.
     const OF_ALL: User = User { line: ANY, id: None };
+
+    /// Whether its stream is that of its line, which may be of another one of the same handle by now.
+    pub(super) fn is_of(&self, line: &Line) -> bool {
+        line.id == self.id || line.lasts && self.id.is_none()
+    }
 }
 
 impl Heap {
@@ -178,11 +183,10 @@ impl Heap {
     pub(super) fn wait_for_users(&mut self, b: u32) {
         let users = self.users.remove(&b).unwrap_or_default();
         for user in &users {
-            let (at, id) = (user.line, user.id);
+            let at = user.line;
             let (line, lives) = (self.streams.line(at), self.is_known_to_live(at));
-            // It may be the line of another stream of the same handle by now, or nobody can tell.
-            let same = line.id == id || line.lasts && id.is_none();
-            if !same || !lives && id.is_none() {
+            // Another one that had the handle before, or nobody can tell.
+            if !user.is_of(line) || !lives && user.id.is_none() {
                 self.streams.wait_at(ANY, None, b);
                 continue;
             }
@@ -235,6 +239,14 @@ impl Heap {
             self.settled(frees);
         }
         Ok(())
+    }
+
+    /// The same for what the request can do without: it goes on where the driver refuses to wait.
+    pub(super) fn settle_if_it_can(&mut self, request: &Request) -> Result<(), DeviceError> {
+        match self.settle(request) {
+            Err(error) if error.code == DeviceError::LATER => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// What is given back from now on is not known to be done after a wait for the device that begins now.

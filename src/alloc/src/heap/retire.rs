@@ -19,7 +19,6 @@ use super::arena::COMMON;
 use super::ask::asking::{Asked, Asking};
 use super::ask::event::Event;
 use super::ask::probe_ended;
-use super::pending::Named;
 use super::streams::{LaneOf, SPARE};
 use super::turn::access::{Access, settle};
 use crate::device::Driver;
@@ -63,13 +62,8 @@ struct Ending {
 }
 
 /// The program is about to destroy a stream.
-pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream, named: Named) -> Result<(), Error> {
-    on.heap(|heap| {
-        heap.streams.may_end(stream)?;
-        // No event of a stream tells of one that had the handle before.
-        heap.identify_named(stream, named);
-        Ok::<_, Error>(())
-    })??;
+pub(crate) fn retire_stream(on: &mut impl Access, stream: Stream) -> Result<(), Error> {
+    on.heap(|heap| heap.streams.may_end(stream))??;
     end_stream(on, stream, true)
 }
 
@@ -319,10 +313,14 @@ impl Heap {
     /// Blocks do not wait for streams that have ended and whose work is done.
     fn forget_done_users(&mut self) {
         let (streams, blocks) = (&self.streams, &mut self.blocks);
-        self.users.retain(|b, lines| {
-            lines.retain(|user| !streams.line(user.line).is_retired() || !streams.line(user.line).is_done());
-            blocks[*b].used = !lines.is_empty();
-            !lines.is_empty()
+        self.users.retain(|b, users| {
+            users.retain(|user| {
+                let line = streams.line(user.line);
+                // What had the handle before is not known to be done.
+                !line.is_retired() || !line.is_done() || !user.is_of(line)
+            });
+            blocks[*b].used = !users.is_empty();
+            !users.is_empty()
         });
     }
 

@@ -182,7 +182,9 @@ impl Home {
 
     /// A stream is about to be destroyed.
     pub(crate) fn retire_stream(&self, stream: Stream, named: Named) -> Result<(), Error> {
-        heap::retire_stream(&mut self.way(), stream, named)?;
+        // No event of a stream tells of one that had the handle before. Who retires it waits for who asks something of it: for this, too.
+        self.give(|heap| heap.identify_named(stream, named))?;
+        heap::retire_stream(&mut self.way(), stream)?;
         self.give(|_| ())
     }
 

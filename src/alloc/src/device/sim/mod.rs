@@ -133,6 +133,11 @@ impl Sim {
         self.state().advance(stream, u64::MAX);
     }
 
+    /// The same, but for what streams of its handle have queued that were destroyed.
+    pub fn finish_living(&self, stream: Stream) {
+        self.state().finish_living(stream);
+    }
+
     /// A driver makes a stream: of a handle that it gave to one before that is [destroyed](Sim::destroy_stream). Other numbers are
     /// streams anyway.
     pub fn create_stream(&self, stream: Stream) {

@@ -42,7 +42,7 @@ impl Access for Ending<'_> {
     fn heap<R>(&mut self, work: impl FnOnce(&mut Heap) -> R) -> Result<R, Error> {
         if self.visits_before == 0 {
             for name in 1..=20 {
-                retire_stream(self.heap, Stream(name), Default::default())?;
+                retire_stream(self.heap, Stream(name))?;
             }
         }
         self.visits_before = self.visits_before.wrapping_sub(1);

@@ -39,7 +39,7 @@ impl Heap {
     }
 
     pub(crate) fn retire_stream(&mut self, stream: Stream) -> Result<(), Error> {
-        let retired = crate::heap::retire_stream(self, stream, Default::default());
+        let retired = crate::heap::retire_stream(self, stream);
         self.run_errands();
         retired
     }

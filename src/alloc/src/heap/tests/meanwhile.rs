@@ -50,7 +50,7 @@ impl World {
     pub(in crate::heap) fn retire(&mut self, place: u64, again: bool) {
         let stream = self.lives.stream(place);
         let retired = match self.has_company() {
-            true => retire_stream(&mut Among(self, place), stream, Default::default()),
+            true => retire_stream(&mut Among(self, place), stream),
             false => self.heap.retire_stream(stream),
         };
         self.lives.end(retired, &self.sim, &self.pools, (place, again));

@@ -228,7 +228,7 @@ impl Heap {
         }
         match lines.is_empty() || self.capturing() {
             true => Ok(()),
-            false => Ok(self.settle(request)?),
+            false => Ok(self.settle_if_it_can(request)?),
         }
     }
 

@@ -116,6 +116,15 @@ impl State {
         self.forget_queues();
     }
 
+    /// Those of the same handle that were destroyed go on.
+    pub(in crate::device::sim) fn finish_living(&mut self, stream: Stream) {
+        if let Some(queue) = self.handles.name_of(stream).and_then(|name| self.queues.get_mut(&name)) {
+            queue.completed = queue.submitted;
+            queue.work.clear();
+        }
+        self.forget_queues();
+    }
+
     pub(super) fn finish_all(&mut self) {
         for queue in self.queues.values_mut() {
             queue.completed = queue.submitted;
