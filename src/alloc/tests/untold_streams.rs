@@ -393,8 +393,8 @@ fn what_a_thread_that_has_ended_freed_may_still_be_read() {
         let mut ended = Vec::new();
         for _ in 0..20 {
             let task = || {
-                let addr = alloc.alloc_raw(4 << 20, Stream::per_thread()).unwrap();
-                sim.enqueue(B, addr, 4 << 20);
+                let addr = alloc.alloc_raw(1 << 20, Stream::per_thread()).unwrap();
+                sim.enqueue(B, addr, 1 << 20);
                 free(&alloc, addr, Stream::per_thread());
                 Stream::per_thread()
             };
@@ -402,8 +402,9 @@ fn what_a_thread_that_has_ended_freed_may_still_be_read() {
         }
         ended.into_iter().for_each(|stream| sim.finish(stream));
         alloc.poll();
-        let held: Vec<u64> = (0..30).map(|_| alloc.alloc_raw(4 << 20, C).unwrap()).collect();
-        assert!(held.iter().all(|addr| !sim.busy_for(C, *addr, 4 << 20)), "B reads it");
+        let held: Vec<u64> = (0..40).map(|_| alloc.alloc_raw(1 << 20, C).unwrap()).collect();
+        assert_eq!(sim.calls(Call::Synchronize), 0, "that is not worth a wait yet");
+        assert!(held.iter().all(|addr| !sim.busy_for(C, *addr, 1 << 20)), "B reads it");
         held.into_iter().for_each(|addr| free(&alloc, addr, C));
     });
 }
