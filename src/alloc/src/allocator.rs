@@ -352,7 +352,7 @@ impl Allocator {
     /// Writes [`snapshot`](Allocator::snapshot) into a file that PyTorch's viewers read: JSON if its name ends in `.json`, else a
     /// pickle. A file of that name is replaced when the new one is whole.
     pub fn write_snapshot(&self, path: impl AsRef<Path>) -> Result<(), ExportError> {
-        export::write(&self.snapshot()?, path.as_ref())
+        export::write(&self.snapshot()?, path.as_ref(), export::Readers::AsUsual)
     }
 
     /// Names what the calling thread allocates, on any allocator, until the guard is dropped. The same as

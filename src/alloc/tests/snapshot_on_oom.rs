@@ -92,6 +92,8 @@ fn a_snapshot_is_written_once_with_what_led_there() {
     let name = files[0].file_name().into_string().unwrap();
     let pid = name.strip_prefix("oom-").unwrap().strip_suffix(".pickle").unwrap();
     assert!(pid.parse::<u32>().is_ok(), "{name}");
+    let mode = files[0].metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "others do not read it");
     let snapshot = Snapshot::read(&files[0].path()).unwrap();
     assert_eq!(snapshot.check(), []);
     let last = snapshot.device_traces[0].last().unwrap();

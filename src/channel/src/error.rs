@@ -34,6 +34,15 @@ pub enum CreateError {
         /// What the channel needs.
         bytes: u64,
     },
+    /// The directory's file system has no room for one more file, however small.
+    #[error(
+        "no inode is left for a channel in {}: remove files there, or have it in another tmpfs (GPUMEM_DIR)",
+        shown(dir)
+    )]
+    NoInodes {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The process may not make files that large. Trying would end it by `SIGXFSZ`.
     #[error(
         "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or, in Rust, have it smaller (Options)"

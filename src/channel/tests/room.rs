@@ -190,6 +190,32 @@ fn no_room() {
     assert_eq!(left_behind(&dir), 0);
 }
 
+/// There is room, and not for one more file: a black box makes way, and where there is none that is said.
+#[test]
+fn a_file_system_without_inodes_is_not_called_full() {
+    in_small_tmpfs("64m,nr_inodes=8", "no_inodes");
+}
+
+#[test]
+fn no_inodes() {
+    let Some(dir) = small_tmpfs() else { return };
+    let left = black_box(&dir, 1024, 1);
+    let take_all = || (0..).take_while(|_| tempfile::Builder::new().disable_cleanup(true).tempfile_in(&dir).is_ok());
+    assert!(take_all().count() < 8 && left.exists());
+    let alive = Publisher::create(&options(&dir)).unwrap();
+    assert!(!left.exists() && free(&dir) > 32 * MIB);
+    assert_eq!(take_all().count(), 0);
+    let error = Publisher::create(&options(&dir)).err();
+    assert!(matches!(error, Some(CreateError::NoInodes { .. })), "{error:?}");
+    assert!(
+        error
+            .unwrap()
+            .to_string()
+            .starts_with("no inode is left for a channel in ")
+    );
+    assert_eq!(life(&alive), Life::Alive);
+}
+
 /// As the ranks of a job do. Who has a channel keeps it, whatever the others do for theirs; and few go without because others, that have
 /// none in the end either, took a part of their room for a moment.
 #[test]

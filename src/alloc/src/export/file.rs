@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +13,17 @@ use gpumem_snapshot::{Snapshot, WriteError};
 use super::ExportError;
 use crate::process::Unraised;
 
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Whoever the process's mask lets.
+    AsUsual,
+    /// Its owner: it has call stacks and names of a program whose user may not know that it is written.
+    Owner,
+}
+
 /// Writes a snapshot into a file: JSON if it is named `.json`, else a pickle. The file is there when it is whole.
-pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(snapshot: &Snapshot, path: &Path, readers: Readers) -> Result<(), ExportError> {
     let failed = |source| ExportError::File {
         path: path.to_owned(),
         source,
@@ -35,7 +45,7 @@ pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError>
     }
     // A program that may not make large files is not ended for one of ours.
     let _undisturbed = Unraised::begin();
-    let (draft, file) = draft(path, name).map_err(failed)?;
+    let (draft, file) = draft(path, name, readers).map_err(failed)?;
     let written = fill(snapshot, &file, path).and_then(|()| std::fs::rename(&draft, path));
     written.map_err(|error| {
         // What cannot be removed either is named like a part.
@@ -45,7 +55,7 @@ pub(crate) fn write(snapshot: &Snapshot, path: &Path) -> Result<(), ExportError>
 }
 
 /// A new file beside the one that is to be written: other threads may be writing it too, and others may have put something in its place.
-fn draft(path: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+fn draft(path: &Path, name: &OsStr, readers: Readers) -> io::Result<(PathBuf, File)> {
     /// Drafts of this process so far.
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     // What a process of this number left, before it was killed, is in the way of few of them.
@@ -60,7 +70,8 @@ fn draft(path: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
         let mut draft = stem.to_owned();
         draft.push(format!(".{}-{number}.part", std::process::id()));
         let draft = path.with_file_name(draft);
-        match File::create_new(&draft) {
+        let mode = if readers == Readers::Owner { 0o600 } else { 0o666 };
+        match File::options().write(true).create_new(true).mode(mode).open(&draft) {
             Ok(file) => return Ok((draft, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
             Err(error) => return Err(error),

@@ -15,7 +15,7 @@ use crate::config::SegmentMode;
 use crate::error::Error;
 use crate::heap::{Picture, PicturedBlock, PicturedSegment};
 use crate::stack::{Stack, StackFrame, Symbols};
-pub(crate) use file::write;
+pub(crate) use file::{Readers, write};
 pub(crate) use on_oom::OnOom;
 
 /// Devices of one machine, whatever number a simulated one has.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpumem_channel::clean;
 
+use super::{ExportError, Readers};
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::process::{Uncancelled, say, started_by_another};
@@ -67,7 +68,8 @@ impl OnOom {
             return;
         }
         let _undisturbed = Uncancelled::begin();
-        let said = match allocator.write_snapshot(path) {
+        let snapshot = allocator.snapshot().map_err(ExportError::from);
+        let said = match snapshot.and_then(|snapshot| super::write(&snapshot, path, Readers::Owner)) {
             Ok(()) => format!(
                 "gpumem: out of memory: wrote the snapshot {}",
                 clean(&path.display().to_string())

@@ -59,8 +59,11 @@ impl Publisher {
         // Forks are watched from here on.
         let process = Process::current();
         let mut name = Name::next(&identity);
-        let mut temporary = with_room(handle, || name.first_free(|name| Temporary::create(handle, name)))
-            .map_err(|error| io_error("create", &dir.join(name.text()))(error))?;
+        let made = with_room(handle, || name.first_free(|name| Temporary::create(handle, name)));
+        let mut temporary = made.map_err(|error| match lacks_room(&error) && lacks_inodes(handle) {
+            true => CreateError::NoInodes { dir: dir.to_owned() },
+            false => io_error("create", &dir.join(name.text()))(error),
+        })?;
         let path = dir.join(name.text());
         let lock = LockedFile::open(&temporary.file, process, || temporary.open_again())
             .map_err(io_error("open", &path))?
@@ -163,6 +166,11 @@ fn take_room(file: &File, bytes: u64) -> io::Result<()> {
 /// Whether the file system is full, or what this user may have of it.
 fn lacks_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a file system that says it is full has no room for one more file, whatever that holds.
+fn lacks_inodes(dir: &File) -> bool {
+    rustix::fs::fstatvfs(dir).is_ok_and(|there| there.f_files > 0 && there.f_ffree == 0)
 }
 
 /// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.
