@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_probe::NvmlSample;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock;
-use crate::demo::{DemoChild, DemoOptions};
-use crate::event::{DemoEvent, Effect, Ending, Event};
+use crate::demo::{DemoOptions, Demos};
+use crate::event::{Effect, Ending, Event};
 use crate::input::Input;
 use crate::model::{ChannelSample, Demo, Model, Nanos, Only};
 use crate::source::{self, Slot, Wishes};
@@ -76,10 +75,7 @@ struct App {
     nvml: Arc<Slot<(Nanos, NvmlSample)>>,
     channels: Arc<Slot<ChannelSample>>,
     wishes: Arc<Wishes>,
-    demo: DemoOptions,
-    child: Option<DemoChild>,
-    /// Demos that are on their way out.
-    ending: JoinSet<()>,
+    demos: Demos,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
     drawn: Instant,
@@ -102,9 +98,7 @@ impl App {
             nvml: Arc::default(),
             channels: Arc::default(),
             wishes: Arc::default(),
-            demo,
-            child: None,
-            ending: JoinSet::new(),
+            demos: Demos::new(demo),
             due: None,
             drawn: Instant::now(),
         };
@@ -119,8 +113,8 @@ impl App {
     }
 
     async fn run(&mut self) -> io::Result<Exit> {
-        if let Some(Demo { name, simulated, .. }) = self.model.demo.clone() {
-            self.start_demo(&name, simulated).await?;
+        if let Some(Demo { name, simulated, .. }) = &self.model.demo {
+            self.demos.start(name.clone(), *simulated);
         }
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -135,7 +129,7 @@ impl App {
                         vec![Event::Resize { width, height }]
                     }
                     signals::Signal::GoOn => {
-                        self.child.iter().for_each(DemoChild::go_on);
+                        self.demos.go_on();
                         vec![Event::Resumed]
                     }
                     signals::Signal::Stop => {
@@ -149,12 +143,7 @@ impl App {
                 },
                 (at, sample) = self.nvml.take() => vec![Event::Nvml { at, sample: Box::new(sample) }],
                 sample = self.channels.take() => vec![Event::Channels(Box::new(sample))],
-                news = news_of(&mut self.child) => {
-                    if matches!(news, DemoEvent::Exited(_)) {
-                        self.child = None;
-                    }
-                    vec![Event::Demo(news)]
-                }
+                news = self.demos.next() => vec![Event::Demo(news)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
@@ -203,43 +192,16 @@ impl App {
                 return Box::pin(self.apply(Event::Resumed)).await;
             }
             Effect::Suspend => return Box::pin(self.apply(Event::CannotSuspend)).await,
-            Effect::StartDemo { name, simulated } => return Box::pin(self.start_demo(&name, simulated)).await,
-            Effect::TellDemo(line) => {
-                if let Some(child) = &mut self.child {
-                    child.tell(&line).await;
-                }
-            }
-            Effect::StopDemo => self.stop_demo(),
+            Effect::StartDemo { name, simulated } => self.demos.start(name, simulated),
+            Effect::TellDemo(line) => self.demos.tell(&line).await,
+            Effect::StopDemo => self.demos.stop(),
         }
         Ok(None)
     }
 
-    async fn start_demo(&mut self, name: &str, simulated: bool) -> io::Result<Option<Exit>> {
-        self.stop_demo();
-        match DemoChild::spawn(name, simulated, &self.demo) {
-            Ok(child) => {
-                self.child = Some(child);
-                Ok(None)
-            }
-            Err(error) => {
-                let text = format!("{name} could not be started: {error}");
-                self.apply(Event::Demo(DemoEvent::Failed(text))).await
-            }
-        }
-    }
-
-    /// Lets the child go in the background; what it still says is nobody's news.
-    fn stop_demo(&mut self) {
-        if let Some(child) = self.child.take() {
-            self.ending.spawn(child.stop());
-        }
-        while self.ending.try_join_next().is_some() {}
-    }
-
     /// Waits until nothing is left of any demo, and says so when that takes long enough to be wondered at.
     async fn end_demos(&mut self) {
-        self.stop_demo();
-        let mut ended = std::pin::pin!(async { while self.ending.join_next().await.is_some() {} });
+        let mut ended = std::pin::pin!(self.demos.end());
         if tokio::time::timeout(UNNOTICED, &mut ended).await.is_err() {
             terminal::say("gpumem-tui: ending the demo ...");
             ended.await;
@@ -269,12 +231,5 @@ impl App {
         let hits = self.screen.draw(&self.model)?;
         update(&mut self.model, clock::now(), Event::Drawn(hits));
         Ok(())
-    }
-}
-
-async fn news_of(child: &mut Option<DemoChild>) -> DemoEvent {
-    match child {
-        Some(child) => child.next().await,
-        None => std::future::pending().await,
     }
 }

@@ -7,7 +7,6 @@ mod parse;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
@@ -18,9 +17,6 @@ use crate::event::Event;
 use crate::terminal::watch;
 
 use parse::Parser;
-
-/// How long a sequence may take to arrive in full. Escape alone is known to be a key only after that time.
-const PATIENCE: Duration = Duration::from_millis(40);
 
 /// The terminal's reading end.
 pub struct Input {
@@ -72,7 +68,7 @@ impl Input {
                 Ok(0) | Err(rustix::io::Errno::IO) => return Ok(None),
                 Ok(n) => {
                     let events = self.parser.feed(&bytes[..n]);
-                    self.give_up_at = self.parser.incomplete().then(|| Instant::now() + PATIENCE);
+                    self.give_up_at = self.parser.patience().map(|time| Instant::now() + time);
                     if !events.is_empty() {
                         return Ok(Some(events));
                     }
