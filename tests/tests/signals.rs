@@ -40,6 +40,49 @@ fn a_signal_ends_both_and_gives_the_terminal_back() {
     }
 }
 
+/// Of the driver's threads, of timers, of an abort: whatever ends a program that does not know it.
+#[test]
+fn a_signal_that_nobody_handles_ends_both_and_gives_the_terminal_back() {
+    let known = [
+        Signal::ABORT,
+        Signal::ALARM,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::PROF,
+        Signal::SEGV,
+        Signal::SYS,
+        Signal::TRAP,
+        Signal::USR1,
+        Signal::USR2,
+        Signal::VTALARM,
+        Signal::XCPU,
+    ];
+    for signal in known {
+        let world = World::without_gpu();
+        let (mut terminal, child) = with_demo(&world);
+        assert!(terminal.modes().alternate && !terminal.line_mode_is_back());
+        terminal.signal(signal);
+        assert_eq!(terminal.ended(), Ended::Signal, "{signal:?}");
+        assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "{signal:?}");
+        assert!(terminal.line_mode_is_back(), "{signal:?}");
+        until("the demo is gone", || !lives(child));
+    }
+}
+
+#[test]
+fn a_driver_that_ends_the_program_gives_the_terminal_back() {
+    let world = World::with_nvml("load_delay_ms=1000;load_exit=7");
+    let mut terminal = Terminal::start(&world, &[], 80, 24);
+    terminal.wait_for(&["1 Overview"]);
+    assert!(terminal.modes().alternate);
+    assert_eq!(terminal.ended(), Ended::Code(7));
+    assert_eq!(terminal.modes(), Modes::OF_A_SHELL);
+    assert!(terminal.line_mode_is_back());
+    let text = terminal.text();
+    assert!(text.contains("a library that was loaded"), "{text}");
+}
+
 #[test]
 fn a_terminal_that_goes_away_ends_both() {
     let world = World::without_gpu();

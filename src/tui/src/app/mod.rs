@@ -47,12 +47,16 @@ pub struct Ended {
 /// # Errors
 /// When there is no terminal, or the system refuses what the dashboard cannot do without.
 pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
-    let keyboard = terminal::keyboard()?;
+    terminal::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
-    terminal::enter(&keyboard)?;
+    terminal::restore_on_abort();
     let result = runtime.block_on(async {
-        let mut app = App::new(model, demo, keyboard)?;
+        // Before the terminal is taken: a signal would end us with it. And before its size is read: a change in between would
+        // be missed.
+        let signals = Signals::new()?;
+        terminal::enter()?;
+        let mut app = App::new(model, demo, signals)?;
         let result = app.run().await;
         // The screen comes back first: ending a demo takes a moment.
         terminal::leave();
@@ -85,14 +89,12 @@ struct App {
 type Exit = u8;
 
 impl App {
-    fn new(mut model: Model, demo: DemoOptions, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
-        // Before the size is read: a change of size in between would be missed.
-        let signals = Signals::new()?;
-        (model.ui.term.width, model.ui.term.height) = terminal::size();
+    fn new(mut model: Model, demo: DemoOptions, signals: Signals) -> io::Result<App> {
+        (model.ui.term.width, model.ui.term.height) = screen::size();
         model.now = clock::now();
         let mut app = App {
             screen: Screen::new(model.ui.term)?,
-            input: Input::new(keyboard)?,
+            input: Input::new(terminal::keyboard()?)?,
             signals,
             model,
             nvml: Arc::default(),
@@ -125,7 +127,7 @@ impl App {
                 signal = self.signals.next() => match signal {
                     signals::Signal::End(number) => vec![Event::End(Ending::Signal(number))],
                     signals::Signal::Resize => {
-                        let (width, height) = terminal::size();
+                        let (width, height) = screen::size();
                         vec![Event::Resize { width, height }]
                     }
                     signals::Signal::GoOn => {
@@ -213,8 +215,8 @@ impl App {
     async fn suspend(&mut self) -> io::Result<()> {
         terminal::leave();
         self.signals.stop().await?;
-        terminal::enter(&terminal::keyboard()?)?;
-        (self.model.ui.term.width, self.model.ui.term.height) = terminal::size();
+        terminal::enter()?;
+        (self.model.ui.term.width, self.model.ui.term.height) = screen::size();
         self.screen.forget();
         Ok(())
     }

@@ -6,7 +6,7 @@
 mod parse;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
@@ -20,7 +20,7 @@ use parse::Parser;
 
 /// The terminal's reading end.
 pub struct Input {
-    tty: AsyncFd<OwnedFd>,
+    tty: AsyncFd<BorrowedFd<'static>>,
     parser: Parser,
     /// When a sequence that has begun is given up. Kept here, for callers cancel and call again all the time.
     give_up_at: Option<Instant>,
@@ -31,7 +31,7 @@ impl Input {
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn new(tty: OwnedFd) -> io::Result<Input> {
+    pub fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
         Ok(Input {
             tty: watch(tty, Interest::READABLE)?,
             parser: Parser::default(),
@@ -80,7 +80,7 @@ impl Input {
     }
 }
 
-fn readable(tty: &OwnedFd) -> io::Result<bool> {
+fn readable(tty: &BorrowedFd<'_>) -> io::Result<bool> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::new(tty, PollFlags::IN)], Some(&now)) {
         Ok(count) => Ok(count > 0),
