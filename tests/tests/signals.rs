@@ -1,7 +1,7 @@
 //! However the dashboard ends, its demo ends with it; and the terminal comes back wherever that is possible.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Background, Ended, Modes, Terminal, World, lives, until};
+use gpumem_tests::{Background, Ended, Modes, Terminal, World, lives, stopped, until};
 use rustix::process::{Pid, Signal};
 
 /// A dashboard whose demo is at work, and the demo's pid.
@@ -144,11 +144,6 @@ fn a_suspended_dashboard_comes_back_where_it_was() {
     terminal.wait_for(&["last 60 s", "? Help"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
-}
-
-fn stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 fn send(pid: u32, signal: Signal) {
