@@ -144,6 +144,7 @@ fn unsafe_code_stays_in_its_rooms() {
         "demo/src/gpu.rs",
         "src/probe/src/nvml/calls",
         "src/probe/src/process/users",
+        "src/tui/src/terminal/last_resort.rs",
         "tests/tests/c_abi/",
         "tests/fake-nvml/",
         "tests/fake-cuda/",

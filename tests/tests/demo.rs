@@ -1,7 +1,9 @@
 //! The demos: a failure that is created and fixed, and a training run whose phases show.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Ended, Terminal, World};
+use std::time::{Duration, Instant};
+
+use gpumem_tests::{Ended, Terminal, World, until};
 use serde_json::Value;
 
 /// Less than the default: unoptimised code fills and checks it quickly.
@@ -73,6 +75,40 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
         "it succeeded after remap",
         "every pattern was intact",
     ]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
+/// A simulated device's memory is real memory.
+#[test]
+fn one_demo_runs_at_a_time_however_many_are_asked_for() {
+    let world = World::without_gpu();
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&["showing a simulated training run"]);
+    terminal.keys("7");
+    terminal.wait_for(&["Training step"]);
+    let first = terminal.children();
+    assert_eq!(first.len(), 1);
+    // It is over, and another can be chosen; and what older terminals say of the mouse chooses none.
+    terminal.keys("x");
+    terminal.wait_for(&["Enter start"]);
+    terminal.keys("\x1b[M !!\x1b[M#!!\x1b[M`!!");
+    until("the demo is gone", || terminal.children().is_empty());
+    let ended = world.channel_files().len();
+    for _ in 0..3 {
+        terminal.keys(&"\r".repeat(300));
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_secs(1) {
+            assert!(terminal.children().len() <= 1, "{:?}", terminal.children());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    until("the last wish runs", || {
+        terminal.children().len() == 1 && !first.contains(&terminal.children()[0])
+    });
+    terminal.wait_for(&["Training step"]);
+    // The terminal hands on a write in parts, and each may start one.
+    assert!(world.channel_files().len() - ended < 20, "{:?}", world.channel_files());
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }

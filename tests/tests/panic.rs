@@ -1,27 +1,32 @@
-//! A panic anywhere in the dashboard: the terminal comes back, the message is read on it, and the demo ends.
+//! A panic or an abort anywhere in the dashboard: the terminal comes back, and the demo ends. A panic's message is read on it.
 //!
 //! The shipped program has no way to make it panic. So this test is the program too: started in a terminal it runs the dashboard's
-//! own main function, beside a thread that panics when a file appears, as a sampler may.
+//! own main function, beside a thread that does what a file says when that appears, as a sampler may.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gpumem_tests::{Ended, Modes, Terminal, World};
+use gpumem_tests::{Ended, Modes, Terminal, World, lives, until};
 
-/// Names the file whose appearance makes the dashboard panic.
+/// Names the file whose appearance makes the dashboard end, in one of these ways.
 const WHEN: &str = "GPUMEM_TESTS_PANIC_WHEN";
+
+const PANIC: &str = "panic";
+const ALLOCATION: &str = "allocation";
+const STACK: &str = "stack";
 
 fn main() -> ExitCode {
     if let Some(file) = std::env::var_os(WHEN) {
         return dashboard(file.into());
     }
     if std::env::args().any(|arg| arg == "--list") {
-        println!("panic: test");
+        println!("panic: test\nabort: test");
     } else {
         gives_the_terminal_back_and_ends_the_demo();
-        println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        an_abort_does_so_too();
+        println!("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
     }
     ExitCode::SUCCESS
 }
@@ -30,38 +35,75 @@ fn main() -> ExitCode {
 fn dashboard(file: PathBuf) -> ExitCode {
     if !std::env::args().any(|arg| arg == "--headless") {
         std::thread::spawn(move || {
-            while !file.exists() {
-                std::thread::sleep(Duration::from_millis(1));
+            let how = loop {
+                match std::fs::read_to_string(&file) {
+                    Ok(how) if !how.is_empty() => break how,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            match how.as_str() {
+                ALLOCATION => std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; 1 << 40]>()),
+                STACK => println!("{}", deeper(1)),
+                _ => panic!("this sampler is broken"),
             }
-            panic!("this sampler is broken");
         });
     }
     gpumem_tui::run::main().into()
 }
 
+/// Uses up the stack.
+fn deeper(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 512]);
+    match std::hint::black_box(depth) {
+        0 => 0,
+        _ => deeper(depth + 1) + frame[0],
+    }
+}
+
+/// A dashboard whose demo is at work.
+fn started(world: &World, file: &Path) -> Terminal {
+    let us = std::env::current_exe().unwrap();
+    let args = "demo train --device sim --pace 50ms --interval 50ms";
+    let args: Vec<&str> = args.split(' ').collect();
+    let environment = [(WHEN, file.to_str().unwrap())];
+    let terminal = Terminal::start_program(&us, world, &args, 80, 24, &environment);
+    terminal.wait_for(&["Training step"]);
+    terminal
+}
+
+fn an_abort_does_so_too() {
+    let world = World::without_gpu();
+    let file = world.channels().join("abort");
+    for how in [ALLOCATION, STACK] {
+        let mut terminal = started(&world, &file);
+        let children = terminal.children();
+        assert_eq!(children.len(), 1, "the demo");
+        std::fs::write(&file, how).unwrap();
+        assert_eq!(terminal.ended(), Ended::Signal, "{how}");
+        assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "{how}");
+        assert!(terminal.line_mode_is_back(), "{how}");
+        if how == STACK {
+            let text = terminal.text();
+            assert!(
+                text.contains("has overflowed its stack"),
+                "Rust's own word on it:\n{text}"
+            );
+        }
+        until("the demo is gone", || !lives(children[0]));
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
 fn gives_the_terminal_back_and_ends_the_demo() {
     let world = World::without_gpu();
     let file = world.channels().join("panic");
-    let us = std::env::current_exe().unwrap();
     for view in ["1", "2", "3", "7"] {
-        let args = [
-            "demo",
-            "train",
-            "--device",
-            "sim",
-            "--pace",
-            "50ms",
-            "--interval",
-            "50ms",
-        ];
-        let environment = [(WHEN, file.to_str().unwrap())];
-        let mut terminal = Terminal::start_program(&us, &world, &args, 80, 24, &environment);
-        terminal.wait_for(&["Training step"]);
+        let mut terminal = started(&world, &file);
         let children = terminal.children();
         assert_eq!(children.len(), 1, "the demo");
         terminal.keys(view);
         assert!(terminal.modes().alternate && !terminal.line_mode_is_back());
-        std::fs::write(&file, "").unwrap();
+        std::fs::write(&file, PANIC).unwrap();
         assert_eq!(terminal.ended(), Ended::Code(101), "view {view}");
         assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "view {view}");
         assert!(terminal.line_mode_is_back(), "view {view}");

@@ -1,7 +1,7 @@
 //! However the dashboard ends, its demo ends with it; and the terminal comes back wherever that is possible.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use gpumem_tests::{Background, Ended, Modes, Terminal, World, lives, until};
+use gpumem_tests::{Background, Ended, Modes, Terminal, World, lives, stopped, until};
 use rustix::process::{Pid, Signal};
 
 /// A dashboard whose demo is at work, and the demo's pid.
@@ -38,6 +38,49 @@ fn a_signal_ends_both_and_gives_the_terminal_back() {
         assert!(terminal.line_mode_is_back(), "{signal:?}");
         until("the demo is gone", || !lives(child));
     }
+}
+
+/// Of the driver's threads, of timers, of an abort: whatever ends a program that does not know it.
+#[test]
+fn a_signal_that_nobody_handles_ends_both_and_gives_the_terminal_back() {
+    let known = [
+        Signal::ABORT,
+        Signal::ALARM,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::PROF,
+        Signal::SEGV,
+        Signal::SYS,
+        Signal::TRAP,
+        Signal::USR1,
+        Signal::USR2,
+        Signal::VTALARM,
+        Signal::XCPU,
+    ];
+    for signal in known {
+        let world = World::without_gpu();
+        let (mut terminal, child) = with_demo(&world);
+        assert!(terminal.modes().alternate && !terminal.line_mode_is_back());
+        terminal.signal(signal);
+        assert_eq!(terminal.ended(), Ended::Signal, "{signal:?}");
+        assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "{signal:?}");
+        assert!(terminal.line_mode_is_back(), "{signal:?}");
+        until("the demo is gone", || !lives(child));
+    }
+}
+
+#[test]
+fn a_driver_that_ends_the_program_gives_the_terminal_back() {
+    let world = World::with_nvml("load_delay_ms=1000;load_exit=7");
+    let mut terminal = Terminal::start(&world, &[], 80, 24);
+    terminal.wait_for(&["1 Overview"]);
+    assert!(terminal.modes().alternate);
+    assert_eq!(terminal.ended(), Ended::Code(7));
+    assert_eq!(terminal.modes(), Modes::OF_A_SHELL);
+    assert!(terminal.line_mode_is_back());
+    let text = terminal.text();
+    assert!(text.contains("a library that was loaded"), "{text}");
 }
 
 #[test]
@@ -101,11 +144,6 @@ fn a_suspended_dashboard_comes_back_where_it_was() {
     terminal.wait_for(&["last 60 s", "? Help"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
-}
-
-fn stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 fn send(pid: u32, signal: Signal) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use gpumem_tests::{Background, Ended, Modes, Terminal, VIEWS, World, until};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 #[test]
 fn it_starts_and_lives_at_any_size() {
@@ -27,6 +28,46 @@ fn it_starts_and_lives_at_any_size() {
         assert_eq!(terminal.ended(), Ended::Code(0), "{columns}x{rows}");
         assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "{columns}x{rows}");
     }
+}
+
+/// The most memory that a process has held, in MiB.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
+/// What a terminal claims to be is believed only as far as a screen can be.
+#[test]
+fn a_size_that_no_screen_has_takes_no_memory() {
+    let world = World::without_gpu();
+    let mut terminal = Terminal::start(&world, &[], 80, 24);
+    terminal.wait_for(&["SIMULATED", "STATE"]);
+    let claim = |columns, rows| {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // The test's own screen stays as it is: it would take the memory.
+        tcsetwinsize(terminal.tty(), size).unwrap();
+    };
+    for (columns, rows) in [(65535, 65535), (20000, 20000), (65535, 1), (1, 65535)] {
+        let before = terminal.written();
+        claim(columns, rows);
+        until("it is drawn", || terminal.written() > before);
+    }
+    claim(80, 24);
+    let peak = peak(terminal.pid());
+    assert!(peak < 100, "{peak} MiB");
+    for (view, shown) in VIEWS {
+        terminal.keys(view);
+        terminal.wait_for(&[shown]);
+    }
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    assert_eq!(terminal.modes(), Modes::OF_A_SHELL);
 }
 
 #[test]

@@ -164,7 +164,7 @@ pub enum Effect {
     Quit(u8),
     /// Stop as Ctrl-Z does.
     Suspend,
-    /// Start a demo as a child, ending the one that runs.
+    /// End the demo that runs, and start this one as a child once that is gone. The latest such wish wins.
     StartDemo {
         /// Its name.
         name: String,

@@ -12,7 +12,7 @@ use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, d
 use crate::clock;
 use crate::demo::DemoOptions;
 use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
-use crate::source::named_nvml;
+use crate::source::{named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{doctor, report};
@@ -58,6 +58,7 @@ pub fn main() -> u8 {
 }
 
 fn examine(look: &LookArgs) -> u8 {
+    raise_descriptor_limit();
     let term = term(look);
     let checks = doctor::examine(&Environment::read(), term.colors, term.ascii);
     match say(&doctor::text(&checks, terminal::columns(io::stdout()))) {
@@ -176,6 +177,7 @@ fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 
 }
 
 fn report_once(args: &ViewArgs) -> u8 {
+    raise_descriptor_limit();
     let mut setup = setup(args.interval);
     setup.only = only(args);
     let model = match report::collect(setup, &args.filter, args.json) {
@@ -230,6 +232,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
 }
 
 fn show(model: Model, demo: DemoOptions) -> u8 {
+    raise_descriptor_limit();
     match app::run(model, demo) {
         Ok(Ended { code, failed: None }) => code,
         // The screen that said so is gone.

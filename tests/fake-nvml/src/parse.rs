@@ -43,6 +43,8 @@ pub(crate) fn world(text: &str) -> Result<World, String> {
 fn set(world: &mut World, key: &str, value: &str) -> Result<(), String> {
     match key {
         "gpus" => {}
+        "load_delay_ms" => world.load_delay_ms = number(value)?,
+        "load_exit" => world.load_exit = Some(small(value)? as i32),
         "init" => world.init = answer(value)?,
         "init_delay_ms" => world.init_delay_ms = number(value)?,
         "calls" => world.calls = answer(value)?,

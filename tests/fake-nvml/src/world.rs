@@ -7,6 +7,8 @@ pub(crate) type Answer = Result<(), nvmlReturn_t>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
+    pub(crate) load_delay_ms: u64,
+    pub(crate) load_exit: Option<i32>,
     pub(crate) init: Answer,
     pub(crate) init_delay_ms: u64,
     pub(crate) calls: Answer,
@@ -57,6 +59,8 @@ impl World {
     /// One idle H100, with figures of a real one.
     pub(crate) fn new() -> Self {
         World {
+            load_delay_ms: 0,
+            load_exit: None,
             init: Ok(()),
             init_delay_ms: 0,
             calls: Ok(()),

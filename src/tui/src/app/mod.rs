@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_probe::NvmlSample;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock;
-use crate::demo::{DemoChild, DemoOptions};
-use crate::event::{DemoEvent, Effect, Ending, Event};
+use crate::demo::{DemoOptions, Demos};
+use crate::event::{Effect, Ending, Event};
 use crate::input::Input;
 use crate::model::{ChannelSample, Demo, Model, Nanos, Only};
 use crate::source::{self, Slot, Wishes};
@@ -48,12 +47,16 @@ pub struct Ended {
 /// # Errors
 /// When there is no terminal, or the system refuses what the dashboard cannot do without.
 pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
-    let keyboard = terminal::keyboard()?;
+    terminal::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
-    terminal::enter(&keyboard)?;
+    terminal::restore_on_abort();
     let result = runtime.block_on(async {
-        let mut app = App::new(model, demo, keyboard)?;
+        // Before the terminal is taken: a signal would end us with it. And before its size is read: a change in between would
+        // be missed.
+        let signals = Signals::new()?;
+        terminal::enter()?;
+        let mut app = App::new(model, demo, signals)?;
         let result = app.run().await;
         // The screen comes back first: ending a demo takes a moment.
         terminal::leave();
@@ -76,10 +79,7 @@ struct App {
     nvml: Arc<Slot<(Nanos, NvmlSample)>>,
     channels: Arc<Slot<ChannelSample>>,
     wishes: Arc<Wishes>,
-    demo: DemoOptions,
-    child: Option<DemoChild>,
-    /// Demos that are on their way out.
-    ending: JoinSet<()>,
+    demos: Demos,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
     drawn: Instant,
@@ -89,22 +89,18 @@ struct App {
 type Exit = u8;
 
 impl App {
-    fn new(mut model: Model, demo: DemoOptions, keyboard: std::os::fd::OwnedFd) -> io::Result<App> {
-        // Before the size is read: a change of size in between would be missed.
-        let signals = Signals::new()?;
-        (model.ui.term.width, model.ui.term.height) = terminal::size();
+    fn new(mut model: Model, demo: DemoOptions, signals: Signals) -> io::Result<App> {
+        (model.ui.term.width, model.ui.term.height) = screen::size();
         model.now = clock::now();
         let mut app = App {
             screen: Screen::new(model.ui.term)?,
-            input: Input::new(keyboard)?,
+            input: Input::new(terminal::keyboard()?)?,
             signals,
             model,
             nvml: Arc::default(),
             channels: Arc::default(),
             wishes: Arc::default(),
-            demo,
-            child: None,
-            ending: JoinSet::new(),
+            demos: Demos::new(demo),
             due: None,
             drawn: Instant::now(),
         };
@@ -119,8 +115,8 @@ impl App {
     }
 
     async fn run(&mut self) -> io::Result<Exit> {
-        if let Some(Demo { name, simulated, .. }) = self.model.demo.clone() {
-            self.start_demo(&name, simulated).await?;
+        if let Some(Demo { name, simulated, .. }) = &self.model.demo {
+            self.demos.start(name.clone(), *simulated);
         }
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -131,11 +127,11 @@ impl App {
                 signal = self.signals.next() => match signal {
                     signals::Signal::End(number) => vec![Event::End(Ending::Signal(number))],
                     signals::Signal::Resize => {
-                        let (width, height) = terminal::size();
+                        let (width, height) = screen::size();
                         vec![Event::Resize { width, height }]
                     }
                     signals::Signal::GoOn => {
-                        self.child.iter().for_each(DemoChild::go_on);
+                        self.demos.go_on();
                         vec![Event::Resumed]
                     }
                     signals::Signal::Stop => {
@@ -149,12 +145,7 @@ impl App {
                 },
                 (at, sample) = self.nvml.take() => vec![Event::Nvml { at, sample: Box::new(sample) }],
                 sample = self.channels.take() => vec![Event::Channels(Box::new(sample))],
-                news = news_of(&mut self.child) => {
-                    if matches!(news, DemoEvent::Exited(_)) {
-                        self.child = None;
-                    }
-                    vec![Event::Demo(news)]
-                }
+                news = self.demos.next() => vec![Event::Demo(news)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
@@ -203,43 +194,16 @@ impl App {
                 return Box::pin(self.apply(Event::Resumed)).await;
             }
             Effect::Suspend => return Box::pin(self.apply(Event::CannotSuspend)).await,
-            Effect::StartDemo { name, simulated } => return Box::pin(self.start_demo(&name, simulated)).await,
-            Effect::TellDemo(line) => {
-                if let Some(child) = &mut self.child {
-                    child.tell(&line).await;
-                }
-            }
-            Effect::StopDemo => self.stop_demo(),
+            Effect::StartDemo { name, simulated } => self.demos.start(name, simulated),
+            Effect::TellDemo(line) => self.demos.tell(&line).await,
+            Effect::StopDemo => self.demos.stop(),
         }
         Ok(None)
     }
 
-    async fn start_demo(&mut self, name: &str, simulated: bool) -> io::Result<Option<Exit>> {
-        self.stop_demo();
-        match DemoChild::spawn(name, simulated, &self.demo) {
-            Ok(child) => {
-                self.child = Some(child);
-                Ok(None)
-            }
-            Err(error) => {
-                let text = format!("{name} could not be started: {error}");
-                self.apply(Event::Demo(DemoEvent::Failed(text))).await
-            }
-        }
-    }
-
-    /// Lets the child go in the background; what it still says is nobody's news.
-    fn stop_demo(&mut self) {
-        if let Some(child) = self.child.take() {
-            self.ending.spawn(child.stop());
-        }
-        while self.ending.try_join_next().is_some() {}
-    }
-
     /// Waits until nothing is left of any demo, and says so when that takes long enough to be wondered at.
     async fn end_demos(&mut self) {
-        self.stop_demo();
-        let mut ended = std::pin::pin!(async { while self.ending.join_next().await.is_some() {} });
+        let mut ended = std::pin::pin!(self.demos.end());
         if tokio::time::timeout(UNNOTICED, &mut ended).await.is_err() {
             terminal::say("gpumem-tui: ending the demo ...");
             ended.await;
@@ -251,8 +215,8 @@ impl App {
     async fn suspend(&mut self) -> io::Result<()> {
         terminal::leave();
         self.signals.stop().await?;
-        terminal::enter(&terminal::keyboard()?)?;
-        (self.model.ui.term.width, self.model.ui.term.height) = terminal::size();
+        terminal::enter()?;
+        (self.model.ui.term.width, self.model.ui.term.height) = screen::size();
         self.screen.forget();
         Ok(())
     }
@@ -269,12 +233,5 @@ impl App {
         let hits = self.screen.draw(&self.model)?;
         update(&mut self.model, clock::now(), Event::Drawn(hits));
         Ok(())
-    }
-}
-
-async fn news_of(child: &mut Option<DemoChild>) -> DemoEvent {
-    match child {
-        Some(child) => child.next().await,
-        None => std::future::pending().await,
     }
 }

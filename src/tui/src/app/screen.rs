@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 
 use super::shown::Shown;
 use crate::model::{Colors, Hits, Model, Term};
-use crate::terminal::{Frame, Output};
+use crate::terminal::{self, Frame, Output};
 use crate::view;
 
 pub(super) struct Screen {
@@ -80,6 +80,16 @@ impl Screen {
     pub(super) async fn drain(&mut self) -> io::Result<()> {
         self.output.drain().await
     }
+}
+
+/// Most columns and lines that are drawn, in the corner of what is larger: more than any screen shows that can be read, and
+/// what a terminal may claim to be (65535 of each) would take all memory there is.
+const MOST: (u16, u16) = (1000, 400);
+
+/// Columns and lines to draw.
+pub(super) fn size() -> (u16, u16) {
+    let (width, height) = terminal::size();
+    (width.min(MOST.0), height.min(MOST.1))
 }
 
 /// Most cells of a band; a band has at least one line.

@@ -8,6 +8,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod turns;
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -21,6 +22,8 @@ use tokio::task::JoinHandle;
 
 use crate::event::DemoEvent;
 use lines::Lines;
+
+pub use turns::Demos;
 
 /// How long a child may take to free its memory and go.
 const GRACE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use super::*;
 /// One at a time: a panic ends every child there is.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -18,14 +18,14 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-fn shell(script: &str) -> DemoChild {
+pub(super) fn shell(script: &str) -> DemoChild {
     let mut command = Command::new("sh");
     command.args(["-c", script]);
     DemoChild::start(command).unwrap()
 }
 
 /// Whether anything of a process is left, be it a zombie.
-fn is_there(pid: u32) -> bool {
+pub(super) fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 

@@ -6,8 +6,7 @@
 mod parse;
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
@@ -19,12 +18,9 @@ use crate::terminal::watch;
 
 use parse::Parser;
 
-/// How long a sequence may take to arrive in full. Escape alone is known to be a key only after that time.
-const PATIENCE: Duration = Duration::from_millis(40);
-
 /// The terminal's reading end.
 pub struct Input {
-    tty: AsyncFd<OwnedFd>,
+    tty: AsyncFd<BorrowedFd<'static>>,
     parser: Parser,
     /// When a sequence that has begun is given up. Kept here, for callers cancel and call again all the time.
     give_up_at: Option<Instant>,
@@ -35,7 +31,7 @@ impl Input {
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn new(tty: OwnedFd) -> io::Result<Input> {
+    pub fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
         Ok(Input {
             tty: watch(tty, Interest::READABLE)?,
             parser: Parser::default(),
@@ -72,7 +68,7 @@ impl Input {
                 Ok(0) | Err(rustix::io::Errno::IO) => return Ok(None),
                 Ok(n) => {
                     let events = self.parser.feed(&bytes[..n]);
-                    self.give_up_at = self.parser.incomplete().then(|| Instant::now() + PATIENCE);
+                    self.give_up_at = self.parser.patience().map(|time| Instant::now() + time);
                     if !events.is_empty() {
                         return Ok(Some(events));
                     }
@@ -84,7 +80,7 @@ impl Input {
     }
 }
 
-fn readable(tty: &OwnedFd) -> io::Result<bool> {
+fn readable(tty: &BorrowedFd<'_>) -> io::Result<bool> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::new(tty, PollFlags::IN)], Some(&now)) {
         Ok(count) => Ok(count > 0),

@@ -1,4 +1,7 @@
-//! Bytes of a terminal to keys: UTF-8, control characters, CSI and SS3 sequences, SGR mouse, bracketed paste.
+//! Bytes of a terminal to keys: UTF-8, control characters, CSI and SS3 sequences, SGR mouse, bracketed paste. Older
+//! mouse reports are passed over.
+
+use std::time::Duration;
 
 use crate::event::{Event, Key, Mouse, MouseAction};
 
@@ -7,6 +10,14 @@ const MAX_SEQUENCE: usize = 64;
 /// Longest paste that is kept; the rest of it is dropped.
 const MAX_PASTE: usize = 4096;
 const PASTE_END: &[u8] = b"\x1b[201~";
+/// How an X10 mouse report begins; three bytes follow, for the button, the column and the line.
+const X10: &[u8] = b"\x1b[M";
+/// How many bytes it has.
+const X10_LEN: usize = X10.len() + 3;
+/// How long a sequence may take to arrive in full. Escape alone is known to be a key only after that time.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// The same for an X10 report. No key begins like one, so nobody waits for this; and its last bytes look like keys.
+const X10_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes that are not a whole key yet.
 #[derive(Debug, Default)]
@@ -55,9 +66,15 @@ impl Parser {
         events
     }
 
-    /// Whether a sequence has begun and not ended.
-    pub(super) fn incomplete(&self) -> bool {
-        !self.bytes.is_empty() && self.paste.is_none()
+    /// How long the rest of a sequence that has begun is waited for; `None` where none has.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let incomplete = !self.bytes.is_empty() && self.paste.is_none();
+        let patience = if self.bytes.starts_with(X10) {
+            X10_PATIENCE
+        } else {
+            PATIENCE
+        };
+        incomplete.then_some(patience)
     }
 
     /// No more bytes came in time: a lone escape is the key, anything else is dropped.
@@ -85,13 +102,25 @@ impl Parser {
 fn first(bytes: &[u8]) -> Found {
     match bytes {
         [0x1b] => Found::Partial,
+        _ if bytes.starts_with(X10) => x10(bytes),
         [0x1b, b'[', ..] => csi(bytes),
         [0x1b, b'O'] => Found::Partial,
+        // The keypad's.
+        [0x1b, b'O', b'M', ..] => Found::Whole(3, Some(Event::Key(Key::Enter))),
         [0x1b, b'O', letter, ..] => Found::Whole(3, letter_key(*letter).map(Event::Key)),
         // Escape and another key at once: two keys, not Alt, which nothing here is bound to.
         [0x1b, ..] => Found::Whole(1, Some(Event::Key(Key::Esc))),
         [byte, ..] if *byte < 0x20 || *byte == 0x7f => Found::Whole(1, control(*byte).map(Event::Key)),
         _ => character(bytes),
+    }
+}
+
+/// The mouse as a terminal tells of it that does not know SGR reports: past column 223 it cannot say where.
+fn x10(bytes: &[u8]) -> Found {
+    if bytes.len() < X10_LEN {
+        Found::Partial
+    } else {
+        Found::Whole(X10_LEN, None)
     }
 }
 
@@ -155,7 +184,6 @@ fn letter_key(letter: u8) -> Option<Key> {
         b'H' => Key::Home,
         b'F' => Key::End,
         b'P'..=b'S' => Key::F(letter - b'P' + 1),
-        b'M' => Key::Enter,
         _ => return None,
     })
 }

@@ -31,6 +31,7 @@ fn what_terminals_send_for_each_key() {
         (b"\x1b[3~", Key::Delete),
         (b"\x1b[Z", Key::BackTab),
         (b"\x1bOP", Key::F(1)),
+        (b"\x1bOM", Key::Enter),
         (b"\x1b[15~", Key::F(5)),
         (b"\x1b[21~", Key::F(10)),
     ];
@@ -43,7 +44,7 @@ fn what_terminals_send_for_each_key() {
             matches!(slow.as_slice(), [Event::Key(k)] if k == key),
             "{bytes:?} byte by byte: {slow:?}"
         );
-        assert!(!parser.incomplete());
+        assert!(parser.patience().is_none());
     }
 }
 
@@ -51,7 +52,7 @@ fn what_terminals_send_for_each_key() {
 fn a_lone_escape_is_a_key_only_when_nothing_follows() {
     let mut parser = Parser::default();
     assert!(parser.feed(b"\x1b").is_empty());
-    assert!(parser.incomplete());
+    assert_eq!(parser.patience(), Some(PATIENCE));
     assert!(matches!(parser.give_up(), Some(Event::Key(Key::Esc))));
     assert!(parser.feed(b"\x1b[").is_empty());
     assert!(parser.give_up().is_none(), "half a sequence is no key");
@@ -118,4 +119,34 @@ fn noise_never_panics_and_leaves_no_backlog() {
         parser.feed(&[alphabet[(seed >> 33) as usize % alphabet.len()]]);
         assert!(parser.bytes.len() <= MAX_SEQUENCE + 1 || parser.paste.is_some());
     }
+}
+
+/// Of terminals that do not know the reports we ask for.
+#[test]
+fn older_mouse_reports_are_no_keys() {
+    let reports: [&[u8]; 5] = [
+        b"\x1b[M !!",
+        b"\x1b[M\x20\x0d\x0d",
+        b"\x1b[Mqqq",
+        b"\x1b[M\x1b[A",
+        b"\x1b[32;10;20M",
+    ];
+    for report in reports {
+        let bytes = [report, b"j"].concat();
+        assert_eq!(keys(&bytes), [Key::Char('j')], "{report:?}");
+        for split in 1..report.len() {
+            let mut parser = Parser::default();
+            assert!(parser.feed(&bytes[..split]).is_empty(), "{report:?} {split}");
+            assert!(parser.patience().is_some(), "{report:?} {split}");
+            let rest = parser.feed(&bytes[split..]);
+            assert!(
+                matches!(rest.as_slice(), [Event::Key(Key::Char('j'))]),
+                "{report:?} {split}: {rest:?}"
+            );
+        }
+    }
+    let mut parser = Parser::default();
+    assert!(parser.feed(b"\x1b[M !").is_empty());
+    assert_eq!(parser.patience(), Some(X10_PATIENCE), "its last byte may be late");
+    assert!(parser.give_up().is_none());
 }

@@ -9,7 +9,7 @@ use gpumem_channel::{Life, OpenError, Reader, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
-use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
+use super::{Slot, Wishes, beat_after, descriptors, sleep_to_beat, spawn};
 use crate::clock;
 use crate::model::{Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
 
@@ -66,6 +66,8 @@ pub struct Channels {
     events: u64,
     busy: bool,
     places: Vec<Problem>,
+    /// What the last look did not reach.
+    unreached: Option<Problem>,
     looked: Option<Instant>,
     translator: PidTranslator,
     processes: Processes,
@@ -106,6 +108,7 @@ impl Channels {
             self.places
                 .iter()
                 .chain(self.refused.iter().map(|r| &r.problem))
+                .chain(&self.unreached)
                 .cloned(),
         );
         sample.at = clock::now();
@@ -151,13 +154,25 @@ impl Channels {
             self.open.retain(|key, _| found(key));
             self.refused.retain(|refused| !refused.may_pass && found(&refused.key));
         }
+        let limit = descriptors::limit();
+        let held = self.open.values().filter(|open| open.holds_file()).count() as u64;
+        let mut room = descriptors::for_channels(limit).saturating_sub(held);
+        let mut left_out = 0;
         for found in &scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
             if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
                 continue;
             }
+            if room == 0 {
+                left_out += 1;
+                continue;
+            }
             match Reader::open(&found.path) {
-                Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
+                Ok(reader) => {
+                    self.open.insert(key, Open::new(found.path.clone(), reader));
+                    room -= 1;
+                }
+                Err(OpenError::Io(error)) if descriptors::none_left(&error) => left_out += 1,
                 Err(error) => self.refused.push(Refused {
                     key,
                     problem: problem(&found.path, false, &error),
@@ -165,6 +180,7 @@ impl Channels {
                 }),
             }
         }
+        self.unreached = unreached(left_out, scan.incomplete, limit);
     }
 
     /// Finds publishers' pids in our namespace.
@@ -198,6 +214,23 @@ impl Channels {
     }
 }
 
+/// What a look did not reach: channels that were found and have no place among the open files, or an unknown number that could not
+/// be looked for.
+fn unreached(left_out: u64, incomplete: bool, limit: u64) -> Option<Problem> {
+    let left_out = (left_out > 0).then(|| format!("{left_out} of them were found and left out"));
+    let search =
+        incomplete.then(|| "the search ran out of open files or of memory, so that there may be more".to_owned());
+    let parts: Vec<String> = left_out.into_iter().chain(search).collect();
+    (!parts.is_empty()).then(|| Problem {
+        directory: false,
+        file: "files that were not reached".into(),
+        text: format!(
+            "{}. This program may have {limit} files open, some of them for other uses: raise ulimit -n",
+            parts.join("; ")
+        ),
+    })
+}
+
 fn problem(path: &Path, directory: bool, error: &impl ToString) -> Problem {
     Problem {
         directory,
@@ -228,6 +261,21 @@ mod tests {
             read_at: 0,
             last_sign: None,
         }
+    }
+
+    #[test]
+    fn what_was_not_reached_is_told() {
+        let text = |left_out, incomplete| unreached(left_out, incomplete, 1024).map(|problem| problem.text);
+        assert_eq!(text(0, false), None);
+        assert!(
+            text(3, false)
+                .is_some_and(|text| text.starts_with("3 of them were found and left out. This program may have 1024 "))
+        );
+        assert!(text(0, true).is_some_and(|text| text.starts_with("the search ran out ")));
+        assert!(
+            text(3, true)
+                .is_some_and(|text| text.starts_with("3 of them were found and left out; the search ran out "))
+        );
     }
 
     #[test]

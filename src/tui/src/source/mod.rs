@@ -4,6 +4,7 @@
 //! that keeps the newest; there is no queue that could grow.
 
 mod channel;
+mod descriptors;
 mod marks;
 mod nvml;
 mod open;
@@ -13,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use channel::{Channels, start as start_channels};
+pub use descriptors::raise_limit as raise_descriptor_limit;
 pub use nvml::{listed, named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
 pub use slot::Slot;
 

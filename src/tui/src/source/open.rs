@@ -36,6 +36,11 @@ impl Open {
         }
     }
 
+    /// Whether it has a file open, which it has until its publisher is dead.
+    pub(super) fn holds_file(&self) -> bool {
+        self.reader.is_some()
+    }
+
     /// Reads what changed; keeps what it had where that fails, and says so. `selected`: its blocks are wanted.
     pub(super) fn pass(&mut self, key: ChannelKey, selected: bool, sample: &mut ChannelSample) {
         if self.reader.is_none() && selected && !self.full {

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -44,16 +44,16 @@ impl Write for Frame {
 pub struct Output {
     frame: Frame,
     pending: Vec<u8>,
-    tty: AsyncFd<OwnedFd>,
+    tty: AsyncFd<BorrowedFd<'static>>,
 }
 
 impl Output {
-    /// Opens stdout's terminal for frames. Needs a tokio runtime.
+    /// Sends frames to the terminal that is open. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// When none is, or it cannot be waited for.
     pub fn new() -> io::Result<Output> {
-        let tty = super::watch(nonblocking_stdout()?, Interest::WRITABLE)?;
+        let tty = super::watch(super::kept()?.screen.as_fd(), Interest::WRITABLE)?;
         Ok(Output {
             frame: Frame::default(),
             pending: Vec::new(),
@@ -104,9 +104,9 @@ impl Output {
     }
 
     fn push(&mut self) -> io::Result<()> {
-        // A panic on another thread gives the terminal back at any moment: from then on it is the shell's.
-        let taken = super::lock();
-        if taken.is_none() {
+        // A panic or a signal on another thread gives the terminal back at any moment: from then on it is the shell's.
+        let writing = super::lock();
+        if !super::last_resort::armed() {
             self.pending.clear();
         }
         let mut sent = 0;
@@ -121,7 +121,7 @@ impl Output {
                 Err(error) => break Err(error.into()),
             }
         };
-        drop(taken);
+        drop(writing);
         self.pending.drain(..sent);
         // A full screen is rare and large; what it took is given back.
         self.pending.shrink_to(KEPT);
@@ -131,7 +131,7 @@ impl Output {
 }
 
 /// Stdout's terminal, opened anew. Where that is not allowed, stdout itself: it works, and may wait.
-fn nonblocking_stdout() -> io::Result<OwnedFd> {
+pub(super) fn nonblocking_stdout() -> io::Result<OwnedFd> {
     let again = OpenOptions::new()
         .write(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
@@ -142,9 +142,17 @@ fn nonblocking_stdout() -> io::Result<OwnedFd> {
     }
 }
 
-/// Writes to stdout's terminal what it takes within a time: the way out must not hang.
-pub(super) fn write_within(mut bytes: &[u8], limit: Duration) -> io::Result<()> {
-    let tty = nonblocking_stdout()?;
+/// Writes everything, however long that takes.
+pub(super) fn write_all(tty: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(tty, bytes))?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+/// Writes to the terminal what it takes within a time: the way out must not hang. Allocates nothing.
+pub(super) fn write_within(tty: BorrowedFd<'_>, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
     let deadline = Instant::now() + limit;
     while !bytes.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -159,7 +167,7 @@ pub(super) fn write_within(mut bytes: &[u8], limit: Duration) -> io::Result<()> 
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        match rustix::io::write(&tty, bytes) {
+        match rustix::io::write(tty, bytes) {
             Ok(n) => bytes = &bytes[n..],
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
