@@ -31,13 +31,25 @@ pub struct Channel {
     pub last_sign: Option<Nanos>,
 }
 
-/// A file that looks like a channel and cannot be read, or a directory of channels that is refused, and why.
+/// Something that keeps channels from being seen, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// File name, cleaned.
     pub file: String,
-    /// It is a directory: nothing in it is looked at.
-    pub directory: bool,
+    /// What it is.
+    pub kind: ProblemKind,
     /// What is wrong with it.
     pub text: String,
+}
+
+/// What keeps channels from being seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A file that looks like a channel cannot be read.
+    #[default]
+    File,
+    /// A directory of channels is refused: nothing in it is looked at.
+    Directory,
+    /// There is more in a directory, or there are more of them, than is looked at.
+    Overflow,
 }

@@ -1,17 +1,19 @@
 //! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, OpenError, Reader, clean, discover};
+use gpumem_channel::{Life, OpenError, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
 use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
+use crate::model::{
+    Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem, ProblemKind,
+};
 
 /// Glances between two samples ...
 const GLANCES: u32 = 5;
@@ -57,7 +59,7 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 #[derive(Default)]
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
-    refused: Vec<Refused>,
+    refused: HashMap<ChannelKey, Refused>,
     /// Since the last sample.
     glances: Vec<Glance>,
     /// What was held when last looked at.
@@ -73,7 +75,6 @@ pub struct Channels {
 
 /// A file that could not be opened.
 struct Refused {
-    key: ChannelKey,
     problem: Problem,
     /// It is not the file's fault.
     may_pass: bool,
@@ -105,7 +106,7 @@ impl Channels {
         sample.problems.extend(
             self.places
                 .iter()
-                .chain(self.refused.iter().map(|r| &r.problem))
+                .chain(self.refused.values().map(|r| &r.problem))
                 .cloned(),
         );
         sample.at = clock::now();
@@ -143,26 +144,29 @@ impl Channels {
         self.places = scan
             .problems
             .iter()
-            .map(|p| problem(&p.path, true, &p.reason))
+            .map(|p| problem(&p.path, kind(p.kind), &p.reason))
             .collect();
-        let found = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
+        let keys: HashSet<ChannelKey> = scan.found.iter().map(|f| ChannelKey(f.key.0, f.key.1)).collect();
         // What could not be looked for now is not gone.
         if !scan.incomplete {
-            self.open.retain(|key, _| found(key));
-            self.refused.retain(|refused| !refused.may_pass && found(&refused.key));
+            self.open.retain(|key, _| keys.contains(key));
+            self.refused
+                .retain(|key, refused| !refused.may_pass && keys.contains(key));
         }
-        for found in &scan.found {
+        for found in scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
-            if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
+            if self.open.contains_key(&key) || self.refused.contains_key(&key) {
                 continue;
             }
-            match Reader::open(&found.path) {
-                Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
-                Err(error) => self.refused.push(Refused {
-                    key,
-                    problem: problem(&found.path, false, &error),
-                    may_pass: matches!(error, OpenError::Io(_)),
-                }),
+            match found.open() {
+                Ok(reader) => drop(self.open.insert(key, Open::new(found, reader))),
+                Err(error) => {
+                    let refused = Refused {
+                        problem: problem(&found.path, ProblemKind::File, &error),
+                        may_pass: matches!(error, OpenError::Io(_)),
+                    };
+                    self.refused.insert(key, refused);
+                }
             }
         }
     }
@@ -198,9 +202,16 @@ impl Channels {
     }
 }
 
-fn problem(path: &Path, directory: bool, error: &impl ToString) -> Problem {
+fn kind(kind: gpumem_channel::ProblemKind) -> ProblemKind {
+    match kind {
+        gpumem_channel::ProblemKind::Refused => ProblemKind::Directory,
+        gpumem_channel::ProblemKind::Overflow => ProblemKind::Overflow,
+    }
+}
+
+fn problem(path: &Path, kind: ProblemKind, error: &impl ToString) -> Problem {
     Problem {
-        directory,
+        kind,
         file: clean(&path.to_string_lossy()),
         text: clean(&error.to_string()),
     }
