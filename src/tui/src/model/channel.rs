@@ -18,6 +18,8 @@ pub struct Channel {
     pub key: ChannelKey,
     /// Its pid in our namespace, where that is known; `identity.pid` is the publisher's own view.
     pub pid: Option<u32>,
+    /// The process here that it says to be, where that is another user's than the file: then `pid` is not known.
+    pub disputed: Option<u32>,
     /// What it published. Old when `error` is set.
     pub snapshot: Arc<Snapshot>,
     /// Figures of each of the snapshot's devices; `None` where they could not be read consistently.

@@ -201,6 +201,10 @@ fn process<'a>(process: &'a Process, model: &'a Model) -> JsonProcess<'a> {
             why.insert("state", error.clone());
             "inconsistent"
         }
+        ProcessState::Disputed(claim) => {
+            why.insert("state", claim.clone());
+            "disputed"
+        }
     };
     if process.figures.is_none() {
         why.insert("allocator", process.state.text().into());

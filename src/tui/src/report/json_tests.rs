@@ -235,6 +235,7 @@ fn publishing(devices: u8) -> Model {
     let channel = Channel {
         key: ChannelKey(1, 2),
         pid: Some(4121),
+        disputed: None,
         snapshot: Arc::new(snapshot),
         figures: vec![Some(figures); devices.into()].into(),
         error: None,

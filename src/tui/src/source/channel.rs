@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpumem_channel::{Life, OpenError, clean, discover};
-use gpumem_probe::{ForeignPid, PidTranslator, Processes};
+use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
 use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
@@ -182,11 +182,16 @@ impl Channels {
                 namespace: i.pid_namespace,
                 pid: i.pid,
                 start_time: i.start_time,
+                uid: i.uid,
             })
             .collect();
         let found = self.translator.translate(&wanted, Instant::now());
-        for (channel, pid) in living.iter_mut().zip(found) {
-            channel.pid = pid;
+        for (channel, claim) in living.iter_mut().zip(found) {
+            match claim {
+                Claim::Holds(pid) => channel.pid = Some(pid),
+                Claim::OtherUser(pid) => channel.disputed = Some(pid),
+                Claim::NotHere => {}
+            }
         }
     }
 
@@ -219,9 +224,11 @@ fn problem(path: &Path, kind: ProblemKind, error: &impl ToString) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::{DirBuilderExt, chown};
     use std::sync::Arc;
 
-    use gpumem_channel::Snapshot;
+    use gpumem_channel::{Found, Options, Publisher, Snapshot};
 
     use super::*;
 
@@ -229,6 +236,7 @@ mod tests {
         Channel {
             key: ChannelKey(1, 1),
             pid: None,
+            disputed: None,
             snapshot: Arc::new(Snapshot {
                 life,
                 event_count,
@@ -253,5 +261,46 @@ mod tests {
         assert!(busy_after(&[channel(Life::Alive, 9)]));
         assert!(!busy_after(&[channel(Life::Alive, 9)]));
         assert!(busy_after(&[channel(Life::Alive, 10), channel(Life::Died, 9)]));
+    }
+
+    /// The channel of this process, in a file of this user's.
+    fn told_of_a_file_of(uid: u32) -> Option<Channel> {
+        let dir = std::path::PathBuf::from(format!("/dev/shm/gpumem-claim-test-{uid}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let options = Options {
+            dir: Some(dir.clone()),
+            blocks: 1024,
+            segments: 64,
+            events: 64,
+            ..Options::default()
+        };
+        let publisher = Publisher::create(&options).unwrap();
+        let given = chown(publisher.path(), Some(uid), None).is_ok();
+        let told = given.then(|| {
+            let found = Found::named(publisher.path()).unwrap();
+            let reader = found.open().unwrap();
+            let mut channels = Channels {
+                looked: Some(Instant::now()),
+                ..Channels::default()
+            };
+            channels.open.insert(ChannelKey(1, 1), Open::new(found, reader));
+            channels.sample(&[], None).channels.remove(0)
+        });
+        std::fs::remove_dir_all(dir).unwrap();
+        told
+    }
+
+    #[test]
+    fn a_file_of_one_user_is_not_the_process_of_another_that_it_names() {
+        let us = rustix::process::geteuid().as_raw();
+        let pid = std::process::id();
+        let own = told_of_a_file_of(us).unwrap();
+        assert_eq!((own.pid, own.disputed), (Some(pid), None));
+        let Some(others) = told_of_a_file_of(us + 54321) else {
+            eprintln!("SKIPPED: only root can give a file to another user");
+            return;
+        };
+        assert_eq!(others.snapshot.life, Life::Alive);
+        assert_eq!((others.pid, others.disputed), (None, Some(pid)));
     }
 }

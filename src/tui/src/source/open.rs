@@ -113,6 +113,7 @@ impl Open {
         self.newest = Some(Channel {
             key,
             pid: None,
+            disputed: None,
             snapshot: Arc::new(snapshot),
             figures: figures.into(),
             error: None,

@@ -163,6 +163,9 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     if let ProcessState::Inconsistent(error) = &process.state {
         say(Severity::Warning, u64::MAX, format!("{name}: {error}"));
     }
+    if let ProcessState::Disputed(claim) = &process.state {
+        say(Severity::Warning, 0, format!("{name}: {claim}"));
+    }
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {
         let text = format!("{name} died holding {}", units::bytes(figures.allocated));
