@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Stat, statat};
+use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 
 use crate::error::OpenError;
@@ -252,10 +252,15 @@ impl Search {
             .filter(|(about, _)| FileType::from_raw_mode(about.st_mode).is_file() && about.st_dev == metadata.dev())
             .filter(|(about, _)| self.files.insert((about.st_dev, about.st_ino)))
             .collect();
-        // Where not all have room, what can be a channel comes first.
+        // Where not all have room those with most memory come first: whoever would hide a channel behind others pays for each as much.
         files.sort_by_cached_key(|(about, name)| {
-            let can_be = sweep::is_of_publisher(name) && has_memory_of_channel(about);
-            (!can_be, std::cmp::Reverse((about.st_mtime, about.st_mtime_nsec)))
+            let worth = (
+                sweep::is_of_publisher(name),
+                about.st_blocks,
+                about.st_mtime,
+                about.st_mtime_nsec,
+            );
+            std::cmp::Reverse(worth)
         });
         let room = FOUND_MAX - hand.found.len();
         if let Some(surplus) = files.len().checked_sub(room).filter(|&surplus| surplus > 0) {
@@ -387,11 +392,6 @@ impl Search {
             reason,
         });
     }
-}
-
-/// Whether a file has some and all of its memory, as a publisher's has from the start.
-fn has_memory_of_channel(about: &Stat) -> bool {
-    about.st_size > 0 && about.st_blocks.saturating_mul(512) >= about.st_size
 }
 
 /// Whether it is us who lack what it takes to look.

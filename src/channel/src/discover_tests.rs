@@ -87,10 +87,10 @@ fn junk_that_is_named_as_channels_are_leaves_the_live_one_and_is_told() {
     let dir = directory(root.path(), &own_name());
     let publisher = publisher(&dir);
     for number in 0..JUNK {
-        fs::write(dir.join(format!("{number}-1-0.gpumem")), "").unwrap();
+        fs::write(dir.join(format!("{number}-1-0.gpumem")), [1; 4096]).unwrap();
     }
     for found in [scan(root.path()), discover_in(std::slice::from_ref(&dir), [])] {
-        assert!(has(&found, &publisher), "what has the memory of a channel comes first");
+        assert!(has(&found, &publisher), "what has most memory comes first");
         assert_eq!(found.found.len(), FOUND_MAX);
         let [overflow] = overflows(&found)[..] else {
             unreachable!("{:?}", found.problems)
@@ -116,7 +116,6 @@ fn one_users_directories_and_files_take_no_place_of_anothers() {
     for number in 0..JUNK {
         give(&directory(root.path(), &format!("gpumem-{number:07}-x")), 1000);
         let file = flood.join(format!("{number}-1-0.gpumem"));
-        // As large as a channel looks.
         fs::write(&file, [1; 64]).unwrap();
         give(&file, 1000);
     }
