@@ -1,13 +1,21 @@
 //! Finding channels: our own directories, everybody's as root, and those inside containers.
+//!
+//! Anybody can put anything into `/dev/shm`, and into that of a container. So names are filtered before anything is counted, each owner's
+//! files are counted by themselves, and what is left out all the same is a [`Problem`].
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
+use crate::error::OpenError;
+use crate::place;
+use crate::reader::Reader;
+use crate::source::Access;
 
-use crate::{place, sweep};
+mod search;
 
 /// A channel file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,15 +24,64 @@ pub struct Found {
     pub path: PathBuf,
     /// Device and inode: the same file seen through two mount namespaces has one key.
     pub key: (u64, u64),
+    access: Access,
 }
 
-/// A place that could not be looked at.
+impl Found {
+    /// A file that is named by who may have it mapped if it is our own user's.
+    ///
+    /// # Errors
+    /// When nothing can be said of it.
+    pub fn named(path: &Path) -> io::Result<Found> {
+        let about = fs::symlink_metadata(path)?;
+        Ok(Found {
+            path: path.to_owned(),
+            key: (about.dev(), about.ino()),
+            access: Access::Own,
+        })
+    }
+
+    /// Opens it, if it still is the file that was found. In one of our own user's directories our own user's file is mapped; any other is
+    /// read with `pread`.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
+    pub fn open(&self) -> Result<Reader, OpenError> {
+        let name = self.path.file_name().ok_or(OpenError::NotAChannel)?;
+        // A bare name's parent is an empty path.
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        let dir = match self.access {
+            Access::Own => place::open_directory(dir),
+            Access::Foreign => place::open_foreign(dir),
+        }?;
+        let file = place::open_in(&dir, name)?;
+        let about = file.metadata()?;
+        if (about.dev(), about.ino()) != self.key {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "another file has its name now").into());
+        }
+        Reader::of_file(file, self.access)
+    }
+}
+
+/// A place that could not be looked at, or not at all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
     pub path: PathBuf,
-    /// Why not.
+    /// What keeps us from it.
+    pub kind: ProblemKind,
+    /// The same in words.
     pub reason: String,
+}
+
+/// What keeps us from channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A directory is refused: nothing in it is looked at.
+    Refused,
+    /// There is more than is looked at.
+    Overflow,
 }
 
 /// What one scan saw.
@@ -32,119 +89,62 @@ pub struct Problem {
 pub struct Scan {
     /// Channels, each once.
     pub found: Vec<Found>,
-    /// Directories that are there and were refused.
+    /// Directories that are there and were refused, and what was left out.
     pub problems: Vec<Problem>,
     /// We have no more files to open, or no memory: what was found before and is not now may be there all the same.
     pub incomplete: bool,
 }
 
-/// Channels one scan returns at most.
-const FOUND_MAX: usize = 4096;
+/// Mount namespaces that are looked into.
+const NAMESPACES_MAX: usize = 4096;
 
 /// Looks for every channel this user may read.
 ///
 /// Costs a few directory listings; with other mount namespaces on the machine, one link to read per process. Meant for every few
 /// seconds, not for every frame.
 pub fn discover() -> Scan {
-    let mut scan = Scan::default();
-    let mut seen = HashSet::new();
-    let us = rustix::process::geteuid();
     let own = place::own_directories();
-    for dir in &own {
-        look_into(dir, None, &mut seen, &mut scan);
-    }
     // A directory named by hand is all that is wanted.
     if place::named_directory().is_some() {
-        return scan;
+        return search::within(&own, std::iter::empty());
     }
-    for root in std::iter::once(PathBuf::from("/")).chain(other_mount_namespaces()) {
-        for (parent, prefix, inner) in [("dev/shm", "gpumem-", ""), ("run/user", "", "gpumem")] {
-            for entry in fs::read_dir(root.join(parent))
-                .into_iter()
-                .flatten()
-                .flatten()
-                .take(FOUND_MAX)
-            {
-                let name = entry.file_name();
-                if name.to_string_lossy().starts_with(prefix) {
-                    let path = if inner.is_empty() {
-                        entry.path()
-                    } else {
-                        entry.path().join(inner)
-                    };
-                    if !own.contains(&path) {
-                        look_into(&path, Some(us), &mut seen, &mut scan);
-                    }
-                }
-            }
-        }
+    let mut scan = Scan::default();
+    let roots = other_mount_namespaces(&mut scan);
+    let found = search::within(&own, std::iter::once(PathBuf::from("/")).chain(roots));
+    Scan {
+        problems: [scan.problems, found.problems].concat(),
+        ..found
     }
-    scan
-}
-
-/// Lists one directory. `foreign` marks one that may belong to somebody else: it is silently left out unless it is ours or we
-/// are root, and it must be private to its owner like any other.
-fn look_into(dir: &Path, foreign: Option<rustix::process::Uid>, seen: &mut HashSet<(u64, u64)>, scan: &mut Scan) {
-    let refuse = |scan: &mut Scan, reason: String| {
-        scan.problems.push(Problem {
-            path: dir.to_owned(),
-            reason,
-        })
-    };
-    let (handle, metadata) = match place::open_directory(dir).and_then(|f| f.metadata().map(|m| (f, m))) {
-        Ok(opened) => opened,
-        Err(error) if is_want(&error) => return scan.incomplete = true,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound || foreign.is_some() => return,
-        Err(error) => return refuse(scan, error.to_string()),
-    };
-    let us = rustix::process::geteuid();
-    if foreign.is_some_and(|us| !us.is_root() && us.as_raw() != metadata.uid()) {
-        return;
-    }
-    let owner = if us.is_root() { metadata.uid() } else { us.as_raw() };
-    if let Err(why) = place::check_private(&metadata, owner) {
-        return refuse(scan, why.to_owned());
-    }
-    let names = sweep::list(&handle).unwrap_or_else(|error| {
-        scan.incomplete |= is_want(&error);
-        Vec::new()
-    });
-    for name in names {
-        if !sweep::is_channel(&name) || scan.found.len() >= FOUND_MAX {
-            continue;
-        }
-        let metadata = match place::open_in(&handle, &name).and_then(|file| file.metadata()) {
-            Ok(metadata) => metadata,
-            Err(error) => {
-                scan.incomplete |= is_want(&error);
-                continue;
-            }
-        };
-        let key = (metadata.dev(), metadata.ino());
-        if metadata.is_file() && seen.insert(key) {
-            scan.found.push(Found {
-                path: dir.join(&name),
-                key,
-            });
-        }
-    }
-}
-
-/// Whether it is us who lack what it takes to look.
-fn is_want(error: &std::io::Error) -> bool {
-    let error = Errno::from_io_error(error);
-    matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// `/proc/PID/root` of one process for every mount namespace but ours that we may enter.
-fn other_mount_namespaces() -> Vec<PathBuf> {
+fn other_mount_namespaces(scan: &mut Scan) -> Vec<PathBuf> {
     let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
     let mut seen: HashSet<_> = namespace(Path::new("/proc/self")).into_iter().collect();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    processes
+    let processes = processes.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
+    let mut roots: Vec<(u32, PathBuf)> = processes
         .map(|entry| entry.path())
         .filter(|path| namespace(path).is_some_and(|ns| seen.insert(ns)))
-        .map(|path| path.join("root"))
-        .collect()
+        .map(|path| {
+            (
+                fs::metadata(&path).map_or(u32::MAX, |about| about.uid()),
+                path.join("root"),
+            )
+        })
+        .collect();
+    // Any user can make namespaces: those of root's processes, as of most containers', come first.
+    roots.sort();
+    if roots.len() > NAMESPACES_MAX {
+        scan.problems.push(Problem {
+            path: roots[NAMESPACES_MAX].1.clone(),
+            kind: ProblemKind::Overflow,
+            reason: format!(
+                "{} mount namespaces, this one first, are not looked into: {NAMESPACES_MAX} are",
+                roots.len() - NAMESPACES_MAX
+            ),
+        });
+        roots.truncate(NAMESPACES_MAX);
+    }
+    roots.into_iter().map(|(_, root)| root).collect()
 }

@@ -1,12 +1,14 @@
 //! Where channel files live, and which directories can be trusted with them.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::text::clean;
 
@@ -16,6 +18,7 @@ pub(crate) const SUFFIX: &str = ".gpumem";
 pub(crate) const TEMPORARY: &str = ".new-";
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+const NOT_IN_MEMORY: &str = "not in memory (tmpfs), where channels have to be, as /dev/shm is";
 
 /// The directory that is named by hand, `$GPUMEM_DIR`: then there is no other. An empty value names none.
 pub fn named_directory() -> Option<PathBuf> {
@@ -72,10 +75,7 @@ fn open_home(dir: &Path) -> Result<File, String> {
         .map_err(|error| fail("cannot look at its file system", error.into()))?
         .f_type as u64;
     if kind != TMPFS_MAGIC {
-        return Err(format!(
-            "{}: not in memory (tmpfs), where channels have to be, as /dev/shm is",
-            shown(dir)
-        ));
+        return Err(format!("{}: {NOT_IN_MEMORY}", shown(dir)));
     }
     Ok(file)
 }
@@ -112,10 +112,40 @@ pub(crate) fn check_private(metadata: &Metadata, uid: u32) -> Result<(), &'stati
     Ok(())
 }
 
-/// Opens a file of an open directory for reading: never through a symbolic link, never waiting for a FIFO's other end.
-pub(crate) fn open_in(dir: impl AsFd, name: &std::ffi::OsStr) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
+/// Opens the directory that users' directories are in. In a container it may be anything, a FIFO too.
+pub(crate) fn open_parent(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?.into())
+}
+
+/// Opens a directory that somebody else may have made, of which nothing is known yet: only if it is in memory. Another file system can
+/// be one whose owner has every look at it wait.
+pub(crate) fn open_foreign(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::open(dir, flags, Mode::empty())?;
+    if rustix::fs::fstatfs(&place)?.f_type as u64 != TMPFS_MAGIC {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, NOT_IN_MEMORY));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&place, ".", flags, Mode::empty())?.into())
+}
+
+/// Opens a regular file of an open directory for reading, never through a symbolic link. Anything else is not opened at all: opening a
+/// device can already do something, and a FIFO tells its other end.
+pub(crate) fn open_in(dir: impl AsFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: File = rustix::fs::openat(&dir, name, flags, Mode::empty())?.into();
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // Not by its name, which may be another file's by now.
+    match rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?.into()),
+    }
+    // There is no /proc.
+    Ok(rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty())?.into())
 }
 
 /// Bytes of the file system that a directory is in; 0 if it has no limit.

@@ -10,14 +10,15 @@ use rustix::time::ClockId;
 
 use crate::cells::Cell;
 use crate::codec::{self, DEVICE_DATA};
+use crate::discover::Found;
 use crate::error::{OpenError, ReadError};
 use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
 use crate::map::Map;
 use crate::mirror::Mirror;
 use crate::record::Device;
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
-use crate::source::Source;
-use crate::{identity, life, place, text};
+use crate::source::{Access, Source};
+use crate::{identity, life, text};
 use figures::Lane;
 use rings::Ring;
 
@@ -66,20 +67,17 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens a channel file. Our own user's is mapped; as root, another user's is read with `pread`.
+    /// Opens a channel file that is named by who may have it mapped if it is our own user's; as root, another user's is read with `pread`.
+    /// One that was [found](crate::discover()) is opened by [`Found::open`].
     ///
     /// # Errors
     /// See [`OpenError`]. Nothing in the file is believed before it is checked.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
-        // A bare name's parent is an empty path.
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = place::open_directory(dir.unwrap_or(Path::new(".")))?;
-        let file = place::open_in(&dir, path.file_name().ok_or(OpenError::NotAChannel)?)?;
-        Reader::of_file(file)
+        Found::named(path)?.open()
     }
 
     /// The same for a file that is open already.
-    pub(crate) fn of_file(file: File) -> Result<Reader, OpenError> {
+    pub(crate) fn of_file(file: File, access: Access) -> Result<Reader, OpenError> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(OpenError::NotAChannel);
@@ -102,9 +100,9 @@ impl Reader {
         }
         let mut who = [0; IDENTITY_WORDS];
         read(IDENTITY, &mut who)?;
-        let source = match metadata.uid() == us.as_raw() {
-            true => Source::Mapped(Map::read_only(&file, layout.len)?),
-            false => Source::by_pread(file.clone()),
+        let source = match access {
+            Access::Own if metadata.uid() == us.as_raw() => Source::Mapped(Map::read_only(&file, layout.len)?),
+            Access::Own | Access::Foreign => Source::by_pread(file.clone()),
         };
         let identity = identity::unpack(&who, metadata.uid());
         Ok(Reader {

@@ -1,7 +1,7 @@
 //! Where a reader's words come from: a mapping of our own user's file, or `pread` of somebody else's.
 //!
-//! A mapped file can be cut short by its owner, and then touching it kills the reader. Our own user could do worse to us anyway;
-//! another user's file is never mapped.
+//! A mapped file can be cut short by its owner, and then touching it kills the reader. Our own user could do worse to us anyway; what is
+//! another user's is never mapped, nor what was found outside our own user's directories: root inside a container can be uid 0 here.
 
 use std::fs::File;
 use std::ops::Range;
@@ -18,6 +18,15 @@ use crate::word::{Word, Words};
 
 /// Words of a file that are read at a time when it is not mapped.
 const CHUNK_WORDS: usize = 4 * 1024;
+
+/// Whose directory a file is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    /// One of our own user's: a file of our own user's in it is mapped.
+    Own,
+    /// It may be anybody's: no file in it is mapped.
+    Foreign,
+}
 
 /// A channel's words.
 pub(crate) enum Source {

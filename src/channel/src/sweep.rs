@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, Dir};
 use crate::error::OpenError;
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
+use crate::source::Access;
 use crate::{life, place};
 
 /// How long a black box is kept.
@@ -25,25 +26,60 @@ const KEEP_OUT_OF_MEMORY: usize = 4;
 const KEEP_WITHIN: u64 = 4;
 /// A file under construction for longer than this, with its lock free, was abandoned.
 const ABANDONED: Duration = Duration::from_secs(60);
-/// Entries of one directory that are looked at.
-const ENTRIES_MAX: usize = 4096;
+/// Entries of one directory that are listed. Whoever makes more, each some hundred bytes of the kernel's memory, is looked at no further.
+pub(crate) const ENTRIES_MAX: usize = 1 << 18;
 
-/// Names of the regular entries of a directory, at most [`ENTRIES_MAX`].
-pub(crate) fn list(dir: &File) -> std::io::Result<Vec<OsString>> {
-    let entries = Dir::read_from(dir.as_fd())?.take(ENTRIES_MAX).filter_map(Result::ok);
-    Ok(entries
-        .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
-        .collect())
+/// Names of a directory.
+pub(crate) struct Listing {
+    /// Those that are wanted.
+    pub(crate) names: Vec<OsString>,
+    /// It has more than [`ENTRIES_MAX`] entries, and the rest was not looked at.
+    pub(crate) in_part: bool,
+}
+
+/// The names in a directory that are `wanted`; what is not takes no place of what is.
+pub(crate) fn list(dir: &File, wanted: impl Fn(&OsStr) -> bool) -> std::io::Result<Listing> {
+    list_of(dir, wanted, ENTRIES_MAX)
+}
+
+fn list_of(dir: &File, wanted: impl Fn(&OsStr) -> bool, most: usize) -> std::io::Result<Listing> {
+    let (mut names, mut entries) = (Vec::new(), 0);
+    for entry in Dir::read_from(dir.as_fd())? {
+        if entries == most {
+            return Ok(Listing { names, in_part: true });
+        }
+        entries += 1;
+        // After an error there is nothing more to read.
+        let Ok(entry) = entry else { break };
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if wanted(name) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(Listing { names, in_part: false })
 }
 
 /// The same, and none where they cannot be told.
-fn names(dir: &File) -> Vec<OsString> {
-    list(dir).unwrap_or_default()
+fn names(dir: &File, wanted: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
+    list(dir, wanted).map_or_else(|_| Vec::new(), |listing| listing.names)
 }
 
 /// Whether `name` is that of a published channel.
 pub(crate) fn is_channel(name: &OsStr) -> bool {
     name.as_bytes().ends_with(place::SUFFIX.as_bytes()) && !name.as_bytes().starts_with(b".")
+}
+
+/// Whether it is one as publishers give it: three numbers.
+pub(crate) fn is_of_publisher(name: &OsStr) -> bool {
+    let stem = name.as_bytes().strip_suffix(place::SUFFIX.as_bytes());
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let parts = stem.map(|stem| stem.split(|&byte| byte == b'-'));
+    parts.is_some_and(|parts| parts.clone().count() == 3 && parts.clone().all(is_number))
+}
+
+/// Whether `name` is that of a channel under construction.
+fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(place::TEMPORARY.as_bytes()) && name.as_bytes().ends_with(place::SUFFIX.as_bytes())
 }
 
 /// What a publisher of this user's left that is gone.
@@ -61,7 +97,7 @@ struct BlackBox {
 /// Removes black boxes that are too old, too many or too large, and abandoned temporary files. Never touches a file whose lock is held,
 /// another user's, or what is no channel. Failures are left for the next sweep.
 pub(crate) fn sweep(dir: &File) {
-    for name in names(dir) {
+    for name in names(dir, is_temporary) {
         if is_abandoned(dir, &name) {
             remove(dir, &name);
         }
@@ -84,7 +120,7 @@ pub fn left_behind(dir: &Path) -> u64 {
 
 /// All that are there, those first that stay longest.
 fn black_boxes(dir: &File) -> Vec<BlackBox> {
-    let names = names(dir).into_iter().filter(|name| is_channel(name));
+    let names = names(dir, is_channel).into_iter();
     by_worth(names.filter_map(|name| black_box(dir, name)).collect())
 }
 
@@ -104,7 +140,7 @@ fn by_worth(mut found: Vec<BlackBox>) -> Vec<BlackBox> {
 fn black_box(dir: &File, name: OsString) -> Option<BlackBox> {
     let file = open_dead(dir, &name)?;
     let about = file.metadata().ok()?;
-    let mut reader = match Reader::of_file(file) {
+    let mut reader = match Reader::of_file(file, Access::Own) {
         Ok(reader) => Some(reader),
         // One all the same.
         Err(OpenError::TooNew { .. } | OpenError::Malformed(_)) => None,
@@ -157,10 +193,6 @@ fn surplus(by_worth: Vec<BlackBox>, now: SystemTime, room: u64) -> impl Iterator
 
 /// Whether a file was begun and never published.
 fn is_abandoned(dir: &File, name: &OsStr) -> bool {
-    let text = name.as_bytes();
-    if !text.starts_with(place::TEMPORARY.as_bytes()) || !text.ends_with(place::SUFFIX.as_bytes()) {
-        return false;
-    }
     let made = place::open_in(dir, name).and_then(|file| file.metadata()?.modified());
     // To ask for the lock of one that is being made could keep its publisher from it.
     made.is_ok_and(|made| age(made, SystemTime::now()) > ABANDONED) && open_dead(dir, name).is_some()
@@ -186,6 +218,36 @@ mod tests {
     use super::*;
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    #[test]
+    fn a_directory_with_more_entries_than_are_listed_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c.gpumem"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let listed = |most| {
+            let listing = list_of(&File::open(dir.path()).unwrap(), |_| true, most).unwrap();
+            (listing.names.len(), listing.in_part)
+        };
+        // The directory itself and the one above are entries, too.
+        assert_eq!(listed(5), (5, false));
+        assert_eq!(listed(4), (4, true));
+    }
+
+    #[test]
+    fn publishers_names_are_three_numbers() {
+        for (name, is) in [
+            ("1-22-0.gpumem", true),
+            ("1-22.gpumem", false),
+            ("1-22-0-0.gpumem", false),
+            ("1-22-0-a.gpumem", false),
+            ("a-22-0.gpumem", false),
+            ("--.gpumem", false),
+            ("1-22-0", false),
+        ] {
+            assert_eq!(is_of_publisher(OsStr::new(name)), is, "{name}");
+        }
+    }
 
     fn black_box(place: usize, hours: u64, mib: u64) -> BlackBox {
         BlackBox {

@@ -29,7 +29,7 @@ mod types;
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
 pub use host::host_memory;
 pub use nvml::Nvml;
-pub use pidns::{ForeignPid, PidTranslator};
+pub use pidns::{Claim, ForeignPid, PidTranslator};
 pub use process::{NoProcess, Processes};
 pub use root::Root;
 pub use types::*;

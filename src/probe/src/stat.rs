@@ -53,6 +53,8 @@ impl Stat {
 pub(crate) struct Status {
     /// The process's pid in each pid namespace, from ours to its own.
     pub(crate) ns_pids: Vec<u32>,
+    /// Its real, effective and saved user ids.
+    pub(crate) uids: Option<[u32; 3]>,
     /// Effective capabilities.
     pub(crate) capabilities: Option<u64>,
 }
@@ -74,6 +76,10 @@ impl Status {
             let mut words = value.split_ascii_whitespace();
             match key {
                 "NSpid" => status.ns_pids = words.take(DEEPEST).map_while(|w| w.parse().ok()).collect(),
+                "Uid" => {
+                    let uids: Vec<u32> = words.take(3).map_while(|w| w.parse().ok()).collect();
+                    status.uids = uids.try_into().ok();
+                }
                 "CapEff" => status.capabilities = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
                 _ => {}
             }
@@ -122,16 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn status_takes_all_pids_and_the_effective_capabilities() {
-        let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
+    fn status_takes_all_pids_three_user_ids_and_the_effective_capabilities() {
+        let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
         assert_eq!(
             status,
             Status {
                 ns_pids: vec![4121, 7],
+                uids: Some([1000, 0, 5]),
                 capabilities: Some(0x28_0000)
             }
         );
-        assert_eq!(Status::parse(b"NSpid:\nCapEff:\tq\n"), Status::default());
+        assert_eq!(
+            Status::parse(b"NSpid:\nUid:\t1\t2\tx\t3\nCapEff:\tq\n"),
+            Status::default()
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
 use super::{Check, Verdict};
-use crate::model::Colors;
+use crate::model::{ChannelSample, Colors, Problem, ProblemKind};
 use crate::source::{Channels, named_nvml, sample_nvml_once};
 use crate::terminal::{self, Environment};
 use crate::units;
@@ -133,6 +133,13 @@ pub(super) fn cuda() -> Check {
 pub(super) fn channels(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![place(facts)];
     let sample = Channels::default().sample(&[], None);
+    checks.push(seen(&sample));
+    checks
+}
+
+/// Who was seen to publish, and what keeps others from being seen.
+fn seen(sample: &ChannelSample) -> Check {
+    let name = "channels";
     let living = sample
         .channels
         .iter()
@@ -140,32 +147,42 @@ pub(super) fn channels(facts: &Facts) -> Vec<Check> {
         .count();
     let dead = sample.channels.len() - living;
     let seen = format!("{living} live, {dead} of programs that ended");
-    checks.push(match sample.problems.as_slice() {
-        [] if living > 0 => good("channels", seen),
-        [] => {
+    if !sample.problems.is_empty() {
+        let (overflows, unread): (Vec<&Problem>, Vec<&Problem>) =
+            sample.problems.iter().partition(|p| p.kind == ProblemKind::Overflow);
+        let parts = [
+            listed(
+                &overflows,
+                "there is more than is looked at:",
+                "places have more than is looked at:",
+            ),
+            listed(&unread, "cannot be read:", "files cannot be read:"),
+        ];
+        let todo: Vec<String> = parts.into_iter().flatten().collect();
+        return not(name, Verdict::Bad, seen, todo.join("\n"));
+    }
+    match living {
+        0 => {
             let todo = "nobody publishes now; gpumem-tui demo train --headless --device sim does";
-            not("channels", Verdict::Note, seen, todo)
+            not(name, Verdict::Note, seen, todo)
         }
-        problems => {
-            let list: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.file, p.text)).collect();
-            not("channels", Verdict::Bad, seen, unreadable(&list))
-        }
-    });
-    checks
+        _ => good(name, seen),
+    }
 }
 
-/// The first of the files that cannot be read, a line each, and how many more there are.
-fn unreadable(files: &[String]) -> String {
+/// The first of these problems, a line each, and how many more there are; nothing where there are none.
+fn listed(problems: &[&Problem], one: &str, many: &str) -> Option<String> {
     const LISTED: usize = 8;
-    let mut lines = vec![match files.len() {
-        1 => "cannot be read:".to_owned(),
-        n => format!("{n} files cannot be read:"),
+    let mut lines = vec![match problems.len() {
+        0 => return None,
+        1 => one.to_owned(),
+        n => format!("{n} {many}"),
     }];
-    lines.extend(files.iter().take(LISTED).cloned());
-    if files.len() > LISTED {
-        lines.push(format!("and {} more", files.len() - LISTED));
+    lines.extend(problems.iter().take(LISTED).map(|p| format!("{}: {}", p.file, p.text)));
+    if problems.len() > LISTED {
+        lines.push(format!("and {} more", problems.len() - LISTED));
     }
-    lines.join("\n")
+    Some(lines.join("\n"))
 }
 
 /// Where this user's programs would publish.
@@ -314,11 +331,35 @@ mod tests {
 
     #[test]
     fn files_have_lines_of_their_own_while_they_are_few() {
-        let files: Vec<String> = (0..10).map(|n| format!("{n}: torn")).collect();
-        assert_eq!(unreadable(&files[..1]), "cannot be read:\n0: torn");
-        let all = unreadable(&files);
+        let files: Vec<Problem> = (0..10)
+            .map(|n| Problem {
+                file: n.to_string(),
+                text: "torn".into(),
+                ..Problem::default()
+            })
+            .collect();
+        let todo = |problems: &[Problem]| {
+            let sample = ChannelSample {
+                problems: problems.to_vec(),
+                ..ChannelSample::default()
+            };
+            let check = seen(&sample);
+            assert_eq!(check.verdict, Verdict::Bad);
+            check.todo
+        };
+        assert_eq!(todo(&files[..1]), "cannot be read:\n0: torn");
+        let all = todo(&files);
         assert!(
             all.starts_with("10 files cannot be read:\n0: torn\n1: torn\n") && all.ends_with("\n7: torn\nand 2 more")
+        );
+        let overflow = Problem {
+            file: "/dev/shm".into(),
+            kind: ProblemKind::Overflow,
+            text: "it is full".into(),
+        };
+        assert_eq!(
+            todo(&[files[0].clone(), overflow]),
+            "there is more than is looked at:\n/dev/shm: it is full\ncannot be read:\n0: torn"
         );
     }
 }

@@ -18,6 +18,8 @@ pub struct Channel {
     pub key: ChannelKey,
     /// Its pid in our namespace, where that is known; `identity.pid` is the publisher's own view.
     pub pid: Option<u32>,
+    /// The process here that it says to be, where that is another user's than the file: then `pid` is not known.
+    pub disputed: Option<u32>,
     /// What it published. Old when `error` is set.
     pub snapshot: Arc<Snapshot>,
     /// Figures of each of the snapshot's devices; `None` where they could not be read consistently.
@@ -31,13 +33,25 @@ pub struct Channel {
     pub last_sign: Option<Nanos>,
 }
 
-/// A file that looks like a channel and cannot be read, or a directory of channels that is refused, and why.
+/// Something that keeps channels from being seen, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// File name, cleaned.
     pub file: String,
-    /// It is a directory: nothing in it is looked at.
-    pub directory: bool,
+    /// What it is.
+    pub kind: ProblemKind,
     /// What is wrong with it.
     pub text: String,
+}
+
+/// What keeps channels from being seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A file that looks like a channel cannot be read.
+    #[default]
+    File,
+    /// A directory of channels is refused: nothing in it is looked at.
+    Directory,
+    /// There is more in a directory, or there are more of them, than is looked at.
+    Overflow,
 }

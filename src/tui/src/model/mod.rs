@@ -22,7 +22,7 @@ mod ui;
 mod world;
 
 pub use blocks::{BlockMap, Histogram};
-pub use channel::{Channel, ChannelKey, Problem};
+pub use channel::{Channel, ChannelKey, Problem, ProblemKind};
 pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;

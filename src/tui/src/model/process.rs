@@ -40,6 +40,9 @@ pub enum ProcessState {
     Died,
     /// Its channel cannot be read consistently; figures are the last good ones, or none.
     Inconsistent(String),
+    /// Its channel says that it is a process that is another user's than the channel's file. The text says whose. The row is the file's
+    /// owner's.
+    Disputed(String),
     /// It is another user's: its channel, if any, is closed to us.
     OtherUser,
 }
@@ -53,6 +56,7 @@ impl ProcessState {
             ProcessState::Exited => "exited (black box)",
             ProcessState::Died => "died (black box)",
             ProcessState::Inconsistent(_) => "inconsistent",
+            ProcessState::Disputed(_) => "disputed (claim does not hold)",
             ProcessState::OtherUser => "other user's",
         }
     }

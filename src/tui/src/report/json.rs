@@ -12,7 +12,7 @@ use super::shape::{
 };
 use crate::model::{
     Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Nanos, Only, Partition, PoolShare, Problem,
-    Process, ProcessState, Severity, World,
+    ProblemKind, Process, ProcessState, Severity, World,
 };
 
 /// Name and version of the format.
@@ -201,6 +201,10 @@ fn process<'a>(process: &'a Process, model: &'a Model) -> JsonProcess<'a> {
             why.insert("state", error.clone());
             "inconsistent"
         }
+        ProcessState::Disputed(claim) => {
+            why.insert("state", claim.clone());
+            "disputed"
+        }
     };
     if process.figures.is_none() {
         why.insert("allocator", process.state.text().into());
@@ -289,6 +293,11 @@ fn severity(severity: Severity) -> &'static str {
 fn problem(problem: &Problem) -> JsonProblem<'_> {
     JsonProblem {
         file: &problem.file,
+        kind: match problem.kind {
+            ProblemKind::File => "file",
+            ProblemKind::Directory => "directory",
+            ProblemKind::Overflow => "overflow",
+        },
         reason: &problem.text,
     }
 }

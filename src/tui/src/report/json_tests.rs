@@ -235,6 +235,7 @@ fn publishing(devices: u8) -> Model {
     let channel = Channel {
         key: ChannelKey(1, 2),
         pid: Some(4121),
+        disputed: None,
         snapshot: Arc::new(snapshot),
         figures: vec![Some(figures); devices.into()].into(),
         error: None,
@@ -285,6 +286,26 @@ fn a_process_whose_device_is_gone_names_none() {
         (&Value::Null, &Value::Null)
     );
     assert_eq!(process["unavailable"]["device"], "Simulated GPU is gone or not shown");
+}
+
+#[test]
+fn what_keeps_channels_from_being_seen_is_told_with_its_kind() {
+    let mut model = Model::default();
+    let problem = |file: &str, kind| Problem {
+        file: file.into(),
+        kind,
+        text: "too much".into(),
+    };
+    model.live.problems = vec![
+        problem("1-2-0.gpumem", ProblemKind::File),
+        problem("/dev/shm/x", ProblemKind::Directory),
+        problem("/dev/shm", ProblemKind::Overflow),
+    ];
+    let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+    let told = document["unreadable_channels"].as_array().unwrap();
+    let kinds: Vec<_> = told.iter().map(|p| p["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["file", "directory", "overflow"]);
+    assert_eq!(told[2]["file"], "/dev/shm");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Demo, Model, Only, Setup, TRAIN};
+use crate::model::{Demo, Model, Only, ProblemKind, Setup, TRAIN};
 use crate::source::{Channels, listed, sample_nvml_once};
 use crate::units;
 use crate::update::update;
@@ -105,8 +105,14 @@ pub fn nothing(model: &Model) -> Option<String> {
             let refused: String = world
                 .problems
                 .iter()
-                .filter(|p| p.directory)
-                .map(|p| format!(". {} is refused, and nothing in it is looked at: {}", p.file, p.text))
+                .filter_map(|p| match p.kind {
+                    ProblemKind::File => None,
+                    ProblemKind::Directory => Some(format!(
+                        ". {} is refused, and nothing in it is looked at: {}",
+                        p.file, p.text
+                    )),
+                    ProblemKind::Overflow => Some(format!(". {}: {}", p.file, p.text)),
+                })
                 .collect();
             format!(
                 "{} and no program that publishes: nothing to report{refused}{past}{failed}. \
@@ -185,7 +191,7 @@ mod tests {
         assert!(!nothing(&model).unwrap().contains("refused"));
         model.live.problems.push(crate::model::Problem {
             file: "/dev/shm/x".into(),
-            directory: true,
+            kind: ProblemKind::Directory,
             text: "it belongs to another user".into(),
         });
         let text = nothing(&model).unwrap();
@@ -203,7 +209,7 @@ mod tests {
         model.live.problems.push(crate::model::Problem {
             file: "/tmp/x".into(),
             text: "others may read it".into(),
-            directory: true,
+            kind: ProblemKind::Directory,
         });
         let text = nothing(&model).unwrap();
         assert!(text.contains("cannot be seen: /tmp/x: others may read it."), "{text}");

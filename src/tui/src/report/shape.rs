@@ -142,5 +142,6 @@ pub(super) struct JsonFinding<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct JsonProblem<'a> {
     pub(super) file: &'a str,
+    pub(super) kind: &'static str,
     pub(super) reason: &'a str,
 }

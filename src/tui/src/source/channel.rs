@@ -1,17 +1,19 @@
 //! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, OpenError, Reader, clean, discover};
-use gpumem_probe::{ForeignPid, PidTranslator, Processes};
+use gpumem_channel::{Life, OpenError, clean, discover};
+use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
 use super::{Slot, Wishes, beat_after, descriptors, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
+use crate::model::{
+    Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem, ProblemKind,
+};
 
 /// Glances between two samples ...
 const GLANCES: u32 = 5;
@@ -57,7 +59,7 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 #[derive(Default)]
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
-    refused: Vec<Refused>,
+    refused: HashMap<ChannelKey, Refused>,
     /// Since the last sample.
     glances: Vec<Glance>,
     /// What was held when last looked at.
@@ -75,7 +77,6 @@ pub struct Channels {
 
 /// A file that could not be opened.
 struct Refused {
-    key: ChannelKey,
     problem: Problem,
     /// It is not the file's fault.
     may_pass: bool,
@@ -107,7 +108,7 @@ impl Channels {
         sample.problems.extend(
             self.places
                 .iter()
-                .chain(self.refused.iter().map(|r| &r.problem))
+                .chain(self.refused.values().map(|r| &r.problem))
                 .chain(&self.unreached)
                 .cloned(),
         );
@@ -146,38 +147,41 @@ impl Channels {
         self.places = scan
             .problems
             .iter()
-            .map(|p| problem(&p.path, true, &p.reason))
+            .map(|p| problem(&p.path, kind(p.kind), &p.reason))
             .collect();
-        let found = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
+        let keys: HashSet<ChannelKey> = scan.found.iter().map(|f| ChannelKey(f.key.0, f.key.1)).collect();
         // What could not be looked for now is not gone.
         if !scan.incomplete {
-            self.open.retain(|key, _| found(key));
-            self.refused.retain(|refused| !refused.may_pass && found(&refused.key));
+            self.open.retain(|key, _| keys.contains(key));
+            self.refused
+                .retain(|key, refused| !refused.may_pass && keys.contains(key));
         }
         let limit = descriptors::limit();
         let held = self.open.values().filter(|open| open.holds_file()).count() as u64;
         let mut room = descriptors::for_channels(limit).saturating_sub(held);
         let mut left_out = 0;
-        for found in &scan.found {
+        for found in scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
-            if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
+            if self.open.contains_key(&key) || self.refused.contains_key(&key) {
                 continue;
             }
             if room == 0 {
                 left_out += 1;
                 continue;
             }
-            match Reader::open(&found.path) {
+            match found.open() {
                 Ok(reader) => {
-                    self.open.insert(key, Open::new(found.path.clone(), reader));
+                    self.open.insert(key, Open::new(found, reader));
                     room -= 1;
                 }
                 Err(OpenError::Io(error)) if descriptors::none_left(&error) => left_out += 1,
-                Err(error) => self.refused.push(Refused {
-                    key,
-                    problem: problem(&found.path, false, &error),
-                    may_pass: matches!(error, OpenError::Io(_)),
-                }),
+                Err(error) => {
+                    let refused = Refused {
+                        problem: problem(&found.path, ProblemKind::File, &error),
+                        may_pass: matches!(error, OpenError::Io(_)),
+                    };
+                    self.refused.insert(key, refused);
+                }
             }
         }
         self.unreached = unreached(left_out, scan.incomplete, limit);
@@ -194,11 +198,16 @@ impl Channels {
                 namespace: i.pid_namespace,
                 pid: i.pid,
                 start_time: i.start_time,
+                uid: i.uid,
             })
             .collect();
         let found = self.translator.translate(&wanted, Instant::now());
-        for (channel, pid) in living.iter_mut().zip(found) {
-            channel.pid = pid;
+        for (channel, claim) in living.iter_mut().zip(found) {
+            match claim {
+                Claim::Holds(pid) => channel.pid = Some(pid),
+                Claim::OtherUser(pid) => channel.disputed = Some(pid),
+                Claim::NotHere => {}
+            }
         }
     }
 
@@ -222,7 +231,7 @@ fn unreached(left_out: u64, incomplete: bool, limit: u64) -> Option<Problem> {
         incomplete.then(|| "the search ran out of open files or of memory, so that there may be more".to_owned());
     let parts: Vec<String> = left_out.into_iter().chain(search).collect();
     (!parts.is_empty()).then(|| Problem {
-        directory: false,
+        kind: ProblemKind::Overflow,
         file: "files that were not reached".into(),
         text: format!(
             "{}. This program may have {limit} files open, some of them for other uses: raise ulimit -n",
@@ -231,9 +240,16 @@ fn unreached(left_out: u64, incomplete: bool, limit: u64) -> Option<Problem> {
     })
 }
 
-fn problem(path: &Path, directory: bool, error: &impl ToString) -> Problem {
+fn kind(kind: gpumem_channel::ProblemKind) -> ProblemKind {
+    match kind {
+        gpumem_channel::ProblemKind::Refused => ProblemKind::Directory,
+        gpumem_channel::ProblemKind::Overflow => ProblemKind::Overflow,
+    }
+}
+
+fn problem(path: &Path, kind: ProblemKind, error: &impl ToString) -> Problem {
     Problem {
-        directory,
+        kind,
         file: clean(&path.to_string_lossy()),
         text: clean(&error.to_string()),
     }
@@ -241,9 +257,11 @@ fn problem(path: &Path, directory: bool, error: &impl ToString) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::{DirBuilderExt, chown};
     use std::sync::Arc;
 
-    use gpumem_channel::Snapshot;
+    use gpumem_channel::{Found, Options, Publisher, Snapshot};
 
     use super::*;
 
@@ -251,6 +269,7 @@ mod tests {
         Channel {
             key: ChannelKey(1, 1),
             pid: None,
+            disputed: None,
             snapshot: Arc::new(Snapshot {
                 life,
                 event_count,
@@ -290,5 +309,46 @@ mod tests {
         assert!(busy_after(&[channel(Life::Alive, 9)]));
         assert!(!busy_after(&[channel(Life::Alive, 9)]));
         assert!(busy_after(&[channel(Life::Alive, 10), channel(Life::Died, 9)]));
+    }
+
+    /// The channel of this process, in a file of this user's.
+    fn told_of_a_file_of(uid: u32) -> Option<Channel> {
+        let dir = std::path::PathBuf::from(format!("/dev/shm/gpumem-claim-test-{uid}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let options = Options {
+            dir: Some(dir.clone()),
+            blocks: 1024,
+            segments: 64,
+            events: 64,
+            ..Options::default()
+        };
+        let publisher = Publisher::create(&options).unwrap();
+        let given = chown(publisher.path(), Some(uid), None).is_ok();
+        let told = given.then(|| {
+            let found = Found::named(publisher.path()).unwrap();
+            let reader = found.open().unwrap();
+            let mut channels = Channels {
+                looked: Some(Instant::now()),
+                ..Channels::default()
+            };
+            channels.open.insert(ChannelKey(1, 1), Open::new(found, reader));
+            channels.sample(&[], None).channels.remove(0)
+        });
+        std::fs::remove_dir_all(dir).unwrap();
+        told
+    }
+
+    #[test]
+    fn a_file_of_one_user_is_not_the_process_of_another_that_it_names() {
+        let us = rustix::process::geteuid().as_raw();
+        let pid = std::process::id();
+        let own = told_of_a_file_of(us).unwrap();
+        assert_eq!((own.pid, own.disputed), (Some(pid), None));
+        let Some(others) = told_of_a_file_of(us + 54321) else {
+            eprintln!("SKIPPED: only root can give a file to another user");
+            return;
+        };
+        assert_eq!(others.snapshot.life, Life::Alive);
+        assert_eq!((others.pid, others.disputed), (None, Some(pid)));
     }
 }

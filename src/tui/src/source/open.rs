@@ -1,17 +1,18 @@
 //! One open channel, from its first pass to its black box.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use gpumem_channel::{EventKind, Life, Reader, Snapshot};
+use gpumem_channel::{EventKind, Found, Life, Reader, Snapshot};
 
 use super::marks;
-use crate::model::{Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, RanOut};
+use crate::model::{
+    Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, ProblemKind, RanOut,
+};
 
-/// A channel. A living one is mapped and read anew with every pass. A dead one does not change: its black box was read
+/// A channel. A living one is read anew with every pass. A dead one does not change: its black box was read
 /// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
 pub(super) struct Open {
-    path: PathBuf,
+    found: Found,
     /// `None` once the publisher is dead.
     reader: Option<Reader>,
     /// The newest good state. `None` only before the first good pass.
@@ -25,9 +26,9 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(path: PathBuf, reader: Reader) -> Open {
+    pub(super) fn new(found: Found, reader: Reader) -> Open {
         Open {
-            path,
+            found,
             reader: Some(reader),
             newest: None,
             ran_out: Vec::new(),
@@ -45,7 +46,7 @@ impl Open {
     pub(super) fn pass(&mut self, key: ChannelKey, selected: bool, sample: &mut ChannelSample) {
         if self.reader.is_none() && selected && !self.full {
             // A black box that was swept away meanwhile stays as it is known.
-            self.reader = Reader::open(&self.path).ok();
+            self.reader = self.found.open().ok();
         }
         if let Some(reader) = &mut self.reader {
             match reader.refresh() {
@@ -54,7 +55,7 @@ impl Open {
                     Some(channel) => channel.error = Some(error.to_string()),
                     None => sample.problems.push(Problem {
                         file: format!("of {}", reader.identity().program),
-                        directory: false,
+                        kind: ProblemKind::File,
                         text: error.to_string(),
                     }),
                 },
@@ -117,6 +118,7 @@ impl Open {
         self.newest = Some(Channel {
             key,
             pid: None,
+            disputed: None,
             snapshot: Arc::new(snapshot),
             figures: figures.into(),
             error: None,

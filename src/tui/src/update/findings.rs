@@ -4,8 +4,8 @@ use gpumem_channel::pool_called;
 use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
-    COUNTED_ABOVE, Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, Process, ProcessId, ProcessState,
-    SECOND, Severity, World,
+    COUNTED_ABOVE, Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, ProblemKind, Process, ProcessId,
+    ProcessState, SECOND, Severity, World,
 };
 use crate::report::reason;
 use crate::units;
@@ -71,14 +71,19 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
-    let (places, files): (Vec<&Problem>, Vec<&Problem>) = world.problems.iter().partition(|p| p.directory);
-    for place in places {
+    let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);
+    for place in of(ProblemKind::Directory) {
         let text = format!(
             "channel directory {} is refused: {}. What publishes there is not seen",
             place.file, place.text
         );
         findings.push((0, finding(Severity::Warning, None, text)));
     }
+    for place in of(ProblemKind::Overflow) {
+        let text = format!("{}: {}. Who publishes there may not be seen", place.file, place.text);
+        findings.push((u64::MAX, finding(Severity::Warning, None, text)));
+    }
+    let files: Vec<&Problem> = of(ProblemKind::File).collect();
     if !files.is_empty() {
         let text = match files.as_slice() {
             [one] => format!("channel {} cannot be read: {}", one.file, one.text),
@@ -157,6 +162,9 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     let mut say = |severity, bytes, text| findings.push((bytes, finding(severity, Some(process.id), text)));
     if let ProcessState::Inconsistent(error) = &process.state {
         say(Severity::Warning, u64::MAX, format!("{name}: {error}"));
+    }
+    if let ProcessState::Disputed(claim) = &process.state {
+        say(Severity::Warning, 0, format!("{name}: {claim}"));
     }
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {

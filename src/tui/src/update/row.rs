@@ -57,6 +57,7 @@ fn of_channel(
     let state = match (channel.snapshot.life, &channel.error) {
         (Life::Closed, _) => ProcessState::Exited,
         (Life::Died, _) => ProcessState::Died,
+        _ if channel.disputed.is_some() => ProcessState::Disputed(dispute(channel, setup)),
         (Life::Alive, Some(error)) => ProcessState::Inconsistent(error.clone()),
         (Life::Alive, None) if figures.is_none() => {
             ProcessState::Inconsistent("its figures cannot be read consistently".into())
@@ -89,6 +90,13 @@ fn of_channel(
             minutes: now.saturating_sub(at) / MINUTE,
         }),
     }
+}
+
+/// Why a channel is not believed to be the process that it says to be.
+fn dispute(channel: &Channel, setup: &Setup) -> String {
+    let owner = user_name(channel.snapshot.identity.uid, setup);
+    let process = channel.disputed.map_or_else(String::new, |pid| format!(" {pid}"));
+    format!("the claim of {owner}'s channel to be process{process} does not hold: that is another user's")
 }
 
 /// The publisher's entry in the process table: same pid and, where both are known, the same start time.

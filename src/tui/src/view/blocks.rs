@@ -218,6 +218,10 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 format!("{} {}; its last map held no memory.", p.pid, p.state.text()),
                 "n and N go to other processes.",
             ),
+            ProcessState::Disputed(claim) => (
+                format!("{}: {claim}.", p.pid),
+                "It holds no memory, as far as it says. n and N go to other processes.",
+            ),
             ProcessState::Inconsistent(why) => (
                 format!("{} cannot be read consistently: {why}", p.pid),
                 "Nothing is guessed; the next pass tries again.",

@@ -233,10 +233,10 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
         said(&model),
         [(Severity::Warning, "4: the file was cut short while it was open".into())]
     );
-    let mut hear_of = |at, file: &str, directory, text: &str| {
+    let mut hear_of = |at, file: &str, kind, text: &str| {
         let problem = Problem {
             file: file.into(),
-            directory,
+            kind,
             text: text.into(),
         };
         let sample = ChannelSample {
@@ -249,12 +249,27 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     };
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
     assert_eq!(
-        hear_of(2 * SECOND, "1-2-0.gpumem", false, "not a gpumem channel"),
+        hear_of(2 * SECOND, "1-2-0.gpumem", ProblemKind::File, "not a gpumem channel"),
         [(Severity::Info, text.into())]
     );
     let text = "channel directory /dev/shm/x is refused: it belongs to another user. What publishes there is not seen";
     assert_eq!(
-        hear_of(3 * SECOND, "/dev/shm/x", true, "it belongs to another user"),
+        hear_of(
+            3 * SECOND,
+            "/dev/shm/x",
+            ProblemKind::Directory,
+            "it belongs to another user"
+        ),
+        [(Severity::Warning, text.into())]
+    );
+    let text = "/dev/shm/x: it has more than 9 entries. Who publishes there may not be seen";
+    assert_eq!(
+        hear_of(
+            4 * SECOND,
+            "/dev/shm/x",
+            ProblemKind::Overflow,
+            "it has more than 9 entries"
+        ),
         [(Severity::Warning, text.into())]
     );
 }

@@ -117,6 +117,46 @@ fn a_pid_of_another_start_time_is_another_process() {
     );
 }
 
+/// Anybody can write into a file of his own that he is root's process.
+#[test]
+fn a_false_claim_is_a_row_of_the_files_owner() {
+    let mut model = model();
+    model.setup.root = true;
+    let mut false_one = channel(11, &[&[(GIB, Allocated)]]);
+    let snapshot = std::sync::Arc::make_mut(&mut false_one.snapshot);
+    std::sync::Arc::make_mut(&mut snapshot.identity).uid = 65534;
+    (false_one.pid, false_one.disputed) = (None, Some(11));
+    let sample = ChannelSample {
+        at: SECOND,
+        channels: vec![false_one],
+        processes: people(&[(11, "root", 900)]),
+        ..ChannelSample::default()
+    };
+    let listed = nvml(SECOND, 2 * GIB, &[(11, 2 * GIB)]);
+    feed(&mut model, [Event::Channels(Box::new(sample)), listed]);
+    let rows = &model.world().processes;
+    let why = "the claim of 65534's channel to be process 11 does not hold: that is another user's";
+    let row = |state: &ProcessState| rows.iter().find(|row| row.state == *state).unwrap();
+    let disputed = row(&ProcessState::Disputed(why.into()));
+    assert_eq!(
+        (disputed.user.as_str(), disputed.command.as_str()),
+        ("65534", "python job11")
+    );
+    assert_eq!(disputed.nvml, Reading::Failed(PROCESS_NOT_LISTED.into()));
+    let real = row(&ProcessState::NotPublishing);
+    assert_eq!((real.user.as_str(), real.nvml.value()), ("root", Some(&(2 * GIB))));
+    assert!(model.findings().any(|finding| finding.text == format!("11: {why}")));
+    let document: serde_json::Value = serde_json::from_str(&crate::report::document(&model).unwrap()).unwrap();
+    let told = document["processes"].as_array().unwrap().iter();
+    let told: Vec<_> = told.filter(|process| process["state"] == "disputed").collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        (&told[0]["user"], &told[0]["unavailable"]["state"]),
+        (&"65534".into(), &why.into())
+    );
+    assert!(crate::report::text(&model, u16::MAX).contains("claim does not hold"));
+}
+
 #[test]
 fn a_simulated_device_is_its_own_row_even_with_a_real_uuid() {
     let mut model = busy();

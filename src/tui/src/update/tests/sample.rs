@@ -111,6 +111,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
     Channel {
         key,
         pid: Some(pid),
+        disputed: None,
         snapshot: Arc::new(snapshot),
         figures: figures.into(),
         error: None,

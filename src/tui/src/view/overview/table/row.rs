@@ -67,7 +67,7 @@ fn state(process: &Process) -> (String, Ink) {
         ProcessState::Publishing if process.stopped == Some(true) => Ink::Warning,
         ProcessState::Publishing => Ink::Good,
         ProcessState::NotPublishing | ProcessState::OtherUser | ProcessState::Exited => Ink::Dim,
-        ProcessState::Died | ProcessState::Inconsistent(_) => Ink::Warning,
+        ProcessState::Died | ProcessState::Inconsistent(_) | ProcessState::Disputed(_) => Ink::Warning,
     };
     (state_texts(process).swap_remove(0), ink)
 }
@@ -79,6 +79,7 @@ fn state_texts(process: &Process) -> Vec<String> {
     let mut briefest = Vec::new();
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
+        (ProcessState::Disputed(_), _) => vec![text, "claim does not hold".to_owned()],
         (_, Some(ended)) => {
             let (ago, brief) = match ended.minutes {
                 0 => ("just now".to_owned(), "now".to_owned()),
