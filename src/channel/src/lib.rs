@@ -68,7 +68,7 @@
 //! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
 //! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`]ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
-//! cannot be read consistently as lagging; nothing is guessed. Our own user's files are mapped; root reads other users' with `pread`.
+//! cannot be read consistently as lagging; figures that cannot be true are marked as such; nothing is guessed. Our own user's files are mapped; root reads other users' with `pread`.
 //!
 //! # Costs
 //! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.
