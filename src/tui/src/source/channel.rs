@@ -1,6 +1,6 @@
 //! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,20 @@ use gpumem_channel::{Life, OpenError, Reader, clean, discover};
 use gpumem_probe::{ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
+use super::others::Others;
 use super::{Slot, Wishes, beat_after, sleep_to_beat, spawn};
 use crate::clock;
-use crate::model::{Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem};
+use crate::model::{
+    Channel, ChannelKey, ChannelSample, DISCOVER, DeviceKey, Glance, Held, LeftOut, MAX_MARKS, MAX_POINTS, Problem,
+};
 
 /// Glances between two samples ...
 const GLANCES: u32 = 5;
 /// ... and the least time between two of them.
 const GLANCE: Duration = Duration::from_millis(200);
+
+/// Users of whom something is left out and who are called by their names.
+const NAMED: usize = 64;
 
 /// Starts sampling.
 ///
@@ -57,11 +63,13 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 #[derive(Default)]
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
-    refused: Vec<Refused>,
+    /// What is known of other users' channels, most of which may not be open.
+    others: Others,
+    refused: BTreeMap<ChannelKey, Refused>,
     /// Since the last sample.
     glances: Vec<Glance>,
     /// What was held when last looked at.
-    held: Vec<Held>,
+    held: BTreeMap<DeviceKey, Held>,
     /// Events of the living up to the last sample, and whether there were new ones in it.
     events: u64,
     busy: bool,
@@ -73,7 +81,6 @@ pub struct Channels {
 
 /// A file that could not be opened.
 struct Refused {
-    key: ChannelKey,
     problem: Problem,
     /// It is not the file's fault.
     may_pass: bool,
@@ -105,9 +112,10 @@ impl Channels {
         sample.problems.extend(
             self.places
                 .iter()
-                .chain(self.refused.iter().map(|r| &r.problem))
+                .chain(self.refused.values().map(|r| &r.problem))
                 .cloned(),
         );
+        sample.left_out = self.left_out();
         sample.at = clock::now();
         sample
     }
@@ -121,11 +129,15 @@ impl Channels {
 
     /// Reads what every publisher holds now, and nothing else.
     fn glance(&mut self) {
-        let mut held: Vec<Held> = Vec::new();
+        let mut held = BTreeMap::new();
         for (key, open) in &mut self.open {
             open.glance(*key, &mut held);
         }
-        let changed: Vec<Held> = held.iter().filter(|h| !self.held.contains(h)).copied().collect();
+        let changed: Vec<Held> = held
+            .values()
+            .filter(|h| self.held.get(&h.device) != Some(h))
+            .copied()
+            .collect();
         self.held = held;
         if !changed.is_empty() {
             self.glances.push(Glance {
@@ -145,26 +157,35 @@ impl Channels {
             .iter()
             .map(|p| problem(&p.path, true, &p.reason))
             .collect();
-        let found = |key: &ChannelKey| scan.found.iter().any(|f| ChannelKey(f.key.0, f.key.1) == *key);
+        let keys: HashSet<ChannelKey> = scan.found.iter().map(|f| ChannelKey(f.key.0, f.key.1)).collect();
+        let us = rustix::process::geteuid().as_raw();
         // What could not be looked for now is not gone.
         if !scan.incomplete {
-            self.open.retain(|key, _| found(key));
-            self.refused.retain(|refused| !refused.may_pass && found(&refused.key));
+            self.open.retain(|key, _| keys.contains(key));
+            self.others.retain(|key| keys.contains(key));
+            self.refused
+                .retain(|key, refused| !refused.may_pass && keys.contains(key));
         }
         for found in &scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
-            if self.open.contains_key(&key) || self.refused.iter().any(|refused| refused.key == key) {
+            if self.open.contains_key(&key) || self.others.knows(&key) || self.refused.contains_key(&key) {
                 continue;
             }
             match Reader::open(&found.path) {
-                Ok(reader) => drop(self.open.insert(key, Open::new(found.path.clone(), reader))),
-                Err(error) => self.refused.push(Refused {
-                    key,
-                    problem: problem(&found.path, false, &error),
-                    may_pass: matches!(error, OpenError::Io(_)),
-                }),
+                Ok(reader) if reader.identity().uid == us => {
+                    self.open.insert(key, Open::new(found.path.clone(), reader, None));
+                }
+                Ok(mut reader) => self.others.note(key, found.path.clone(), &mut reader),
+                Err(error) => {
+                    let refused = Refused {
+                        problem: problem(&found.path, false, &error),
+                        may_pass: matches!(error, OpenError::Io(_)),
+                    };
+                    self.refused.insert(key, refused);
+                }
             }
         }
+        self.others.share_out(&mut self.open);
     }
 
     /// Finds publishers' pids in our namespace.
@@ -184,6 +205,18 @@ impl Channels {
         for (channel, pid) in living.iter_mut().zip(found) {
             channel.pid = pid;
         }
+    }
+
+    /// What is not shown, with the names of its users: of the first, as each name that is not known is looked for.
+    fn left_out(&mut self) -> Vec<LeftOut> {
+        let mut left_out = self.others.left_out.clone();
+        for (place, user) in left_out.iter_mut().enumerate() {
+            user.user = match place < NAMED {
+                true => self.processes.user_name(user.uid),
+                false => user.uid.to_string(),
+            };
+        }
+        left_out
     }
 
     fn look_up(&mut self, channels: &[Channel], also: &[u32]) -> Vec<gpumem_probe::Process> {

@@ -7,6 +7,8 @@ mod channel;
 mod marks;
 mod nvml;
 mod open;
+mod others;
+mod share;
 mod slot;
 
 use std::sync::{Mutex, PoisonError};

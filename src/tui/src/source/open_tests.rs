@@ -51,7 +51,8 @@ fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
     let mut stats = DeviceStats::default();
     stats.large.segment.add(1);
     stats.large.reserved_bytes.add(1 << 21);
-    publisher.stats(0, &stats, Touched::LARGE);
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    publisher.stats(0, &stats, Touched::ALL);
     (dir, publisher)
 }
 
@@ -65,7 +66,11 @@ fn pass(open: &mut Open, selected: bool) -> Channel {
 #[test]
 fn a_request_that_fails_is_followed_until_as_much_is_served() {
     let (dir, mut publisher) = publisher("oom");
-    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    let mut open = Open::new(
+        publisher.path().to_owned(),
+        Reader::open(publisher.path()).unwrap(),
+        None,
+    );
     pass(&mut open, false);
     let mut tell = |kind, requested| {
         publisher.event(&Event {
@@ -95,7 +100,11 @@ fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
     use EventKind::{Alloc, Free, Mark, OutOfMemory};
     let told = |name: &str, segments, kinds: &[EventKind]| {
         let (dir, mut publisher) = publisher_of(name, segments);
-        let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+        let mut open = Open::new(
+            publisher.path().to_owned(),
+            Reader::open(publisher.path()).unwrap(),
+            None,
+        );
         pass(&mut open, false);
         for &kind in kinds {
             publisher.event(&Event {
@@ -133,7 +142,11 @@ fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
 #[test]
 fn marks_of_a_monitor_are_its_own() {
     let (dir, mut publisher) = publisher("monitor");
-    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    let mut open = Open::new(
+        publisher.path().to_owned(),
+        Reader::open(publisher.path()).unwrap(),
+        None,
+    );
     pass(&mut open, false);
     for name in ["forward", "monitor: fragmented", "a monitor: mine"] {
         let tag = publisher.intern_mark(name);
@@ -161,7 +174,11 @@ fn marks_of_a_monitor_are_its_own() {
 fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
     use EventKind::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
     let (dir, mut publisher) = publisher("marks");
-    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    let mut open = Open::new(
+        publisher.path().to_owned(),
+        Reader::open(publisher.path()).unwrap(),
+        None,
+    );
     pass(&mut open, false);
     for (kind, size) in [(SegmentAlloc, 1), (SegmentMap, 2), (SegmentFree, 4), (SegmentUnmap, 8)] {
         publisher.event(&Event {
@@ -181,20 +198,20 @@ fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
 fn a_glance_sums_up_the_living() {
     let (dir, publisher) = publisher("glance");
     let path = publisher.path().to_owned();
-    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
-    let mut held = Vec::new();
+    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
+    let mut held = BTreeMap::new();
     open.glance(ChannelKey(1, 2), &mut held);
     open.glance(ChannelKey(1, 2), &mut held);
     assert_eq!(held.len(), 1, "one device");
     assert_eq!(
-        (held[0].allocated, held[0].reserved),
+        held.values().map(|h| (h.allocated, h.reserved)).next().unwrap(),
         (0, 2 << 21),
         "looked at twice, so counted twice"
     );
     drop(publisher);
     held.clear();
     open.glance(ChannelKey(1, 2), &mut held);
-    assert_eq!(held, [], "the dead hold nothing");
+    assert!(held.is_empty(), "the dead hold nothing");
     assert_eq!(
         pass(&mut open, false).snapshot.life,
         Life::Closed,
@@ -207,7 +224,11 @@ fn a_glance_sums_up_the_living() {
 #[test]
 fn what_was_overwritten_before_anybody_looked_is_not_lost() {
     let (dir, mut publisher) = publisher("late");
-    let mut open = Open::new(publisher.path().to_owned(), Reader::open(publisher.path()).unwrap());
+    let mut open = Open::new(
+        publisher.path().to_owned(),
+        Reader::open(publisher.path()).unwrap(),
+        None,
+    );
     let mut lost = || {
         (0..200).for_each(|_| publisher.event(&Event::default()));
         let mut sample = ChannelSample::default();
@@ -223,11 +244,11 @@ fn what_was_overwritten_before_anybody_looked_is_not_lost() {
 fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     let (dir, silent) = publisher("sign");
     let path = silent.path().to_owned();
-    let mut early = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut early = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
     let living = pass(&mut early, false);
     assert_eq!(living.last_sign, None, "it lives");
     drop(silent);
-    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
     assert_eq!(pass(&mut late, false).last_sign, None, "it never said anything");
     assert_eq!(pass(&mut early, false).last_sign, Some(living.read_at), "it was seen");
     std::fs::remove_dir_all(dir).unwrap();
@@ -235,7 +256,7 @@ fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     let path = busy.path().to_owned();
     busy.event(&Event::default());
     drop(busy);
-    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
     let event = pass(&mut late, false);
     assert!(event.last_sign.unwrap() < event.read_at);
     assert_eq!(pass(&mut late, true).last_sign, event.last_sign, "it keeps it");
@@ -260,7 +281,7 @@ fn a_black_box_tells_which_request_failed_last() {
         ..Event::default()
     });
     drop(publisher);
-    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut late = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
     let last = pass(&mut late, false).figures[0]
         .as_ref()
         .unwrap()
@@ -275,7 +296,7 @@ fn a_black_box_tells_which_request_failed_last() {
 fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
     let (dir, publisher) = publisher("box");
     let path = publisher.path().to_owned();
-    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap());
+    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
     let largest = |c: &Channel| c.figures[0].as_ref().unwrap().largest_free;
     let segments = |c: &Channel| c.snapshot.devices[0].segments.len();
     let living = pass(&mut open, false);
