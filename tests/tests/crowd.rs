@@ -33,19 +33,9 @@ impl Crowd {
             return None;
         }
         let folder = private("gpumem-crowd-");
-        let mut locks = Vec::new();
-        for (job, ooms, count) in [("crowd", 0, CHANNELS - failed), ("failed", 1, failed)] {
-            let (_template, first) = template(job, ooms);
-            let bytes = std::fs::read(&first).unwrap();
-            for number in 0..count {
-                let path = folder.path().join(format!("{job}-{number}.gpumem"));
-                std::fs::write(&path, &bytes).unwrap();
-                chown(&path, Some(STRANGER), Some(STRANGER)).unwrap();
-                let file = File::open(&path).unwrap();
-                rustix::fs::flock(file.as_fd(), FlockOperation::LockExclusive).unwrap();
-                locks.push(file);
-            }
-        }
+        let owner = Some(STRANGER);
+        let mut locks = fill(folder.path(), "crowd", 0, CHANNELS - failed, owner);
+        locks.extend(fill(folder.path(), "failed", 1, failed, owner));
         chown(folder.path(), Some(STRANGER), Some(STRANGER)).unwrap();
         Some(Crowd { folder, _locks: locks })
     }
@@ -54,6 +44,21 @@ impl Crowd {
     fn environment(own: &Path) -> [(&'static str, &str); 2] {
         [("GPUMEM_DIR", ""), ("XDG_RUNTIME_DIR", own.to_str().unwrap())]
     }
+}
+
+/// Fills a folder with channels of 256 devices that live as long as what is returned.
+fn fill(folder: &Path, job: &str, ooms: u64, count: usize, owner: Option<u32>) -> Vec<File> {
+    let (_template, first) = template(job, ooms);
+    let bytes = std::fs::read(&first).unwrap();
+    let channel = |number| {
+        let path = folder.join(format!("{job}-{number}.gpumem"));
+        std::fs::write(&path, &bytes).unwrap();
+        chown(&path, owner, owner).unwrap();
+        let file = File::open(&path).unwrap();
+        rustix::fs::flock(file.as_fd(), FlockOperation::LockExclusive).unwrap();
+        file
+    };
+    (0..count).map(channel).collect()
 }
 
 /// A folder that nobody else may enter, in memory.
@@ -169,13 +174,8 @@ fn a_report_shows_a_share_of_them_and_counts_the_rest() {
     drop(crowd);
 }
 
-#[test]
-fn the_dashboard_answers_keys_and_signals() {
-    let Some(crowd) = Crowd::gather(0) else { return };
-    let (world, _publisher) = own();
-    let environment = Crowd::environment(world.channels());
-    let mut terminal = Terminal::start_with(&world, &[], 120, 40, &environment);
-    terminal.wait_for(&["rows"]);
+/// Opens and closes the help, and ends the dashboard by a signal.
+fn answers(mut terminal: Terminal) {
     let mut answers = Vec::new();
     for _ in 0..10 {
         for (key, seen) in [("?", true), ("\x1b", false)] {
@@ -191,5 +191,28 @@ fn the_dashboard_answers_keys_and_signals() {
     println!("memory: {} MiB", peak_kib(terminal.pid()).unwrap() >> 10);
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.ended(), Ended::Code(128 + 15));
+}
+
+#[test]
+fn the_dashboard_answers_keys_and_signals() {
+    let Some(crowd) = Crowd::gather(0) else { return };
+    let (world, _publisher) = own();
+    let environment = Crowd::environment(world.channels());
+    let terminal = Terminal::start_with(&world, &[], 120, 40, &environment);
+    terminal.wait_for(&["rows"]);
+    answers(terminal);
     assert!(crowd.folder.path().exists());
+}
+
+#[test]
+fn our_own_channels_are_all_shown() {
+    const OWN: usize = 40;
+    let world = World::without_gpu();
+    let _locks = fill(world.channels(), "own", 0, OWN, None);
+    let report = world.json();
+    assert_eq!(report["processes"].as_array().unwrap().len(), OWN * DEVICES as usize);
+    assert_eq!(report["channels_not_shown"].as_array().unwrap().len(), 0);
+    let terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&["rows"]);
+    answers(terminal);
 }

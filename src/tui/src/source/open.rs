@@ -81,7 +81,10 @@ impl Open {
             return;
         };
         for (index, map) in snapshot.devices.iter().enumerate() {
-            let counts = snapshot.life == Life::Alive && map.contradiction.is_none();
+            // What the newest pass found to be worth nothing cannot be seen from here, where its blocks are not read.
+            let figures = self.newest.as_ref().and_then(|newest| newest.figures.get(index));
+            let worthless = map.contradiction.is_some() || figures.is_some_and(Option::is_none);
+            let counts = snapshot.life == Life::Alive && !worthless;
             let Some(stats) = map.stats.as_ref().filter(|_| counts) else {
                 continue;
             };

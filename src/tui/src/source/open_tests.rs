@@ -320,3 +320,30 @@ fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
         "swept away: known by its figures alone"
     );
 }
+
+#[test]
+fn what_contradicts_its_blocks_is_in_no_glance() {
+    let (dir, mut publisher) = publisher("contradiction");
+    let path = publisher.path().to_owned();
+    let mut open = Open::new(path.clone(), Reader::open(&path).unwrap(), None);
+    let held = |open: &mut Open| {
+        let mut held = BTreeMap::new();
+        open.glance(ChannelKey(1, 2), &mut held);
+        held.len()
+    };
+    assert!(pass(&mut open, false).figures[0].is_some());
+    assert_eq!(held(&mut open), 1);
+    // The block of 2 MiB is free all the same.
+    let mut stats = DeviceStats::default();
+    stats.large.reserved_bytes.add(1 << 20);
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    publisher.stats(0, &stats, Touched::ALL);
+    let channel = pass(&mut open, false);
+    assert!(channel.figures[0].is_none());
+    assert_eq!(
+        channel.snapshot.devices[0].contradiction,
+        Some("its free blocks are more than it has cached")
+    );
+    assert_eq!(held(&mut open), 0);
+    std::fs::remove_dir_all(dir).unwrap();
+}

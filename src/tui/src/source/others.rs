@@ -74,8 +74,11 @@ impl Others {
     pub(super) fn share_out(&mut self, open: &mut HashMap<ChannelKey, Open>) {
         self.look_again(open);
         for (key, known) in &mut self.known {
-            if let Some(reader) = open.get_mut(key).and_then(Open::reader) {
-                known.look(reader);
+            match open.get_mut(key).map(Open::reader) {
+                Some(Some(reader)) => known.look(reader),
+                // Nobody reads what is dead.
+                Some(None) => known.alive = false,
+                None => {}
             }
         }
         let candidates = self.known.iter().map(|(key, known)| Candidate {
