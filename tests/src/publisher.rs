@@ -69,6 +69,7 @@ pub fn publish(world: &World, uuid: [u8; 16]) -> Publisher {
     ] {
         figure.add(n);
     }
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
     publisher.stats(0, &stats, Touched::ALL);
     publisher
 }

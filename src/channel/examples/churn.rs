@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stats.large.segment.add(1);
         stats.large.reserved_bytes.add(size);
     }
-    stats.all_peaks[6] = stats.large.reserved_bytes.current;
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
     publisher.stats(0, &stats, Touched::ALL);
     println!(
         "{blocks} blocks, {rate} changes a second: {}",

@@ -41,6 +41,11 @@ impl Found {
         })
     }
 
+    /// Whether it is in one of our own user's directories.
+    pub fn is_own(&self) -> bool {
+        self.access == Access::Own
+    }
+
     /// Opens it, if it still is the file that was found. In one of our own user's directories our own user's file is mapped; any other is
     /// read with `pread`.
     ///

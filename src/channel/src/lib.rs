@@ -68,9 +68,9 @@
 //! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
 //! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`]ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
-//! cannot be read consistently as lagging; nothing is guessed. Our own user's files in our own directories are mapped; whatever else is
-//! found, other users' and containers', is read with `pread`, opened only if it is a regular file, and only from a tmpfs. Discovery filters names
-//! before it counts them, bounds what one owner can add, and says what it leaves out (`discover.rs`).
+//! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
+//! directories are mapped; whatever else is found, other users' and containers', is read with `pread`, opened only if it is a regular file, and
+//! only from a tmpfs. Discovery filters names before it counts them, bounds what one owner can add, and says what it leaves out (`discover.rs`).
 //!
 //! # Costs
 //! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.

@@ -22,10 +22,12 @@ use crate::{identity, life, text};
 use figures::Lane;
 use rings::Ring;
 
+mod contradictions;
 mod events;
 mod figures;
 mod merge;
 mod rings;
+mod summary;
 
 /// An open channel.
 pub struct Reader {
@@ -44,6 +46,10 @@ pub struct Reader {
     figures: Vec<Option<Cell>>,
     /// Whether these and those of the lanes were read in a moment in which no lane published.
     of_one_moment: bool,
+    /// Readings in a row in which the figures of each device contradicted themselves.
+    doubts: Vec<u8>,
+    /// Devices that are read at most.
+    devices_most: usize,
     /// The publisher's event ring, and behind it those of the lanes that were opened.
     rings: Vec<Ring>,
     lanes: Vec<Lane>,
@@ -117,6 +123,8 @@ impl Reader {
             devices: Vec::new(),
             figures: Vec::new(),
             of_one_moment: false,
+            doubts: Vec::new(),
+            devices_most: usize::MAX,
             rings: vec![Ring::of_publisher(&layout)],
             lanes: Vec::new(),
             strings: Arc::new([Arc::from("")]),
@@ -151,6 +159,8 @@ impl Reader {
     /// When the file itself fails. The channel is then to be closed.
     pub fn refresh(&mut self) -> Result<Snapshot, ReadError> {
         self.source.check_len(&self.file, self.layout.len)?;
+        self.find_lanes()?;
+        let events = self.count_events()?;
         // Asked before reading: what a dead publisher left is then read after its death, whole.
         self.refresh_life()?;
         let dead = self.life != Life::Alive;
@@ -167,6 +177,7 @@ impl Reader {
             let maps = shown.iter().filter_map(|&slot| self.mirror.map(slot));
             map.segments = maps.cloned().collect();
         }
+        self.check_free(&mut snapshot, events)?;
         Ok(snapshot)
     }
 
@@ -188,10 +199,11 @@ impl Reader {
         let devices = devices.map(|(index, (_, device))| DeviceMap {
             device: device.clone().unwrap_or_default(),
             stats: self.figures_of(index),
+            contradiction: None,
             segments: Vec::new(),
         });
         let (strays, their_bytes) = self.mirror.strays();
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             identity: self.identity.clone(),
             life: self.life,
             devices: devices.collect(),
@@ -204,7 +216,9 @@ impl Reader {
             malformed_segments: self.malformed,
             read_at: identity::now(ClockId::Monotonic),
             strings: self.strings.clone(),
-        })
+        };
+        self.check_figures(&mut snapshot);
+        Ok(snapshot)
     }
 
     pub(crate) fn live(&self, which: usize) -> Result<u64, ReadError> {
@@ -240,9 +254,7 @@ impl Reader {
     }
 
     fn refresh_devices(&mut self) -> Result<(), ReadError> {
-        let count = (self.live(live::DEVICES)? as usize)
-            .min(self.layout.devices.count)
-            .max(self.devices.len());
+        let count = self.device_count()?.min(self.devices_most).max(self.devices.len());
         self.source.fence();
         self.devices.resize(count, (0, None));
         self.figures.resize(count, None);

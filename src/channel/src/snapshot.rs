@@ -111,6 +111,8 @@ pub struct DeviceMap {
     pub device: Device,
     /// Its figures. `None` when no consistent set could be read.
     pub stats: Option<DeviceStats>,
+    /// How they contradict themselves or the segments, in words. They are then worth nothing.
+    pub contradiction: Option<&'static str>,
     /// Its segments by address.
     pub segments: Vec<Arc<SegmentMap>>,
 }

@@ -127,6 +127,39 @@ impl DeviceStats {
         all
     }
 
+    /// How these figures contradict themselves, in words; `None` where they can be of a publisher that counts right. What does not add up
+    /// is to be in no sum.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        let all = self.all();
+        let now = |stat: Stat| stat.current;
+        let passed = |pool: &PoolStats| pool.figures().iter().any(|stat| stat.peak < stat.current);
+        // A block is of the pool of its size and its segment of that of its own: pools are compared together only.
+        let rules = [
+            (overflows(self), "its pools add up to more than can be counted"),
+            (
+                now(all.allocated_bytes) > now(all.reserved_bytes),
+                "it has allocated more than it has reserved",
+            ),
+            (
+                now(all.active_bytes) > now(all.reserved_bytes),
+                "more is in use than it has reserved",
+            ),
+            (
+                now(all.allocated_bytes) > now(all.active_bytes),
+                "it has allocated more than is in use",
+            ),
+            (
+                now(all.requested_bytes) > now(all.active_bytes),
+                "more was requested than it has allocated",
+            ),
+            (
+                passed(&self.small) || passed(&self.large) || passed(&all),
+                "a peak is below what there is now",
+            ),
+        ];
+        rules.into_iter().find_map(|(broken, text)| broken.then_some(text))
+    }
+
     /// Bytes taken from the driver and not held by the program: reserved - allocated.
     pub fn cached_bytes(&self) -> u64 {
         let all = self.all();
@@ -138,6 +171,12 @@ impl DeviceStats {
         let all = self.all();
         all.active_bytes.current.saturating_sub(all.allocated_bytes.current)
     }
+}
+
+/// Whether a figure of both pools is more than a word holds.
+fn overflows(stats: &DeviceStats) -> bool {
+    let mut parts = stats.small.figures().into_iter().zip(stats.large.figures());
+    parts.any(|(small, large)| small.current.checked_add(large.current).is_none())
 }
 
 /// One figure of a lane over time. Its peaks are the publisher's business, who knows all lanes.
@@ -172,4 +211,81 @@ pub struct LaneFigures {
     pub small: LanePool,
     /// Everything larger.
     pub large: LanePool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A publisher that holds a block of 60 bytes, of which 50 were asked for, in a segment of 100.
+    fn sound() -> DeviceStats {
+        let mut stats = DeviceStats::default();
+        for (stat, n) in stats
+            .large
+            .figures_mut()
+            .into_iter()
+            .zip([1, 1, 50, 60, 60, 1, 100, 0, 0])
+        {
+            stat.add(n);
+        }
+        stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+        stats
+    }
+
+    #[test]
+    fn figures_that_add_up_contradict_nothing() {
+        assert_eq!(DeviceStats::default().contradiction(), None);
+        assert_eq!(sound().contradiction(), None);
+        let mut exact = sound();
+        for stat in [&mut exact.large.requested_bytes, &mut exact.large.reserved_bytes] {
+            (stat.current, stat.peak) = (60, 60);
+        }
+        assert_eq!(
+            exact.contradiction(),
+            Some("a peak is below what there is now"),
+            "of both pools"
+        );
+        exact.all_peaks[2] = 60;
+        assert_eq!(exact.contradiction(), None, "nothing is cached, and nothing rounded");
+        // A small block may lie in memory that is counted with the large pool.
+        let mut elsewhere = sound();
+        elsewhere.small.allocated_bytes.add(7);
+        elsewhere.small.active_bytes.add(7);
+        elsewhere.all_peaks[3..5].fill(67);
+        assert_eq!(elsewhere.contradiction(), None);
+    }
+
+    #[test]
+    fn each_rule_finds_what_breaks_it() {
+        type Break = fn(&mut DeviceStats);
+        let table: [(Break, &str); 7] = [
+            (
+                |s| s.large.reserved_bytes.current = 59,
+                "it has allocated more than it has reserved",
+            ),
+            (
+                |s| s.large.active_bytes.current = 101,
+                "more is in use than it has reserved",
+            ),
+            (
+                |s| s.large.active_bytes.current = 59,
+                "it has allocated more than is in use",
+            ),
+            (
+                |s| s.large.requested_bytes.current = 61,
+                "more was requested than it has allocated",
+            ),
+            (|s| s.large.allocation.peak = 0, "a peak is below what there is now"),
+            (|s| s.all_peaks[6] = 99, "a peak is below what there is now"),
+            (
+                |s| s.small.reserved_bytes.current = u64::MAX,
+                "its pools add up to more than can be counted",
+            ),
+        ];
+        for (break_it, text) in table {
+            let mut stats = sound();
+            break_it(&mut stats);
+            assert_eq!(stats.contradiction(), Some(text));
+        }
+    }
 }

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Heap, channel_dir, operate, options, publisher};
 use gpumem_channel::{
-    BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Touched,
+    Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Segment,
+    Touched,
 };
 
 /// A lane whose stream has ended goes on about another one: its numbers go on, what it counted stays counted.
@@ -230,4 +231,71 @@ fn figures_follow_every_publication() {
         assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(stats));
     }
     assert_eq!(stats.all().allocation.current, 49);
+}
+
+/// A block of 2 MiB that is free, in a segment of as much, `reserved` bytes of which are said to be reserved.
+fn one_free_block(dir: &std::path::Path, reserved: u64) -> Publisher {
+    let mut publisher = Publisher::create(&options(dir)).unwrap();
+    publisher.set_device(0, &Device::default());
+    let (addr, size) = (1 << 32, 2 << 20);
+    let block = Block {
+        addr,
+        size,
+        state: BlockState::Free,
+        ..Block::default()
+    };
+    let segment = Segment {
+        addr,
+        size,
+        mapped: size,
+        ..Segment::default()
+    };
+    publisher.segment_begin(0);
+    publisher.block(0, &block, None);
+    publisher.segment_end(0, Some((&segment, Some(0))));
+    let mut stats = DeviceStats::default();
+    stats.large.reserved_bytes.add(reserved);
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    publisher.stats(0, &stats, Touched::ALL);
+    publisher
+}
+
+#[test]
+fn more_bytes_in_free_blocks_than_are_cached_are_a_contradiction() {
+    let dir = channel_dir();
+    let said = |reserved, taken: u64| {
+        let mut publisher = one_free_block(dir.path(), reserved);
+        if taken > 0 {
+            // The event of a block that is being taken comes before the block.
+            publisher.event(&Event {
+                kind: EventKind::Alloc,
+                size: taken,
+                ..Event::default()
+            });
+        }
+        let mut reader = Reader::open(publisher.path()).unwrap();
+        reader.refresh().unwrap().devices[0].contradiction
+    };
+    let text = Some("its free blocks are more than it has cached");
+    assert_eq!(said(2 << 20, 0), None);
+    assert_eq!(said((2 << 20) - 1, 0), text);
+    assert_eq!(said(1 << 20, 1 << 20), None, "it may be in the middle of taking it");
+    assert_eq!(said((1 << 20) - 1, 1 << 20), text);
+}
+
+#[test]
+fn a_reader_that_is_told_to_reads_no_more_devices() {
+    let dir = channel_dir();
+    let mut publisher = one_free_block(dir.path(), 2 << 20);
+    publisher.set_device(1, &Device::default());
+    let mut stats = DeviceStats::default();
+    publisher.stats(1, &stats, Touched::ALL);
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    reader.limit_devices(1);
+    assert_eq!(reader.refresh().unwrap().devices.len(), 1);
+    assert_eq!(reader.device_count().unwrap(), 2);
+    assert!(!reader.ran_out_of_memory().unwrap());
+    stats.num_ooms = 1;
+    publisher.stats(1, &stats, Touched::ALL);
+    assert!(reader.ran_out_of_memory().unwrap(), "of all devices");
 }

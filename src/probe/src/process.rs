@@ -86,6 +86,11 @@ impl Processes {
         found
     }
 
+    /// The name of the user with this number, or the number when it has none (yet).
+    pub fn user_name(&mut self, uid: u32) -> String {
+        self.users.name(uid)
+    }
+
     fn one(&mut self, pid: u32) -> Result<Process, NoProcess> {
         let stat = Stat::read(&self.root, pid).inspect_err(|_| {
             self.known.remove(&pid);

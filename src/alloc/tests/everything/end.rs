@@ -67,7 +67,7 @@ fn judge_published(alloc: &Allocator, reader: &mut Reader) {
     assert!(shown);
     let shown = reader.refresh().unwrap();
     assert_eq!(shown.devices[0].device.budget, alloc.budget().unwrap_or(0));
-    assert_eq!(shown.malformed_segments, 0);
+    assert_eq!((shown.malformed_segments, shown.devices[0].contradiction), (0, None));
 }
 
 /// Figures, history and snapshot are of what is held.

@@ -22,7 +22,8 @@ pub struct Channel {
     pub disputed: Option<u32>,
     /// What it published. Old when `error` is set.
     pub snapshot: Arc<Snapshot>,
-    /// Figures of each of the snapshot's devices; `None` where they could not be read consistently.
+    /// Figures of each of the snapshot's devices; `None` where they could not be read consistently, or
+    /// contradict themselves.
     pub figures: Arc<[Option<Figures>]>,
     /// Why the newest pass could not read it.
     pub error: Option<String>,
@@ -31,6 +32,21 @@ pub struct Channel {
     /// When its publisher was last known to live, if it is dead: its newest event, or later if it was seen alive. `None` when
     /// that is not known.
     pub last_sign: Option<Nanos>,
+}
+
+/// How much of what another user publishes is not shown. What one user may add to the model is bounded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The user's number.
+    pub uid: u32,
+    /// The user's name, or the number where there is none.
+    pub user: String,
+    /// Channels that were found.
+    pub channels: usize,
+    /// Of these, those that are not shown.
+    pub hidden_channels: usize,
+    /// Devices of the others that are not shown.
+    pub hidden_devices: usize,
 }
 
 /// Something that keeps channels from being seen, and why.

@@ -53,9 +53,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Figures of a published device, with its channel's strings; `None` when its scalars could not be read consistently.
+    /// Figures of a published device, with its channel's strings; `None` when its scalars could not be read consistently, or
+    /// contradict themselves: no sum is to have a part of them.
     pub fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
-        let stats = map.stats.as_ref()?;
+        let stats = map.stats.as_ref().filter(|_| map.contradiction.is_none())?;
         let free = map.free();
         let all = stats.all();
         Some(Figures {

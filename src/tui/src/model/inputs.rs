@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gpumem_probe::{NvmlSample, Process};
 
 use super::Nanos;
-use super::channel::{Channel, ChannelKey, Problem};
+use super::channel::{Channel, ChannelKey, LeftOut, Problem};
 use super::device::DeviceKey;
 use super::history::Mark;
 
@@ -35,10 +35,12 @@ pub struct Held {
 pub struct ChannelSample {
     /// When.
     pub at: Nanos,
-    /// Every channel, live ones and black boxes.
+    /// Every channel that is read, live ones and black boxes.
     pub channels: Vec<Channel>,
     /// Files that cannot be read, and directories that are refused.
     pub problems: Vec<Problem>,
+    /// What is not read of other users' channels, by user.
+    pub left_out: Vec<LeftOut>,
     /// What was held between the sample before and this one, oldest first.
     pub glances: Vec<Glance>,
     /// Events since the sample before, oldest first.

@@ -22,7 +22,7 @@ mod ui;
 mod world;
 
 pub use blocks::{BlockMap, Histogram};
-pub use channel::{Channel, ChannelKey, Problem, ProblemKind};
+pub use channel::{Channel, ChannelKey, LeftOut, Problem, ProblemKind};
 pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;
@@ -46,6 +46,8 @@ pub use ui::{
 pub use world::{Driver, World};
 
 pub use gpumem_probe::Sensors;
+
+use std::collections::HashSet;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
 pub type Nanos = u64;
@@ -155,9 +157,10 @@ impl Model {
     /// What is worth saying, worst first: of everything but the processes that do not pass the filter.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.ui.filter.text.is_empty();
-        let passes = move |id| all || self.listed().any(|p| p.id == id);
+        let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
+        let passes = move |id| all || listed.contains(&id);
         let findings = self.world().findings.iter();
-        findings.filter(move |finding| finding.process.is_none_or(passes))
+        findings.filter(move |finding| finding.process.is_none_or(&passes))
     }
 
     /// The selected process, when it is still known (it may be filtered out of the list).

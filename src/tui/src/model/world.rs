@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gpumem_probe::NvmlState;
 
-use super::channel::{Channel, Problem};
+use super::channel::{Channel, LeftOut, Problem};
 use super::device::Device;
 use super::finding::Finding;
 use super::process::{Process, ProcessId};
@@ -61,13 +61,14 @@ impl World {
             past,
             findings,
             problems,
+            left_out,
             published: _,
         } = self;
         (nvml, channels_at.is_some(), driver) == (&other.nvml, other.channels_at.is_some(), &other.driver)
             && devices.len() == other.devices.len()
             && devices.iter().zip(&other.devices).all(|(a, b)| a.looks_like(b))
             && (processes, past) == (&other.processes, &other.past)
-            && (findings, problems) == (&other.findings, &other.problems)
+            && (findings, problems, left_out) == (&other.findings, &other.problems, &other.left_out)
     }
 }
 
@@ -92,6 +93,8 @@ pub struct World {
     pub findings: Vec<Finding>,
     /// Channel files that could not be read.
     pub problems: Vec<Problem>,
+    /// What is not shown of other users' channels, by user.
+    pub left_out: Vec<LeftOut>,
     /// The channels themselves, for the block map.
     pub published: Vec<Channel>,
 }

@@ -3,16 +3,18 @@
 //! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
 //! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
 
+use std::collections::HashMap;
+
 use gpumem_probe::{NvmlState, Reading};
 
 use super::reason;
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonMemory, JsonMig, JsonPool, JsonProblem, JsonProcess, Nvml,
-    Reasons,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
+    JsonProcess, Nvml, Reasons,
 };
 use crate::model::{
-    Basis, Device, DeviceKind, DeviceState, Figures, Finding, Model, Nanos, Only, Partition, PoolShare, Problem,
-    ProblemKind, Process, ProcessState, Severity, World,
+    Basis, Device, DeviceKey, DeviceKind, DeviceState, Figures, Finding, LeftOut, Model, Nanos, Only, Partition,
+    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
 };
 
 /// Name and version of the format.
@@ -31,7 +33,9 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
         (_, NvmlState::Missing) => ("missing", None, None),
         (_, NvmlState::Failed { error, hint }) => ("failing", Some(error.as_str()), Some(hint.as_str())),
     };
-    let finding = |f: &'_ Finding| f.process.and_then(|id| world.processes.iter().find(|p| p.id == id));
+    let processes: HashMap<ProcessId, &Process> = world.processes.iter().map(|p| (p.id, p)).collect();
+    let labels: Labels<'_> = world.devices.iter().map(|d| (d.key, d.label.as_str())).collect();
+    let finding = |f: &'_ Finding| processes.get(&f.process?).copied();
     serde_json::to_string(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -46,17 +50,18 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
             cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
         },
         devices: world.devices.iter().map(device).collect(),
-        processes: model.listed().map(|p| process(p, model)).collect(),
+        processes: model.listed().map(|p| process(p, model, &labels)).collect(),
         findings: model
             .findings()
             .map(|f| JsonFinding {
                 severity: severity(f.severity),
                 pid: finding(f).map(|p| p.pid),
-                device: finding(f).and_then(|p| device_of(p, world)),
+                device: finding(f).and_then(|p| labels.get(&p.id.device).copied()),
                 text: &f.text,
             })
             .collect(),
         unreadable_channels: world.problems.iter().map(problem).collect(),
+        channels_not_shown: world.left_out.iter().map(left_out).collect(),
     })
 }
 
@@ -177,15 +182,12 @@ fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
     }
 }
 
-/// The label of a process's device, if it is among those of the document: that of a black box may have ended with it.
-fn device_of<'a>(process: &Process, world: &'a World) -> Option<&'a str> {
-    let device = world.devices.iter().find(|d| d.key == process.id.device);
-    device.map(|d| d.label.as_str())
-}
+/// The labels of the document's devices. That of a black box may have ended with it.
+type Labels<'a> = HashMap<DeviceKey, &'a str>;
 
-fn process<'a>(process: &'a Process, model: &'a Model) -> JsonProcess<'a> {
+fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> JsonProcess<'a> {
     let mut why = Reasons::new();
-    let device = device_of(process, model.world());
+    let device = labels.get(&process.id.device).copied();
     if device.is_none() {
         let text = format!("{} is gone or not shown", process.device_label);
         why.insert("device", text);
@@ -287,6 +289,16 @@ fn severity(severity: Severity) -> &'static str {
         Severity::Info => "info",
         Severity::Warning => "warning",
         Severity::Error => "error",
+    }
+}
+
+fn left_out(user: &LeftOut) -> JsonLeftOut<'_> {
+    JsonLeftOut {
+        user: &user.user,
+        uid: user.uid,
+        channels: user.channels,
+        channels_not_shown: user.hidden_channels,
+        devices_not_shown: user.hidden_devices,
     }
 }
 

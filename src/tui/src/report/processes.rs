@@ -1,5 +1,7 @@
 //! The report's table of processes.
 
+use std::collections::HashSet;
+
 use gpumem_probe::Reading;
 
 use super::table::{Align, lines};
@@ -36,9 +38,8 @@ pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
             .filter(|c| *c != Some(Column::Managed)),
     );
     // Where a program uses several devices only this column tells its rows apart.
-    let apart = model
-        .listed()
-        .any(|p| model.listed().any(|other| p.pid == other.pid && p.id != other.id));
+    let mut pids = HashSet::new();
+    let apart = model.listed().any(|p| !pids.insert(p.pid));
     // A column of dashes says less than the end of the last one.
     let uncounted = model.listed().all(|process| driver_bytes(process) == "-");
     let leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);

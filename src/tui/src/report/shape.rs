@@ -19,6 +19,7 @@ pub(super) struct Document<'a> {
     pub(super) processes: Vec<JsonProcess<'a>>,
     pub(super) findings: Vec<JsonFinding<'a>>,
     pub(super) unreadable_channels: Vec<JsonProblem<'a>>,
+    pub(super) channels_not_shown: Vec<JsonLeftOut<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,4 +145,13 @@ pub(super) struct JsonProblem<'a> {
     pub(super) file: &'a str,
     pub(super) kind: &'static str,
     pub(super) reason: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JsonLeftOut<'a> {
+    pub(super) user: &'a str,
+    pub(super) uid: u32,
+    pub(super) channels: usize,
+    pub(super) channels_not_shown: usize,
+    pub(super) devices_not_shown: usize,
 }

@@ -1,6 +1,6 @@
 //! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,16 +9,21 @@ use gpumem_channel::{Life, OpenError, clean, discover};
 use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
+use super::others::Others;
 use super::{Slot, Wishes, beat_after, descriptors, sleep_to_beat, spawn};
 use crate::clock;
 use crate::model::{
-    Channel, ChannelKey, ChannelSample, DISCOVER, Glance, Held, MAX_MARKS, MAX_POINTS, Problem, ProblemKind,
+    Channel, ChannelKey, ChannelSample, DISCOVER, DeviceKey, Glance, Held, LeftOut, MAX_MARKS, MAX_POINTS, Problem,
+    ProblemKind,
 };
 
 /// Glances between two samples ...
 const GLANCES: u32 = 5;
 /// ... and the least time between two of them.
 const GLANCE: Duration = Duration::from_millis(200);
+
+/// Users of whom something is left out and who are called by their names.
+const NAMED: usize = 64;
 
 /// Starts sampling.
 ///
@@ -59,11 +64,13 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 #[derive(Default)]
 pub struct Channels {
     open: HashMap<ChannelKey, Open>,
-    refused: HashMap<ChannelKey, Refused>,
+    /// What is known of other users' channels, most of which may not be open.
+    others: Others,
+    refused: BTreeMap<ChannelKey, Refused>,
     /// Since the last sample.
     glances: Vec<Glance>,
     /// What was held when last looked at.
-    held: Vec<Held>,
+    held: BTreeMap<DeviceKey, Held>,
     /// Events of the living up to the last sample, and whether there were new ones in it.
     events: u64,
     busy: bool,
@@ -112,6 +119,7 @@ impl Channels {
                 .chain(&self.unreached)
                 .cloned(),
         );
+        sample.left_out = self.left_out();
         sample.at = clock::now();
         sample
     }
@@ -125,11 +133,15 @@ impl Channels {
 
     /// Reads what every publisher holds now, and nothing else.
     fn glance(&mut self) {
-        let mut held: Vec<Held> = Vec::new();
+        let mut held = BTreeMap::new();
         for (key, open) in &mut self.open {
             open.glance(*key, &mut held);
         }
-        let changed: Vec<Held> = held.iter().filter(|h| !self.held.contains(h)).copied().collect();
+        let changed: Vec<Held> = held
+            .values()
+            .filter(|h| self.held.get(&h.device) != Some(h))
+            .copied()
+            .collect();
         self.held = held;
         if !changed.is_empty() {
             self.glances.push(Glance {
@@ -150,9 +162,11 @@ impl Channels {
             .map(|p| problem(&p.path, kind(p.kind), &p.reason))
             .collect();
         let keys: HashSet<ChannelKey> = scan.found.iter().map(|f| ChannelKey(f.key.0, f.key.1)).collect();
+        let us = rustix::process::geteuid().as_raw();
         // What could not be looked for now is not gone.
         if !scan.incomplete {
             self.open.retain(|key, _| keys.contains(key));
+            self.others.retain(|key| keys.contains(key));
             self.refused
                 .retain(|key, refused| !refused.may_pass && keys.contains(key));
         }
@@ -162,7 +176,7 @@ impl Channels {
         let mut left_out = 0;
         for found in scan.found {
             let key = ChannelKey(found.key.0, found.key.1);
-            if self.open.contains_key(&key) || self.refused.contains_key(&key) {
+            if self.open.contains_key(&key) || self.others.knows(&key) || self.refused.contains_key(&key) {
                 continue;
             }
             if room == 0 {
@@ -170,10 +184,11 @@ impl Channels {
                 continue;
             }
             match found.open() {
-                Ok(reader) => {
-                    self.open.insert(key, Open::new(found, reader));
+                Ok(reader) if reader.identity().uid == us && found.is_own() => {
+                    self.open.insert(key, Open::new(found, reader, None));
                     room -= 1;
                 }
+                Ok(mut reader) => self.others.note(key, found, &mut reader),
                 Err(OpenError::Io(error)) if descriptors::none_left(&error) => left_out += 1,
                 Err(error) => {
                     let refused = Refused {
@@ -184,6 +199,7 @@ impl Channels {
                 }
             }
         }
+        left_out += self.others.share_out(&mut self.open, room);
         self.unreached = unreached(left_out, scan.incomplete, limit);
     }
 
@@ -209,6 +225,18 @@ impl Channels {
                 Claim::NotHere => {}
             }
         }
+    }
+
+    /// What is not shown, with the names of its users: of the first, as each name that is not known is looked for.
+    fn left_out(&mut self) -> Vec<LeftOut> {
+        let mut left_out = self.others.left_out.clone();
+        for (place, user) in left_out.iter_mut().enumerate() {
+            user.user = match place < NAMED {
+                true => self.processes.user_name(user.uid),
+                false => user.uid.to_string(),
+            };
+        }
+        left_out
     }
 
     fn look_up(&mut self, channels: &[Channel], also: &[u32]) -> Vec<gpumem_probe::Process> {
@@ -331,7 +359,7 @@ mod tests {
                 looked: Some(Instant::now()),
                 ..Channels::default()
             };
-            channels.open.insert(ChannelKey(1, 1), Open::new(found, reader));
+            channels.open.insert(ChannelKey(1, 1), Open::new(found, reader, None));
             channels.sample(&[], None).channels.remove(0)
         });
         std::fs::remove_dir_all(dir).unwrap();

@@ -8,6 +8,8 @@ mod descriptors;
 mod marks;
 mod nvml;
 mod open;
+mod others;
+mod share;
 mod slot;
 
 use std::sync::{Mutex, PoisonError};

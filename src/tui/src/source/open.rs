@@ -1,5 +1,6 @@
 //! One open channel, from its first pass to its black box.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpumem_channel::{EventKind, Found, Life, Reader, Snapshot};
@@ -23,10 +24,12 @@ pub(super) struct Open {
     last_sign: Option<Nanos>,
     /// `newest` has the blocks.
     full: bool,
+    /// Devices of it that are read at most.
+    devices: Option<usize>,
 }
 
 impl Open {
-    pub(super) fn new(found: Found, reader: Reader) -> Open {
+    pub(super) fn new(found: Found, reader: Reader, devices: Option<usize>) -> Open {
         Open {
             found,
             reader: Some(reader),
@@ -34,6 +37,7 @@ impl Open {
             ran_out: Vec::new(),
             last_sign: None,
             full: false,
+            devices,
         }
     }
 
@@ -42,11 +46,19 @@ impl Open {
         self.reader.is_some()
     }
 
+    /// What reads it; `None` where nobody has to any more.
+    pub(super) fn reader(&mut self) -> Option<&mut Reader> {
+        self.reader.as_mut()
+    }
+
     /// Reads what changed; keeps what it had where that fails, and says so. `selected`: its blocks are wanted.
     pub(super) fn pass(&mut self, key: ChannelKey, selected: bool, sample: &mut ChannelSample) {
         if self.reader.is_none() && selected && !self.full {
             // A black box that was swept away meanwhile stays as it is known.
             self.reader = self.found.open().ok();
+            if let (Some(reader), Some(most)) = (&mut self.reader, self.devices) {
+                reader.limit_devices(most);
+            }
         }
         if let Some(reader) = &mut self.reader {
             match reader.refresh() {
@@ -70,27 +82,27 @@ impl Open {
 
     /// Adds what a living publisher holds now to the sums of its devices. What cannot be read now is left to the next
     /// pass to tell.
-    pub(super) fn glance(&mut self, key: ChannelKey, held: &mut Vec<Held>) {
+    pub(super) fn glance(&mut self, key: ChannelKey, held: &mut BTreeMap<DeviceKey, Held>) {
         let Some(Ok(snapshot)) = self.reader.as_mut().map(Reader::glance) else {
             return;
         };
         for (index, map) in snapshot.devices.iter().enumerate() {
-            let Some(stats) = map.stats.as_ref().filter(|_| snapshot.life == Life::Alive) else {
+            // What the newest pass found to be worth nothing cannot be seen from here, where its blocks are not read.
+            let figures = self.newest.as_ref().and_then(|newest| newest.figures.get(index));
+            let worthless = map.contradiction.is_some() || figures.is_some_and(Option::is_none);
+            let counts = snapshot.life == Life::Alive && !worthless;
+            let Some(stats) = map.stats.as_ref().filter(|_| counts) else {
                 continue;
             };
             let device = DeviceKey::of(key, index, &map.device);
             let (allocated, reserved) = (stats.all().allocated_bytes.current, stats.all().reserved_bytes.current);
-            match held.iter_mut().find(|h| h.device == device) {
-                Some(sum) => {
-                    sum.allocated = sum.allocated.saturating_add(allocated);
-                    sum.reserved = sum.reserved.saturating_add(reserved);
-                }
-                None => held.push(Held {
-                    device,
-                    allocated,
-                    reserved,
-                }),
-            }
+            let sum = held.entry(device).or_insert(Held {
+                device,
+                allocated: 0,
+                reserved: 0,
+            });
+            sum.allocated = sum.allocated.saturating_add(allocated);
+            sum.reserved = sum.reserved.saturating_add(reserved);
         }
     }
 
@@ -149,6 +161,13 @@ impl Open {
     fn follow(&mut self, key: ChannelKey, snapshot: &Snapshot, now: &[Option<Figures>], sample: &mut ChannelSample) {
         let Some(reader) = &mut self.reader else { return };
         let before = sample.marks.len();
+        // Each mark is filed by who answers the keys: another user may not make as many as it likes.
+        let most = if self.devices.is_some() {
+            MAX_MARKS / 8
+        } else {
+            2 * MAX_MARKS
+        };
+        let mut dropped = 0u64;
         // At the first pass events are of any age, and the figures of now are not those of then. Where memory is stitched no single block
         // is what a request lacked.
         let first = self.newest.is_none();
@@ -175,15 +194,17 @@ impl Open {
                 if latest.take_while(|m| m.goes_on_in(&mark)).any(|m| m.take_in(&mark)) {
                     return;
                 }
-                if sample.marks.len() - before >= 2 * MAX_MARKS {
-                    sample.marks.drain(before..before + MAX_MARKS);
+                if sample.marks.len() - before >= most {
+                    sample.marks.drain(before..before + most / 2);
+                    dropped += (most / 2) as u64;
                 }
                 sample.marks.push(mark);
             }
         });
         // A file that fails is told of by the next pass. What was overwritten before anybody looked is not lost to who looks now.
         // That they are not known is told all the same.
-        let lost = followed.unwrap_or(0);
+        let dropped = if self.devices.is_some() { dropped } else { 0 };
+        let lost = followed.unwrap_or(0).saturating_add(dropped);
         sample
             .lost
             .extend((lost > 0).then_some((key, if first { 0 } else { lost })));

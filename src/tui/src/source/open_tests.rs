@@ -52,7 +52,8 @@ fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
     let mut stats = DeviceStats::default();
     stats.large.segment.add(1);
     stats.large.reserved_bytes.add(1 << 21);
-    publisher.stats(0, &stats, Touched::LARGE);
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    publisher.stats(0, &stats, Touched::ALL);
     (dir, publisher)
 }
 
@@ -60,7 +61,7 @@ fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
 fn opened(path: &Path) -> Open {
     let found = Found::named(path).unwrap();
     let reader = found.open().unwrap();
-    Open::new(found, reader)
+    Open::new(found, reader, None)
 }
 
 fn pass(open: &mut Open, selected: bool) -> Channel {
@@ -190,19 +191,19 @@ fn a_glance_sums_up_the_living() {
     let (dir, publisher) = publisher("glance");
     let path = publisher.path().to_owned();
     let mut open = opened(&path);
-    let mut held = Vec::new();
+    let mut held = BTreeMap::new();
     open.glance(ChannelKey(1, 2), &mut held);
     open.glance(ChannelKey(1, 2), &mut held);
     assert_eq!(held.len(), 1, "one device");
     assert_eq!(
-        (held[0].allocated, held[0].reserved),
+        held.values().map(|h| (h.allocated, h.reserved)).next().unwrap(),
         (0, 2 << 21),
         "looked at twice, so counted twice"
     );
     drop(publisher);
     held.clear();
     open.glance(ChannelKey(1, 2), &mut held);
-    assert_eq!(held, [], "the dead hold nothing");
+    assert!(held.is_empty(), "the dead hold nothing");
     assert_eq!(
         pass(&mut open, false).snapshot.life,
         Life::Closed,
@@ -306,4 +307,31 @@ fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
         0,
         "swept away: known by its figures alone"
     );
+}
+
+#[test]
+fn what_contradicts_its_blocks_is_in_no_glance() {
+    let (dir, mut publisher) = publisher("contradiction");
+    let path = publisher.path().to_owned();
+    let mut open = opened(&path);
+    let held = |open: &mut Open| {
+        let mut held = BTreeMap::new();
+        open.glance(ChannelKey(1, 2), &mut held);
+        held.len()
+    };
+    assert!(pass(&mut open, false).figures[0].is_some());
+    assert_eq!(held(&mut open), 1);
+    // The block of 2 MiB is free all the same.
+    let mut stats = DeviceStats::default();
+    stats.large.reserved_bytes.add(1 << 20);
+    stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    publisher.stats(0, &stats, Touched::ALL);
+    let channel = pass(&mut open, false);
+    assert!(channel.figures[0].is_none());
+    assert_eq!(
+        channel.snapshot.devices[0].contradiction,
+        Some("its free blocks are more than it has cached")
+    );
+    assert_eq!(held(&mut open), 0);
+    std::fs::remove_dir_all(dir).unwrap();
 }

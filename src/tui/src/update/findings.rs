@@ -1,11 +1,13 @@
 //! Says in words what the figures show.
 
+use std::collections::HashMap;
+
 use gpumem_channel::pool_called;
 use gpumem_probe::{Gpu, Reading};
 
 use crate::model::{
-    COUNTED_ABOVE, Device, DeviceState, Figures, Finding, Inputs, Nanos, Problem, ProblemKind, Process, ProcessId,
-    ProcessState, SECOND, Severity, World,
+    COUNTED_ABOVE, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, LeftOut, Nanos, Problem, ProblemKind,
+    Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 use crate::report::reason;
 use crate::units;
@@ -17,6 +19,9 @@ const CACHE_WORTH_SAYING: u64 = 64 << 20;
 
 /// Memory of which nobody knows whose it is is worth a sentence from this many bytes on.
 const NOBODYS_WORTH_SAYING: u64 = 1 << 30;
+
+/// Users of whom each has a sentence of its own where something of theirs is not shown.
+const USERS: usize = 4;
 
 /// A request that failed is an error for so long, unless as much was served since.
 const FRESH: Nanos = 300 * SECOND;
@@ -34,9 +39,10 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     if let Some(text) = world.nvml_failure() {
         findings.push((u64::MAX, finding(Severity::Error, None, text)));
     }
+    let gpus: HashMap<DeviceKey, &Gpu> = inputs.nvml.gpus.iter().map(|gpu| (gpu_key(gpu), gpu)).collect();
     for device in &world.devices {
         about_device(device, &mut findings);
-        let gpu = inputs.nvml.gpus.iter().find(|gpu| gpu_key(gpu) == device.key);
+        let gpu = gpus.get(&device.key).copied();
         if let Some(bytes) = gpu.and_then(|gpu| of_nobody(gpu, device, &world.processes)) {
             let text = format!(
                 "{}: {} are used by nobody that NVML lists: a container, a process that ended, or the driver",
@@ -57,8 +63,9 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         }
     }
     let now = world.channels_at.unwrap_or(0);
+    let devices: HashMap<DeviceKey, &Device> = world.devices.iter().map(|d| (d.key, d)).collect();
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
-        let device = world.devices.iter().find(|d| d.key == process.id.device);
+        let device = devices.get(&process.id.device).copied();
         about_process(process, &world.name_of(process), device, now, &mut findings);
     }
     for channel in world.published.iter().filter(|c| c.snapshot.untracked_blocks > 0) {
@@ -71,6 +78,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
+    findings.extend(about_what_is_left_out(&world.left_out).into_iter().map(|f| (0, f)));
     let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);
     for place in of(ProblemKind::Directory) {
         let text = format!(
@@ -94,15 +102,15 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         };
         findings.push((0, finding(Severity::Info, None, text)));
     }
-    findings.sort_by_cached_key(|(bytes, finding)| std::cmp::Reverse((rank(finding, world), *bytes)));
+    let processes: HashMap<ProcessId, &Process> = world.processes.iter().map(|p| (p.id, p)).collect();
+    let its = |finding: &Finding| processes.get(&finding.process?).copied();
+    findings.sort_by_cached_key(|(bytes, finding)| std::cmp::Reverse((rank(finding, its(finding)), *bytes)));
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
 /// How much a finding matters beside others. Who has ended can be helped less than who lives: it ranks a step lower, unless it ran out of
 /// memory just now, and there behind the living.
-fn rank(finding: &Finding, world: &World) -> (u8, bool) {
-    let is_it = |p: &&Process| Some(p.id) == finding.process;
-    let its = world.processes.iter().find(is_it);
+fn rank(finding: &Finding, its: Option<&Process>) -> (u8, bool) {
     let ended = its.is_some_and(|p| !p.state.alive());
     let lower = ended && !its.is_some_and(Process::has_just_failed);
     let severity = match finding.severity {
@@ -111,6 +119,41 @@ fn rank(finding: &Finding, world: &World) -> (u8, bool) {
         Severity::Error => 3,
     };
     (severity - u8::from(lower), !ended)
+}
+
+/// What is not shown of other users' channels: a sentence for each user, or of many one for all.
+fn about_what_is_left_out(users: &[LeftOut]) -> Vec<Finding> {
+    let say = |who: String, users: &[LeftOut]| {
+        let sum = |of: fn(&LeftOut) -> usize| users.iter().map(of).sum::<usize>() as u64;
+        let (hidden, all) = (sum(|u| u.hidden_channels), sum(|u| u.channels));
+        let unseen = sum(|u| u.hidden_devices);
+        let channels = match hidden {
+            0 => None,
+            _ => Some(format!("{} of {} channels", units::count(hidden), units::count(all))),
+        };
+        let devices = match unseen {
+            0 => None,
+            1 => Some("1 device".to_owned()),
+            n => Some(format!("{} devices", units::count(n))),
+        };
+        let what: Vec<String> = channels.into_iter().chain(devices).collect();
+        let are = if (hidden, unseen) == (0, 1) { "is" } else { "are" };
+        finding(
+            Severity::Warning,
+            None,
+            format!(
+                "{who}: {} {are} not shown, as one user may publish only so much here",
+                what.join(" and ")
+            ),
+        )
+    };
+    match users.len() {
+        0..=USERS => users
+            .iter()
+            .map(|user| say(format!("user {}", user.user), std::slice::from_ref(user)))
+            .collect(),
+        n => vec![say(format!("{} users", units::count(n as u64)), users)],
+    }
 }
 
 fn about_device(device: &Device, findings: &mut Vec<Ranked>) {

@@ -4,9 +4,9 @@
 //! pid in our namespace on the same device; a channel whose start time contradicts the process table belongs to an
 //! earlier process of that pid and is not joined.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use gpumem_channel::{DeviceKind as PublishedKind, Life};
+use gpumem_channel::{DeviceKind as PublishedKind, Identity, Life};
 use gpumem_probe::{Gpu, GpuState, Process as HostProcess, Reading};
 
 use crate::model::{
@@ -35,10 +35,12 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
             cuda: inputs.nvml.cuda,
         },
         problems: inputs.channels.problems.clone(),
+        left_out: inputs.channels.left_out.clone(),
         published: inputs.channels.channels.clone(),
         ..World::default()
     };
-    world.devices = devices(inputs, &mut model.live.devices);
+    let published = Published::of(&inputs.channels.channels);
+    world.devices = devices(inputs, &published, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
         world.devices.retain(|d| only.matches(d));
     }
@@ -50,22 +52,25 @@ pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
 }
 
 /// Every device: NVML's, then those that only channels tell of, then simulated ones; what is gone stands behind what is there.
-fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
-    let mut devices: Vec<Device> = inputs.nvml.gpus.iter().map(|gpu| of_gpu(gpu, inputs)).collect();
+fn devices(inputs: &Inputs, published: &Published, before: &mut [Device]) -> Vec<Device> {
+    let gpus = inputs.nvml.gpus.iter();
+    let mut devices: Vec<Device> = gpus.map(|gpu| of_gpu(gpu, published)).collect();
     let listed = devices.len();
+    let mut known: HashSet<DeviceKey> = devices.iter().map(|d| d.key).collect();
+    let mut before: HashMap<DeviceKey, &mut Device> = before.iter_mut().map(|d| (d.key, d)).collect();
     for channel in &inputs.channels.channels {
         for (index, map) in channel.snapshot.devices.iter().enumerate() {
             let key = DeviceKey::of(channel.key, index, &map.device);
-            let known = devices.iter().any(|d| d.key == key);
             // A dead publisher's device is worth a row only if its past was seen.
-            if !known && (channel.snapshot.life == Life::Alive || before.iter().any(|d| d.key == key)) {
-                devices.push(of_channel(key, channel, index, inputs));
+            let shown = channel.snapshot.life == Life::Alive || before.contains_key(&key);
+            if shown && known.insert(key) {
+                devices.push(of_channel(key, channel, index, published));
             }
         }
     }
     devices[listed..].sort_by_key(|d| (d.kind == DeviceKind::Simulated, d.state == DeviceState::Gone, d.key));
     for device in &mut devices {
-        if let Some(old) = before.iter_mut().find(|d| d.key == device.key) {
+        if let Some(old) = before.remove(&device.key) {
             device.history = std::mem::take(&mut old.history);
             if device.memory.value().is_none() && old.memory.value().is_some() && device.state != DeviceState::Present {
                 device.memory = old.memory.clone();
@@ -80,9 +85,9 @@ pub(super) fn gpu_key(gpu: &Gpu) -> DeviceKey {
     gpu.uuid.map_or(DeviceKey::NvmlIndex(gpu.index), DeviceKey::Uuid)
 }
 
-fn of_gpu(gpu: &Gpu, inputs: &Inputs) -> Device {
+fn of_gpu(gpu: &Gpu, published: &Published) -> Device {
     let key = gpu_key(gpu);
-    let sums = Sums::on(key, inputs);
+    let sums = published.on(key);
     let memory = match &gpu.memory {
         Reading::Value(memory) => Reading::Value(Partition::of_driver(memory, sums.allocated, sums.reserved)),
         Reading::Pending => Reading::Pending,
@@ -110,15 +115,16 @@ fn of_gpu(gpu: &Gpu, inputs: &Inputs) -> Device {
     }
 }
 
-fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) -> Device {
+fn of_channel(key: DeviceKey, channel: &Channel, index: usize, sums: &Published) -> Device {
     let published = &channel.snapshot.devices[index].device;
     let simulated = published.kind == PublishedKind::Simulated;
-    let mut sums = Sums::on(key, inputs);
+    let mut sums = sums.on(key);
     let publishers = sums.publishers;
     let alive = publishers > 0;
     // A simulated device is its publisher's alone, and its black box knows more than the last sample did.
     if simulated && !alive {
-        sums = Sums::of([channel], key);
+        sums = Sums::default();
+        sums.add(channel, index);
     }
     Device {
         key,
@@ -150,8 +156,28 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, inputs: &Inputs) 
     }
 }
 
+/// What the live publishers say together, by device. Summed up once: there may be thousands of devices.
+struct Published(HashMap<DeviceKey, Sums>);
+
+impl Published {
+    fn of(channels: &[Channel]) -> Published {
+        let mut sums: HashMap<DeviceKey, Sums> = HashMap::new();
+        for channel in channels.iter().filter(|c| c.snapshot.life == Life::Alive) {
+            for (index, map) in channel.snapshot.devices.iter().enumerate() {
+                let key = DeviceKey::of(channel.key, index, &map.device);
+                sums.entry(key).or_default().add(channel, index);
+            }
+        }
+        Published(sums)
+    }
+
+    fn on(&self, key: DeviceKey) -> Sums {
+        self.0.get(&key).copied().unwrap_or_default()
+    }
+}
+
 /// Sums over publishers on one device.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Sums {
     publishers: usize,
     readable: usize,
@@ -161,30 +187,17 @@ struct Sums {
 }
 
 impl Sums {
-    /// Over the live ones.
-    fn on(key: DeviceKey, inputs: &Inputs) -> Sums {
-        let channels = inputs.channels.channels.iter();
-        Sums::of(channels.filter(|c| c.snapshot.life == Life::Alive), key)
-    }
-
-    fn of<'a>(channels: impl IntoIterator<Item = &'a Channel>, key: DeviceKey) -> Sums {
-        let mut sums = Sums::default();
-        for channel in channels {
-            for (index, map) in channel.snapshot.devices.iter().enumerate() {
-                if DeviceKey::of(channel.key, index, &map.device) != key {
-                    continue;
-                }
-                sums.publishers += 1;
-                sums.total = sums.total.max(map.device.total);
-                if let Some(stats) = &map.stats {
-                    let all = stats.all();
-                    sums.readable += 1;
-                    sums.allocated = sums.allocated.saturating_add(all.allocated_bytes.current);
-                    sums.reserved = sums.reserved.saturating_add(all.reserved_bytes.current);
-                }
-            }
+    /// Adds what a channel says of its device number `index`. What contradicts itself is counted as what cannot be read.
+    fn add(&mut self, channel: &Channel, index: usize) {
+        let map = &channel.snapshot.devices[index];
+        self.publishers += 1;
+        self.total = self.total.max(map.device.total);
+        if let Some(stats) = map.stats.as_ref().filter(|_| map.contradiction.is_none()) {
+            let all = stats.all();
+            self.readable += 1;
+            self.allocated = self.allocated.saturating_add(all.allocated_bytes.current);
+            self.reserved = self.reserved.saturating_add(all.reserved_bytes.current);
         }
-        sums
     }
 
     fn partition(&self) -> Option<Partition> {
@@ -226,10 +239,31 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
     let publishers = publishers(inputs);
     let mut rows = row::published(inputs, &labels, &people, &model.setup);
     // A black box names its program; with what arguments and by whom it ran was seen while it lived.
+    let seen: HashMap<ProcessId, &Process> = model.live.processes.iter().map(|p| (p.id, p)).collect();
     for row in rows.iter_mut().filter(|row| !row.state.alive()) {
-        if let Some(seen) = model.live.processes.iter().find(|seen| seen.id == row.id) {
+        if let Some(seen) = seen.get(&row.id) {
             row.user.clone_from(&seen.user);
             row.command.clone_from(&seen.command);
+        }
+    }
+    // Of each living process on a device its rows, in their order.
+    let mut its: HashMap<(DeviceKey, u32), Vec<usize>> = HashMap::new();
+    for (place, row) in rows.iter().enumerate().filter(|(_, row)| row.state.alive()) {
+        if let Owner::Channel(channel) = row.id.owner
+            && let Some(pid) = publishers.get(&channel)
+        {
+            its.entry((row.id.device, *pid)).or_default().push(place);
+        }
+    }
+    let mut identities: HashMap<u32, &Identity> = HashMap::new();
+    for channel in inputs
+        .channels
+        .channels
+        .iter()
+        .filter(|c| c.snapshot.life == Life::Alive)
+    {
+        if let Some(pid) = channel.pid {
+            identities.entry(pid).or_insert(&channel.snapshot.identity);
         }
     }
     for gpu in &inputs.nvml.gpus {
@@ -238,23 +272,18 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
             continue;
         };
         for listed in list {
-            let mut joined = false;
-            let its = |owner| matches!(owner, Owner::Channel(key) if publishers.get(&key) == Some(&listed.pid));
-            let same = |r: &&mut Process| r.id.device == key && r.state.alive() && its(r.id.owner);
-            for row in rows.iter_mut().filter(same) {
-                row.nvml = match &listed.used {
-                    Reading::Value(_) if joined => Reading::Failed(COUNTED_ABOVE.into()),
+            let places = its.get(&(key, listed.pid)).map_or(&[][..], Vec::as_slice);
+            for (nth, &place) in places.iter().enumerate() {
+                rows[place].nvml = match &listed.used {
+                    Reading::Value(_) if nth > 0 => Reading::Failed(COUNTED_ABOVE.into()),
                     // Where it is not counted at all, that is so for each.
                     used => used.clone(),
                 };
-                joined = true;
             }
-            if !joined {
+            if places.is_empty() {
                 let mut row = row::unpublished(listed, device, &people, &model.setup);
                 // Who publishes on another device opened a context on this one, too.
-                let mut channels = inputs.channels.channels.iter();
-                let its = channels.find(|c| c.pid == Some(listed.pid) && c.snapshot.life == Life::Alive);
-                if let Some(identity) = its.map(|c| &c.snapshot.identity) {
+                if let Some(identity) = identities.get(&listed.pid) {
                     row.job.clone_from(&identity.job);
                     row.rank = identity.rank;
                 }

@@ -16,12 +16,14 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
+
 use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    ChannelKey, ChannelSample, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process, ProcessId, SECOND,
-    Severity, Toast, View, World,
+    Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
+    ProcessId, SECOND, Severity, Toast, View, World,
 };
 
 use join::Fresh;
@@ -86,9 +88,8 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
 
 /// Notes which channels are alive, and forgets those whose files are gone.
 fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
-    inputs
-        .seen_alive
-        .retain(|key| sample.channels.iter().any(|c| c.key == *key));
+    let there: HashSet<ChannelKey> = sample.channels.iter().map(|c| c.key).collect();
+    inputs.seen_alive.retain(|key| there.contains(key));
     let living = sample.channels.iter().filter(|c| c.snapshot.life == Life::Alive);
     inputs.seen_alive.extend(living.map(|c| c.key));
 }
@@ -144,10 +145,10 @@ fn relist(model: &mut Model) {
 
 /// Files what was held between the last two samples with the devices it was held on.
 fn file_glances(model: &mut Model, glances: Vec<Glance>) {
+    let mut devices = by_key(model);
     for glance in glances {
         for held in glance.held {
-            let device = model.live.devices.iter_mut().find(|d| d.key == held.device);
-            if let Some(device) = device
+            if let Some(device) = devices.get_mut(&held.device)
                 && let Some(memory) = device.memory.value()
             {
                 let memory = memory.holding(held.allocated, held.reserved);
@@ -159,16 +160,19 @@ fn file_glances(model: &mut Model, glances: Vec<Glance>) {
 
 /// Files new events with the devices they happened on, and how many were lost until now.
 fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(ChannelKey, u64)>)) {
+    let published = std::mem::take(&mut model.live.published);
+    let channels: HashMap<ChannelKey, &Channel> = published.iter().map(|c| (c.key, c)).collect();
+    let mut devices = by_key(model);
     for mark in marks {
-        if let Some(device) = model.live.devices.iter_mut().find(|d| d.key == mark.process.device) {
+        if let Some(device) = devices.get_mut(&mark.process.device) {
             device.history.mark(mark);
         }
     }
     for (channel, count) in lost {
-        let published = model.live.published.iter().find(|c| c.key == channel);
+        let published = channels.get(&channel);
         for (index, published) in published.iter().flat_map(|c| &c.snapshot.devices).enumerate() {
             let key = DeviceKey::of(channel, index, &published.device);
-            let Some(device) = model.live.devices.iter_mut().find(|d| d.key == key) else {
+            let Some(device) = devices.get_mut(&key) else {
                 continue;
             };
             // They may have been of any of them, and are counted once.
@@ -178,6 +182,12 @@ fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(Cha
             }
         }
     }
+    model.live.published = published;
+}
+
+/// The devices by what makes them the same ones.
+fn by_key(model: &mut Model) -> HashMap<DeviceKey, &mut Device> {
+    model.live.devices.iter_mut().map(|d| (d.key, d)).collect()
 }
 
 /// Time passed. Draws only when that shows: a message goes, or a source has just become stale.

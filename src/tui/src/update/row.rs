@@ -60,7 +60,8 @@ fn of_channel(
         _ if channel.disputed.is_some() => ProcessState::Disputed(dispute(channel, setup)),
         (Life::Alive, Some(error)) => ProcessState::Inconsistent(error.clone()),
         (Life::Alive, None) if figures.is_none() => {
-            ProcessState::Inconsistent("its figures cannot be read consistently".into())
+            let why = channel.snapshot.devices[index].contradiction;
+            ProcessState::Inconsistent(why.unwrap_or("its figures cannot be read consistently").into())
         }
         (Life::Alive, None) if channel.snapshot.malformed_segments > 0 => {
             ProcessState::Inconsistent("parts of its block map contradict each other".into())

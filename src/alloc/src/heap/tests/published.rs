@@ -158,6 +158,7 @@ proptest! {
             prop_assert_eq!(snapshot.devices.len(), 1);
             prop_assert_eq!(snapshot.devices[0].device.budget, world.heap.budget().unwrap_or(0));
             prop_assert_eq!(snapshot.devices[0].stats, Some(world.heap.stats()));
+            prop_assert_eq!(snapshot.devices[0].contradiction, None);
             compare(&world.heap, &snapshot.devices[0].segments);
         }
         world.end();

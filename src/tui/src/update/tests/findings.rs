@@ -6,7 +6,7 @@ use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
 use gpumem_probe::NvmlState;
 
 use super::sample::*;
-use crate::event::Key;
+use crate::event::{Event, Key};
 use crate::model::*;
 
 use BlockState::{Allocated, Free, PendingFree};
@@ -499,4 +499,37 @@ fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_sa
     );
     assert_eq!(rows, 1);
     assert_eq!(told(61), (vec![], 0), "what is long ago is a black box among others");
+}
+
+#[test]
+fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
+    let user = |uid: u32, hidden_channels, hidden_devices| LeftOut {
+        uid,
+        user: format!("u{uid}"),
+        channels: 1000,
+        hidden_channels,
+        hidden_devices,
+    };
+    let told = |left_out: Vec<LeftOut>| {
+        let mut model = model();
+        let sample = ChannelSample {
+            at: SECOND,
+            left_out,
+            ..ChannelSample::default()
+        };
+        feed(&mut model, [Event::Channels(Box::new(sample))]);
+        said(&model).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    let why = "not shown, as one user may publish only so much here";
+    assert_eq!(told(Vec::new()), [""; 0]);
+    assert_eq!(
+        told(vec![user(7, 936, 0), user(8, 0, 1), user(9, 2, 5000)]),
+        [
+            format!("user u7: 936 of 1,000 channels are {why}"),
+            format!("user u8: 1 device is {why}"),
+            format!("user u9: 2 of 1,000 channels and 5,000 devices are {why}"),
+        ]
+    );
+    let many = (0..5).map(|uid| user(uid, 3, 0)).collect();
+    assert_eq!(told(many), [format!("5 users: 15 of 5,000 channels are {why}")]);
 }

@@ -460,6 +460,26 @@ fn a_map_that_contradicts_itself_is_said_to() {
     ));
 }
 
+/// A device whose sums had a part of it would be shown as full, or as empty.
+#[test]
+fn figures_that_contradict_themselves_are_in_no_sum() {
+    let mut model = model();
+    let sound = channel(50, &[&[(GIB, Allocated)]]);
+    let mut broken = channel(51, &[&[(9 * GIB, Allocated)]]);
+    let map = &mut std::sync::Arc::make_mut(&mut broken.snapshot).devices[0];
+    map.contradiction = Some("it has allocated more than it has reserved");
+    broken.figures = [Figures::of(map, &[])].into();
+    feed(&mut model, [channels(SECOND, vec![sound, broken])]);
+    let device = &model.world().devices[0];
+    let memory = device.memory.value().unwrap();
+    assert_eq!((device.publishers, memory.allocated, memory.reserved()), (2, GIB, GIB));
+    let row = model.listed().find(|row| row.pid == 51).unwrap();
+    let why = "it has allocated more than it has reserved";
+    assert_eq!(row.state, ProcessState::Inconsistent(why.into()));
+    assert_eq!(row.figures, None);
+    assert!(model.findings().any(|finding| finding.text == format!("51: {why}")));
+}
+
 #[test]
 fn nothing_is_simulated_after_a_real_program_was_seen() {
     let mut model = model();

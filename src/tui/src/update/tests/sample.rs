@@ -92,6 +92,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
     let map = DeviceMap {
         device,
         stats: Some(stats),
+        contradiction: None,
         segments: maps,
     };
     let key = ChannelKey(1, u64::from(pid));
