@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use gpumem_tests::{Background, Ended, Terminal, World, publish, uuid_of};
 use serde_json::Value;
@@ -315,19 +316,41 @@ fn a_driver_that_hangs_holds_up_only_its_own_figures() {
     }
 }
 
+/// The loader's lock is held then, which the end of a program waits for.
+#[test]
+fn a_driver_that_hangs_while_it_is_loaded_does_not_hold_up_the_end() {
+    let world = World::with_nvml("load_delay_ms=600000");
+    let mut terminal = Terminal::start(&world, &[], 80, 24);
+    terminal.wait_for(&["1 Overview"]);
+    terminal.keys("3");
+    terminal.wait_for(&["+ - span"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
 #[test]
 fn reports_do_not_wait_for_a_driver_that_hangs() {
-    let world = World::with_nvml("gpu0.used=4G;init_delay_ms=600000");
+    // Its initialisation hangs, or its loading: that holds up the end of a program, too.
+    let worlds =
+        ["init_delay_ms", "load_delay_ms"].map(|what| World::with_nvml(&format!("gpu0.used=4G;{what}=600000")));
     let reports = [("--json", 3), ("--once", 3), ("doctor", 1)];
-    let started = reports.map(|(arg, code)| {
-        let mut command = world.command(&[arg]);
-        let report = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        (arg, code, report)
-    });
-    for (arg, code, report) in started {
+    let began = Instant::now();
+    let start = |world: &World| {
+        reports.map(|(arg, code)| {
+            let mut command = world.command(&[arg]);
+            let report = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            (arg, code, report)
+        })
+    };
+    for (arg, code, report) in worlds.each_ref().map(start).into_iter().flatten() {
         let Output { status, stdout, stderr } = report.wait_with_output().unwrap();
         let said = String::from_utf8([stdout, stderr].concat()).unwrap();
         assert_eq!(status.code(), Some(code), "{arg}: {said}");
         assert!(said.contains("no answer within 15 s"), "{arg}: {said}");
+        assert!(
+            began.elapsed() < Duration::from_secs(25),
+            "{arg}: {:?}",
+            began.elapsed()
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, d
 use crate::clock;
 use crate::demo::DemoOptions;
 use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
-use crate::source::{named_nvml, raise_descriptor_limit};
+use crate::source::{in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{doctor, report};
@@ -28,8 +28,17 @@ const NO_GPU: u8 = 3;
 const SHOWN_IS_PUBLISHED: &str =
     "the dashboard shows what a demo publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
 
-/// Runs the program; its exit code.
+/// Runs the program; its exit code. Where the driver hangs it ends the program itself.
 pub fn main() -> u8 {
+    let code = command();
+    if in_driver() {
+        terminal::exit_at_once(code);
+    }
+    code
+}
+
+/// Does what the command line says.
+fn command() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

@@ -9,7 +9,7 @@ use super::Nanos;
 /// The last request that failed on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RanOut {
-    /// When.
+    /// When. To come where the publisher that ended had another clock.
     pub at: Nanos,
     /// Bytes it asked for.
     pub requested: u64,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use channel::{Channels, start as start_channels};
 pub use descriptors::raise_limit as raise_descriptor_limit;
-pub use nvml::{listed, named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
+pub use nvml::{in_driver, listed, named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
 pub use slot::Slot;
 
 use crate::clock;

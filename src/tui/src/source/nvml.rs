@@ -1,6 +1,7 @@
 //! Samples NVML on a thread of its own: loading it takes 20 ms, and a driver in trouble can take for ever.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use gpumem_probe::{Nvml, NvmlSample, NvmlState};
@@ -26,12 +27,28 @@ pub fn start(interval: Duration, slot: Arc<Slot<(Nanos, NvmlSample)>>, wishes: A
     spawn("nvml", move || run(interval, &slot, &wishes))
 }
 
+/// A sampler is in the driver, and may never come back.
+static IN_DRIVER: AtomicBool = AtomicBool::new(false);
+
+/// Whether a sampler is in the driver's library now, be it that this is being loaded. Only one samples at a time.
+pub fn in_driver() -> bool {
+    IN_DRIVER.load(Ordering::Relaxed)
+}
+
+/// Calls the driver.
+fn call<T>(body: impl FnOnce() -> T) -> T {
+    IN_DRIVER.store(true, Ordering::Relaxed);
+    let answer = body();
+    IN_DRIVER.store(false, Ordering::Relaxed);
+    answer
+}
+
 fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, wishes: &Wishes) {
     let newest = |_, new| new;
     loop {
-        match Nvml::load(None) {
+        match call(|| Nvml::load(None)) {
             Ok(mut nvml) => loop {
-                let sample = nvml.sample();
+                let sample = call(|| nvml.sample());
                 let broken = matches!(sample.state, NvmlState::Failed { .. });
                 wishes.look_up(listed(&sample));
                 slot.put((clock::now(), sample), newest);
@@ -58,12 +75,24 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// One sample, for a report. `slow` is how long the figures that take time are waited for; none are without it.
 pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
-    let (done, sampled) = std::sync::mpsc::channel();
+    // The first look at the clock searches for it, which wants the loader's lock as well.
+    clock::now();
+    // A std channel would have the loader's lock when it first waits (it registers a destructor of the thread), which a library that
+    // hangs while it is loaded holds.
+    let sampled = Arc::new((Mutex::new(None), Condvar::new()));
+    let done = sampled.clone();
     let started = spawn("nvml", move || {
-        // Who waited may have given up.
-        let _ = done.send(sample(slow));
+        let answer = call(|| sample(slow));
+        *done.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        done.1.notify_one();
     });
-    let answer = started.ok().and_then(|()| sampled.recv_timeout(PATIENCE).ok());
+    let answer = started.ok().and_then(|()| {
+        let waiting = sampled.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = sampled
+            .1
+            .wait_timeout_while(waiting, PATIENCE, |answer| answer.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    });
     answer.unwrap_or_else(|| {
         none(NvmlState::Failed {
             error: format!("no answer within {} s", PATIENCE.as_secs()),

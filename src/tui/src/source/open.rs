@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpumem_channel::{EventKind, Found, Life, Reader, Snapshot};
+use gpumem_channel::{Event, EventKind, Found, Life, Reader, Snapshot};
 
 use super::marks;
+use crate::clock;
 use crate::model::{
     Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, ProblemKind, RanOut,
 };
@@ -147,9 +148,10 @@ impl Open {
     fn find_last_signs(&mut self, snapshot: &Snapshot) {
         let Some(reader) = &mut self.reader else { return };
         let (newest, ran_out) = (&mut self.last_sign, &mut self.ran_out);
+        let now = clock::now();
         // Of a file that fails nothing is known.
         let _ = reader.each_event(|event| {
-            *newest = (*newest).max(Some(event.time));
+            *newest = (*newest).max(past(event.time, now));
             if let Some(known) = ran_out.get_mut(event.device as usize) {
                 // The largest free block then nobody saw.
                 *known = RanOut::after(known.take(), event, &snapshot.strings, None);
@@ -178,7 +180,13 @@ impl Open {
         // Which devices had a request fail since the last pass.
         let mut fresh = vec![false; self.ran_out.len()];
         let newest = &mut self.last_sign;
+        let now = clock::now();
         let followed = reader.each_event(|event| {
+            // It has happened: with a clock of its own, as in a time namespace, it is dated when it is seen.
+            let event = &Event {
+                time: event.time.min(now),
+                ..*event
+            };
             *newest = (*newest).max(Some(event.time));
             let device = usize::from(event.device);
             if let (Some(known), Some(fresh)) = (self.ran_out.get_mut(device), fresh.get_mut(device)) {
@@ -209,6 +217,11 @@ impl Open {
             .lost
             .extend((lost > 0).then_some((key, if first { 0 } else { lost })));
     }
+}
+
+/// A time of a black box, unless it is to come: then it is of another clock, as a time namespace has one, and when it was is not known.
+fn past(time: Nanos, now: Nanos) -> Option<Nanos> {
+    (time <= now).then_some(time)
 }
 
 /// Whether another block may be the largest free one after such an event.

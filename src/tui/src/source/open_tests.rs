@@ -1,14 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use gpumem_channel::{
-    Block, BlockState, Device, DeviceStats, Event, Options, Publisher, Segment, SegmentKind, Touched,
-};
+use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, Publisher, Segment, SegmentKind, Touched};
 
 use super::*;
-use crate::model::MarkKind;
+use crate::model::{MarkKind, SECOND};
 
 /// A publisher with one segment of one free block, in a directory of its own.
 fn publisher(name: &str) -> (PathBuf, Publisher) {
@@ -248,6 +246,46 @@ fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     let event = pass(&mut late, false);
     assert!(event.last_sign.unwrap() < event.read_at);
     assert_eq!(pass(&mut late, true).last_sign, event.last_sign, "it keeps it");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Of a program in a time namespace, whose clock is ahead of ours by days.
+#[test]
+fn a_black_box_of_another_clock_does_not_tell_when_it_ended() {
+    const AHEAD: u64 = 11 * 24 * 3600 * SECOND;
+    let (dir, mut publisher) = publisher("ahead");
+    let path = publisher.path().to_owned();
+    let mut seen = opened(&path);
+    let living = pass(&mut seen, false);
+    let before = clock::now();
+    publisher.event(&Event {
+        kind: EventKind::OutOfMemory,
+        requested: 7 << 20,
+        ..Event::default()
+    });
+    // The time is as coarse as the kernel's tick.
+    let times = before - SECOND / 20..=clock::now();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let mut changed = 0;
+    for (i, word) in std::fs::read(&path).unwrap().chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(word.try_into().unwrap());
+        if times.contains(&word) {
+            file.write_all_at(&(word + AHEAD).to_le_bytes(), 8 * i as u64).unwrap();
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "this test changes nothing");
+    let failed = |channel: &Channel| channel.figures[0].as_ref().unwrap().ran_out.clone().unwrap().at;
+    let now = pass(&mut seen, false);
+    assert!(
+        (living.read_at..=clock::now()).contains(&failed(&now)),
+        "it was seen to happen"
+    );
+    drop(publisher);
+    let ended = pass(&mut seen, false).last_sign.unwrap();
+    assert!((now.read_at..=clock::now()).contains(&ended), "it was seen alive");
+    let mut late = opened(&path);
+    assert_eq!(pass(&mut late, false).last_sign, None, "it is not known");
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -160,7 +160,7 @@ pub fn restore_on_abort() {
 }
 
 /// Ends the program now, with this exit code, having given the terminal back: nothing that a library does at the end is
-/// waited for.
+/// waited for. What was written to stdout has to be flushed.
 pub fn exit_at_once(code: u8) -> ! {
     leave();
     last_resort::exit_at_once(code)
@@ -174,6 +174,6 @@ pub fn restore_on_panic(last: fn()) {
         leave();
         before(info);
         last();
-        std::process::exit(101);
+        exit_at_once(101);
     }));
 }

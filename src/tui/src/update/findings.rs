@@ -257,7 +257,8 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     let Some(last) = &figures.ran_out else {
         return (Severity::Warning, 0, times);
     };
-    let age = now.saturating_sub(last.at);
+    // What is to come is of another clock, and how long ago it was is not known.
+    let age = now.checked_sub(last.at);
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
     let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
     if let Some(pool) = &last.pool {
@@ -283,11 +284,12 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if last.served && dated {
         text.push_str("; as much was served since");
     } else if last.served {
-        text.push_str(&format!("; {}, and as much was served since", units::ago(age)));
-    } else if age >= FRESH && !dated {
+        let when = age.map_or(String::new(), |age| format!("{}, and ", units::ago(age)));
+        text.push_str(&format!("; {when}as much was served since"));
+    } else if let Some(age) = age.filter(|&age| age >= FRESH && !dated) {
         text.push_str(&format!("; {}", units::ago(age)));
     }
-    let severity = if last.served || age >= FRESH {
+    let severity = if last.served || age.is_none_or(|age| age >= FRESH) {
         Severity::Warning
     } else {
         Severity::Error

@@ -321,6 +321,24 @@ fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severi
     told_of(model, at, failure, ooms)
 }
 
+/// Of a black box that had another clock: nobody knows whether that is news.
+#[test]
+fn a_failure_that_is_to_come_has_no_age() {
+    for served in [false, true] {
+        let mut model = Model::default();
+        let said = ran_out(&mut model, 9 * SECOND, served, 1);
+        let (severity, text) = said
+            .iter()
+            .find(|(_, text)| text.contains("ran out of memory"))
+            .unwrap();
+        assert_eq!(*severity, Severity::Warning, "{text}");
+        assert!(
+            !text.contains("ago") && text.contains("as much was served") == served,
+            "{text}"
+        );
+    }
+}
+
 /// What no budget of the process refused, and the device had: a pool's did, and who looks for it on the device looks in vain.
 #[test]
 fn what_the_device_had_free_is_told_with_the_request_that_failed() {
