@@ -67,3 +67,38 @@ fn a_publisher_in_a_container_is_found_once_under_the_pid_it_has_out_here() {
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
+
+/// Each in greater number than a scan of old looked at.
+const JUNK: &str = "cd /dev/shm && seq -f other%.0f 4200 | xargs mkdir && mkdir -m 700 gpumem-0 && cd gpumem-0 && \
+    seq -f junk%.0f 4200 | xargs touch && seq -f 1-%.0f-0.gpumem 4200 | xargs touch";
+
+#[test]
+fn junk_in_a_container_hides_no_publisher_and_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root looks into containers");
+        return;
+    }
+    let world = World::with_nvml("gpu0.used=4G");
+    let command = outside(&world, &Background::FRAGMENTED);
+    let setup = format!("{CONTAINER} && {JUNK}");
+    let Some(command) = unshared(&["-mpf", "--kill-child"], &setup, &command) else {
+        return;
+    };
+    let (container, _) = Background::run_fragmented(command);
+    let [pid] = container.children()[..] else {
+        unreachable!("one child: {:?}", container.children())
+    };
+    let document = outside(&world, &["--json"]).output().unwrap().stdout;
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    let rows = document["processes"].as_array().unwrap().iter();
+    let states: Vec<_> = rows.filter(|row| row["pid"] == pid).map(|row| &row["state"]).collect();
+    assert_eq!(states, ["publishing"]);
+    let mut unseen = document["unreadable_channels"].as_array().unwrap().iter();
+    assert!(unseen.any(|problem| problem["kind"] == "overflow"));
+    let mut findings = document["findings"].as_array().unwrap().iter();
+    let is_told = |finding: &Value| finding["text"].as_str().unwrap().contains("may not be seen");
+    assert!(findings.any(is_told), "{}", document["findings"]);
+    let doctor = outside(&world, &["doctor"]).output().unwrap();
+    let doctor = String::from_utf8(doctor.stdout).unwrap();
+    assert!(doctor.contains("there is more than is looked at:"), "{doctor}");
+}

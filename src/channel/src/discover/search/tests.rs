@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -55,6 +56,15 @@ fn give(path: &Path, uid: u32) -> bool {
         eprintln!("SKIPPED: only root can give a file to another user");
     }
     given
+}
+
+/// Has a thread stop, also where the test fails that it belongs to.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 const JUNK: usize = 4200;
@@ -193,22 +203,22 @@ fn what_is_no_regular_file_is_not_opened() {
         rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).is_ok()
     };
     let handle = place::open_directory(&dir).unwrap();
-    let stopped = std::sync::atomic::AtomicBool::new(false);
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let mut seen = false;
-            while !stopped.load(relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 seen |= is_read();
             }
             seen
         });
+        let stop = StopAtEnd(&stopped);
         for _ in 0..2000 {
             for name in ["1-1-0.gpumem", "1-4-0.gpumem", "1-5-0.gpumem"] {
                 assert!(place::open_in(&handle, OsStr::new(name)).is_err());
             }
         }
-        stopped.store(true, relaxed);
+        drop(stop);
         assert!(!watch.join().unwrap(), "it was opened before it was looked at");
     });
 }
@@ -256,18 +266,18 @@ fn a_foreign_file_is_not_mapped_and_may_be_cut_short_while_it_is_read() {
     let path = publisher.path().to_owned();
     drop(publisher);
     let copy = fs::read(&path).unwrap();
-    let stopped = std::sync::atomic::AtomicBool::new(false);
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let stopped = AtomicBool::new(false);
     let (mut whole, mut cut) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let file = File::options().write(true).open(&path).unwrap();
-            while !stopped.load(relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 file.set_len(4096).unwrap();
                 std::os::unix::fs::FileExt::write_all_at(&file, &copy[4096..], 4096).unwrap();
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
+        let _stop = StopAtEnd(&stopped);
         let end = Instant::now() + Duration::from_secs(2);
         while Instant::now() < end {
             let found = scan(root.path());
@@ -289,7 +299,6 @@ fn a_foreign_file_is_not_mapped_and_may_be_cut_short_while_it_is_read() {
                 }
             }
         }
-        stopped.store(true, relaxed);
     });
     eprintln!("read whole {whole} times, cut short {cut} times, and never ended");
     assert!(whole > 0 && cut > 0, "{whole} {cut}");
