@@ -145,7 +145,7 @@ fn other_mount_namespaces(scan: &mut Scan) -> Vec<PathBuf> {
             path: roots[NAMESPACES_MAX].1.clone(),
             kind: ProblemKind::Overflow,
             reason: format!(
-                "{} mount namespaces, this one first, are not looked into: {NAMESPACES_MAX} are",
+                "{} mount namespaces, this one first, are left out: at most {NAMESPACES_MAX} are searched",
                 roots.len() - NAMESPACES_MAX
             ),
         });

@@ -1,7 +1,7 @@
 //! Which versions of PyTorch are known from inside.
 //!
-//! What PyTorch is asked has names that spell the arguments, and a name that is not found is not called. No name spells how a class lies in
-//! memory, or what a function returns. That is known of the versions that were [tried](TRIED), and of no other one it is assumed.
+//! A mangled C++ name spells a function's arguments. A function whose name is not found is not called. No name spells a class's layout or a
+//! function's return type. These are known for the versions that were [tried](TRIED) and assumed for no other.
 //!
 //! | what is taken for granted | where | checked beside the version |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | `SourceLocation`, the table of `OutOfMemoryError` | `throw::out_of_memory` | the sizes of both tables, and that the type has one base at its beginning |
 //! | `Device` in a register | `profiler` | the functions' names |
 //!
-//! `std::string`, `std::vector`, `std::shared_ptr` and `std::function` are GNU's libstdc++'s, whose ABI has one layout of each since GCC 5: names
-//! with `St` and `__cxx11` are of no other library. No layout is needed by functions that pass numbers and pointers only, and have C's
-//! names or spell all that they take: `torchCheckFail`, `CudaIPCCollect`, `aoti_torch_get_current_cuda_stream`, and what CPython declares.
+//! `std::string`, `std::vector`, `std::shared_ptr` and `std::function` are those of GNU libstdc++, which has kept one layout of each since GCC 5.
+//! Names with `St` and `__cxx11` belong to no other library. Functions that pass only numbers and pointers, and have C names or spell all their
+//! arguments, need no layout: `torchCheckFail`, `CudaIPCCollect`, `aoti_torch_get_current_cuda_stream`, and what CPython declares.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
@@ -28,16 +28,16 @@ use crate::boundary::enter;
 use crate::failure::{Failure, Kind};
 use crate::library::Library;
 
-/// Has a version taken for one that was tried, if it is 1.
+/// If it is 1, an untried version is treated as a tried one.
 const VARIABLE: &str = "GPUMEM_TRUST_TORCH";
 
 /// Major and minor version.
 type Release = (u64, u64);
 
-/// 2.11 and 2.14 on GPUs. Of the others without one: all that is replaced is found.
+/// 2.11 and 2.14 ran on GPUs. The others were tried without one: every function to be replaced is found there.
 const TRIED: [Release; 6] = [(2, 6), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15)];
 
-/// Either one makes it a process with PyTorch. The first has the number of the version, too, or a library that it needs.
+/// A process that has loaded either one has PyTorch. The first, or a library it depends on, also exports the version.
 const LIBRARIES: [&CStr; 2] = [c"libtorch_cuda.so", c"libc10.so"];
 
 /// `uint64_t aoti_torch_abi_version()`, of PyTorch's stable C ABI from 2.8 on (`torch/csrc/inductor/aoti_torch/c/shim.h`).
@@ -67,7 +67,7 @@ unsafe extern "C" fn gpumem_set_torch_version(version: *const c_char) -> c_int {
     })
 }
 
-/// Whether PyTorch may be entered by layouts. What is left out where it may not is said once.
+/// Whether PyTorch may be called through its classes' layouts. If not, what is left out is reported once.
 pub(crate) fn torch() -> Result<(), Failure> {
     let libraries = LIBRARIES.map(Library::loaded);
     // Whoever calls in a process without PyTorch is not PyTorch.

@@ -22,8 +22,8 @@ const OWNER_DIRECTORIES_MAX: usize = 512;
 /// Directories of everybody that are looked into.
 const DIRECTORIES_MAX: usize = 4096;
 
-/// Whose files are counted together: a user's, and those of each namespace's root by themselves, as root inside a container can be uid 0
-/// here and is not us. Users come by their numbers, so that those of the machine stand before the many that a user namespace may have.
+/// Whose files share one bound: a uid and the number of a mount namespace. The namespace counts only for uid 0, as the root of a container can
+/// be uid 0 here without being us. Owners are ordered by uid, so that the machine's users come before the ids of user namespaces.
 type Owner = (u32, usize);
 
 /// Looks for channels in these directories of our own and below these roots.
@@ -223,8 +223,8 @@ impl Search {
         }
         if let [first, ..] = dropped.as_slice() {
             let reason = format!(
-                "{} directories of channels, this one first, are not looked into: a user may have {OWNER_DIRECTORIES_MAX}, \
-                 all together {DIRECTORIES_MAX}",
+                "{} channel directories, this one first, are left out: at most {OWNER_DIRECTORIES_MAX} of a user are searched, \
+                 and {DIRECTORIES_MAX} of all users",
                 dropped.len()
             );
             self.overflow(&first.path, reason);
@@ -253,7 +253,7 @@ impl Search {
                 path: dir,
                 kind: ProblemKind::Overflow,
                 reason: format!(
-                    "{} of its owner's channel files are not looked at: {FOUND_MAX} are in all",
+                    "{} channel files of its owner are left out: at most {FOUND_MAX} are read in all",
                     files + more
                 ),
             });

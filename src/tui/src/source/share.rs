@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::model::{ChannelKey, LeftOut};
 
-/// Channels of one other user that are shown: those of eight programs on each of eight GPUs.
+/// Channels shown of one other user: eight programs on each of eight GPUs.
 const CHANNELS: usize = 64;
-/// Bytes of their files together. What is in them is copied; as much as the largest channel may have.
+/// Bytes of one user's files together, which are copied: the size of the largest channel.
 const BYTES: u64 = 1 << 30;
-/// Devices of one of them that are shown: as many as a channel has room for where nobody asks for more.
+/// Devices shown of one of these channels: a channel's default capacity.
 pub(super) const DEVICES: usize = 16;
-/// Channels of all other users together that are shown: who may write as many users may not have a share for each.
+/// Channels of all other users together that are shown. Someone who controls many uids must not get a share for each.
 const ALL_CHANNELS: usize = 512;
 
 /// A channel of another user.

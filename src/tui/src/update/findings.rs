@@ -88,7 +88,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         findings.push((0, finding(Severity::Warning, None, text)));
     }
     for place in of(ProblemKind::Overflow) {
-        let text = format!("{}: {}. Who publishes there may not be seen", place.file, place.text);
+        let text = format!("{}: {}. Publishers there may not be seen", place.file, place.text);
         findings.push((u64::MAX, finding(Severity::Warning, None, text)));
     }
     let files: Vec<&Problem> = of(ProblemKind::File).collect();
@@ -142,7 +142,7 @@ fn about_what_is_left_out(users: &[LeftOut]) -> Vec<Finding> {
             Severity::Warning,
             None,
             format!(
-                "{who}: {} {are} not shown, as one user may publish only so much here",
+                "{who}: {} {are} not shown, beyond what one user may have shown here",
                 what.join(" and ")
             ),
         )

@@ -97,7 +97,7 @@ fn of_channel(
 fn dispute(channel: &Channel, setup: &Setup) -> String {
     let owner = user_name(channel.snapshot.identity.uid, setup);
     let process = channel.disputed.map_or_else(String::new, |pid| format!(" {pid}"));
-    format!("the claim of {owner}'s channel to be process{process} does not hold: that is another user's")
+    format!("the channel of user {owner} claims to be process{process}, which another user owns")
 }
 
 /// The publisher's entry in the process table: same pid and, where both are known, the same start time.

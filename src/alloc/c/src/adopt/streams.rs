@@ -1,6 +1,6 @@
-//! Which streams last: PyTorch's own (`torch.cuda.Stream()`) are never destroyed, and those of others (`torch.cuda.ExternalStream`) may be
-//! at any time. What records that a stream uses a block is told of a handle, by which they are not told apart; PyTorch's object is told
-//! before of a number, by which they are.
+//! Which streams last as long as the process. PyTorch never destroys its own streams (`torch.cuda.Stream()`). Others
+//! (`torch.cuda.ExternalStream`) may be destroyed at any time. A handle does not tell the two apart; the id of a `c10::Stream` does, so
+//! `recordStream`, which gets that id, is replaced.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -25,7 +25,7 @@ pub(super) struct CudaStream {
 }
 
 impl CudaStream {
-    /// The number of PyTorch's own streams is odd, and 0 for the default stream; else it is the handle of another one's, which is an address
+    /// The id of PyTorch's own streams is odd, and 0 for the default stream. Any other id is the handle of an external stream, an address
     /// ("StreamId assignment" in `c10/cuda/CUDAStream.cpp`, from 2.1 on).
     fn lasts(self) -> bool {
         self.id & 1 == 1 || self.id == 0

@@ -1,8 +1,8 @@
 //! Whether memory can be mapped that network cards and storage reach (GPUDirect RDMA).
 //!
-//! What the device says of itself does not do: WSL2's driver before R615 says that it can, makes a chunk for it, maps it, and refuses access to
-//! it with `CUDA_ERROR_UNKNOWN` (pytorch/pytorch#192330). PyTorch's expandable segments fail there. So one chunk is mapped for a trial when the
-//! device is opened, before anything depends on what it says. That takes 0.3 ms, where the context takes 128 (H200, driver 580).
+//! The device attribute is not enough. WSL2's driver before R615 reports support, creates and maps a chunk, and then refuses access to it with
+//! `CUDA_ERROR_UNKNOWN` (pytorch/pytorch#192330). PyTorch's expandable segments fail there. So one chunk is mapped on trial when the device
+//! is opened. That takes 0.3 ms; creating the context takes 128 ms (H200, driver 580).
 
 use std::ffi::c_int;
 
@@ -10,7 +10,8 @@ use super::api::{AccessDesc, AllocationProp, Api};
 
 const OUT_OF_MEMORY: c_int = 2;
 
-/// Whether a chunk of so many bytes is mapped that is made for it. A lack of memory is no refusal. The device's context is current.
+/// Whether a chunk of this many bytes can be created with the flag and mapped. Running out of memory does not count as a refusal.
+/// The device's context must be current.
 pub(super) fn is_mapped(api: &Api, prop: &AllocationProp, access: &AccessDesc, bytes: usize) -> bool {
     let prop = AllocationProp {
         gpu_direct_rdma: 1,

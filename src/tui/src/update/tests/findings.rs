@@ -262,7 +262,7 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
         ),
         [(Severity::Warning, text.into())]
     );
-    let text = "/dev/shm/x: it has more than 9 entries. Who publishes there may not be seen";
+    let text = "/dev/shm/x: it has more than 9 entries. Publishers there may not be seen";
     assert_eq!(
         hear_of(
             4 * SECOND,
@@ -538,7 +538,7 @@ fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
         feed(&mut model, [Event::Channels(Box::new(sample))]);
         said(&model).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
     };
-    let why = "not shown, as one user may publish only so much here";
+    let why = "not shown, beyond what one user may have shown here";
     assert_eq!(told(Vec::new()), [""; 0]);
     assert_eq!(
         told(vec![user(7, 936, 0), user(8, 0, 1), user(9, 2, 5000)]),

@@ -135,7 +135,7 @@ fn a_false_claim_is_a_row_of_the_files_owner() {
     let listed = nvml(SECOND, 2 * GIB, &[(11, 2 * GIB)]);
     feed(&mut model, [Event::Channels(Box::new(sample)), listed]);
     let rows = &model.world().processes;
-    let why = "the claim of 65534's channel to be process 11 does not hold: that is another user's";
+    let why = "the channel of user 65534 claims to be process 11, which another user owns";
     let row = |state: &ProcessState| rows.iter().find(|row| row.state == *state).unwrap();
     let disputed = row(&ProcessState::Disputed(why.into()));
     assert_eq!(
