@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gpumem_tests::{Background, Ended, Random, Terminal, World};
 use serde_json::Value;
@@ -102,6 +103,44 @@ fn a_newer_format_that_readers_of_today_understand_is_read() {
     lock.lock().unwrap();
     assert_eq!(row(&world, &demo)["allocator"]["cached"], says["cached"]);
     assert_eq!(world.json()["unreadable_channels"], Value::Array(vec![]));
+}
+
+/// Somebody cleans up in /dev/shm. Who looks already goes on to see the program, who comes later can only say what happened.
+#[test]
+fn a_channel_that_is_removed_while_its_program_runs_is_told() {
+    let world = World::with_nvml("gpu0.used=4G");
+    let (mut demo, says) = Background::fragmented(&world);
+    let pid = demo.pid();
+    world.play(&format!("gpu0.process={pid}:1G:compute"));
+    let channel = world.channel_files()[0].clone();
+    let terminal = Terminal::start(&world, &["--interval", "100ms"], 160, 40);
+    terminal.wait_for(&[&pid.to_string(), "publish"]);
+    fs::remove_file(&channel).unwrap();
+    let removed = format!("{}: removed while {pid} runs.", channel.display());
+    terminal.wait_for(&[&removed, "do not see what it publishes", "publish"]);
+    // Longer than it takes to look for channels again.
+    std::thread::sleep(Duration::from_secs(5));
+    terminal.wait_for(&[&removed, "publishing"]);
+
+    let document = world.json();
+    let problem = &document["unreadable_channels"][0];
+    assert_eq!(problem["kind"], "removed", "{document}");
+    assert_eq!(problem["file"], channel.to_str().unwrap());
+    assert!(
+        document["findings"].as_array().unwrap().iter().any(|finding| {
+            let text = finding["text"].as_str().unwrap();
+            text.contains(&removed) && text.ends_with("not seen until it starts again")
+        }),
+        "{document}"
+    );
+    let doctor = world.command(&["doctor"]).output().unwrap();
+    let doctor = String::from_utf8(doctor.stdout).unwrap();
+    let doctor = doctor.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(doctor.contains(&format!("removed while {pid} runs.")), "{doctor}");
+
+    assert!(says["reserved"].as_u64() > Some(0), "{says}");
+    demo.kill();
+    terminal.wait("nothing of it any more", |screen| !screen.contains("removed while"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! files are counted by themselves, and what is left out all the same is a [`Problem`].
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::OpenError;
-use crate::place;
 use crate::reader::Reader;
 use crate::source::Access;
+use crate::{place, sweep};
 
 mod search;
 
@@ -120,6 +121,25 @@ pub fn discover() -> Scan {
         problems: [scan.problems, found.problems].concat(),
         ..found
     }
+}
+
+/// Descriptors of a process that are looked at.
+const DESCRIPTORS_MAX: usize = 4096;
+
+/// The name that the channel file of a process had before it was removed. A publisher keeps its file open, so `/proc/PID/fd` shows it.
+/// `None` where the process has no such file, or does not let us look.
+///
+/// Costs a link to read for each file that the process has open. The process can make the name up: it says something of that process only.
+pub fn removed_channel_of(pid: u32) -> Option<PathBuf> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    open.take(DESCRIPTORS_MAX)
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .find_map(|link| {
+            let path = Path::new(OsStr::from_bytes(
+                link.as_os_str().as_bytes().strip_suffix(b" (deleted)")?,
+            ));
+            sweep::is_of_publisher(path.file_name()?).then(|| path.to_owned())
+        })
 }
 
 /// `/proc/PID/root` of one process for every mount namespace but ours that we may enter.

@@ -115,7 +115,7 @@ mod word;
 mod writer;
 
 pub use cells::Touched;
-pub use discover::{Found, Problem, ProblemKind, Scan, discover};
+pub use discover::{Found, Problem, ProblemKind, Scan, discover, removed_channel_of};
 pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
 pub use goodbye::Goodbye;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,6 +144,14 @@ impl Reader {
     pub fn life(&mut self) -> Result<Life, ReadError> {
         self.refresh_life()?;
         Ok(self.life)
+    }
+
+    /// Whether the file has no name any more: who looks for it from now on does not find it.
+    ///
+    /// # Errors
+    /// When the file itself fails.
+    pub fn is_removed(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() == 0)
     }
 
     /// Who publishes.

@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
-use gpumem_probe::{Facts, NvmlState, PtraceScope, Root};
+use gpumem_probe::{Facts, NvmlSample, NvmlState, PtraceScope, Root};
 use rustix::fs::Access;
 
 use super::{Check, Verdict};
 use crate::model::{ChannelSample, Colors, Problem, ProblemKind};
-use crate::source::{Channels, named_nvml, sample_nvml_once};
+use crate::source::{Channels, named_nvml};
 use crate::terminal::{self, Environment};
 use crate::units;
 
@@ -71,10 +71,9 @@ pub(super) fn device_files(facts: &Facts) -> Check {
     not("device files", verdict, refused.join("; "), todo)
 }
 
-pub(super) fn nvml() -> Check {
-    let sample = sample_nvml_once(None);
-    match sample.state {
-        NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error, hint),
+pub(super) fn nvml(sample: &NvmlSample) -> Check {
+    match &sample.state {
+        NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error.clone(), hint.clone()),
         NvmlState::Missing => {
             let (file, todo) = match named_nvml() {
                 // The driver's own was not looked for.
@@ -101,7 +100,10 @@ pub(super) fn nvml() -> Check {
                 .iter()
                 .map(|g| format!("GPU {} {}", g.index, g.name))
                 .collect();
-            let driver = sample.driver.map_or_else(String::new, |v| format!("driver {v}: "));
+            let driver = sample
+                .driver
+                .as_ref()
+                .map_or_else(String::new, |v| format!("driver {v}: "));
             good("NVML", format!("{driver}{}", names.join(", ")))
         }
     }
@@ -130,9 +132,10 @@ pub(super) fn cuda() -> Check {
     not("CUDA", Verdict::NoGpu, format!("{NAME} is not on this machine"), todo)
 }
 
-pub(super) fn channels(facts: &Facts) -> Vec<Check> {
+/// `pids` are those of the programs that NVML lists.
+pub(super) fn channels(facts: &Facts, pids: &[u32]) -> Vec<Check> {
     let mut checks = vec![place(facts)];
-    let sample = Channels::default().sample(&[], None);
+    let sample = Channels::default().sample(pids, None);
     checks.push(seen(&sample));
     checks
 }
@@ -148,15 +151,21 @@ fn seen(sample: &ChannelSample) -> Check {
     let dead = sample.channels.len() - living;
     let seen = format!("{living} live, {dead} of programs that ended");
     if !sample.problems.is_empty() {
-        let (overflows, unread): (Vec<&Problem>, Vec<&Problem>) =
-            sample.problems.iter().partition(|p| p.kind == ProblemKind::Overflow);
+        let of = |wanted: &[ProblemKind]| -> Vec<&Problem> {
+            sample.problems.iter().filter(|p| wanted.contains(&p.kind)).collect()
+        };
         let parts = [
             listed(
-                &overflows,
+                &of(&[ProblemKind::Overflow]),
                 "there is more than is looked at:",
                 "places have more than is looked at:",
             ),
-            listed(&unread, "cannot be read:", "files cannot be read:"),
+            listed(
+                &of(&[ProblemKind::File, ProblemKind::Directory]),
+                "cannot be read:",
+                "files cannot be read:",
+            ),
+            listed(&of(&[ProblemKind::Removed]), "is gone:", "channel files are gone:"),
         ];
         let todo: Vec<String> = parts.into_iter().flatten().collect();
         return not(name, Verdict::Bad, seen, todo.join("\n"));

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use gpumem_channel::clean;
 
+use crate::source::{listed, sample_nvml_once};
 use crate::terminal::Environment;
 use crate::wrap::wrap;
 
@@ -49,13 +50,14 @@ pub struct Check {
 /// Looks at everything.
 pub fn examine(env: &Environment, colors: crate::model::Colors, ascii: bool) -> Vec<Check> {
     let facts = checks::facts();
+    let nvml = sample_nvml_once(None);
     let mut all = vec![
         checks::driver(&facts),
         checks::device_files(&facts),
-        checks::nvml(),
+        checks::nvml(&nvml),
         checks::cuda(),
     ];
-    all.extend(checks::channels(&facts));
+    all.extend(checks::channels(&facts, &listed(&nvml)));
     all.push(checks::permissions(&facts));
     all.push(checks::terminal(env, colors, ascii));
     all

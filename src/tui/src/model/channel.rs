@@ -70,4 +70,6 @@ pub enum ProblemKind {
     Directory,
     /// There is more in a directory, or there are more of them, than is looked at.
     Overflow,
+    /// The channel file of a living program was removed.
+    Removed,
 }

@@ -309,6 +309,7 @@ fn problem(problem: &Problem) -> JsonProblem<'_> {
             ProblemKind::File => "file",
             ProblemKind::Directory => "directory",
             ProblemKind::Overflow => "overflow",
+            ProblemKind::Removed => "removed",
         },
         reason: &problem.text,
     }

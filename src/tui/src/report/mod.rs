@@ -111,7 +111,7 @@ pub fn nothing(model: &Model) -> Option<String> {
                         ". {} is refused, and nothing in it is looked at: {}",
                         p.file, p.text
                     )),
-                    ProblemKind::Overflow => Some(format!(". {}: {}", p.file, p.text)),
+                    ProblemKind::Overflow | ProblemKind::Removed => Some(format!(". {}: {}", p.file, p.text)),
                 })
                 .collect();
             format!(

@@ -1,11 +1,11 @@
 //! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, OpenError, clean, discover};
+use gpumem_channel::{Life, OpenError, clean, discover, removed_channel_of};
 use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
 
 use super::open::Open;
@@ -71,6 +71,10 @@ pub struct Channels {
     glances: Vec<Glance>,
     /// What was held when last looked at.
     held: BTreeMap<DeviceKey, Held>,
+    /// Those of `open` whose files were removed while their publishers live.
+    removed: HashSet<ChannelKey>,
+    /// Programs that are not known from a channel and have one whose file was removed, as of the last look.
+    unseen: Vec<(u32, PathBuf)>,
     /// Events of the living up to the last sample, and whether there were new ones in it.
     events: u64,
     busy: bool,
@@ -93,10 +97,10 @@ impl Channels {
     /// Looks for channels when it is time to, and reads them all. `also` are pids to look up besides publishers';
     /// `selected` is the channel whose blocks are wanted even if it is a black box.
     pub fn sample(&mut self, also: &[u32], selected: Option<ChannelKey>) -> ChannelSample {
-        if self
+        let look = self
             .looked
-            .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER))
-        {
+            .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER));
+        if look {
             self.look();
             self.looked = Some(Instant::now());
         }
@@ -111,6 +115,9 @@ impl Channels {
         sample.channels.sort_by_key(|c| c.key);
         sample.marks.sort_by_key(|m| m.at);
         self.translate(&mut sample.channels);
+        if look {
+            self.look_for_removed(&sample.channels, also);
+        }
         sample.processes = self.look_up(&sample.channels, also);
         sample.problems.extend(
             self.places
@@ -119,6 +126,7 @@ impl Channels {
                 .chain(&self.unreached)
                 .cloned(),
         );
+        sample.problems.extend(self.removed(&sample.channels));
         sample.left_out = self.left_out();
         sample.at = clock::now();
         sample
@@ -165,10 +173,7 @@ impl Channels {
         let us = rustix::process::geteuid().as_raw();
         // What could not be looked for now is not gone.
         if !scan.incomplete {
-            self.open.retain(|key, _| keys.contains(key));
-            self.others.retain(|key| keys.contains(key));
-            self.refused
-                .retain(|key, refused| !refused.may_pass && keys.contains(key));
+            self.keep_found(&keys);
         }
         let limit = descriptors::limit();
         let held = self.open.values().filter(|open| open.holds_file()).count() as u64;
@@ -203,6 +208,23 @@ impl Channels {
         self.unreached = unreached(left_out, scan.incomplete, limit);
     }
 
+    /// Forgets channels that are gone. One whose publisher lives is not, though its file was removed.
+    fn keep_found(&mut self, keys: &HashSet<ChannelKey>) {
+        self.removed.clear();
+        let removed = &mut self.removed;
+        self.open.retain(|key, open| {
+            let there = keys.contains(key);
+            if !there && open.is_removed_alive() {
+                removed.insert(*key);
+            }
+            there || removed.contains(key)
+        });
+        // Those count as their users', too.
+        self.others.retain(|key| keys.contains(key) || removed.contains(key));
+        self.refused
+            .retain(|key, refused| !refused.may_pass && keys.contains(key));
+    }
+
     /// Finds publishers' pids in our namespace.
     fn translate(&mut self, channels: &mut [Channel]) {
         let alive = |c: &&mut Channel| c.snapshot.life == Life::Alive;
@@ -225,6 +247,34 @@ impl Channels {
                 Claim::NotHere => {}
             }
         }
+    }
+
+    /// Finds those of `pids` that publish to a file that was removed before we looked.
+    fn look_for_removed(&mut self, channels: &[Channel], pids: &[u32]) {
+        let known: HashSet<u32> = channels.iter().filter_map(|c| c.pid).collect();
+        let unknown = pids.iter().filter(|pid| !known.contains(pid));
+        self.unseen = unknown
+            .filter_map(|pid| Some((*pid, removed_channel_of(*pid)?)))
+            .collect();
+    }
+
+    /// Living programs whose channel files were removed. Nobody else can see those.
+    fn removed(&self, channels: &[Channel]) -> Vec<Problem> {
+        let tell = |path: &Path, text: String| problem(path, ProblemKind::Removed, &text);
+        let open = channels
+            .iter()
+            .filter(|c| self.removed.contains(&c.key))
+            .filter_map(|c| {
+                let pid = c.pid.unwrap_or(c.snapshot.identity.pid);
+                let text =
+                    format!("removed while {pid} runs. Programs that start to look now do not see what it publishes");
+                Some(tell(self.open.get(&c.key)?.path(), text))
+            });
+        let unseen = self.unseen.iter().map(|(pid, path)| {
+            let text = format!("removed while {pid} runs. What it publishes is not seen until it starts again");
+            tell(path, text)
+        });
+        open.chain(unseen).collect()
     }
 
     /// What is not shown, with the names of its users: of the first, as each name that is not known is looked for.
@@ -339,18 +389,50 @@ mod tests {
         assert!(busy_after(&[channel(Life::Alive, 10), channel(Life::Died, 9)]));
     }
 
-    /// The channel of this process, in a file of this user's.
-    fn told_of_a_file_of(uid: u32) -> Option<Channel> {
-        let dir = std::path::PathBuf::from(format!("/dev/shm/gpumem-claim-test-{uid}-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-        let options = Options {
-            dir: Some(dir.clone()),
+    fn small(dir: &Path) -> Options {
+        Options {
+            dir: Some(dir.to_owned()),
             blocks: 1024,
             segments: 64,
             events: 64,
             ..Options::default()
-        };
-        let publisher = Publisher::create(&options).unwrap();
+        }
+    }
+
+    /// Otherwise whoever publishes, is looked at, removes the file and publishes anew has us keep any number of files.
+    #[test]
+    fn what_was_removed_counts_as_its_users_and_is_forgotten_with_its_publisher() {
+        let dir = tempfile();
+        let publisher = Publisher::create(&small(&dir)).unwrap();
+        let found = Found::named(publisher.path()).unwrap();
+        let key = ChannelKey(found.key.0, found.key.1);
+        let mut channels = Channels::default();
+        channels.others.note(key, found.clone(), &mut found.open().unwrap());
+        channels
+            .open
+            .insert(key, Open::new(found.clone(), found.open().unwrap(), None));
+        std::fs::remove_file(publisher.path()).unwrap();
+        channels.keep_found(&HashSet::new());
+        let state = |channels: &Channels| (channels.others.knows(&key), channels.open.contains_key(&key));
+        assert_eq!(state(&channels), (true, true));
+        drop(publisher);
+        channels.sample(&[], None);
+        channels.keep_found(&HashSet::new());
+        assert_eq!(state(&channels), (false, false));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn tempfile() -> PathBuf {
+        let dir = PathBuf::from(format!("/dev/shm/gpumem-removed-test-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        dir
+    }
+
+    /// The channel of this process, in a file of this user's.
+    fn told_of_a_file_of(uid: u32) -> Option<Channel> {
+        let dir = std::path::PathBuf::from(format!("/dev/shm/gpumem-claim-test-{uid}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let publisher = Publisher::create(&small(&dir)).unwrap();
         let given = chown(publisher.path(), Some(uid), None).is_ok();
         let told = given.then(|| {
             let found = Found::named(publisher.path()).unwrap();

@@ -1,6 +1,7 @@
 //! One open channel, from its first pass to its black box.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use gpumem_channel::{Event, EventKind, Found, Life, Reader, Snapshot};
@@ -45,6 +46,21 @@ impl Open {
     /// Whether it has a file open, which it has until its publisher is dead.
     pub(super) fn holds_file(&self) -> bool {
         self.reader.is_some()
+    }
+
+    /// Whether its file was removed while its publisher lives. As of the newest pass: publishers do not remove their files when they end.
+    pub(super) fn is_removed_alive(&self) -> bool {
+        let lives = self.newest.as_ref().is_none_or(|c| c.snapshot.life == Life::Alive);
+        lives
+            && self
+                .reader
+                .as_ref()
+                .is_some_and(|reader| reader.is_removed().unwrap_or(false))
+    }
+
+    /// Where it was found.
+    pub(super) fn path(&self) -> &Path {
+        &self.found.path
     }
 
     /// What reads it; `None` where nobody has to any more.

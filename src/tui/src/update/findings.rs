@@ -91,6 +91,10 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         let text = format!("{}: {}. Publishers there may not be seen", place.file, place.text);
         findings.push((u64::MAX, finding(Severity::Warning, None, text)));
     }
+    for removed in of(ProblemKind::Removed) {
+        let text = format!("channel file {}: {}", removed.file, removed.text);
+        findings.push((0, finding(Severity::Warning, None, text)));
+    }
     let files: Vec<&Problem> = of(ProblemKind::File).collect();
     if !files.is_empty() {
         let text = match files.as_slice() {
