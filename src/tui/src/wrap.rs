@@ -1,11 +1,11 @@
 //! Text in columns of a terminal: how many it takes, and lines of at most so many.
 
+use textwrap::{Options, WordSplitter};
+use unicode_width::UnicodeWidthStr;
+
 /// Columns a text takes.
 pub fn width(text: &str) -> u16 {
-    if text.is_ascii() {
-        return u16::try_from(text.len()).unwrap_or(u16::MAX);
-    }
-    u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
+    u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX)
 }
 
 /// A text in at most `room` columns, with a sign at its end where something is missing.
@@ -27,41 +27,16 @@ pub fn cut(text: &str, room: u16, sign: &str) -> String {
     out + sign
 }
 
-/// A text in lines of at most `room` columns, broken at spaces; longer words are cut.
+/// A text in lines of at most `room` columns, broken at spaces; longer words are cut. No lines where there is no room.
 pub fn wrap(text: &str, room: u16) -> Vec<String> {
-    let mut lines = vec![];
-    if room == 0 {
-        return lines;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if room == 0 || words.is_empty() {
+        return Vec::new();
     }
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let mut word = word.to_owned();
-        while width(&line) + u16::from(!line.is_empty()) + width(&word) > room {
-            if !line.is_empty() {
-                lines.push(std::mem::take(&mut line));
-                continue;
-            }
-            let fits = word
-                .char_indices()
-                .take_while(|(i, c)| width(&word[..i + c.len_utf8()]) <= room)
-                .count()
-                .max(1);
-            let cut = word.char_indices().nth(fits).map_or(word.len(), |(i, _)| i);
-            let rest = word.split_off(cut);
-            lines.push(std::mem::replace(&mut word, rest));
-            if word.is_empty() {
-                break;
-            }
-        }
-        if !line.is_empty() && !word.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
+    let options = Options::new(room.into()).word_splitter(WordSplitter::NoHyphenation);
+    let text = words.join(" ");
+    let lines = textwrap::wrap(&text, options);
+    lines.into_iter().map(|line| line.into_owned()).collect()
 }
 
 /// The same in at most `most` lines (and at least one); the last has all that is left, be it too long for it.

@@ -3,7 +3,6 @@
 //! One thread, one loop. Nothing in it waits for a driver, a file or a slow terminal.
 
 mod screen;
-mod shown;
 mod signals;
 
 use std::io;

@@ -1,29 +1,19 @@
-//! The screen: a buffer of some lines to draw into, and of what the terminal shows only what is needed to send what
-//! changed.
-//!
-//! A cell of the buffer takes 48 bytes, half a megabyte for a large screen, which would be as much as all else that this
-//! program holds. So a large screen is drawn in bands, one after the other: three for 200x50, which take a sixth longer
-//! than one would.
+//! The screen: ratatui's terminal, over a backend that never waits.
 
 use std::io;
 
-use ratatui::backend::{Backend, CrosstermBackend};
-use ratatui::buffer::Buffer;
+use ratatui::Terminal;
+use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
+use ratatui::buffer::Cell;
 use ratatui::crossterm::style::force_color_output;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Size};
 
-use super::shown::Shown;
 use crate::model::{Colors, Hits, Model, Term};
-use crate::terminal::{self, Frame, Output};
+use crate::terminal::{self, Output};
 use crate::view;
 
 pub(super) struct Screen {
-    output: Output,
-    backend: CrosstermBackend<Frame>,
-    /// One band.
-    buffer: Buffer,
-    area: Rect,
-    shown: Shown,
+    terminal: Terminal<Frames>,
     /// What is on the terminal is not known: clear it and draw everything.
     forgotten: bool,
 }
@@ -33,39 +23,21 @@ impl Screen {
     pub(super) fn new(term: Term) -> io::Result<Screen> {
         // Our colour step already knows about NO_COLOR; crossterm would look again and drop what --color asked for.
         force_color_output(term.colors != Colors::Mono);
-        let output = Output::new()?;
-        let area = area(term);
         Ok(Screen {
-            backend: CrosstermBackend::new(output.frame()),
-            output,
-            buffer: Buffer::default(),
-            shown: Shown::blank(area),
-            area,
+            terminal: Terminal::new(Frames::new(size_of(term))?)?,
             forgotten: false,
         })
     }
 
     /// Draws the model; what the view found out. Nothing is written when nothing changed.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<Hits> {
-        let area = area(model.ui.term);
-        if self.forgotten || area != self.area {
-            self.output.clear();
-            self.buffer = Buffer::default();
-            self.shown = Shown::blank(area);
-            self.area = area;
-            self.forgotten = false;
+        self.terminal.backend_mut().size = size_of(model.ui.term);
+        if std::mem::take(&mut self.forgotten) {
+            self.terminal.clear()?;
         }
         let mut hits = Hits::default();
-        for band in bands(area) {
-            self.buffer.resize(band);
-            self.buffer.reset();
-            hits = view::draw(&mut self.buffer, model);
-            let mut changes = self.shown.changes(&self.buffer).peekable();
-            if changes.peek().is_some() {
-                self.backend.draw(changes)?;
-            }
-        }
-        self.output.send()?;
+        self.terminal
+            .draw(|frame| hits = view::draw(frame.buffer_mut(), model))?;
         Ok(hits)
     }
 
@@ -74,17 +46,17 @@ impl Screen {
     }
 
     pub(super) fn busy(&self) -> bool {
-        self.output.busy()
+        self.terminal.backend().output.busy()
     }
 
     pub(super) async fn drain(&mut self) -> io::Result<()> {
-        self.output.drain().await
+        self.terminal.backend_mut().output.drain().await
     }
 }
 
 /// Most columns and lines that are drawn, in the corner of what is larger: more than any screen shows that can be read, and
 /// what a terminal may claim to be (65535 of each) would take all memory there is.
-const MOST: (u16, u16) = (1000, 400);
+const MOST: (u16, u16) = (640, 240);
 
 /// Columns and lines to draw.
 pub(super) fn size() -> (u16, u16) {
@@ -92,52 +64,81 @@ pub(super) fn size() -> (u16, u16) {
     (width.min(MOST.0), height.min(MOST.1))
 }
 
-/// Most cells of a band; a band has at least one line.
-const BAND: u16 = 4000;
-
-/// The lines of a screen in bands of about the same height, at least one.
-fn bands(area: Rect) -> impl Iterator<Item = Rect> {
-    let most = (BAND / area.width.max(1)).max(1);
-    let count = area.height.div_ceil(most).max(1);
-    let tall = area.height.div_ceil(count);
-    (0..count).map(move |i| {
-        let y = (i * tall).min(area.height);
-        let height = tall.min(area.height - y);
-        Rect { y, height, ..area }
-    })
+fn size_of(term: Term) -> Size {
+    Size::new(term.width, term.height)
 }
 
-fn area(term: Term) -> Rect {
-    Rect::new(0, 0, term.width, term.height)
+/// Ratatui's backend for crossterm, with frames that are collected and sent by one write that does not wait.
+struct Frames {
+    crossterm: CrosstermBackend<terminal::Frame>,
+    output: Output,
+    /// The model's: the terminal may have another one by now, of which an event tells.
+    size: Size,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Frames {
+    fn new(size: Size) -> io::Result<Frames> {
+        let output = Output::new()?;
+        Ok(Frames {
+            crossterm: CrosstermBackend::new(output.frame()),
+            output,
+            size,
+        })
+    }
+}
 
-    #[test]
-    fn bands_cover_every_line_once_and_are_small() {
-        for (width, height) in [
-            (0, 0),
-            (1, 1),
-            (80, 24),
-            (120, 40),
-            (200, 50),
-            (500, 200),
-            (9000, 3),
-            (0, 7),
-            (7, 0),
-        ] {
-            let bands: Vec<Rect> = bands(Rect::new(0, 0, width, height)).collect();
-            assert!(!bands.is_empty(), "{width}x{height}");
-            let lines: Vec<u16> = bands.iter().flat_map(|b| b.top()..b.bottom()).collect();
-            assert_eq!(lines, (0..height).collect::<Vec<_>>());
-            assert!(bands.iter().all(|b| b.height <= 1 || b.area() <= u32::from(BAND)));
+impl Backend for Frames {
+    type Error = io::Error;
+
+    fn draw<'a, I>(&mut self, content: I) -> io::Result<()>
+    where
+        I: Iterator<Item = (u16, u16, &'a Cell)>,
+    {
+        // Crossterm's resets the colours even if there is nothing to draw.
+        let mut content = content.peekable();
+        match content.peek() {
+            Some(_) => self.crossterm.draw(content),
+            None => Ok(()),
         }
-        assert_eq!(
-            bands(Rect::new(0, 0, 80, 24)).count(),
-            1,
-            "an ordinary screen is drawn at once"
-        );
+    }
+
+    /// The cursor is hidden as long as the terminal is ours.
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        Ok(Position::ORIGIN)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, _: P) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.clear_region(ClearType::All)
+    }
+
+    fn clear_region(&mut self, clear_type: ClearType) -> io::Result<()> {
+        self.crossterm.clear_region(clear_type)
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        Ok(self.size)
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        Ok(WindowSize {
+            columns_rows: self.size,
+            pixels: Size::ZERO,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.send()
     }
 }

@@ -71,11 +71,6 @@ impl Output {
         !self.pending.is_empty()
     }
 
-    /// Begins the frame with a clear screen.
-    pub fn clear(&mut self) {
-        self.frame.0.borrow_mut().extend_from_slice(b"\x1b[0m\x1b[2J");
-    }
-
     /// Sends the collected frame, as far as the terminal takes it now.
     ///
     /// # Errors

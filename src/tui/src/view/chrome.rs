@@ -4,8 +4,10 @@ mod findings;
 
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Tabs;
 
-use super::pen::{clip, split_bottom, split_right, split_top, width};
+use super::pen::{clip, split_bottom, split_left, split_right, split_top, width};
 use super::theme::Ink;
 use super::{Screen, badge};
 use crate::model::{Demo, Finding, Model, SECOND, Severity, Target, View};
@@ -148,38 +150,39 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
         return area.width;
     };
     let start = area.width - total(level);
-    let mut x = start;
-    for view in View::ALL {
-        x = tab(screen, area, x, &label(view, level), view == open, Target::View(view));
-    }
-    tab(screen, area, x, help(level), false, Target::Help);
-    start
-}
-
-fn tab(screen: &mut Screen<'_>, area: Rect, x: u16, label: &str, open: bool, target: Target) -> u16 {
     let theme = screen.pen.theme;
-    let end = if open {
-        screen
-            .pen
-            .text(area, x, 0, label, theme.selected().add_modifier(Modifier::BOLD))
-    } else {
+    let closed = |label: String| {
         let (key, name) = label.split_at(2);
-        screen.pen.spans(
-            area,
-            x,
-            0,
-            &[(key, theme.ink(Ink::Accent)), (name, theme.ink(Ink::Dim))],
-        )
+        let [key, name] =
+            [(key, Ink::Accent), (name, Ink::Dim)].map(|(text, ink)| Span::styled(text.to_owned(), theme.ink(ink)));
+        Line::from_iter([key, name])
     };
-    screen.hit(
-        Rect {
-            x: area.x + x,
-            width: end - x,
-            ..area
-        },
-        target,
-    );
-    end
+    let labels: Vec<(String, Target)> = View::ALL
+        .into_iter()
+        .map(|view| (label(view, level), Target::View(view)))
+        .chain([(help(level).to_owned(), Target::Help)])
+        .collect();
+    let selected = View::ALL.iter().position(|&view| view == open);
+    let mut x = area.x + start;
+    for (label, target) in &labels {
+        let width = width(label);
+        screen.hit(Rect { x, width, ..area }, *target);
+        x += width;
+    }
+    let titles = labels
+        .into_iter()
+        .enumerate()
+        .map(|(i, (label, _))| match Some(i) == selected {
+            true => Line::raw(label),
+            false => closed(label),
+        });
+    let tabs = Tabs::new(titles)
+        .select(selected)
+        .highlight_style(theme.selected().add_modifier(Modifier::BOLD))
+        .divider("")
+        .padding("", "");
+    screen.render(tabs, split_left(area, start).1);
+    start
 }
 
 /// Mark and style of a severity.

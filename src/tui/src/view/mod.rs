@@ -24,6 +24,7 @@ mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
 
 use crate::model::{Area, Hit, Hits, Model, Target, View};
 use pen::Pen;
@@ -37,6 +38,12 @@ struct Screen<'a> {
 }
 
 impl Screen<'_> {
+    /// Draws a widget on the part of an area that is on the screen.
+    fn render(&mut self, widget: impl Widget, area: Rect) {
+        let area = area.intersection(self.pen.screen());
+        widget.render(area, self.pen.buffer());
+    }
+
     /// Notes that an area answers a click.
     fn hit(&mut self, area: Rect, target: Target) {
         let area = area.intersection(self.pen.screen());
@@ -52,12 +59,12 @@ impl Screen<'_> {
     }
 }
 
-/// Draws `model` on the terminal's screen and tells which areas answer a click. The blank buffer holds some lines of that
-/// screen, or all: what lies outside is not kept, and everything else comes out the same.
+/// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
 pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
-    let area = Rect::new(0, 0, model.ui.term.width, model.ui.term.height);
+    let area = buffer.area;
+    let theme = Theme::of(&model.ui.term);
     let mut screen = Screen {
-        pen: Pen::on(buffer, area, Theme::of(&model.ui.term)),
+        pen: Pen::new(buffer, theme),
         model,
         hits: Hits {
             first: model.ui.hits.first,
@@ -75,5 +82,7 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     if let Some(popup) = &model.ui.popup {
         popup::draw(&mut screen, area, popup);
     }
-    screen.hits
+    let hits = screen.hits;
+    theme.spell(buffer);
+    hits
 }

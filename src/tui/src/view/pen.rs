@@ -6,6 +6,8 @@ mod tests;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Padding, Widget};
 
 use super::theme::{Ink, Theme};
 use crate::wrap::cut;
@@ -13,9 +15,7 @@ pub(super) use crate::wrap::{width, wrap, wrap_to};
 
 /// Writes into a buffer with a theme. Positions are relative to the area given with each call.
 pub(super) struct Pen<'a> {
-    /// Some lines of the screen, or all.
     buffer: &'a mut Buffer,
-    screen: Rect,
     /// What colours and glyphs look like.
     pub(super) theme: Theme,
     /// Whether it was said somewhere that what is shown is simulated.
@@ -23,18 +23,9 @@ pub(super) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// A pen for a buffer that holds the whole screen.
-    #[cfg(test)]
     pub(super) fn new(buffer: &'a mut Buffer, theme: Theme) -> Self {
-        let screen = buffer.area;
-        Pen::on(buffer, screen, theme)
-    }
-
-    /// A pen for a buffer that holds some lines of a screen.
-    pub(super) fn on(buffer: &'a mut Buffer, screen: Rect, theme: Theme) -> Self {
         Pen {
             buffer,
-            screen,
             theme,
             labelled: false,
         }
@@ -42,7 +33,12 @@ impl<'a> Pen<'a> {
 
     /// All of the screen.
     pub(super) fn screen(&self) -> Rect {
-        self.screen
+        self.buffer.area
+    }
+
+    /// Where widgets are rendered.
+    pub(super) fn buffer(&mut self) -> &mut Buffer {
+        self.buffer
     }
 
     /// One character. Nothing happens outside the area or the buffer.
@@ -50,7 +46,6 @@ impl<'a> Pen<'a> {
         if x >= area.width || y >= area.height {
             return;
         }
-        let glyph = self.theme.letter(glyph);
         if let Some(cell) = self
             .buffer
             .cell_mut((area.x.saturating_add(x), area.y.saturating_add(y)))
@@ -67,30 +62,13 @@ impl<'a> Pen<'a> {
 
     /// Text from column `x` of line `y`, cut at the area's edge. Returns the column after it.
     pub(super) fn text(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+        let area = area.intersection(self.buffer.area);
         if x >= area.width || y >= area.height {
             return x;
         }
-        let area = area.intersection(self.screen);
-        if x >= area.width || y >= area.height {
-            return x;
-        }
-        if self.theme.ascii && !text.is_ascii() {
-            let text: String = text.chars().map(|c| self.theme.letter(c)).collect();
-            self.write(area, x, y, &text, own(style))
-        } else {
-            self.write(area, x, y, text, own(style))
-        }
-    }
-
-    /// Writes text where it begins on the screen; the column after it is the same whether its line is in the buffer or not.
-    fn write(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
         let (left, top, room) = (area.x + x, area.y + y, area.width - x);
-        let lines = self.buffer.area.top()..self.buffer.area.bottom();
-        if lines.contains(&top) {
-            let end = self.buffer.set_stringn(left, top, text, usize::from(room), style).0;
-            return end - area.x;
-        }
-        x + columns_of(text, room)
+        let (end, _) = self.buffer.set_stringn(left, top, text, usize::from(room), own(style));
+        end - area.x
     }
 
     /// Text whose last column is the one before `end`. Cut at the left when it does not fit. Returns its first column.
@@ -144,45 +122,37 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A rounded frame with a title and a note at its right; returns the area inside, one column of air at each side.
+    /// A rounded frame with a title and a note at its right; returns the area inside, one column of air at each side. An area that is too
+    /// small has no frame.
     pub(super) fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {
         let (w, h) = (area.width, area.height);
         if w < 4 || h < 2 {
             return area;
         }
         let frame = self.theme.ink(Ink::Dim);
-        for x in 1..w - 1 {
-            self.cell(area, x, 0, '─', frame);
-            self.cell(area, x, h - 1, '─', frame);
-        }
-        for y in 1..h - 1 {
-            self.cell(area, 0, y, '│', frame);
-            self.cell(area, w - 1, y, '│', frame);
-        }
-        for (x, y, corner) in [(0, 0, '╭'), (w - 1, 0, '╮'), (0, h - 1, '╰'), (w - 1, h - 1, '╯')] {
-            self.cell(area, x, y, corner, frame);
-        }
-        let inside = Rect { width: w - 2, ..area };
-        let mut used = 2;
+        let mut block = Block::bordered()
+            .border_type(BorderType::Rounded)
+            .border_style(own(frame))
+            .padding(Padding::horizontal(1));
+        let title = clip(title, w.saturating_sub(6));
+        let used = 2 + if title.is_empty() { 0 } else { width(&title) + 2 };
         if !title.is_empty() {
-            let strong = self.theme.ink(Ink::Strong);
-            let end = self.clipped(inside, 3, 0, title, w.saturating_sub(6), strong);
-            self.cell(inside, 2, 0, ' ', frame);
-            self.cell(inside, end, 0, ' ', frame);
-            used = end + 1;
+            let strong = own(self.theme.ink(Ink::Strong));
+            let spans = [
+                Span::styled("─ ", own(frame)),
+                Span::styled(title, strong),
+                Span::styled(" ", own(frame)),
+            ];
+            block = block.title(Line::from_iter(spans));
         }
         let note_width = width(note);
         if note_width > 0 && used + note_width + 4 < w {
-            self.cell(area, w - 4 - note_width, 0, ' ', frame);
-            self.text(area, w - 3 - note_width, 0, note, frame);
-            self.cell(area, w - 3, 0, ' ', frame);
+            let note = format!(" {note} ─");
+            block = block.title(Line::styled(note, own(frame)).right_aligned());
         }
-        Rect {
-            x: area.x + 2,
-            y: area.y + 1,
-            width: w - 4,
-            height: h - 2,
-        }
+        let inside = block.inner(area);
+        block.render(area.intersection(self.buffer.area), self.buffer);
+        inside
     }
 }
 
@@ -192,23 +162,6 @@ fn own(style: Style) -> Style {
         fg: style.fg.or(Some(Color::Reset)),
         ..style
     }
-}
-
-/// Columns that the buffer gives to a text that is cut to `room`: what has no width or controls a terminal is left out,
-/// and nothing is cut in halves.
-fn columns_of(text: &str, room: u16) -> u16 {
-    if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-        return width(text).min(room);
-    }
-    let mut columns = 0;
-    for grapheme in ratatui::text::Span::raw(text).styled_graphemes(Style::new()) {
-        let wide = width(grapheme.symbol);
-        if columns + wide > room {
-            break;
-        }
-        columns += wide;
-    }
-    columns
 }
 
 /// `n` lines from the top of an area, and what is left.

@@ -8,6 +8,7 @@ mod palette;
 #[cfg(test)]
 mod tests;
 
+use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::model::{Colors as Depth, Term};
@@ -231,38 +232,50 @@ impl Theme {
         !self.ascii && self.depth != Depth::Mono
     }
 
-    /// `text` as this terminal can show it: in ASCII mode every other character becomes its nearest relative.
-    pub(super) fn letter(&self, c: char) -> char {
-        if !self.ascii || c.is_ascii() {
-            return c;
+    /// Replaces what this terminal cannot show: in ASCII mode every other character becomes its nearest relative.
+    pub(super) fn spell(&self, buffer: &mut Buffer) {
+        if !self.ascii {
+            return;
         }
-        match c {
-            '·' | '•' => '-',
-            // Not a full stop: what is cut must not read as finished.
-            '…' => '~',
-            '│' | '┊' | '▏' | '▌' => '|',
-            // Where a block begins.
-            '▐' => '[',
-            '─' | '━' | '╌' | '┄' => '-',
-            '╾' => '|',
-            '┈' => '.',
-            '┤' => '|',
-            '╭' | '╮' | '╰' | '╯' => '+',
-            '▸' | '▶' | '→' | '›' => '>',
-            '◂' | '◀' | '←' | '‹' => '<',
-            '▴' | '▲' | '↑' => '^',
-            '▾' | '▼' | '↓' => 'v',
-            '█' | '▇' | '▆' | '▅' => '#',
-            '▄' | '▃' | '▂' | '▁' => '_',
-            '°' => ' ',
-            '×' => 'x',
-            'µ' => 'u',
-            '✓' => '+',
-            '✗' => 'x',
-            '●' => '*',
-            '○' => 'o',
-            _ => '?',
+        for cell in buffer.content.iter_mut().filter(|cell| !cell.symbol().is_ascii()) {
+            let mut letters = cell.symbol().chars();
+            let relative = match (letters.next(), letters.next()) {
+                (Some(letter), None) => relative(letter),
+                _ => '?',
+            };
+            cell.set_char(relative);
         }
+    }
+}
+
+/// The ASCII character that looks most like another one.
+fn relative(c: char) -> char {
+    match c {
+        '·' | '•' => '-',
+        // Not a full stop: what is cut must not read as finished.
+        '…' => '~',
+        '│' | '┊' | '▏' | '▌' => '|',
+        // Where a block begins.
+        '▐' => '[',
+        '─' | '━' | '╌' | '┄' => '-',
+        '╾' => '|',
+        '┈' => '.',
+        '┤' => '|',
+        '╭' | '╮' | '╰' | '╯' => '+',
+        '▸' | '▶' | '→' | '›' => '>',
+        '◂' | '◀' | '←' | '‹' => '<',
+        '▴' | '▲' | '↑' => '^',
+        '▾' | '▼' | '↓' => 'v',
+        '█' | '▇' | '▆' | '▅' => '#',
+        '▄' | '▃' | '▂' | '▁' => '_',
+        '°' => ' ',
+        '×' => 'x',
+        'µ' => 'u',
+        '✓' => '+',
+        '✗' => 'x',
+        '●' => '*',
+        '○' => 'o',
+        _ => '?',
     }
 }
 

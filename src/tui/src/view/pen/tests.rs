@@ -4,7 +4,9 @@ use crate::model::Colors as Depth;
 fn drawn(w: u16, h: u16, ascii: bool, draw: impl Fn(&mut Pen<'_>, Rect)) -> Vec<String> {
     let area = Rect::new(0, 0, w, h);
     let mut buffer = Buffer::empty(area);
-    draw(&mut Pen::new(&mut buffer, Theme::new(Depth::Mono, ascii)), area);
+    let theme = Theme::new(Depth::Mono, ascii);
+    draw(&mut Pen::new(&mut buffer, theme), area);
+    theme.spell(&mut buffer);
     (0..h)
         .map(|y| (0..w).map(|x| buffer[(x, y)].symbol().to_owned()).collect())
         .collect()

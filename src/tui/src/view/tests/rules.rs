@@ -1,7 +1,5 @@
 //! What holds for every screen at every size.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Color;
 
 use super::fixture;
@@ -141,37 +139,6 @@ fn the_same_model_gives_the_same_cells_and_the_clock_alone_changes_none() {
         later.now += SECOND;
         let (after, _) = drawn(later, 120, 40, Colors::True, false);
         assert_eq!(before, after, "{name}");
-    }
-}
-
-/// A large screen is drawn some lines at a time.
-#[test]
-fn lines_come_out_the_same_alone_or_together() {
-    let mut screens = fixture::screens();
-    let mut hostile = fixture::h100();
-    hostile.live.processes[0].command = "a\u{1b}[31m日本語 e\u{301}\u{202e}c\n".repeat(9);
-    screens.push(("hostile", hostile));
-    for (name, model) in screens {
-        for (w, h, tall) in [(80, 24, 1), (80, 24, 7), (120, 40, 20), (200, 50, 17), (33, 9, 2)] {
-            for ascii in [false, true] {
-                let (whole, hits) = drawn(model.clone(), w, h, Colors::True, ascii);
-                let mut model = model.clone();
-                model.ui.term = Term {
-                    width: w,
-                    height: h,
-                    colors: Colors::True,
-                    ascii,
-                };
-                for y in (0..h).step_by(tall) {
-                    let part = Rect::new(0, y, w, (tall as u16).min(h - y));
-                    let mut buffer = Buffer::empty(part);
-                    assert_eq!(crate::view::draw(&mut buffer, &model), hits, "{name} {w}x{h}");
-                    for position in part.positions() {
-                        assert_eq!(buffer[position], whole[position], "{name} {w}x{h} at {position}");
-                    }
-                }
-            }
-        }
     }
 }
 

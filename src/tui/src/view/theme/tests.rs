@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use ratatui::buffer::Cell;
+
 use super::*;
 
 const STATES: [Ink; 7] = [
@@ -138,8 +140,12 @@ fn a_gradient_runs_from_deep_to_bright_and_survives_any_height() {
 #[test]
 fn ascii_mode_lets_only_ascii_through() {
     let theme = Theme::new(Depth::True, true);
-    for c in "a·…│─╭▸█°µ✓日é\u{1b}".chars() {
-        assert!(theme.letter(c).is_ascii());
-    }
-    assert_eq!(Theme::default().letter('…'), '…');
+    let drawn = "a·…│─╭▸█°µ✓日é";
+    let spelled = |theme: Theme| {
+        let mut buffer = Buffer::with_lines([drawn]);
+        theme.spell(&mut buffer);
+        buffer.content.iter().map(Cell::symbol).collect::<String>()
+    };
+    assert_eq!(spelled(theme), "a-~|-+># u+? ?");
+    assert_eq!(spelled(Theme::default()), "a·…│─╭▸█°µ✓日 é");
 }
