@@ -10,7 +10,7 @@ use ratatui::widgets::Tabs;
 use super::pen::{clip, split_bottom, split_left, split_right, split_top, width};
 use super::theme::Ink;
 use super::{Screen, badge};
-use crate::model::{Demo, Finding, Model, SECOND, Severity, Target, View};
+use crate::model::{Finding, Model, SECOND, Severity, Target, VIEWS, View, ViewRow, footer as footer_keys};
 use crate::units;
 
 /// A key and what it does.
@@ -133,16 +133,16 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     let open = screen.model.ui.view;
     // Name, and for the open view only, and for none.
-    let named = |view: View, level: u8| level == 0 || (level == 1 && view == open);
-    let label = |view: View, level: u8| {
-        if named(view, level) {
-            format!(" {} {} ", view.key(), view.title())
+    let named = |row: &ViewRow, level: u8| level == 0 || (level == 1 && row.view == open);
+    let label = |row: &ViewRow, level: u8| {
+        if named(row, level) {
+            format!(" {} {} ", row.key, row.title)
         } else {
-            format!(" {} ", view.key())
+            format!(" {} ", row.key)
         }
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
-    let total = |level| View::ALL.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
+    let total = |level| VIEWS.iter().map(|row| width(&label(row, level))).sum::<u16>() + width(help(level));
     let must = must_be_known(screen.model);
     let name = |level| if level == 0 { 10 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
@@ -157,12 +157,12 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
             [(key, Ink::Accent), (name, Ink::Dim)].map(|(text, ink)| Span::styled(text.to_owned(), theme.ink(ink)));
         Line::from_iter([key, name])
     };
-    let labels: Vec<(String, Target)> = View::ALL
-        .into_iter()
-        .map(|view| (label(view, level), Target::View(view)))
+    let labels: Vec<(String, Target)> = VIEWS
+        .iter()
+        .map(|row| (label(row, level), Target::View(row.view)))
         .chain([(help(level).to_owned(), Target::Help)])
         .collect();
-    let selected = View::ALL.iter().position(|&view| view == open);
+    let selected = VIEWS.iter().position(|row| row.view == open);
     let mut x = area.x + start;
     for (label, target) in &labels {
         let width = width(label);
@@ -232,7 +232,7 @@ fn hints(screen: &mut Screen<'_>, area: Rect) {
     let last = [("?", "help"), ("q", "quit")];
     let (most, _) = split_right(area, if area.width > 40 { 16 } else { 0 });
     let x = filter(screen, most);
-    let x = keys(screen, most, x, &view_keys(model));
+    let x = keys(screen, most, x, &footer_keys(model));
     keys(screen, area, x, &last);
 }
 
@@ -252,55 +252,6 @@ fn filter(screen: &mut Screen<'_>, area: Rect) -> u16 {
     ];
     let x = screen.pen.spans(area, 1, 0, &spans);
     keys(screen, area, x, &[("Esc", "clear")])
-}
-
-fn view_keys(model: &Model) -> Vec<Key> {
-    let mut keys: Vec<Key> = match model.ui.view {
-        View::Overview => vec![("↑↓", "select"), ("Enter", "blocks"), ("s", "sort"), ("/", "filter")],
-        View::Blocks => vec![("←↑↓→", "move"), ("+ -", "zoom"), ("n N", "process")],
-        View::Timeline => {
-            let ui = &model.ui.timeline;
-            let mut keys = vec![("←→", "scroll"), ("+ -", "span")];
-            if model.world().devices.len() > 1 {
-                keys.push(("↑↓", "device"));
-            }
-            if !ui.by_tag {
-                keys.push(("o", if ui.own { "show other" } else { "hide other" }));
-            }
-            keys.push(("t", if ui.by_tag { "by state" } else { "by tag" }));
-            keys
-        }
-        View::Demo => vec![],
-    };
-    let demo = model.demo.as_ref().filter(|d| d.running());
-    let stepped = demo.is_some_and(|d| d.stepped());
-    // Space in its view is the replay's, and then p pauses what is shown.
-    let paced = model.ui.view == View::Demo && demo.is_some_and(|d| d.paced());
-    let paused = model.paused();
-    if stepped && !paused {
-        keys.push(("Space", "next step"));
-    }
-    if paced {
-        keys.push(("+ -", "speed"));
-        keys.extend((!paused).then_some(("Space", "halt, go on")));
-    }
-    if demo.is_some_and(|d| !d.choices.is_empty()) {
-        keys.push(("f", "choose a fix"));
-    }
-    if model.ui.view == View::Demo {
-        match demo {
-            Some(_) => keys.extend([("2", "blocks"), ("3", "timeline"), ("x", "stop")]),
-            None => keys.extend([("↑↓", "choose"), ("Enter", "start")]),
-        }
-    }
-    let over = model.ui.view == View::Demo && model.demo.as_ref().is_some_and(Demo::over);
-    match (stepped || paced || over, paused) {
-        (true, false) => keys.push(("p", "pause")),
-        (false, false) => keys.push(("Space", "pause")),
-        // Whoever is stuck looks for this first.
-        (_, true) => keys.insert(0, ("Space", "resume")),
-    }
-    keys
 }
 
 /// Keys from a column on, as many as fit whole; returns the column after them.

@@ -112,16 +112,6 @@ impl<'a> Pen<'a> {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// Blanks an area.
-    pub(super) fn clear(&mut self, area: Rect) {
-        let area = area.intersection(self.buffer.area);
-        for position in area.positions() {
-            if let Some(cell) = self.buffer.cell_mut(position) {
-                cell.reset();
-            }
-        }
-    }
-
     /// A rounded frame with a title and a note at its right; returns the area inside, one column of air at each side. An area that is too
     /// small has no frame.
     pub(super) fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {

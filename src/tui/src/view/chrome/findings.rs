@@ -92,7 +92,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     // What has a further line before it needs it uses it.
     let less = match screen.model.ui.view {
         View::Overview => full,
-        View::Blocks | View::Timeline | View::Demo => full.saturating_sub(SLACK),
+        _ => full.saturating_sub(SLACK),
     };
     let needed = tail_width(tail(hidden, false).as_deref());
     let fits = |room: u16| lines(&finding.text, room, needed.saturating_sub(full - room)) <= area.height;
