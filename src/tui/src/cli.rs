@@ -18,7 +18,7 @@ use crate::wrap::wrap;
 pub use replay::ReplayCli;
 
 /// Columns that lines have at most behind the options: what clap wraps loses its columns.
-const COLUMNS: u16 = 64;
+const COLUMNS: u16 = 60;
 
 /// What stands behind the options.
 fn after() -> String {

@@ -2,19 +2,21 @@
 
 mod findings;
 
+use std::borrow::Cow;
+
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Tabs;
 
-use super::pen::{clip, split_bottom, split_left, split_right, split_top, width};
-use super::theme::Ink;
+use super::pen::{clip, split_bottom, split_left, split_top, width};
+use super::theme::{Ink, Theme};
 use super::{Screen, badge};
 use crate::model::{Finding, Model, SECOND, Severity, Target, VIEWS, View, ViewRow, footer as footer_keys};
 use crate::units;
 
 /// A key and what it does.
-type Key = (&'static str, &'static str);
+type Key<'a> = (&'a str, &'a str);
 
 /// Draws the surroundings and returns the area they leave to the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
@@ -65,28 +67,41 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
         width: left.saturating_sub(1),
         ..area
     };
-    let accent = screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+    let theme = screen.pen.theme;
     let simulated = badge::all_simulated(screen.model);
     // Where there is no room for both, what is simulated is more than a name.
-    let mut x = 1;
     let must = must_be_known(screen.model);
+    let mut spans = vec![Span::raw(" ")];
     if area.width >= must + if simulated { 9 + badge::LEAST } else { 8 } {
-        x = screen.pen.text(area, 1, 0, "gpumem", accent) + 2;
+        let accent = theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+        spans.extend([Span::styled("gpumem", accent), GAP]);
     }
     if simulated {
-        x = badge::draw(&mut screen.pen, area, x, area.width) + 2;
+        spans.extend(badge::label(screen, area, columns(&spans), area.width));
+        spans.push(GAP);
     }
     if screen.model.paused() {
-        let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        x = screen.pen.text(area, x, 0, PAUSED, style) + 2;
+        let style = theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        spans.extend([Span::styled(PAUSED, style), GAP]);
     }
     for (ink, text) in facts(screen) {
-        if x + width(&text) > area.width {
-            return;
+        if columns(&spans) + width(&text) > area.width {
+            break;
         }
-        let style = screen.pen.theme.ink(ink);
-        x = screen.pen.text(area, x, 0, &text, style) + 2;
+        spans.extend([Span::styled(text, theme.ink(ink)), GAP]);
     }
+    screen.render(Line::from(spans), area);
+}
+
+/// Air between two parts of a line.
+const GAP: Span<'_> = Span {
+    content: Cow::Borrowed("  "),
+    style: Style::new(),
+};
+
+/// Columns that spans take together.
+fn columns(spans: &[Span<'_>]) -> u16 {
+    spans.iter().map(|span| width(&span.content)).sum()
 }
 
 /// Columns of what says that the figures are not new.
@@ -197,19 +212,7 @@ pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str
 fn footer(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     if model.ui.filter.editing {
-        let theme = screen.pen.theme;
-        let x = screen.pen.spans(
-            area,
-            1,
-            0,
-            &[("/", theme.ink(Ink::Accent)), (&model.ui.filter.text, Style::new())],
-        );
-        screen
-            .pen
-            .cell(area, x, 0, ' ', Style::new().add_modifier(Modifier::REVERSED));
-        let x = screen.pen.text(area, x + 3, 0, &model.matches(), theme.ink(Ink::Dim));
-        keys(screen, area, x + 2, &[("Enter", "keep"), ("Esc", "clear")]);
-        return;
+        return filter_line(screen, area);
     }
     let mut line = area;
     if let Some(toast) = &model.ui.toast {
@@ -225,53 +228,61 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
     hints(screen, line);
 }
 
+/// The filter while it is typed, and how to end that.
+fn filter_line(screen: &mut Screen<'_>, area: Rect) {
+    let theme = screen.pen.theme;
+    let model = screen.model;
+    let mut spans = vec![
+        Span::raw(" "),
+        Span::styled("/", theme.ink(Ink::Accent)),
+        Span::raw(model.ui.filter.text.as_str()),
+        // The cursor.
+        Span::styled(" ", Style::new().add_modifier(Modifier::REVERSED)),
+        GAP,
+        Span::styled(model.matches(), theme.ink(Ink::Dim)),
+        GAP,
+    ];
+    tell_keys(&theme, &mut spans, area.width, &[("Enter", "keep"), ("Esc", "clear")]);
+    screen.render(Line::from(spans), area);
+}
+
 /// The keys of the open view.
 fn hints(screen: &mut Screen<'_>, area: Rect) {
+    let theme = screen.pen.theme;
     let model = screen.model;
     // How to get help and how to leave is never pushed out.
     let last = [("?", "help"), ("q", "quit")];
-    let (most, _) = split_right(area, if area.width > 40 { 16 } else { 0 });
-    let x = filter(screen, most);
-    let x = keys(screen, most, x, &footer_keys(model));
-    keys(screen, area, x, &last);
+    let most = area.width - if area.width > 40 { 16 } else { 0 };
+    let mut spans = vec![Span::raw(" ")];
+    filter(&theme, &mut spans, most, model);
+    tell_keys(&theme, &mut spans, most, &footer_keys(model));
+    tell_keys(&theme, &mut spans, area.width, &last);
+    screen.render(Line::from(spans), area);
 }
 
-/// The filter that hides rows of the table, and how to be rid of it; returns the column after them.
-fn filter(screen: &mut Screen<'_>, area: Rect) -> u16 {
-    let model = screen.model;
+/// The filter that hides rows of the table, and how to be rid of it.
+fn filter(theme: &Theme, spans: &mut Vec<Span<'_>>, room: u16, model: &Model) {
     let text = &model.ui.filter.text;
     if text.is_empty() || model.ui.view != View::Overview {
-        return 1;
+        return;
     }
-    let theme = screen.pen.theme;
-    let matches = format!(" {}  ", model.matches());
-    let shown = clip(&format!("/{text}"), (area.width / 3).max(8));
-    let spans = [
-        (shown.as_str(), theme.ink(Ink::Accent)),
-        (&matches, theme.ink(Ink::Warning)),
-    ];
-    let x = screen.pen.spans(area, 1, 0, &spans);
-    keys(screen, area, x, &[("Esc", "clear")])
+    let shown = clip(&format!("/{text}"), (room / 3).max(8));
+    spans.push(Span::styled(shown, theme.ink(Ink::Accent)));
+    spans.push(Span::styled(format!(" {}  ", model.matches()), theme.ink(Ink::Warning)));
+    tell_keys(theme, spans, room, &[("Esc", "clear")]);
 }
 
-/// Keys from a column on, as many as fit whole; returns the column after them.
-fn keys(screen: &mut Screen<'_>, area: Rect, mut x: u16, keys: &[Key]) -> u16 {
-    let theme = screen.pen.theme;
+/// Adds keys, as many as fit whole into a line of so many columns.
+fn tell_keys<'a>(theme: &Theme, spans: &mut Vec<Span<'a>>, room: u16, keys: &[Key<'a>]) {
     for (key, action) in keys {
-        if x + width(key) + 1 + width(action) > area.width {
+        if columns(spans) + width(key) + 1 + width(action) > room {
             break;
         }
-        x = screen.pen.spans(
-            area,
-            x,
-            0,
-            &[
-                (key, theme.ink(Ink::Accent)),
-                (" ", Style::new()),
-                (action, theme.ink(Ink::Dim)),
-            ],
-        );
-        x += 2;
+        spans.extend([
+            Span::styled(*key, theme.ink(Ink::Accent)),
+            Span::raw(" "),
+            Span::styled(*action, theme.ink(Ink::Dim)),
+            GAP,
+        ]);
     }
-    x
 }
