@@ -13,6 +13,7 @@ mod graph;
 mod history;
 mod legend;
 mod overview;
+mod panel;
 mod pen;
 mod popup;
 mod strips;
