@@ -1,5 +1,7 @@
 //! What keys do. `k` means up, here and in every popup; no key kills anything but the demo.
 
+use gpumem_text::is_harmful;
+
 use crate::event::{Effect, Key};
 use crate::model::{BlocksUi, Demo, DemoPhase, Model, Nanos, Popup, Severity, TimelineUi, View};
 
@@ -37,7 +39,7 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     if !model.ui.filter.editing {
         return Vec::new();
     }
-    for c in text.chars().filter(|c| !c.is_control()) {
+    for c in text.chars().filter(|&c| !is_harmful(c)) {
         push_filter(model, c);
     }
     relist(model);

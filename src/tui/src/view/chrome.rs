@@ -2,6 +2,7 @@
 
 mod findings;
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
@@ -9,7 +10,6 @@ use super::pen::{clip, split_bottom, split_right, split_top, width};
 use super::theme::Ink;
 use super::{Screen, badge};
 use crate::model::{Demo, Finding, Model, SECOND, Severity, Target, View};
-use crate::units;
 
 /// A key and what it does.
 type Key = (&'static str, &'static str);

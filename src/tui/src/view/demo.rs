@@ -3,6 +3,7 @@
 mod steps;
 
 use gpumem_channel::BlockState;
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -11,7 +12,6 @@ use super::pen::{self, clip, split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{badge, history, strips};
 use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
-use crate::units;
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {

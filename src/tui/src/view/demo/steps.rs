@@ -1,5 +1,6 @@
 //! The steps so far, the current one in full, and what can be chosen now.
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -7,7 +8,6 @@ use super::super::Screen;
 use super::super::pen::{split_top, wrap, wrap_to};
 use super::super::theme::Ink;
 use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
-use crate::units;
 
 /// A line to draw: where it begins, and its pieces.
 type Line = Vec<(String, Style)>;
