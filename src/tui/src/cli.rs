@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::replay::{Segments, Speed};
-use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix};
+use gpumem_text::units::parse_bytes;
 
 use crate::model::{Colors, Only};
 use crate::wrap::wrap;

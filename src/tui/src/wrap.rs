@@ -8,6 +8,11 @@ pub fn width(text: &str) -> u16 {
     u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX)
 }
 
+/// Whether a text takes no more than `room` columns.
+pub fn fits(text: &str, room: usize) -> bool {
+    usize::from(width(text)) <= room
+}
+
 /// A text in at most `room` columns, with a sign at its end where something is missing.
 pub fn cut(text: &str, room: u16, sign: &str) -> String {
     if width(text) <= room {

@@ -1,5 +1,7 @@
 //! What keys do: the key map says what a key asks for, the open view does it, or else the dashboard. No key kills anything but the demo.
 
+use gpumem_text::is_harmful;
+
 use crate::event::{Effect, Key};
 use crate::model::{Action, Demo, Model, Popup, Severity, VIEWS, View, action_of};
 
@@ -39,7 +41,7 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     if !model.ui.filter.editing {
         return Vec::new();
     }
-    for c in text.chars().filter(|c| !c.is_control()) {
+    for c in text.chars().filter(|&c| !is_harmful(c)) {
         push_filter(model, c);
     }
     relist(model);

@@ -4,6 +4,7 @@ mod findings;
 
 use std::borrow::Cow;
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -13,7 +14,6 @@ use super::pen::{clip, split_bottom, split_left, split_top, width};
 use super::theme::{Ink, Theme};
 use super::{Screen, badge};
 use crate::model::{Finding, Model, SECOND, Severity, Target, VIEWS, View, ViewRow, footer as footer_keys};
-use crate::units;
 
 /// A key and what it does.
 type Key<'a> = (&'a str, &'a str);

@@ -3,11 +3,11 @@
 mod steps;
 
 use gpumem_channel::BlockState;
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
 
 use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
-use crate::units;
 use crate::view::panel::Panel;
 use crate::view::pen::{clip, split_bottom, split_left, split_top};
 use crate::view::theme::Ink;

@@ -1,12 +1,12 @@
 //! The last minute of a device as stacked areas in the colours of its bar.
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 
 use super::graph;
 use super::pen::{Pen, split_bottom, split_left, width};
 use super::theme::Ink;
 use crate::model::{Device, DeviceKind, DeviceState, Model, Partition, SECOND};
-use crate::units;
 
 /// Seconds that are shown.
 pub(super) const SECONDS: usize = 60;

@@ -5,13 +5,13 @@ mod cells;
 #[cfg(test)]
 mod tests;
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::pen::{Pen, split_left};
 use super::theme::Ink;
 use crate::model::{BlockMap, MapLayout, Strip};
-use crate::units;
 pub(super) use cells::{LOOKS, Seen, ink_of, sign};
 
 /// `7f2a4c000000 512.0M `

@@ -4,6 +4,7 @@
 mod tests;
 
 use gpumem_channel::{Block, BlockState, NO_STREAM, PER_THREAD_STREAMS, PoolId, SegmentKind};
+use gpumem_text::units::{self, count, count_short, round_size};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -13,8 +14,6 @@ use super::super::theme::Ink;
 use super::super::{bar, strips};
 use super::SIDE;
 use crate::model::{BlockMap, Figures, Histogram, Process};
-use crate::units;
-use crate::units::{count, count_short, round_size};
 
 /// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {

@@ -1,11 +1,11 @@
 //! The steps so far, the current one in full, and what can be chosen now.
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 
 use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
-use crate::units;
 use crate::view::Screen;
 use crate::view::pen::clip;
 use crate::view::theme::Ink;

@@ -1,5 +1,6 @@
 //! Marks under the chart, what they mean, and the newest of them in words.
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -8,7 +9,6 @@ use super::super::pen::width;
 use super::super::theme::Ink;
 use super::{Window, mark_look};
 use crate::model::{Device, DeviceState, Mark, MarkKind, Nanos, Owner, SECOND};
-use crate::units;
 
 /// The events of the window, without the program's own phases.
 fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
@@ -111,7 +111,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         let when = match ago {
             0 if present => "now".to_owned(),
             0 => "last".to_owned(),
-            ago => format!("-{}", super::span_text(ago * SECOND)),
+            ago => format!("-{}", units::span(ago * SECOND)),
         };
         screen.pen.text_end(area, 6, y, &when, dim);
         let (glyph, style) = glyph(screen, mark.kind);
