@@ -105,8 +105,12 @@ impl Shape {
             segment: 0,
             block: 0,
         };
-        for device in 0..self.devices {
-            work.device(device, self);
+        let stats: Vec<DeviceStats> = (0..self.devices).map(|device| work.device(device, self)).collect();
+        // After the last event, and into both cells.
+        for _ in 0..2 {
+            for (device, stats) in (0..).zip(&stats) {
+                publisher.stats(device, stats, Touched::ALL);
+            }
         }
         let bytes = std::fs::read(&path).unwrap();
         if !self.goodbye {
@@ -127,13 +131,18 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn device(&mut self, device: u8, shape: &Shape) {
+    /// Fills a device. Its figures are not published yet.
+    fn device(&mut self, device: u8, shape: &Shape) -> DeviceStats {
         let simulated = device > 0;
         self.publisher.set_device(
             device,
             &Device {
                 uuid: if simulated { [0; 16] } else { uuid_of(0) },
-                kind: if simulated { DeviceKind::Simulated } else { DeviceKind::Cuda },
+                kind: if simulated {
+                    DeviceKind::Simulated
+                } else {
+                    DeviceKind::Cuda
+                },
                 ordinal: device.into(),
                 total: 80 << 30,
                 granularity: 2 << 20,
@@ -182,10 +191,7 @@ impl Work<'_> {
                 }
             }
         }
-        // Into both cells.
-        for _ in 0..2 {
-            self.publisher.stats(device, &stats, Touched::ALL);
-        }
+        stats
     }
 
     fn segment(
@@ -221,7 +227,11 @@ impl Work<'_> {
             size,
             ..Event::default()
         });
-        let figures = if pool == PoolId::SMALL { &mut stats.small } else { &mut stats.large };
+        let figures = if pool == PoolId::SMALL {
+            &mut stats.small
+        } else {
+            &mut stats.large
+        };
         figures.segment.add(1);
         figures.reserved_bytes.add(size);
         self.publisher.segment_begin(slot);

@@ -112,7 +112,7 @@ impl Channels {
         if let Err(why) = self.report(&suspects, turn % 2) {
             drop(folder);
             self.find_guilty(mutants, turn % 2, &why);
-        } else if turn % ONCE == 0 {
+        } else if turn.is_multiple_of(ONCE) {
             let command = self.worlds[turn % 2].0.command(&["--once"]);
             if let Err(why) = run(command).and_then(|run| is_clean(&run)) {
                 let lines: Vec<&str> = suspects.iter().map(|suspect| suspect.line.as_str()).collect();
@@ -212,7 +212,13 @@ impl Channels {
 /// Whether one of the devices of a mutant has figures that cannot be true.
 fn is_contradictory(suspect: &Suspect) -> bool {
     let claims = suspect.oracle.as_ref().map_or(&[][..], |oracle| &oracle.claims);
-    let opened = !matches!(suspect.judged, Judged { verdict: Verdict::Refused, .. });
+    let opened = !matches!(
+        suspect.judged,
+        Judged {
+            verdict: Verdict::Refused,
+            ..
+        }
+    );
     opened && claims.iter().any(|claim| matches!(claim, Claim::Contradictory(_)))
 }
 

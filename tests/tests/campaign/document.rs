@@ -98,25 +98,66 @@ fn check_row(row: &Value, suspect: Option<&Suspect>, faults: &mut Vec<String>) {
         return;
     }
     let of = |field: &str| allocator[field].as_u64();
-    let figures = ["reserved", "allocated", "cached", "requested", "pending", "free_total", "largest_free"].map(of);
-    let [Some(reserved), Some(allocated), Some(cached), Some(requested), Some(pending), Some(free), Some(largest)] =
-        figures
+    let figures = [
+        "reserved",
+        "allocated",
+        "cached",
+        "requested",
+        "pending",
+        "free_total",
+        "largest_free",
+    ]
+    .map(of);
+    let [
+        Some(reserved),
+        Some(allocated),
+        Some(cached),
+        Some(requested),
+        Some(pending),
+        Some(free),
+        Some(largest),
+    ] = figures
     else {
         return faults.push("a figure is missing".to_owned());
     };
     let rules = [
         (allocated > reserved, "allocated more than reserved"),
-        (u128::from(cached) + u128::from(allocated) != reserved.into(), "cached is not the rest of reserved"),
+        (
+            u128::from(cached) + u128::from(allocated) != reserved.into(),
+            "cached is not the rest of reserved",
+        ),
         (pending > cached, "pending more than cached"),
-        (u128::from(requested) > u128::from(allocated) + u128::from(pending), "requested more than active"),
+        (
+            u128::from(requested) > u128::from(allocated) + u128::from(pending),
+            "requested more than active",
+        ),
         (of("peak_reserved") < Some(reserved), "a peak of reserved below it"),
         (of("peak_allocated") < Some(allocated), "a peak of allocated below it"),
         (largest > free, "the largest free block is more than all"),
-        ((of("free_blocks") == Some(0)) != (free == 0), "free blocks and no bytes in them"),
+        (
+            of("inactive_split") > Some(cached),
+            "more in pinned free blocks than cached",
+        ),
+        (
+            (of("free_blocks") == Some(0)) != (free == 0),
+            "free blocks and no bytes in them",
+        ),
     ];
-    faults.extend(rules.into_iter().filter(|(broken, _)| *broken).map(|(_, text)| text.to_owned()));
-    for share in ["external_fragmentation", "internal_fragmentation", "inactive_split_ratio"] {
-        if allocator[share].as_f64().is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+    faults.extend(
+        rules
+            .into_iter()
+            .filter(|(broken, _)| *broken)
+            .map(|(_, text)| text.to_owned()),
+    );
+    for share in [
+        "external_fragmentation",
+        "internal_fragmentation",
+        "inactive_split_ratio",
+    ] {
+        if allocator[share]
+            .as_f64()
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
             faults.push(format!("{share} is no share"));
         }
     }
@@ -144,7 +185,11 @@ fn match_rows(suspect: &Suspect, rows: &[&Value], document: &Value) -> Option<St
     suspect.job.as_ref()?;
     let judged = &suspect.judged;
     let problems = document["unreadable_channels"].as_array();
-    let named = |problem: &Value| problem["file"].as_str().is_some_and(|file| file.ends_with(&suspect.file));
+    let named = |problem: &Value| {
+        problem["file"]
+            .as_str()
+            .is_some_and(|file| file.ends_with(&suspect.file))
+    };
     let is_named = problems.is_some_and(|problems| problems.iter().any(named));
     let in_state = |state: &str| rows.iter().filter(|row| row["state"] == state).count();
     match judged.verdict {
@@ -154,9 +199,11 @@ fn match_rows(suspect: &Suspect, rows: &[&Value], document: &Value) -> Option<St
         _ if !suspect.alive && in_state("exited") + in_state("died") != rows.len() => {
             Some("a black box that is not shown as one".to_owned())
         }
-        _ if suspect.alive && in_state("publishing") > judged.sound => {
-            Some(format!("{} rows are publishing, and {} sound", in_state("publishing"), judged.sound))
-        }
+        _ if suspect.alive && in_state("publishing") > judged.sound => Some(format!(
+            "{} rows are publishing, and {} sound",
+            in_state("publishing"),
+            judged.sound
+        )),
         _ => None,
     }
 }
@@ -171,15 +218,27 @@ fn check_sums(device: &Value, devices: &[Value], rows: &[Value]) -> Option<Strin
     }
     let part = |field: &str| memory[field].as_u64();
     let total = part("total")?;
-    let parts = ["allocated", "cached", "other", "driver_reserved", "free", "not_published"];
+    let parts = [
+        "allocated",
+        "cached",
+        "other",
+        "driver_reserved",
+        "free",
+        "not_published",
+    ];
     let sum: u128 = parts.iter().filter_map(|field| part(field)).map(u128::from).sum();
     if sum != u128::from(total) {
         return Some(format!("parts that do not add up: {device}"));
     }
-    let living = rows.iter().filter(|row| row["device"] == *label && row["state"] != "exited" && row["state"] != "died");
+    let living = rows
+        .iter()
+        .filter(|row| row["device"] == *label && row["state"] != "exited" && row["state"] != "died");
     let (allocated, reserved) = living.fold((0u64, 0u64), |(allocated, reserved), row| {
         let of = |field: &str| row["allocator"][field].as_u64().unwrap_or(0);
-        (allocated.saturating_add(of("allocated")), reserved.saturating_add(of("reserved")))
+        (
+            allocated.saturating_add(of("allocated")),
+            reserved.saturating_add(of("reserved")),
+        )
     });
     let room = total - part("driver_reserved").unwrap_or(0);
     let shown = reserved.min(room);

@@ -14,6 +14,33 @@ const LANE_CELLS: usize = 16;
 const CELL_USED: usize = 66;
 const LANE_CELL_USED: usize = 22;
 
+/// Where a cell has a figure of the small pool and of the large one, and its peaks.
+struct Place {
+    now: [usize; 2],
+    peak: [usize; 2],
+}
+
+const fn place(small: usize, large: usize, small_peak: usize) -> Place {
+    Place {
+        now: [small, large],
+        peak: [small_peak, small_peak + 13],
+    }
+}
+
+/// In the order in which the peaks of their sums are stored, from here on.
+const ALL_PEAKS: usize = 52;
+const FIGURES: [Place; 9] = [
+    place(2, 10, 26),
+    place(4, 12, 27),
+    place(5, 13, 28),
+    place(7, 15, 29),
+    place(9, 17, 30),
+    place(33, 46, 34),
+    place(36, 49, 37),
+    place(18, 22, 31),
+    place(20, 24, 32),
+];
+
 /// Numbers at the edges of what is computed with them.
 const EDGES: [u64; 16] = [
     0,
@@ -51,14 +78,52 @@ const TEXTS: [&str; 9] = [
 pub(crate) fn mutant(random: &mut Random, bases: &[Base]) -> Mutant {
     let base = &bases[random.below(bases.len() as u64) as usize];
     let steps = match random.below(16) {
-        0..9 => 1,
-        9..13 => 2,
-        more => more - 10,
+        0..4 => lie(random, base),
+        4..11 => vec![step(random, base, bases)],
+        more => (9..more).map(|_| step(random, base, bases)).collect(),
     };
     Mutant {
         base: base.name.to_owned(),
-        steps: (0..steps).map(|_| step(random, base, bases)).collect(),
+        steps,
     }
+}
+
+/// Another figure together with its peaks, so that it is not found out by these. At times a second one.
+fn lie(random: &mut Random, base: &Base) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let Some((record, newest, start)) = newest_figures(random, base) else {
+        return vec![Step::Bit(0)];
+    };
+    let old = |at: usize| word(&base.bytes, start + newest + at);
+    let now: Vec<u64> = FIGURES.iter().flat_map(|figure| figure.now.map(old)).collect();
+    for _ in 0..1 + random.below(2) {
+        let (n, pool) = (random.below(FIGURES.len() as u64) as usize, random.below(2) as usize);
+        let figure = &FIGURES[n];
+        let lie = value(random, old(figure.now[pool]), &now);
+        let sum = lie.saturating_add(old(figure.now[1 - pool]));
+        let changes = [
+            (figure.now[pool], lie),
+            (figure.peak[pool], old(figure.peak[pool]).max(lie)),
+            (ALL_PEAKS + n, old(ALL_PEAKS + n).max(sum)),
+        ];
+        steps.extend(changes.map(|(at, value)| Step::Set {
+            section: "stats",
+            record,
+            word: newest + at,
+            value,
+        }));
+    }
+    steps
+}
+
+/// A device's record, where its newest figures are in it, and where it begins.
+fn newest_figures(random: &mut Random, base: &Base) -> Option<(usize, usize, usize)> {
+    let section = section(&base.bytes, "stats")?;
+    let devices = if base.name == "two" { 2 } else { 1 };
+    let record = random.below(devices) as usize;
+    let start = section.record(record);
+    let newest = usize::from(word(&base.bytes, start + CELL) > word(&base.bytes, start)) * CELL;
+    Some((record, newest, start))
 }
 
 fn step(random: &mut Random, base: &Base, bases: &[Base]) -> Step {
@@ -101,13 +166,9 @@ fn step(random: &mut Random, base: &Base, bases: &[Base]) -> Step {
 
 /// A word of the newest figures of a device. The number of the cell stays as it is, so that the change is believed.
 fn figure(random: &mut Random, base: &Base) -> Step {
-    let Some(section) = section(&base.bytes, "stats") else {
+    let Some((record, newest, start)) = newest_figures(random, base) else {
         return Step::Bit(0);
     };
-    let devices = if base.name == "two" { 2 } else { 1 };
-    let record = random.below(devices) as usize;
-    let start = section.record(record);
-    let newest = usize::from(word(&base.bytes, start + CELL) > word(&base.bytes, start)) * CELL;
     let at = newest + 2 + random.below(CELL_USED as u64 - 2) as usize;
     let others: Vec<u64> = (2..CELL_USED).map(|n| word(&base.bytes, start + newest + n)).collect();
     Step::Set {
@@ -203,8 +264,13 @@ fn header(random: &mut Random, bytes: &[u8]) -> Step {
 }
 
 fn record_over_another(random: &mut Random, base: &Base) -> Step {
-    let (name, used) = [("blocks", 45), ("segments", 5), ("events", 40), ("stats", 2), ("lanes", 2)]
-        [random.below(5) as usize];
+    let (name, used) = [
+        ("blocks", 45),
+        ("segments", 5),
+        ("events", 40),
+        ("stats", 2),
+        ("lanes", 2),
+    ][random.below(5) as usize];
     let Some(section) = section(&base.bytes, name) else {
         return Step::Bit(0);
     };

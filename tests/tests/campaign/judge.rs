@@ -97,7 +97,9 @@ fn read(path: &Path, oracle: Option<&Oracle>) -> Judged {
         let sound = devices.filter(|map| !malformed && map.stats.is_some() && map.contradiction.is_none());
         let sound = sound.count();
         if pass > 0 && (judged.devices, judged.sound) != (snapshot.devices.len(), sound) {
-            judged.faults.push("another look at the same file shows something else".to_owned());
+            judged
+                .faults
+                .push("another look at the same file shows something else".to_owned());
         }
         (judged.devices, judged.sound) = (snapshot.devices.len(), sound);
         judged.verdict = match sound == snapshot.devices.len() && !malformed {
@@ -134,7 +136,10 @@ fn check(snapshot: &Snapshot, faults: &mut Vec<String>) {
         faults.extend(harm(&device.device.name));
     }
     let identity = &snapshot.identity;
-    for text in [&*identity.program, &*identity.job].into_iter().chain(snapshot.strings.iter().map(|text| &**text)) {
+    for text in [&*identity.program, &*identity.job]
+        .into_iter()
+        .chain(snapshot.strings.iter().map(|text| &**text))
+    {
         faults.extend(harm(text).filter(|_| !text.is_empty()));
         if text.len() > 3 * 128 {
             faults.push(format!("a string of {} bytes", text.len()));
@@ -166,7 +171,10 @@ fn compare(snapshot: &Snapshot, oracle: Option<&Oracle>, faults: &mut Vec<String
                 faults.push(format!("device {n} shows {shown:?} and not {figures:?}"));
             }
             (Claim::Sound(_), None) if map.contradiction != Some("its free blocks are more than it has cached") => {
-                faults.push(format!("device {n} is sound, and not believed: {:?}", map.contradiction));
+                faults.push(format!(
+                    "device {n} is sound, and not believed: {:?}",
+                    map.contradiction
+                ));
             }
             _ => {}
         }

@@ -13,8 +13,9 @@ const LIVE_BLOCKS: usize = 1;
 const LIVE_SEGMENTS: usize = 2;
 const LIVE_DEVICES: usize = 3;
 const LIVE_LANES: usize = 8;
-/// Kind of an event that hands a block out.
-const ALLOC: u64 = 1;
+/// Kinds of events after which there is more in free blocks than the figures say, until both follow: a block is handed out or comes back, a
+/// segment is taken or grows.
+const MOVES: [u64; 5] = [1, 2, 3, 4, 6];
 
 /// Figures of a pool, in the order in which both pools' highest sums are stored.
 const FIGURES: usize = 9;
@@ -23,6 +24,7 @@ const REQUESTED: usize = 2;
 const ALLOCATED: usize = 3;
 const ACTIVE_BYTES: usize = 4;
 const RESERVED: usize = 6;
+const SPLIT_BYTES: usize = 8;
 /// Where a cell has what each of them is now: in the pool's hot words, its splits, and its cold words.
 const HOT: [(usize, usize); 5] = [(0, 0), (ACTIVE, 2), (REQUESTED, 3), (ALLOCATED, 5), (ACTIVE_BYTES, 7)];
 const HOT_AT: [usize; 2] = [2, 10];
@@ -65,8 +67,8 @@ pub(crate) struct Figures {
 pub(crate) struct Oracle {
     /// Of each device that it may show, in order.
     pub(crate) claims: Vec<Claim>,
-    /// More than what is cached may be in free blocks: of each device the bytes of a block that is just being handed out, which its
-    /// event told before. `None` where a record is being written: then nobody can say.
+    /// More than what is cached may be in free blocks: of each device the bytes of what is just being moved, which its event told before.
+    /// `None` where a record is being written: then nobody can say.
     pub(crate) begun: Option<[u64; 2]>,
 }
 
@@ -108,7 +110,9 @@ fn is_whole(number: u64) -> bool {
 /// The newest of two cells that is whole.
 fn newest(bytes: &[u8], first: usize, stride: usize) -> Option<usize> {
     let cells = [first, first + stride].into_iter();
-    cells.filter(|cell| is_whole(word(bytes, *cell))).max_by_key(|cell| word(bytes, *cell))
+    cells
+        .filter(|cell| is_whole(word(bytes, *cell)))
+        .max_by_key(|cell| word(bytes, *cell))
 }
 
 fn claim(bytes: &[u8], record: usize, device: usize, events: u64, lanes: &[usize]) -> Claim {
@@ -197,6 +201,9 @@ fn judge(
             return Claim::Contradictory(text);
         }
     }
+    if all[SPLIT_BYTES] > all[RESERVED] - all[ALLOCATED] {
+        return Claim::Contradictory("more in pinned free blocks than cached");
+    }
     Claim::Sound(Figures {
         reserved: all[RESERVED],
         allocated: all[ALLOCATED],
@@ -236,7 +243,8 @@ fn begun(bytes: &[u8], live: &Section, lanes: &[usize]) -> Option<[u64; 2]> {
         let Some(last) = events.checked_sub(1) else { continue };
         let record = ring.record((last % ring.count as u64) as usize);
         let about = word(bytes, record + 2);
-        if let (ALLOC, Some(begun)) = (about & 0xff, begun.get_mut((about >> 8 & 0xff) as usize)) {
+        let device = begun.get_mut((about >> 8 & 0xff) as usize);
+        if let Some(begun) = device.filter(|_| MOVES.contains(&(about & 0xff))) {
             *begun = begun.saturating_add(word(bytes, record + 4));
         }
     }

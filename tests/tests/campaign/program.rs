@@ -24,7 +24,9 @@ pub(crate) fn run(mut command: Command) -> Result<Run, String> {
     // Files: who does not read a pipe holds its writer up.
     let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     command.stdin(Stdio::null());
-    command.stdout(stdout.try_clone().unwrap()).stderr(stderr.try_clone().unwrap());
+    command
+        .stdout(stdout.try_clone().unwrap())
+        .stderr(stderr.try_clone().unwrap());
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
     let status = loop {
