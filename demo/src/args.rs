@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::conf::Conf;
-use crate::replay::{Segments, Speed};
+use crate::conf::{Conf, Segments};
+use crate::pace::Speed;
 
 /// Where a demo runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gpumem_alloc::{ConfError, Config, Options, Publish, conf};
-
-use crate::replay::Segments;
+use gpumem_alloc::{ConfError, Config, Options, Publish, SegmentMode, conf};
 
 /// A configuration as text, and what it says.
 #[derive(Clone, Debug)]
@@ -32,6 +30,29 @@ impl Conf {
     /// The options there are, for a terminal.
     pub fn help() -> String {
         conf::listing()
+    }
+}
+
+/// How our allocator takes memory for large blocks; see [`SegmentMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments(pub(crate) SegmentMode);
+
+impl Segments {
+    /// What the command line takes.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl FromStr for Segments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Segments, String> {
+        let found = SegmentMode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.map(Segments).ok_or_else(|| {
+            let names = SegmentMode::ALL.map(SegmentMode::name).join(", ");
+            format!("{text:?} is no kind of segments; there are {names}")
+        })
     }
 }
 
@@ -121,8 +142,6 @@ pub(crate) fn told(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use gpumem_alloc::SegmentMode;
-
     use super::*;
 
     #[test]

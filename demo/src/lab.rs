@@ -10,10 +10,10 @@ use gpumem_channel::DeviceKind;
 use crate::args::{DemoArgs, DeviceChoice};
 use crate::conf::{is_of_publishing, told};
 use crate::error::DemoError;
-use crate::gpu::Kernels;
+use crate::gpu::{self, Kernels};
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
-use crate::replay;
+use crate::replay::gpumem::job;
 use crate::scale::{self, REFERENCE_BUDGET, Sizes};
 use crate::stamp;
 
@@ -77,7 +77,7 @@ impl Lab {
         }
         let device = match args.device {
             DeviceChoice::Sim => device::sim(SimConfig::default()),
-            DeviceChoice::Auto if kind == Kind::Replay && replay::may_simulate(args.json && !args.steer) => {
+            DeviceChoice::Auto if kind == Kind::Replay && gpu::may_simulate(args.json && !args.steer) => {
                 device::sim(SimConfig::default())
             }
             DeviceChoice::Auto => open_cuda(0)?,
@@ -97,7 +97,7 @@ impl Lab {
             (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
         let label = match (kind, &args.trace) {
-            (Kind::Replay, Some(trace)) => replay::job(trace),
+            (Kind::Replay, Some(trace)) => job(trace),
             _ => format!("demo {}", args.demo),
         };
         let segments = args.segments.filter(|_| kind == Kind::Replay);

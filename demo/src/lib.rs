@@ -4,19 +4,19 @@
 //! through [`protocol`], and looks at it through its channel.
 #![deny(unsafe_code)]
 
-mod account;
 mod args;
 mod bytes;
 mod conf;
 mod control;
+mod demos;
 mod error;
-mod fragmentation;
 mod gpu;
 mod kernels;
 mod lab;
 mod list;
-mod model;
 mod output;
+mod pace;
+mod paragraph;
 mod patient;
 mod pattern;
 mod process;
@@ -24,17 +24,18 @@ pub mod protocol;
 pub mod replay;
 mod run;
 mod scale;
+mod stage;
 mod stamp;
 pub mod trace;
-mod train;
 
 pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
 pub use bytes::{MIB, format_bytes, parse_bytes};
-pub use conf::{Conf, publishes};
+pub use conf::{Conf, Segments, publishes};
 pub use control::End;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
 pub use list::{Demo, list};
+pub use pace::{Pace, Speed};
 pub use patient::{Patient, stdout};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;

@@ -10,7 +10,7 @@
 use gpumem_alloc::OomReport;
 use serde::{Deserialize, Serialize};
 
-use crate::replay::Pace;
+use crate::pace::Pace;
 
 /// The schema every line names. A reader refuses other ones.
 pub const SCHEMA: &str = "gpumem-demo/1";

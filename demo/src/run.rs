@@ -1,139 +1,19 @@
 //! Runs a demo: opens the device, ties the pieces together, frees everything.
 
 use std::io::{BufRead, BufReader, Write};
-use std::time::{Duration, Instant};
 
-use crate::args::{DemoArgs, DeviceChoice, Fix};
-use crate::control::{Control, End, Heard, Signals};
+use crate::args::{DemoArgs, DeviceChoice};
+use crate::control::{Control, End, Signals};
+use crate::demos::{fragmentation, replay, train};
 use crate::error::{DemoError, Ended, exit_code};
+use crate::gpu;
 use crate::lab::{Kind, Lab, open_cuda};
-use crate::output::{Output, WIDTH, width_of_stdout};
+use crate::output::{Output, width_of_stdout};
+use crate::paragraph::WIDTH;
 use crate::patient::stdout;
 use crate::process::die_with_parent;
-use crate::protocol::{Body, Command, Outcome, Start, Step};
-use crate::{account, fragmentation, gpu, replay, train};
-
-/// No clock reaches further than some centuries, and no pace needs more than this.
-pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
-
-/// Why a demo's body is left early. Everything it holds is freed on the way out.
-pub(crate) enum Stop {
-    /// Told to end.
-    End(End),
-    /// Something failed.
-    Error(DemoError),
-}
-
-impl<E: Into<DemoError>> From<E> for Stop {
-    fn from(error: E) -> Stop {
-        Stop::Error(error.into())
-    }
-}
-
-/// A demo on its stage: where it runs, whom it talks to, whom it listens to.
-pub(crate) struct Stage<'a> {
-    pub(crate) lab: Lab,
-    pub(crate) args: &'a DemoArgs,
-    pub(crate) output: Output<'a>,
-    pub(crate) control: &'a Control,
-    pub(crate) steps_done: u64,
-    steps: u64,
-}
-
-impl Stage<'_> {
-    /// Says the first line, and what the allocator's options are given without effect. `steps` is the number of steps, 0 for no end.
-    pub(crate) fn begin(&mut self, steps: u64) -> Result<(), DemoError> {
-        self.steps = steps;
-        let start = Start {
-            pid: std::process::id(),
-            channel: self.lab.channel(),
-            device: self.lab.device_name(),
-            simulated: self.lab.simulated(),
-            budget: self.lab.limit(),
-            steps,
-        };
-        self.output.say(Body::Start(start))?;
-        for note in self.lab.notes() {
-            self.output.say(Body::Notice {
-                message: note.to_string(),
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Says that a step has been done; its number, the number of steps and the figures are filled in here.
-    pub(crate) fn done(&mut self, step: Step) -> Result<(), DemoError> {
-        self.steps_done += 1;
-        self.tell(self.steps_done, step)
-    }
-
-    /// Says how a step of this number is getting on; the rest is filled in as for one that is done.
-    pub(crate) fn tell(&mut self, number: u64, step: Step) -> Result<(), DemoError> {
-        let step = Step {
-            step: number,
-            steps: self.steps,
-            stats: self.lab.stats(),
-            ..step
-        };
-        self.output.say(Body::Step(Box::new(step)))
-    }
-
-    /// Waits until the next step is due: for `next` when steered, else for the pace.
-    pub(crate) fn advance(&mut self) -> Result<(), Stop> {
-        if !self.args.steer {
-            return self.rest(self.args.pace.unwrap_or_default());
-        }
-        loop {
-            match self.control.wait() {
-                Heard::Command(Command::Next) => return Ok(()),
-                heard => self.answer(heard, "say next or quit")?,
-            }
-        }
-    }
-
-    /// Like [`Stage::advance`], where a fix can be chosen.
-    pub(crate) fn choose_fix(&mut self) -> Result<Fix, Stop> {
-        if !self.args.steer {
-            self.advance()?;
-            return Ok(self.args.fix);
-        }
-        loop {
-            match self.control.wait() {
-                Heard::Command(Command::Next) => return Ok(self.args.fix),
-                Heard::Command(Command::Fix(name)) => match name.parse() {
-                    Ok(fix) => return Ok(fix),
-                    Err(message) => self.output.say(Body::Notice { message })?,
-                },
-                heard => self.answer(heard, "say fix NAME or next")?,
-            }
-        }
-    }
-
-    /// Does nothing for a while, listening.
-    pub(crate) fn rest(&mut self, time: Duration) -> Result<(), Stop> {
-        let deadline = Instant::now() + time.min(LONGEST_REST);
-        while let Some(heard) = self.control.wait_until(deadline) {
-            self.answer(heard, "this runs by itself; say quit to end it")?;
-        }
-        Ok(())
-    }
-
-    /// What to do with what cannot be done now.
-    pub(crate) fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
-        let message = match heard {
-            Heard::End(end) => return Err(Stop::End(end)),
-            Heard::Garbage(error) => format!("{error}: {instead}"),
-            Heard::Command(command) => format!("\"{command}\" means nothing at this point: {instead}"),
-        };
-        Ok(self.output.say(Body::Notice { message })?)
-    }
-
-    /// Gives all cached memory back; what is then still reserved was leaked.
-    pub(crate) fn strike(&mut self) -> Result<u64, DemoError> {
-        self.lab.release()?;
-        Ok(self.lab.stats().reserved)
-    }
-}
+use crate::protocol::{Body, Outcome};
+use crate::stage::{Stage, Stop};
 
 /// Runs `args.demo`, writes its lines to `out`, and takes commands from `input` when `args.steer` is set.
 ///
@@ -167,18 +47,11 @@ fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: 
         other => return Err(DemoError::UnknownDemo(other.to_owned())),
     };
     if let Some(path) = &args.snapshot {
-        account::check(path)?;
+        train::account::check(path)?;
     }
     let output = Output::new(out, &args.demo, args.json, width);
     let lab = Lab::open(args, kind)?;
-    let mut stage = Stage {
-        lab,
-        args,
-        output,
-        control,
-        steps_done: 0,
-        steps: 0,
-    };
+    let mut stage = Stage::new(lab, args, output, control);
     let result: Result<Outcome, Stop> = play(&mut stage);
     match result {
         Ok(outcome) => {

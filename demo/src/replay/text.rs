@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::report::{Pass, Report, TracePart};
 use crate::bytes::{count, entries, format_bytes, plural};
-use crate::output;
+use crate::paragraph;
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -281,7 +281,7 @@ fn row(text: &mut String, [name, a, b, c, d]: [&str; 5]) {
 
 /// Wraps words behind a label.
 fn paragraph(text: &mut String, label: &str, words: &str) {
-    output::paragraph(text, label, words, WIDTH);
+    paragraph::paragraph(text, label, words, WIDTH);
 }
 
 /// A number with so many decimals, its thousands apart like those of [`count`].

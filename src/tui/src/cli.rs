@@ -10,8 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpumem_demo::replay::{Segments, Speed};
-use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, Segments, Speed, parse_bytes};
 
 use crate::model::{Colors, Only};
 pub use replay::ReplayCli;

@@ -10,8 +10,8 @@ use crate::error::DemoError;
 use crate::lab::{Block, Lab, Request};
 use crate::pattern::Checked;
 use crate::protocol::{Choice, Outcome, Step};
-use crate::run::{Stage, Stop};
 use crate::scale::{GRAIN, Sizes};
+use crate::stage::{Stage, Stop};
 
 const STEPS: u64 = 6;
 

@@ -1,18 +1,20 @@
 //! A replay to look at: at a pace that its user sets, over and over, publishing like any program.
 
+mod pacer;
+
 use std::time::{Duration, Instant};
 
-use super::gpumem::Gpumem;
-use super::pacer::{Pacer, TICK};
-use super::replayer::{Refused, Replayer, Streams};
-use super::speed::Speed;
-use super::{ReplayError, read};
 use crate::bytes::{count, format_bytes, plural};
 use crate::control::{End, Heard};
 use crate::error::DemoError;
+use crate::pace::Speed;
 use crate::protocol::{Command, OutOfMemory, Outcome, Step};
-use crate::run::{Stage, Stop};
+use crate::replay::gpumem::Gpumem;
+use crate::replay::replayer::{Refused, Replayer, Streams};
+use crate::replay::{ReplayError, read};
+use crate::stage::{Stage, Stop};
 use crate::trace::{Op, Trace};
+use pacer::{Pacer, TICK};
 
 /// How many operations at most lie between two looks at the clock.
 const BURST: usize = 256;

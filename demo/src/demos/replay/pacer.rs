@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::speed::{Pace, Speed};
 use crate::bytes::{count, plural};
+use crate::pace::{Pace, Speed};
 
 /// How often a replay listens, and catches up with its pace.
 pub(super) const TICK: Duration = Duration::from_millis(20);

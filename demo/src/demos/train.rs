@@ -4,16 +4,18 @@
 //! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
 //! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
 
+pub(crate) mod account;
+mod model;
+
 use std::hint::black_box;
 
-use crate::account;
 use crate::args::TRAIN_PACE;
 use crate::bytes::{format_bytes, plural};
 use crate::error::DemoError;
 use crate::lab::{Tensor, Want};
-use crate::model::{Model, objection};
 use crate::protocol::{Outcome, Phase, Step};
-use crate::run::{LONGEST_REST, Stage, Stop};
+use crate::stage::{LONGEST_REST, Stage, Stop};
+use model::{Model, objection};
 
 /// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
 const ROUNDS: u32 = 2048;
