@@ -1,8 +1,11 @@
 //! What the allocators of these programs are told: by their user, or by the environment's `GPUMEM_ALLOC_CONF`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
+use clap::{Arg, Command, Error};
 use gpumem_alloc::{ConfError, Config, Options, Publish, SegmentMode, conf};
 
 /// A configuration as text, and what it says.
@@ -30,6 +33,31 @@ impl Conf {
     /// The options there are, for a terminal.
     pub fn help() -> String {
         conf::listing()
+    }
+}
+
+/// Reads `--conf TEXT`; `help` prints the list and ends the program.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfParser;
+
+impl TypedValueParser for ConfParser {
+    type Value = Conf;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Conf, Error> {
+        if value == "help" {
+            let list = Command::new("conf").override_help(Conf::help());
+            list.try_get_matches_from(["conf", "--help"])?;
+        }
+        let read = |text: String| text.parse::<Conf>();
+        StringValueParser::new().try_map(read).parse_ref(command, arg, value)
+    }
+}
+
+impl ValueParserFactory for Conf {
+    type Parser = ConfParser;
+
+    fn value_parser() -> ConfParser {
+        ConfParser
     }
 }
 

@@ -5,9 +5,11 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod budget;
 mod bytes;
 mod conf;
 mod control;
+mod demo;
 mod demos;
 mod error;
 mod gpu;
@@ -23,21 +25,26 @@ mod process;
 pub mod protocol;
 pub mod replay;
 mod run;
-mod scale;
 mod stage;
 mod stamp;
 pub mod trace;
+mod values;
 
-pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
+pub use args::{DeviceChoice, RunArgs};
+pub use budget::{BudgetError, MIN_BUDGET};
 pub use bytes::{MIB, format_bytes, parse_bytes};
-pub use conf::{Conf, Segments, publishes};
+pub use conf::{Conf, ConfParser, Segments, publishes};
 pub use control::End;
+pub use demo::{Chosen, Demo, Entry};
+pub use demos::{Fix, Fragmentation, Replay, Sizes, Train, WITHOUT_GPU};
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
-pub use list::{Demo, list};
+pub use lab::Room;
+pub use list::list;
 pub use pace::{Pace, Speed};
 pub use patient::{Patient, stdout};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
 pub use run::{check, main, run};
-pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget, simulated_budget};
+pub use stage::{Stage, Stop};
+pub use values::{is_negative, parse_duration, parse_number};

@@ -2,58 +2,69 @@
 
 use std::io::{BufRead, BufReader, Write};
 
-use crate::args::{DemoArgs, DeviceChoice};
+use crate::args::{DeviceChoice, RunArgs};
 use crate::control::{Control, End, Signals};
-use crate::demos::{fragmentation, replay, train};
+use crate::demo::{Chosen, Entry};
 use crate::error::{DemoError, Ended, exit_code};
 use crate::gpu;
-use crate::lab::{Kind, Lab, open_cuda};
+use crate::lab::{Lab, open_cuda};
 use crate::output::{Output, width_of_stdout};
 use crate::paragraph::WIDTH;
 use crate::patient::stdout;
 use crate::process::die_with_parent;
-use crate::protocol::{Body, Outcome};
+use crate::protocol::Body;
 use crate::stage::{Stage, Stop};
 
-/// Runs `args.demo`, writes its lines to `out`, and takes commands from `input` when `args.steer` is set.
+/// Runs a demo, writes its lines to `out`, and takes commands from `input` when `args.steer` is set.
 ///
 /// Touches no signal and no process setting: [`main`] does.
 ///
 /// # Errors
 /// See [`DemoError`]; in JSON an error is also the last line. All memory is free when this returns.
-pub fn run(args: &DemoArgs, out: &mut dyn Write, input: Option<Box<dyn BufRead + Send>>) -> Result<Ended, DemoError> {
+pub fn run(
+    demo: impl Into<Chosen>,
+    args: &RunArgs,
+    out: &mut dyn Write,
+    input: Option<Box<dyn BufRead + Send>>,
+) -> Result<Ended, DemoError> {
     let (control, _signals) = Control::new(input.filter(|_| args.steer));
-    run_with(args, out, || WIDTH, &control)
+    run_with(demo.into(), args, out, || WIDTH, &control)
 }
 
-fn run_with(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: &Control) -> Result<Ended, DemoError> {
-    let ended = perform(args, out, width, control);
+fn run_with(
+    chosen: Chosen,
+    args: &RunArgs,
+    out: &mut dyn Write,
+    width: fn() -> usize,
+    control: &Control,
+) -> Result<Ended, DemoError> {
+    let name = chosen.entry().name;
+    let ended = perform(chosen, args, out, width, control);
     if let (true, Err(error)) = (args.json, &ended) {
         let body = Body::Error {
             message: error.to_string(),
             exit_code: error.exit_code(),
         };
         // Output that cannot be written is the error already reported.
-        let _ = Output::new(out, &args.demo, true, width).say(body);
+        let _ = Output::new(out, name, true, width).say(body);
     }
     ended
 }
 
-fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: &Control) -> Result<Ended, DemoError> {
-    let (kind, play): (_, fn(&mut Stage<'_>) -> _) = match args.demo.as_str() {
-        "fragmentation" => (Kind::Full, fragmentation::play),
-        "train" => (Kind::Training, train::play),
-        "replay" => (Kind::Replay, replay::play),
-        other => return Err(DemoError::UnknownDemo(other.to_owned())),
-    };
-    if let Some(path) = &args.snapshot {
-        train::account::check(path)?;
-    }
-    let output = Output::new(out, &args.demo, args.json, width);
-    let lab = Lab::open(args, kind)?;
-    let mut stage = Stage::new(lab, args, output, control);
-    let result: Result<Outcome, Stop> = play(&mut stage);
-    match result {
+fn perform(
+    mut chosen: Chosen,
+    args: &RunArgs,
+    out: &mut dyn Write,
+    width: fn() -> usize,
+    control: &Control,
+) -> Result<Ended, DemoError> {
+    let Entry { name, kind, .. } = chosen.entry();
+    let demo = &mut chosen.demo;
+    demo.check()?;
+    let output = Output::new(out, name, args.json, width);
+    let lab = Lab::open(args, demo.room(), demo.label())?;
+    let mut stage = Stage::new(lab, args, kind, output, control);
+    match demo.run(&mut stage) {
         Ok(outcome) => {
             stage.output.say(Body::Result {
                 result: outcome.clone(),
@@ -67,41 +78,35 @@ fn perform(args: &DemoArgs, out: &mut dyn Write, width: fn() -> usize, control: 
 
 /// Whether a demo could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that of
 /// [`main`]. A device that there is a driver for is left to the demo: to open one takes memory on it.
-pub fn check(args: &DemoArgs) -> u8 {
-    let ended = match args.device {
+pub fn check(demo: &Chosen, args: &RunArgs) -> u8 {
+    let ended = match args.device.unwrap_or_default() {
         DeviceChoice::Auto if !gpu::driver_present() => open_cuda(0).map(drop),
         DeviceChoice::Cuda(ordinal) if !gpu::driver_present() => open_cuda(ordinal).map(drop),
         _ => Ok(()),
     };
-    report(&ended.map(|()| Ended::Early(End::Quit)), args)
+    report(&ended.map(|()| Ended::Early(End::Quit)), demo.entry())
 }
 
 /// Runs a demo as this process's whole purpose: on stdin, stdout and stderr, ended by signals, and by the death of its
 /// parent when steered. Returns the exit code ([`exit_code`]).
-pub fn main(args: &DemoArgs) -> u8 {
-    report(&run_process(args), args)
+pub fn main(demo: impl Into<Chosen>, args: &RunArgs) -> u8 {
+    let demo = demo.into();
+    let entry = demo.entry();
+    report(&run_process(demo, args), entry)
 }
 
 /// Tells how it ended. The exit code.
-fn report(ended: &Result<Ended, DemoError>, args: &DemoArgs) -> u8 {
+fn report(ended: &Result<Ended, DemoError>, demo: Entry) -> u8 {
     match ended {
         Err(DemoError::OutputClosed) => {}
         // Whoever closed stderr does not want to know.
-        Err(error) => drop(writeln!(std::io::stderr(), "{}: {error}", told_by(args))),
+        Err(error) => drop(writeln!(std::io::stderr(), "gpumem-tui {}: {error}", demo.command)),
         Ok(_) => {}
     }
     exit_code(ended)
 }
 
-/// Whose error it is, as its user knows it.
-fn told_by(args: &DemoArgs) -> &'static str {
-    match args.demo.as_str() {
-        "replay" => "gpumem-tui replay",
-        _ => "gpumem-tui demo",
-    }
-}
-
-fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
+fn run_process(demo: Chosen, args: &RunArgs) -> Result<Ended, DemoError> {
     if args.steer {
         die_with_parent(args.parent)?;
     }
@@ -112,7 +117,7 @@ fn run_process(args: &DemoArgs) -> Result<Ended, DemoError> {
     };
     let (control, signals) = Control::new(input);
     listen_to_signals(signals).map_err(DemoError::Output)?;
-    run_with(args, &mut stdout(), width_of_stdout, &control)
+    run_with(demo, args, &mut stdout(), width_of_stdout, &control)
 }
 
 /// The signals that a process ignores, as bits from 1 on, by what `/proc/PID/status` says of it. None where that says nothing.

@@ -1,19 +1,21 @@
 //! A demo's stage: where it runs, whom it talks to, whom it listens to.
 
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::args::{DemoArgs, Fix};
+use crate::args::RunArgs;
 use crate::control::{Control, End, Heard};
 use crate::error::DemoError;
 use crate::lab::Lab;
 use crate::output::Output;
-use crate::protocol::{Body, Command, Start, Step};
+use crate::protocol::{Body, Command, Kind, Start, Step};
 
 /// No clock reaches further than some centuries, and no pace needs more than this.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a demo's body is left early. Everything it holds is freed on the way out.
-pub(crate) enum Stop {
+#[derive(Debug)]
+pub enum Stop {
     /// Told to end.
     End(End),
     /// Something failed.
@@ -27,23 +29,25 @@ impl<E: Into<DemoError>> From<E> for Stop {
 }
 
 /// A demo on its stage: where it runs, whom it talks to, whom it listens to.
-pub(crate) struct Stage<'a> {
+pub struct Stage<'a> {
     pub(crate) lab: Lab,
-    pub(crate) args: &'a DemoArgs,
+    pub(crate) args: &'a RunArgs,
     pub(crate) output: Output<'a>,
     pub(crate) control: &'a Control,
     pub(crate) steps_done: u64,
+    kind: Kind,
     steps: u64,
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) fn new(lab: Lab, args: &'a DemoArgs, output: Output<'a>, control: &'a Control) -> Stage<'a> {
+    pub(crate) fn new(lab: Lab, args: &'a RunArgs, kind: Kind, output: Output<'a>, control: &'a Control) -> Stage<'a> {
         Stage {
             lab,
             args,
             output,
             control,
             steps_done: 0,
+            kind,
             steps: 0,
         }
     }
@@ -58,6 +62,7 @@ impl<'a> Stage<'a> {
             simulated: self.lab.simulated(),
             budget: self.lab.limit(),
             steps,
+            kind: Some(self.kind),
         };
         self.output.say(Body::Start(start))?;
         for note in self.lab.notes() {
@@ -98,15 +103,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Like [`Stage::advance`], where a fix can be chosen.
-    pub(crate) fn choose_fix(&mut self) -> Result<Fix, Stop> {
+    /// Like [`Stage::advance`], where a fix can be chosen: `default` is what is taken where none is.
+    pub(crate) fn choose<F: FromStr<Err = String>>(&mut self, default: F) -> Result<F, Stop> {
         if !self.args.steer {
             self.advance()?;
-            return Ok(self.args.fix);
+            return Ok(default);
         }
         loop {
             match self.control.wait() {
-                Heard::Command(Command::Next) => return Ok(self.args.fix),
+                Heard::Command(Command::Next) => return Ok(default),
                 Heard::Command(Command::Fix(name)) => match name.parse() {
                     Ok(fix) => return Ok(fix),
                     Err(message) => self.output.say(Body::Notice { message })?,

@@ -31,14 +31,14 @@ pub(super) fn is_there(pid: u32) -> bool {
 
 #[test]
 fn arguments_of_one_demo_are_not_given_to_another() {
-    let mut options = DemoOptions {
-        arguments: vec!["--budget".into(), "1G".into()],
+    let options = DemoOptions {
+        shared: vec!["--budget".into(), "1G".into()],
+        own: Some(("one".into(), vec!["--steps=3".into()])),
         ..DemoOptions::default()
     };
-    assert_eq!(options.arguments_of("train").len(), 2);
-    options.only = Some("replay");
-    assert_eq!(options.arguments_of("replay").len(), 2);
-    assert!(options.arguments_of("train").is_empty());
+    let of = |name| options.arguments_of(name).collect::<Vec<_>>();
+    assert_eq!(of("one"), ["--budget", "1G", "--steps=3"]);
+    assert_eq!(of("another"), ["--budget", "1G"]);
 }
 
 #[test]

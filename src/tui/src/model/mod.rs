@@ -72,6 +72,8 @@ pub struct Setup {
     pub only: Option<Only>,
     /// The demos that can be started.
     pub demos: Vec<DemoInfo>,
+    /// The name of the demo that runs, simulated, where there is no GPU.
+    pub without_gpu: String,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
     pub realtime_offset: i128,
     /// Start no demo of our own accord: nobody waits for it, or it could not be seen.
