@@ -23,7 +23,7 @@ mod world;
 
 pub use blocks::{BlockMap, Histogram};
 pub use channel::{Channel, ChannelKey, LeftOut, Problem, ProblemKind};
-pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
+pub use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
