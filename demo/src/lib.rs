@@ -1,7 +1,8 @@
 //! Workloads that create and fix GPU memory problems.
 //!
 //! A demo is a process of its own that publishes like any other program; the dashboard starts it as a child, steers it
-//! through [`protocol`], and looks at it through its channel.
+//! through [`protocol`], and looks at it through its channel. [`Demo`] is what a demo is; `demos/mod.rs` has the list of them, and says
+//! how to add one.
 #![deny(unsafe_code)]
 
 mod args;
@@ -36,7 +37,7 @@ pub use bytes::{MIB, format_bytes, parse_bytes};
 pub use conf::{Conf, ConfParser, Segments, publishes};
 pub use control::End;
 pub use demo::{Chosen, Demo, Entry};
-pub use demos::{Fix, Fragmentation, Replay, Sizes, Train, WITHOUT_GPU};
+pub use demos::*;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
 pub use lab::Room;

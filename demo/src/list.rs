@@ -8,11 +8,11 @@ use crate::demos::LIST;
 
 /// The demos of `gpumem-tui demo`, in the order of a list.
 pub fn list() -> impl Iterator<Item = Entry> {
-    LIST.into_iter().filter(Entry::listed)
+    LIST.iter().copied().filter(Entry::listed)
 }
 
 fn find(name: &str) -> Option<Entry> {
-    LIST.into_iter().find(|entry| entry.name == name)
+    LIST.iter().copied().find(|entry| entry.name == name)
 }
 
 impl FromArgMatches for Chosen {
