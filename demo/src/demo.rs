@@ -40,7 +40,7 @@ pub trait Demo: Args + Debug + 'static {
         Ok(())
     }
 
-    /// Runs from the first line, which [`Stage::begin`] says, to the result. All memory is free when this returns.
+    /// Runs from the first line, which `Stage::begin` says, to the result. All memory is free when this returns.
     ///
     /// # Errors
     /// It was told to end, or something failed.

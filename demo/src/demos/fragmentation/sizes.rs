@@ -23,7 +23,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The reference sizes scaled by `budget` / 2 GiB: the blocks in whole MiB, the request in whole [`GRAIN`]s.
+    /// The reference sizes scaled by `budget` / 2 GiB: the blocks in whole MiB, the request in whole `GRAIN`s.
     pub fn for_budget(budget: u64) -> Sizes {
         let scale = |mib: u64, unit: u64| {
             let units = (u128::from(mib * MIB) * u128::from(budget)).div_ceil(u128::from(REFERENCE_BUDGET * unit));
@@ -36,7 +36,7 @@ impl Sizes {
         }
     }
 
-    /// What the blocks take: rounded up to [`GRAIN`].
+    /// What the blocks take: rounded up to `GRAIN`.
     pub fn taken(&self) -> [u64; 8] {
         self.blocks.map(|block| block.next_multiple_of(GRAIN))
     }
