@@ -37,8 +37,8 @@ const UNNOTICED: Duration = Duration::from_millis(200);
 pub struct Ended {
     /// The exit code.
     pub code: u8,
-    /// The demo that it was started for and that failed: its name, and why.
-    pub failed: Option<(String, String)>,
+    /// Why the demo that it was started for failed, if it did.
+    pub failed: Option<String>,
 }
 
 /// Runs the dashboard on this terminal until it ends. The model is set up but empty; a demo in it is started, as `demo` says.
@@ -61,7 +61,7 @@ pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
         terminal::leave();
         app.end_demos().await;
         let demo = app.model.demo.as_ref();
-        let failed = demo.and_then(|demo| Some((demo.name.clone(), demo.failure()?.1.to_owned())));
+        let failed = demo.and_then(|demo| Some(demo.failure()?.1.to_owned()));
         result.map(|code| Ended { code, failed })
     });
     terminal::leave();

@@ -26,7 +26,7 @@ mod world;
 
 pub use blocks::{BlockMap, Histogram};
 pub use channel::{Channel, ChannelKey, LeftOut, Problem, ProblemKind};
-pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
+pub use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
@@ -77,6 +77,8 @@ pub struct Setup {
     pub only: Option<Only>,
     /// The demos that can be started.
     pub demos: Vec<DemoInfo>,
+    /// The name of the demo that runs, simulated, where there is no GPU.
+    pub without_gpu: String,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
     pub realtime_offset: i128,
     /// Start no demo of our own accord: nobody waits for it, or it could not be seen.

@@ -14,7 +14,7 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Demo, Model, Only, ProblemKind, Setup, TRAIN};
+use crate::model::{Demo, Model, Only, ProblemKind, Setup};
 use crate::source::{Channels, listed, sample_nvml_once};
 use crate::update::update;
 use crate::words;
@@ -49,10 +49,10 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = DemoOptions {
-            arguments: vec!["--pace".into(), "100ms".into()],
+            shared: vec!["--pace".into(), "100ms".into()],
             ..DemoOptions::default()
         };
-        let mut child = DemoChild::spawn(TRAIN, true, &options)?;
+        let mut child = DemoChild::spawn(&model.setup.without_gpu, true, &options)?;
         let mut demo = Demo::default();
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));

@@ -26,6 +26,7 @@ pub(super) fn model() -> Model {
             uid: 1000,
             interval: SECOND,
             demos: vec![demo("fragmentation"), demo("train")],
+            without_gpu: "train".into(),
             ..Setup::default()
         },
         ..Model::default()
