@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use gpumem_probe::{NvmlState, Reading};
 
-use super::reason;
 use super::shape::{
     Document, JsonDevice, JsonFigures, JsonFinding, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
     JsonProcess, Nvml, Reasons,
@@ -72,7 +71,7 @@ fn unix_ms(model: &Model, at: Nanos) -> u64 {
 
 /// The figure, noting the reason when there is none.
 fn figure<T: Clone>(field: &'static str, reading: &Reading<T>, reasons: &mut Reasons) -> Option<T> {
-    if let Some(why) = reason(reading) {
+    if let Some(why) = reading.reason() {
         reasons.insert(field, why);
     }
     reading.value().cloned()
@@ -159,7 +158,7 @@ fn only_of(driver: bool) -> &'static str {
 fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
     let mut why = Reasons::new();
     let memory = mig.memory.value();
-    if let Some(reason) = reason(&mig.memory) {
+    if let Some(reason) = mig.memory.reason() {
         for field in ["total", "used", "driver_reserved", "free"] {
             why.insert(field, reason.clone());
         }

@@ -9,7 +9,7 @@ mod text;
 
 use std::time::Duration;
 
-use gpumem_probe::{NvmlState, Reading};
+use gpumem_probe::NvmlState;
 
 use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
@@ -144,17 +144,6 @@ fn nothing_simulated(model: &Model) -> String {
         .map(|p| format!("{}: {}", p.file, p.text));
     let why = said.or(found).unwrap_or_else(|| "its channel was not found".into());
     format!("the simulated training run cannot be seen: {why}. `gpumem-tui doctor` says what to check")
-}
-
-/// Why a figure is not there; `None` when it is.
-pub(crate) fn reason<T>(reading: &Reading<T>) -> Option<String> {
-    match reading {
-        Reading::Value(_) => None,
-        Reading::Pending => Some("not measured".into()),
-        Reading::NotSupported => Some("not supported".into()),
-        Reading::NoPermission => Some("no permission".into()),
-        Reading::Failed(text) => Some(text.clone()),
-    }
 }
 
 #[cfg(test)]

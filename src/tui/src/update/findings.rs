@@ -9,7 +9,6 @@ use crate::model::{
     COUNTED_ABOVE, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, LeftOut, Nanos, Problem, ProblemKind,
     Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
-use crate::report::reason;
 use crate::units;
 
 use super::join::gpu_key;
@@ -57,7 +56,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
             let text = format!(
                 "{}: NVML does not tell its processes ({}): only those that publish are listed",
                 device.label,
-                reason(list).unwrap_or_default()
+                list.reason().unwrap_or_default()
             );
             findings.push((0, finding(Severity::Warning, None, text)));
         }
