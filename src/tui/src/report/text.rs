@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
+    use crate::model::Sample;
     use crate::update::update;
 
     fn of(sensors: Sensors) -> String {
@@ -223,13 +224,13 @@ mod tests {
             sensors,
             ..Gpu::default()
         };
-        let sample = Box::new(NvmlSample {
+        let sample = NvmlSample {
             state: NvmlState::Ready,
             gpus: vec![gpu],
             ..NvmlSample::default()
-        });
+        };
         let mut model = Model::default();
-        update(&mut model, 0, Event::Nvml { at: 0, sample });
+        update(&mut model, 0, Event::sampled(0, Sample::Nvml(sample)));
         text(&model, u16::MAX)
     }
 

@@ -61,7 +61,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
             findings.push((0, finding(Severity::Warning, None, text)));
         }
     }
-    let now = world.channels_at.unwrap_or(0);
+    let now = world.channels_at().unwrap_or(0);
     let devices: HashMap<DeviceKey, &Device> = world.devices.iter().map(|d| (d.key, d)).collect();
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
         let device = devices.get(&process.id.device).copied();

@@ -1,10 +1,12 @@
 //! Which samples make the dashboard draw.
 
+use std::time::Duration;
+
 use gpumem_channel::BlockState::{Allocated, Free};
 
 use super::sample::*;
 use crate::event::{Effect, Event};
-use crate::model::{Model, Nanos, SECOND, View};
+use crate::model::{Model, Nanos, SECOND, SourceId, Taken, View};
 use crate::update::update;
 
 /// A machine that has been the same for ten seconds, and its publisher's channel.
@@ -80,8 +82,11 @@ fn whatever_changes_is_drawn() {
 fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
     let (mut model, _) = quiet(View::Overview);
     // Other sources go on; the driver was late.
-    model.live.channels_at = Some(14 * SECOND);
     let at = 14 * SECOND;
+    model
+        .live
+        .times
+        .note(SourceId::Channels, Taken::new(at, Duration::from_secs(1)));
     assert_eq!(update(&mut model, at, Event::Tick), [Effect::DrawSoon]);
     assert_eq!(
         update(&mut model, at, nvml(at, 5 * GIB, &[(11, 2 * GIB)])),
