@@ -75,7 +75,7 @@ struct App {
     screen: Screen,
     input: Input,
     signals: Signals,
-    samples: Arc<Samples>,
+    samples: Samples,
     requests: Arc<Requests>,
     demos: Demos,
     /// When the next frame is due; `None` when nothing changed.
@@ -95,7 +95,7 @@ impl App {
             input: Input::new(terminal::keyboard()?)?,
             signals,
             model,
-            samples: Arc::default(),
+            samples: Samples::default(),
             requests: Arc::default(),
             demos: Demos::new(demo),
             due: None,
@@ -103,7 +103,7 @@ impl App {
         };
         // The first frame comes before anything that takes time.
         app.draw()?;
-        source::start(&app.model.setup, &app.samples, &app.requests)?;
+        app.samples = source::start(&app.model.setup, &app.requests)?;
         Ok(app)
     }
 
@@ -136,7 +136,7 @@ impl App {
                     Ok(Some(events)) => events,
                     Ok(None) | Err(_) => vec![Event::End(Ending::TerminalGone)],
                 },
-                samples = self.samples.take() => samples.into_iter().map(|s| Event::Sampled(Box::new(s))).collect(),
+                sampled = self.samples.next() => vec![Event::Sampled(Box::new(sampled))],
                 news = self.demos.next() => vec![Event::Demo(news)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,

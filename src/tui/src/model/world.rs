@@ -8,7 +8,7 @@ use super::Nanos;
 use super::channel::{Channel, LeftOut, Problem};
 use super::device::Device;
 use super::finding::Finding;
-use super::inputs::{SourceId, Times};
+use super::inputs::{Inputs, SourceId, Times};
 use super::process::{Process, ProcessId};
 
 use crate::units;
@@ -23,6 +23,22 @@ pub struct Driver {
 }
 
 impl World {
+    /// What is shown as it was sampled. Devices, processes and findings are derived from several sources, by `update`.
+    pub fn of(inputs: &Inputs) -> World {
+        World {
+            times: inputs.times.clone(),
+            nvml: inputs.nvml.state.clone(),
+            driver: Driver {
+                version: inputs.nvml.driver.clone(),
+                cuda: inputs.nvml.cuda,
+            },
+            problems: inputs.channels.problems.clone(),
+            left_out: inputs.channels.left_out.clone(),
+            published: inputs.channels.channels.clone(),
+            ..World::default()
+        }
+    }
+
     /// The sources whose figures are old. An NVML that does not answer has no figures that could age.
     pub fn stale(&self, now: Nanos) -> Vec<SourceId> {
         let ages = |source: &SourceId| *source != SourceId::Nvml || self.nvml == NvmlState::Ready;

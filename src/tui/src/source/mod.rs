@@ -1,7 +1,7 @@
 //! The sources: each samples one thing, on its own thread and at its own pace, and hands over its latest sample.
 //!
 //! A slow or hung driver call holds up its own source and nothing else. Samples are handed over through a [`Slot`] that
-//! keeps the newest of each source; there is no queue that could grow. Sources know nothing of one another: what one
+//! keeps the newest; there is no queue that could grow. Sources know nothing of one another: what one
 //! finds and another has to look at, the main loop asks for with a [`Request`].
 //!
 //! A new source is a file here with its [`Source`] and a row in [`all`]. What it finds is a variant of

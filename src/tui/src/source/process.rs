@@ -84,6 +84,9 @@ fn permissions(facts: &Facts) -> Check {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::process::Command;
+
     use super::*;
 
     fn sample(table: &mut ProcessTable, pids: &[u32]) -> Vec<Process> {
@@ -102,14 +105,12 @@ mod tests {
     #[test]
     fn who_has_ended_is_known_as_long_as_somebody_names_it() {
         let mut table = ProcessTable::default();
-        let child = std::process::Command::new("sleep").arg("1000").spawn();
-        let Ok(mut child) = child else {
-            panic!("no sleep here: {child:?}")
-        };
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pids = [child.id()];
         let alive = sample(&mut table, &pids);
         assert_eq!(alive.len(), 1, "once, though it is listed and publishes");
-        assert!(child.kill().is_ok() && child.wait().is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
         let commands = |list: Vec<Process>| list.into_iter().map(|p| p.command).collect::<Vec<_>>();
         assert_eq!(commands(sample(&mut table, &pids)), commands(alive));
         assert!(sample(&mut table, &[]).is_empty());

@@ -1,42 +1,67 @@
 //! The threads on which sources sample, and what passes between them and the main loop.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::{Slot, Source};
 use crate::clock;
-use crate::model::{Nanos, Request, Sampled, Setup, Taken};
+use crate::model::{Nanos, Request, Sample, Sampled, Setup, Taken};
 
 /// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
 const STACK: usize = 512 << 10;
 
-/// The newest sample of each source that was not taken yet.
-pub type Samples = Slot<Vec<Sampled>>;
+/// The newest sample of each source, as far as nobody took it.
+#[derive(Default)]
+pub struct Samples(Vec<Arc<Slot<Sampled>>>);
+
+impl Samples {
+    /// Waits for a sample and takes it. Cancelling the future loses nothing.
+    pub async fn next(&self) -> Sampled {
+        let mut all: Vec<_> = self.0.iter().map(|slot| Box::pin(slot.take())).collect();
+        poll_fn(|context| {
+            let mut polled = all.iter_mut().map(|take| take.as_mut().poll(context));
+            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+}
 
 /// Starts every source that is wanted, each on a thread of its own.
 ///
 /// # Errors
 /// When the system allows no more threads.
-pub fn start(setup: &Setup, samples: &Arc<Samples>, requests: &Arc<Requests>) -> std::io::Result<()> {
+pub fn start(setup: &Setup, requests: &Arc<Requests>) -> std::io::Result<Samples> {
     let interval = Duration::from_nanos(setup.interval);
-    for mut source in super::all() {
+    let mut samples = Samples::default();
+    for source in super::all() {
         if source.is_wanted(setup) {
-            let (samples, requests) = (samples.clone(), requests.clone());
-            spawn(source.name(), move || {
-                let pace = source.pace(interval);
-                loop {
-                    let sample = source.sample(&requests.newest());
-                    let taken = Taken::new(clock::now(), pace);
-                    let sampled = Sampled { taken, sample };
-                    samples.put(vec![sampled], |waiting, new| join(waiting, new, &*source));
-                    if !source.rest(pace, &requests) {
-                        return;
-                    }
-                }
-            })?;
+            let (slot, requests) = (Arc::new(Slot::default()), requests.clone());
+            samples.0.push(slot.clone());
+            spawn(source.name(), move || run(source, interval, &slot, &requests))?;
         }
     }
-    Ok(())
+    Ok(samples)
+}
+
+fn run(mut source: Box<dyn Source>, interval: Duration, slot: &Slot<Sampled>, requests: &Requests) {
+    let pace = source.pace(interval);
+    loop {
+        let sample = source.sample(&requests.newest());
+        put(slot, Taken::new(clock::now(), pace), sample, &*source);
+        if !source.rest(pace, requests) {
+            return;
+        }
+    }
+}
+
+/// Hands a sample over; the source says what stays of one that nobody took.
+fn put(slot: &Slot<Sampled>, taken: Taken, sample: Sample, source: &dyn Source) {
+    slot.put(Sampled { taken, sample }, |old, new| Sampled {
+        taken: new.taken,
+        sample: source.merge(old.sample, new.sample),
+    });
 }
 
 /// A sample for a report.
@@ -45,18 +70,6 @@ pub fn take_once(source: &mut dyn Source, setup: &Setup, request: &Request) -> S
     let sample = source.sample_once(request);
     let taken = Taken::new(clock::now(), pace);
     Sampled { taken, sample }
-}
-
-/// The samples that wait and those of one source that come: of each source one, in the order in which they came.
-fn join(mut waiting: Vec<Sampled>, new: Vec<Sampled>, source: &dyn Source) -> Vec<Sampled> {
-    for mut new in new {
-        let its = |old: &Sampled| old.sample.source() == new.sample.source();
-        if let Some(place) = waiting.iter().position(its) {
-            new.sample = source.merge(waiting.remove(place).sample, new.sample);
-        }
-        waiting.push(new);
-    }
-    waiting
 }
 
 /// What the main loop asks the sources for.
@@ -127,49 +140,52 @@ pub(super) fn sleep_to_beat(interval: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use gpumem_probe::{NvmlSample, Process};
+    #![allow(clippy::unwrap_used)]
+    use gpumem_probe::NvmlSample;
 
     use super::*;
-    use crate::model::{ChannelSample, Mark, MarkKind, Nanos, Sample};
-    use crate::source::{Channels, Driver, ProcessTable};
+    use crate::model::{ChannelKey, ChannelSample, DeviceKey, Mark, MarkKind, Owner, ProcessId};
+    use crate::source::{Channels, Driver};
 
-    fn sampled(at: Nanos, sample: Sample) -> Vec<Sampled> {
-        let taken = Taken::new(at, Duration::from_secs(1));
-        vec![Sampled { taken, sample }]
-    }
-
-    fn channels(at: Nanos) -> Vec<Sampled> {
+    fn channels(at: Nanos) -> Sample {
         let mark = Mark {
             at,
             kind: MarkKind::Phase,
-            process: crate::model::ProcessId {
-                device: crate::model::DeviceKey::NvmlIndex(0),
-                owner: crate::model::Owner::Pid(1, 1),
+            process: ProcessId {
+                device: DeviceKey::NvmlIndex(0),
+                owner: Owner::Pid(1, 1),
             },
             bytes: 0,
             text: "forward".into(),
         };
-        let marks = vec![mark];
-        let sample = ChannelSample {
-            marks,
+        Sample::Channels(ChannelSample {
+            marks: vec![mark],
             ..ChannelSample::default()
-        };
-        sampled(at, Sample::Channels(sample))
+        })
     }
 
     /// A main loop that is held up finds one sample of each source, and no event of a channel is lost.
     #[test]
     fn of_each_source_the_newest_sample_waits() {
-        let nvml = |at| sampled(at, Sample::Nvml(NvmlSample::default()));
-        let processes = |at| sampled(at, Sample::Processes(Vec::<Process>::new()));
-        let waiting = join(channels(1), nvml(2), &Driver::default());
-        let waiting = join(waiting, channels(3), &Channels::default());
-        let waiting = join(waiting, processes(4), &ProcessTable::default());
-        let waiting = join(waiting, nvml(5), &Driver::default());
-        let times: Vec<Nanos> = waiting.iter().map(|s| s.taken.at).collect();
-        assert_eq!(times, [3, 4, 5]);
-        let Sample::Channels(sample) = &waiting[0].sample else {
-            unreachable!("the channels came first")
+        let samples = Samples(vec![Arc::default(), Arc::default()]);
+        let put = |place: usize, at, sample, source: &dyn Source| {
+            put(
+                &samples.0[place],
+                Taken::new(at, Duration::from_secs(1)),
+                sample,
+                source,
+            );
+        };
+        let (nvml, source) = (|| Sample::Nvml(NvmlSample::default()), Channels::default());
+        put(1, 1, channels(1), &source);
+        put(0, 2, nvml(), &Driver::default());
+        put(1, 3, channels(3), &source);
+        put(0, 4, nvml(), &Driver::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let [first, second] = [0, 1].map(|_| runtime.block_on(samples.next()));
+        assert_eq!([first.taken.at, second.taken.at], [4, 3]);
+        let Sample::Channels(sample) = second.sample else {
+            unreachable!("the other was NVML's")
         };
         assert_eq!(sample.marks.iter().map(|m| m.at).collect::<Vec<_>>(), [1, 3]);
     }
@@ -180,13 +196,12 @@ mod tests {
         let requests = Arc::new(Requests::default());
         let asker = requests.clone();
         let thread = std::thread::spawn(move || {
-            for pids in [vec![], vec![7]] {
+            for listed in [vec![], vec![7]] {
                 std::thread::sleep(Duration::from_millis(20));
-                let publishers = Vec::new();
                 asker.set(Request {
-                    blocks_of: Some(crate::model::ChannelKey(1, 1)),
-                    listed: pids,
-                    publishers,
+                    blocks_of: Some(ChannelKey(1, 1)),
+                    listed,
+                    ..Request::default()
                 });
             }
         });

@@ -10,8 +10,8 @@ use gpumem_channel::{DeviceKind as PublishedKind, Identity, Life};
 use gpumem_probe::{Gpu, GpuState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model,
-    Owner, Partition, Point, Process, ProcessId, Sensors, SourceId, World,
+    Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Inputs, Model, Owner,
+    Partition, Point, Process, ProcessId, Sensors, SourceId, World,
 };
 
 use super::row;
@@ -19,18 +19,7 @@ use super::row;
 /// Rebuilds `model.live` from `model.inputs`, of which that of `fresh` is new. The devices' past moves on; what the world was before is returned without.
 pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     let inputs = &model.inputs;
-    let mut world = World {
-        times: inputs.times.clone(),
-        nvml: inputs.nvml.state.clone(),
-        driver: Driver {
-            version: inputs.nvml.driver.clone(),
-            cuda: inputs.nvml.cuda,
-        },
-        problems: inputs.channels.problems.clone(),
-        left_out: inputs.channels.left_out.clone(),
-        published: inputs.channels.channels.clone(),
-        ..World::default()
-    };
+    let mut world = World::of(inputs);
     let published = Published::of(&inputs.channels.channels);
     world.devices = devices(inputs, &published, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
