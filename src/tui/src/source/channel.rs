@@ -30,7 +30,7 @@ const NAMED: usize = 64;
 
 /// Every channel this user may read.
 #[derive(Default)]
-pub struct Channels {
+pub(super) struct Channels {
     open: HashMap<ChannelKey, Open>,
     /// What is known of other users' channels, most of which may not be open.
     others: Others,

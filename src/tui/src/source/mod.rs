@@ -1,11 +1,11 @@
 //! The sources: each samples one thing, on its own thread and at its own pace, and hands over its latest sample.
 //!
 //! A slow or hung driver call holds up its own source and nothing else. Samples are handed over through a [`Slot`] that
-//! keeps the newest; there is no queue that could grow. Sources know nothing of one another: what one
-//! finds and another has to look at, the main loop asks for with a [`Request`].
+//! keeps the newest; there is no queue that could grow. Sources know nothing of one another: where one has to look at what
+//! another found, the main loop asks it to with a [`Request`].
 //!
-//! A new source is a file here with its [`Source`] and a row in [`all`]. What it finds is a variant of
-//! [`Sample`] and a field of [`crate::model::Inputs`]. The README tells it step by step.
+//! A new source is a file here with its [`Source`] and a row in [`all`]. What it finds is a variant of [`Sample`] and a field
+//! of [`Inputs`]. The README has the list of files.
 
 mod channel;
 mod descriptors;
@@ -23,12 +23,14 @@ use std::time::Duration;
 use gpumem_probe::Facts;
 use serde_json::value::RawValue;
 
-pub use channel::Channels;
 pub use descriptors::raise_limit as raise_descriptor_limit;
-pub use nvml::{Driver, in_driver, named as named_nvml};
-pub use process::ProcessTable;
+pub use nvml::{in_driver, named as named_nvml};
 pub use sampler::{Requests, Samples, start, take_once};
 pub use slot::Slot;
+
+use channel::Channels;
+use nvml::Driver;
+use process::ProcessTable;
 
 use crate::check::Check;
 use crate::model::{Inputs, Model, Request, Sample, Setup};
@@ -42,7 +44,7 @@ pub fn all() -> Vec<Box<dyn Source>> {
     ]
 }
 
-/// Something that is sampled. Making one costs nothing: what takes time is for the first sample.
+/// Something that is sampled. It is made where only its words are wanted, too: what takes time is for the first sample.
 pub trait Source: Send {
     /// The name of its thread, and of its field in the JSON document.
     fn name(&self) -> &'static str;

@@ -43,7 +43,7 @@ fn call<T>(body: impl FnOnce() -> T) -> T {
 
 /// The driver, through its library. The first sample loads that.
 #[derive(Default)]
-pub struct Driver {
+pub(super) struct Driver {
     /// `None` while it does not work.
     nvml: Option<Nvml>,
     /// What the newest sample says.

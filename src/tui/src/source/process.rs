@@ -11,7 +11,7 @@ use crate::model::{Inputs, Request, Sample};
 
 /// The processes that the driver lists, and those that publish.
 #[derive(Default)]
-pub struct ProcessTable {
+pub(super) struct ProcessTable {
     processes: Processes,
     /// Whom the newest sample is about.
     asked: Vec<u32>,
