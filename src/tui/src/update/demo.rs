@@ -251,7 +251,7 @@ fn has_gpu(model: &Model) -> bool {
 /// With no GPU and nothing published, something must live on the screen: a simulated training run, labelled. Only when
 /// NVML's library is absent: a library that fails means a GPU that needs help, not a show.
 pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
-    let looked = model.inputs.nvml_at.is_some() && model.inputs.channels_at.is_some();
+    let looked = model.inputs.looked();
     // Whoever watched a real program wants to see how it ended, not a simulation in its place.
     let published = !model.inputs.seen_alive.is_empty();
     let idle = model.demo.is_none() && !model.setup.no_demo;

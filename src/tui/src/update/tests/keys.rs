@@ -268,7 +268,7 @@ fn a_tick_draws_only_when_a_source_has_gone_stale() {
     model.now += 10 * SECOND;
     assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);
     model.live.nvml = NvmlState::Missing;
-    model.live.channels_at = Some(model.now);
+    model.live.times = Times::at(model.now, &[SourceId::Channels]);
     assert!(
         feed(&mut model, [Event::Tick]).is_empty(),
         "what is missing does not age"

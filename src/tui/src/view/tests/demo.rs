@@ -36,7 +36,7 @@ fn why_there_is_no_map_is_told_in_full() {
         told.contains("gpumem-tui doctor says where programs can publish."),
         "{told}"
     );
-    let looked = model.live.channels_at;
+    let looked = model.live.channels_at();
     let demo = model.demo.as_mut().unwrap();
     demo.has_memory_since = looked;
     let told = words(&at_80x24(&model), 44);
