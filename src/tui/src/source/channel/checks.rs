@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
 use gpumem_probe::Facts;
+use gpumem_text::units;
 use rustix::fs::Access;
 
 use crate::check::{Check, Verdict, good, not};
 use crate::model::{ChannelSample, Problem, ProblemKind};
-use gpumem_text::units;
 
 /// The checks of channels: where they would be, and which there are.
 pub(super) fn all(facts: &Facts, sample: &ChannelSample) -> Vec<Check> {
