@@ -225,12 +225,19 @@ fn set(
     name: &'static str,
     place: impl FnOnce(&mut Random) -> (usize, usize),
 ) -> Step {
-    let (record, at) = place(random);
-    let old = section(&base.bytes, name).map_or(0, |section| word(&base.bytes, section.record(record) + at));
-    let value = match name {
-        "devices" | "strings" if random.below(2) == 0 => text(random),
-        _ => value(random, old, &[]),
+    let (record, mut at) = place(random);
+    // Where a text begins.
+    let text_at = match name {
+        "devices" => Some(8),
+        "strings" => Some(1),
+        _ => None,
     };
+    let is_text = text_at.is_some() && random.below(2) == 0;
+    if let Some(text_at) = text_at.filter(|_| is_text) {
+        at = text_at;
+    }
+    let old = section(&base.bytes, name).map_or(0, |section| word(&base.bytes, section.record(record) + at));
+    let value = if is_text { text(random) } else { value(random, old, &[]) };
     Step::Set {
         section: name,
         record,
