@@ -4,10 +4,14 @@
 //! word 0..8    frozen for ever   magic, version, minimum reader version, file length, toc offset, toc entries, identity offset, 0
 //! word 8..64   identity          who publishes (identity.rs)
 //! word 64..    table of contents 4 words a section: kind, offset, stride | count << 32, version
-//! sections     64-byte aligned (what lanes write: 128), never overlapping; unknown kinds are skipped, longer strides than known are accepted
+//! sections     one row each in section.rs; 64-byte aligned (what lanes write: 128), never overlapping; unknown kinds are skipped, longer strides than known are accepted
 //! ```
 
 mod check;
+
+use crate::publisher::Options;
+pub(crate) use crate::section::{Layout, Section};
+use crate::section::{Row, SECTIONS};
 
 /// "gpumemch" as little-endian bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gpumemch");
@@ -26,37 +30,6 @@ pub(crate) const TOC: usize = IDENTITY + IDENTITY_WORDS;
 pub(crate) const TOC_ENTRY: usize = 4;
 /// Bytes of the largest channel a reader opens.
 pub(crate) const FILE_MAX: u64 = 1 << 30;
-
-/// What a section holds. The numbers are part of the format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Kind {
-    /// Counters that only the publisher moves: see [`live`].
-    Live = 1,
-    /// One record per device.
-    Devices = 2,
-    /// Two alternating cells of figures per device.
-    Stats = 3,
-    /// One record per segment.
-    Segments = 4,
-    /// One record per block.
-    Blocks = 5,
-    /// One word per [`GROUP`] block slots: it changes whenever one of them does.
-    Generations = 6,
-    /// The event ring.
-    Events = 7,
-    /// Append-only strings.
-    Strings = 8,
-    /// Managed memory ranges. Reserved: written by no version so far.
-    #[allow(dead_code, reason = "the number is taken so that no other section is given it")]
-    Managed = 9,
-    /// Per lane: see [`lane`], and two alternating cells of figures.
-    Lanes = 10,
-    /// Per lane: one word per [`GROUP`] block slots, which changes whenever the lane changes one of them.
-    LaneGenerations = 11,
-    /// The event rings of the lanes, all of one size, one after the other.
-    LaneEvents = 12,
-}
 
 /// Block slots that share a generation word.
 pub(crate) const GROUP: usize = 1024;
@@ -121,135 +94,38 @@ pub(crate) mod words {
     const _: () = assert!(LANE.is_multiple_of(super::APART));
 }
 
-/// A section: a table of equal records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Section {
-    /// First word.
-    pub(crate) start: usize,
-    /// Words from one record to the next.
-    pub(crate) stride: usize,
-    /// Records.
-    pub(crate) count: usize,
-}
-
-impl Section {
-    /// The words of record `i`. Callers keep `i < count`.
-    #[inline(always)]
-    pub(crate) fn record(&self, i: usize) -> std::ops::Range<usize> {
-        let start = self.start + i * self.stride;
-        start..start + self.stride
-    }
-
-    fn words(&self) -> usize {
-        self.stride * self.count
-    }
-}
-
-/// How many records of each kind a channel has room for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capacity {
-    pub(crate) devices: usize,
-    pub(crate) segments: usize,
-    pub(crate) blocks: usize,
-    pub(crate) events: usize,
-    pub(crate) strings: usize,
-    pub(crate) lanes: usize,
-    pub(crate) lane_events: usize,
-}
-
-/// Where the sections of one channel lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// Words of the whole file.
-    pub(crate) len: usize,
-    pub(crate) live: Section,
-    pub(crate) devices: Section,
-    pub(crate) stats: Section,
-    pub(crate) segments: Section,
-    pub(crate) blocks: Section,
-    pub(crate) generations: Section,
-    pub(crate) events: Section,
-    pub(crate) strings: Section,
-    pub(crate) lanes: Section,
-    pub(crate) lane_generations: Section,
-    pub(crate) lane_events: Section,
-}
-
-/// The sections this version writes, in file order, with the least stride a reader needs of each.
-const SECTIONS: [(Kind, usize); 11] = [
-    (Kind::Live, 1),
-    (Kind::Devices, words::DEVICE),
-    (Kind::Stats, words::STATS),
-    (Kind::Segments, words::SEGMENT),
-    (Kind::Generations, 1),
-    (Kind::Strings, words::STRING),
-    (Kind::Lanes, words::LANE),
-    (Kind::LaneGenerations, 1),
-    (Kind::LaneEvents, words::EVENT),
-    (Kind::Events, words::EVENT),
-    (Kind::Blocks, words::BLOCK),
-];
-
-impl Kind {
-    /// Whether a channel can be without it.
-    fn is_of_lanes(self) -> bool {
-        matches!(self, Kind::Lanes | Kind::LaneGenerations | Kind::LaneEvents)
-    }
-}
-
 impl Layout {
-    fn section_mut(&mut self, kind: Kind) -> Option<&mut Section> {
-        Some(match kind {
-            Kind::Live => &mut self.live,
-            Kind::Devices => &mut self.devices,
-            Kind::Stats => &mut self.stats,
-            Kind::Segments => &mut self.segments,
-            Kind::Blocks => &mut self.blocks,
-            Kind::Generations => &mut self.generations,
-            Kind::Events => &mut self.events,
-            Kind::Strings => &mut self.strings,
-            Kind::Lanes => &mut self.lanes,
-            Kind::LaneGenerations => &mut self.lane_generations,
-            Kind::LaneEvents => &mut self.lane_events,
-            Kind::Managed => return None,
-        })
+    /// Lays out a new channel.
+    pub(crate) fn of(options: &Options) -> Layout {
+        Layout::with(options, |row| row.listed || (row.count)(options) > 0)
     }
 
-    /// Lays out a new channel.
-    pub(crate) fn new(capacity: Capacity) -> Layout {
+    /// The same of these sections.
+    fn with(options: &Options, has: impl Fn(&Row) -> bool) -> Layout {
+        let rows = || SECTIONS.iter().filter(|row| has(row));
         let mut layout = Layout::default();
-        let mut next = (TOC + SECTIONS.len() * TOC_ENTRY).next_multiple_of(8);
-        for (kind, stride) in SECTIONS {
-            let count = match kind {
-                Kind::Live => live::WORDS,
-                Kind::Devices | Kind::Stats => capacity.devices,
-                Kind::Segments => capacity.segments,
-                Kind::Blocks => capacity.blocks,
-                Kind::Generations => capacity.blocks.div_ceil(GROUP),
-                Kind::Events => capacity.events.next_power_of_two(),
-                Kind::Strings => capacity.strings,
-                Kind::Lanes | Kind::LaneGenerations => capacity.lanes,
-                Kind::LaneEvents => capacity.lanes * capacity.lane_events.next_power_of_two(),
-                Kind::Managed => 0,
+        let mut next = TOC + rows().count() * TOC_ENTRY;
+        for row in rows() {
+            let section = Section {
+                start: next.next_multiple_of(row.align),
+                stride: row.stride.map_or(row.words, |stride| stride(options)),
+                count: (row.count)(options),
             };
-            let stride = match kind {
-                Kind::LaneGenerations => capacity.blocks.div_ceil(GROUP).next_multiple_of(APART),
-                _ => stride,
-            };
-            let start = next.next_multiple_of(if kind.is_of_lanes() { APART } else { 8 });
-            let section = Section { start, stride, count };
-            next = (start + section.words()).next_multiple_of(8);
-            if let Some(place) = layout.section_mut(kind) {
-                *place = section;
-            }
+            next = section.start + section.stride * section.count;
+            *(row.place)(&mut layout) = section;
         }
-        layout.len = next;
+        layout.len = next.next_multiple_of(8);
         layout
     }
 
     /// Bytes of the whole file.
     pub(crate) fn bytes(&self) -> u64 {
         self.len as u64 * 8
+    }
+
+    /// Where a section lies.
+    pub(crate) fn section(mut self, row: &Row) -> Section {
+        *(row.place)(&mut self)
     }
 
     /// The event ring of a lane. Callers keep `lane` below the number of lanes.
@@ -264,25 +140,55 @@ impl Layout {
 
     /// The header and table of contents of this layout, identity left zero.
     pub(crate) fn header(&self) -> Vec<u64> {
-        let mut header = vec![0; TOC + SECTIONS.len() * TOC_ENTRY];
+        let mut header = vec![0; TOC];
+        for row in SECTIONS {
+            let section = self.section(row);
+            if row.listed || section.count > 0 {
+                header.extend([
+                    row.kind,
+                    section.start as u64 * 8,
+                    (section.stride as u64 * 8) | (section.count as u64) << 32,
+                    row.version,
+                ]);
+            }
+        }
         header[0] = MAGIC;
         header[1] = VERSION;
         header[2] = MIN_READER;
         header[3] = self.bytes();
         header[4] = TOC as u64 * 8;
-        header[5] = SECTIONS.len() as u64;
+        header[5] = ((header.len() - TOC) / TOC_ENTRY) as u64;
         header[6] = IDENTITY as u64 * 8;
-        let mut layout = *self;
-        for (i, (kind, _)) in SECTIONS.into_iter().enumerate() {
-            let Some(section) = layout.section_mut(kind) else {
-                continue;
-            };
-            let entry = &mut header[TOC + i * TOC_ENTRY..][..TOC_ENTRY];
-            entry[0] = kind as u64;
-            entry[1] = section.start as u64 * 8;
-            entry[2] = (section.stride as u64 * 8) | (section.count as u64) << 32;
-            entry[3] = 1;
-        }
         header
+    }
+}
+
+/// Sizes of a channel that has the sections which all files have.
+#[cfg(test)]
+#[derive(Clone, Copy)]
+pub(crate) struct Capacity {
+    pub(crate) devices: u32,
+    pub(crate) segments: u32,
+    pub(crate) blocks: u32,
+    pub(crate) events: u32,
+    pub(crate) strings: u32,
+    pub(crate) lanes: u32,
+    pub(crate) lane_events: u32,
+}
+
+#[cfg(test)]
+impl Layout {
+    pub(crate) fn new(capacity: Capacity) -> Layout {
+        let options = Options {
+            devices: capacity.devices,
+            segments: capacity.segments,
+            blocks: capacity.blocks,
+            events: capacity.events,
+            strings: capacity.strings,
+            lanes: capacity.lanes,
+            lane_events: capacity.lane_events,
+            ..Options::default()
+        };
+        Layout::with(&options, |row| row.listed)
     }
 }

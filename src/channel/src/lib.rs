@@ -33,7 +33,7 @@
 //! ```
 //! This is format 2. Format 1 has no lanes and is read as such; its readers refuse format 2, whose figures they would show in part.
 //! Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown values. Devices are joined to
-//! NVML by UUID, never by number.
+//! NVML by UUID, never by number. Each section is a row of one table: [`section`] has it and says how to add one.
 //!
 //! # Consistency
 //! One writer for every word but those of block slots; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
@@ -65,7 +65,7 @@
 //! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
 //!
 //! # Trust
-//! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
+//! A reader believes nothing (`layout/check.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
 //! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
 //! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
@@ -104,6 +104,7 @@ mod publisher;
 mod put;
 mod reader;
 mod record;
+pub mod section;
 mod seqlock;
 mod snapshot;
 mod source;

@@ -29,7 +29,8 @@ pub use options::Options;
 /// A program that closes descriptors which it did not open, as daemons do, is shown as ended from then on: the lock of its channel goes
 /// with them.
 pub struct Publisher {
-    writer: Writer<Map>,
+    /// Nothing is stored once the publisher is [gone](Publisher::gone).
+    pub(crate) writer: Writer<Map>,
     // Declared after the writer: the lock is let go of last.
     _lock: LockedFile,
     path: PathBuf,
@@ -54,7 +55,7 @@ impl Publisher {
 
     /// Whether there is nothing to publish to: we are a forked child of the process that made the channel.
     #[inline(always)]
-    fn gone(&self) -> bool {
+    pub(crate) fn gone(&self) -> bool {
         self.writer.memory().inherited()
     }
 

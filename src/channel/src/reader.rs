@@ -17,6 +17,7 @@ use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
 use crate::map::Map;
 use crate::mirror::Mirror;
 use crate::record::Device;
+use crate::section::SECTIONS;
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
 use crate::source::{Access, Source};
 use crate::{identity, life, text};
@@ -186,11 +187,25 @@ impl Reader {
             let maps = shown.iter().filter_map(|&slot| self.mirror.map(slot));
             map.segments = maps.cloned().collect();
         }
+        self.read_sections(&mut snapshot)?;
         self.check_free(&mut snapshot, events)?;
         Ok(snapshot)
     }
 
-    /// Reads the figures alone, at next to no price: the devices of the snapshot have no segments.
+    /// Fills in the parts whose sections say themselves how they are read.
+    fn read_sections(&self, snapshot: &mut Snapshot) -> Result<(), ReadError> {
+        for row in SECTIONS {
+            let Some(read) = row.read else { continue };
+            let section = self.layout.section(row);
+            if section.count > 0 {
+                read(&self.source, &section, snapshot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the figures alone, at next to no price: the devices of the snapshot have no segments,
+    /// and of optional sections nothing is known.
     ///
     /// # Errors
     /// When the file itself fails. The channel is then to be closed.

@@ -9,7 +9,7 @@ use crate::cells::{CellWriter, Touched};
 use crate::codec::{self, What};
 use crate::facts::{Facts, Unheld};
 use crate::lane::LaneWriter;
-use crate::layout::{Layout, live, words};
+use crate::layout::{Layout, Section, live, words};
 use crate::publisher::{Operation, Split};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{BlockState, Device, Event, EventKind};
@@ -202,20 +202,31 @@ impl<M: Words> Writer<M> {
         }
     }
 
-    /// Writes or rewrites a device.
-    pub(crate) fn device(&mut self, index: u8, device: &Device) {
-        let index = index as usize;
-        if index >= self.layout.devices.count {
-            return;
+    /// Writes or rewrites a record that its sequence word guards: its words 1... False if the section has no such record.
+    pub(crate) fn record<const N: usize>(
+        &mut self,
+        section: impl Fn(&Layout) -> Section,
+        index: usize,
+        data: [u64; N],
+    ) -> bool {
+        let section = section(&self.layout);
+        if index >= section.count {
+            return false;
         }
         self.ticket += WRITERS;
-        let record = &self.memory.words()[self.layout.devices.record(index)];
+        let record = &self.memory.words()[section.record(index)];
         seqlock::begin(record, self.ticket);
-        for (word, value) in record[1..].iter().zip(codec::device(device)) {
+        for (word, value) in record[1..].iter().zip(data) {
             word.put(value);
         }
         seqlock::end(record, self.ticket);
-        if index >= self.devices {
+        true
+    }
+
+    /// Writes or rewrites a device.
+    pub(crate) fn device(&mut self, index: u8, device: &Device) {
+        let index = index as usize;
+        if self.record(|layout| layout.devices, index, codec::device(device)) && index >= self.devices {
             self.devices = index + 1;
             self.publish_live(live::DEVICES, self.devices as u64);
         }

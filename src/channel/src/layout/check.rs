@@ -54,25 +54,24 @@ impl Layout {
                 return Err(bad("a section lies outside the file"));
             };
             spans.push((offset, end));
-            let Some(&(kind, least)) = SECTIONS.iter().find(|(kind, _)| *kind as u64 == entry[0]) else {
+            let Some(row) = SECTIONS.iter().find(|row| row.kind == entry[0]) else {
                 continue;
             };
-            if count == 0 && kind.is_of_lanes() {
+            if count == 0 && row.optional {
                 continue;
             }
-            if (stride as usize) < least * 8 || count == 0 {
+            if (stride as usize) < row.words * 8 || count == 0 {
                 return Err(bad("a section's records are too short"));
             }
-            if let Some(place) = layout.section_mut(kind) {
-                if place.count != 0 {
-                    return Err(bad("a section is there twice"));
-                }
-                *place = Section {
-                    start: offset as usize / 8,
-                    stride: stride as usize / 8,
-                    count: count as usize,
-                };
+            let place = (row.place)(&mut layout);
+            if place.count != 0 {
+                return Err(bad("a section is there twice"));
             }
+            *place = Section {
+                start: offset as usize / 8,
+                stride: stride as usize / 8,
+                count: count as usize,
+            };
         }
         spans.retain(|span| span.0 != span.1);
         spans.sort_unstable();
@@ -83,12 +82,10 @@ impl Layout {
         Ok(layout)
     }
 
-    fn check_counts(&mut self) -> Result<(), OpenError> {
+    fn check_counts(&self) -> Result<(), OpenError> {
         let bad = OpenError::Malformed;
-        for (kind, _) in SECTIONS {
-            if !kind.is_of_lanes() && self.section_mut(kind).is_some_and(|section| section.count == 0) {
-                return Err(bad("a section is missing"));
-            }
+        if SECTIONS.iter().any(|row| !row.optional && self.section(row).count == 0) {
+            return Err(bad("a section is missing"));
         }
         if self.live.count < live::LANES || self.live.stride != 1 || self.generations.stride != 1 {
             return Err(bad("its counters are too short"));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::layout::{Capacity, LANES_MAX, Layout, words};
+use crate::layout::{LANES_MAX, Layout, words};
 
 /// How large a channel is and what it says about its program.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ const LITTLE: u64 = 64 << 10;
 impl Options {
     /// Bytes of the file of such a channel. All of them are taken when it is made.
     pub fn file_len(&self) -> u64 {
-        self.layout().bytes()
+        Layout::of(self).bytes()
     }
 
     /// The same where [`fit`](Options::fit) is looked at, in a file system of `total` bytes; 0 is one without a limit.
@@ -76,7 +76,7 @@ impl Options {
         let most = if self.fit && total > 0 { total / PART } else { u64::MAX };
         let mut smaller = self.clone();
         while smaller.file_len() > most && smaller.halve_largest() {}
-        smaller.layout()
+        Layout::of(&smaller)
     }
 
     /// Halves the table that takes most. False if that is too small.
@@ -100,18 +100,6 @@ impl Options {
             }
             _ => false,
         }
-    }
-
-    fn layout(&self) -> Layout {
-        Layout::new(Capacity {
-            devices: self.devices.clamp(1, 256) as usize,
-            segments: self.segments.clamp(1, 1 << 20) as usize,
-            blocks: self.blocks.clamp(1, 1 << 22) as usize,
-            events: self.events.clamp(16, 1 << 20) as usize,
-            strings: self.strings.clamp(1, 1 << 16) as usize,
-            lanes: (self.lanes as usize).min(LANES_MAX),
-            lane_events: self.lane_events.clamp(16, 1 << 17) as usize,
-        })
     }
 }
 

@@ -1,0 +1,172 @@
+//! The sections of a channel, one row of a table each.
+//!
+//! A section is a table of equal records. Its row has the number of its kind, its version, the words of a record, how many records a file
+//! is made with, and whether a file may be without it. All else follows from the rows: where the sections of a new file lie and
+//! its table of contents (`layout.rs`), what is accepted of a file that may lie (`layout/check.rs`), and the field of `Layout` by
+//! which writer and reader find the records.
+//!
+//! # How files and readers of different age get along
+//! - A reader skips kinds that it does not know, wherever the table of contents has them.
+//! - A file may be without an optional section. A reader that knows the section then says that nothing is known of it.
+//! - Records may grow at their end: a reader takes the words that it knows of each, and refuses records that have fewer.
+//!
+//! # To add one
+//! Four files, all of this crate:
+//! 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of [`Publisher`](crate::Publisher) that stores one
+//!    (`Writer::record` guards it with its sequence word), a function that reads all of them into a [`Snapshot`]
+//!    (`Source::changed` reads guarded records), and their tests.
+//! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free number and that
+//!    function.
+//! 3. `snapshot.rs`: a field, which is `None` where the file has no such section: what an old file does not tell is not zero.
+//! 4. `publisher/options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
+//!    programs that have nothing to say as they are.
+//!
+//! The number of a kind is never used again, and the meaning of a word never changes.
+
+use crate::error::ReadError;
+use crate::layout::{APART, GROUP, LANES_MAX, live, words};
+use crate::publisher::Options;
+use crate::snapshot::Snapshot;
+use crate::source::Source;
+
+#[cfg(test)]
+mod tests;
+
+/// Where a section lies in one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Section {
+    /// First word.
+    pub(crate) start: usize,
+    /// Words from one record to the next.
+    pub(crate) stride: usize,
+    /// Records. 0: the file has no such section.
+    pub(crate) count: usize,
+}
+
+impl Section {
+    /// The words of record `i`. Callers keep `i < count`.
+    #[inline(always)]
+    pub(crate) fn record(&self, i: usize) -> std::ops::Range<usize> {
+        let start = self.start + i * self.stride;
+        start..start + self.stride
+    }
+}
+
+/// Fills in a section's part of a snapshot, which the file has.
+pub(crate) type Read = fn(&Source, &Section, &mut Snapshot) -> Result<(), ReadError>;
+
+/// What is to be known of a section.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// Its number in the format.
+    pub(crate) kind: u64,
+    /// What its records say, counted up when they grow. Readers do not look at it: they go by the stride.
+    pub(crate) version: u64,
+    /// Words of a record: what this version writes, and the least a reader needs.
+    pub(crate) words: usize,
+    /// Words from one record to the next in a new file, where these depend on the options.
+    pub(crate) stride: Option<fn(&Options) -> usize>,
+    /// Records in a new file.
+    pub(crate) count: fn(&Options) -> usize,
+    /// Whether a file may be without it.
+    pub(crate) optional: bool,
+    /// Whether the table of contents of a new file has it even when it has no records.
+    pub(crate) listed: bool,
+    /// Words of which its start is a multiple.
+    pub(crate) align: usize,
+    /// Reads it with every [refresh](crate::Reader::refresh). `None`: the reader has ways of its own.
+    pub(crate) read: Option<Read>,
+    /// Its field, which `sections!` fills in.
+    pub(crate) place: fn(&mut Layout) -> &mut Section,
+}
+
+/// What every file has. The rows fill in the kind and the count.
+const REQUIRED: Row = Row {
+    kind: 0,
+    version: 1,
+    words: 1,
+    stride: None,
+    count: |_| 0,
+    optional: false,
+    listed: true,
+    align: 8,
+    read: None,
+    place: |layout| &mut layout.live,
+};
+
+/// What came later, or is of use to some programs only.
+const OPTIONAL: Row = Row {
+    optional: true,
+    listed: false,
+    ..REQUIRED
+};
+
+/// What lanes write, on cache lines of their own. Their sections came with format 2, all of whose files list them.
+const OF_LANES: Row = Row {
+    listed: true,
+    align: APART,
+    ..OPTIONAL
+};
+
+/// Makes [`Layout`] and [`SECTIONS`] from the rows.
+macro_rules! sections {
+    ($($(#[$doc:meta])* $name:ident: $row:expr;)*) => {
+        /// Where the sections of one channel lie.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Layout {
+            /// Words of the whole file.
+            pub(crate) len: usize,
+            $($(#[$doc])* pub(crate) $name: Section,)*
+        }
+
+        /// All sections, in file order.
+        pub(crate) const SECTIONS: &[Row] = &[$(Row { place: |layout| &mut layout.$name, ..$row },)*];
+    };
+}
+
+sections! {
+    /// Counters that only the publisher moves: see [`live`].
+    live: Row { kind: 1, count: |_| live::WORDS, ..REQUIRED };
+    /// One record per device.
+    devices: Row { kind: 2, words: words::DEVICE, count: devices, ..REQUIRED };
+    /// Two alternating cells of figures per device.
+    stats: Row { kind: 3, words: words::STATS, count: devices, ..REQUIRED };
+    /// One record per segment.
+    segments: Row { kind: 4, words: words::SEGMENT, count: |o| o.segments.clamp(1, 1 << 20) as usize, ..REQUIRED };
+    /// One word per [`GROUP`] block slots: it changes whenever one of them does.
+    generations: Row { kind: 6, count: groups, ..REQUIRED };
+    /// Append-only strings.
+    strings: Row { kind: 8, words: words::STRING, count: |o| o.strings.clamp(1, 1 << 16) as usize, ..REQUIRED };
+    /// Per lane: see [`lane`](crate::layout::lane), and two alternating cells of figures.
+    lanes: Row { kind: 10, words: words::LANE, count: lanes, ..OF_LANES };
+    /// Per lane: one word per [`GROUP`] block slots, which changes whenever the lane changes one of them.
+    lane_generations: Row { kind: 11, stride: Some(|o| groups(o).next_multiple_of(APART)), count: lanes, ..OF_LANES };
+    /// The event rings of the lanes, all of one size, one after the other.
+    lane_events: Row { kind: 12, words: words::EVENT, count: |o| lanes(o) * ring(o.lane_events, 1 << 17), ..OF_LANES };
+    /// The event ring.
+    events: Row { kind: 7, words: words::EVENT, count: |o| ring(o.events, 1 << 20), ..REQUIRED };
+    // Kind 9 is kept for managed ranges, which no version wrote so far.
+    /// One record per block. The last: a slot that the table does not have is one behind the end of the file.
+    blocks: Row { kind: 5, words: words::BLOCK, count: blocks, ..REQUIRED };
+}
+
+fn devices(options: &Options) -> usize {
+    options.devices.clamp(1, 256) as usize
+}
+
+fn blocks(options: &Options) -> usize {
+    options.blocks.clamp(1, 1 << 22) as usize
+}
+
+fn groups(options: &Options) -> usize {
+    blocks(options).div_ceil(GROUP)
+}
+
+fn lanes(options: &Options) -> usize {
+    (options.lanes as usize).min(LANES_MAX)
+}
+
+/// Events of a ring that was asked for with so many.
+fn ring(events: u32, most: u32) -> usize {
+    (events.clamp(16, most) as usize).next_power_of_two()
+}
