@@ -1,0 +1,209 @@
+//! Files with sections that this reader does not know, and without some that it does: those of newer programs and of older ones.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{channel_dir, operate, options, publisher_with};
+use gpumem_channel::{
+    Block, BlockState, DeviceStats, Event, EventKind, OpenError, Options, PoolId, Reader, Segment, Snapshot, Touched,
+};
+
+/// Kinds of sections, by whether a file may be without them.
+const REQUIRED: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+const OF_LANES: [u64; 3] = [10, 11, 12];
+/// One that no version has.
+const UNKNOWN: u64 = 4711;
+
+/// A channel as words, and its table of contents apart.
+struct File {
+    words: Vec<u64>,
+    /// Kind, offset in bytes, stride | count << 32, version.
+    toc: Vec<[u64; 4]>,
+}
+
+impl File {
+    /// Of a publisher with something of everything.
+    fn published(dir: &Path, lanes: u32) -> File {
+        let mut publisher = publisher_with(&Options { lanes, ..options(dir) });
+        let tag = publisher.intern("weights");
+        let segment = Segment {
+            addr: 1 << 30,
+            size: 1 << 20,
+            mapped: 1 << 20,
+            ..Segment::default()
+        };
+        let block = Block {
+            addr: segment.addr,
+            size: segment.size,
+            requested: segment.size - 7,
+            state: BlockState::Allocated,
+            pool: PoolId::LARGE,
+            tag,
+            ..Block::default()
+        };
+        publisher.event(&Event {
+            kind: EventKind::SegmentAlloc,
+            size: segment.size,
+            ..Event::default()
+        });
+        publisher.segment_begin(0);
+        publisher.block(0, &block, None);
+        publisher.segment_end(0, Some((&segment, Some(0))));
+        let mut stats = DeviceStats::default();
+        stats.large.segment.add(1);
+        stats.large.reserved_bytes.add(segment.size);
+        stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+        publisher.stats(0, &stats, Touched::ALL);
+        if let Some(mut lane) = publisher.lane(0, 7) {
+            operate(&mut lane, 512);
+        }
+        let bytes = std::fs::read(publisher.path()).unwrap();
+        let (words, _) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (entries, _) = words[words[4] as usize / 8..].as_chunks();
+        let toc = entries[..words[5] as usize].to_vec();
+        File { words, toc }
+    }
+
+    /// Appends a section of these words at place `at` of the table of contents.
+    fn add(&mut self, at: usize, kind: u64, stride: usize, words: &[u64]) {
+        self.words.resize(self.words.len().next_multiple_of(8), 0);
+        let packed = (stride as u64 * 8) | ((words.len() / stride) as u64) << 32;
+        self.toc.insert(at, [kind, self.words.len() as u64 * 8, packed, 3]);
+        self.words.extend(words);
+    }
+
+    fn without(&self, kinds: &[u64]) -> File {
+        let toc = self.toc.iter().filter(|entry| !kinds.contains(&entry[0]));
+        File {
+            words: self.words.clone(),
+            toc: toc.copied().collect(),
+        }
+    }
+
+    /// Opens and reads it. The table of contents is behind everything else.
+    fn read(&self, dir: &Path) -> Result<Snapshot, OpenError> {
+        let mut words = self.words.clone();
+        words[4] = words.len() as u64 * 8;
+        words[5] = self.toc.len() as u64;
+        words.extend(self.toc.as_flattened());
+        words[3] = words.len() as u64 * 8;
+        let path = dir.join("changed");
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        std::fs::write(&path, bytes).unwrap();
+        let mut reader = Reader::open(&path)?;
+        reader.refresh().unwrap();
+        assert_eq!(reader.events().unwrap().lost, 0);
+        Ok(reader.refresh().unwrap())
+    }
+}
+
+/// All that a snapshot tells, without when it was read.
+fn told(mut snapshot: Snapshot) -> String {
+    snapshot.read_at = 0;
+    format!("{snapshot:?}")
+}
+
+#[test]
+fn a_section_of_a_newer_program_is_skipped_wherever_it_is() {
+    let dir = channel_dir();
+    let plain = File::published(dir.path(), 2);
+    let expected = told(plain.read(dir.path()).unwrap());
+    assert!(
+        expected.contains("weights") && expected.contains("requested: 1048569"),
+        "{expected}"
+    );
+    for at in 0..=plain.toc.len() {
+        for (stride, count) in [(1, 1), (4, 300), (1000, 1)] {
+            let mut newer = File {
+                words: plain.words.clone(),
+                toc: plain.toc.clone(),
+            };
+            newer.add(at, UNKNOWN, stride, &vec![u64::MAX; stride * count]);
+            newer.add(at, UNKNOWN + 1, 1, &[7]);
+            assert_eq!(
+                told(newer.read(dir.path()).unwrap()),
+                expected,
+                "at {at}, {count} of {stride}"
+            );
+        }
+    }
+}
+
+/// What is not known is not believed to lie right either.
+#[test]
+fn a_section_of_a_newer_program_must_not_overlap_others() {
+    let dir = channel_dir();
+    let mut bent = File::published(dir.path(), 2);
+    let blocks = bent.toc.iter().find(|entry| entry[0] == 5).unwrap()[1];
+    bent.toc.push([UNKNOWN, blocks, 8 | 1 << 32, 1]);
+    assert!(matches!(bent.read(dir.path()), Err(OpenError::Malformed(_))));
+    let outside = bent.words.len() as u64 * 8 + (1 << 20);
+    bent.toc.last_mut().unwrap()[1] = outside;
+    assert!(matches!(bent.read(dir.path()), Err(OpenError::Malformed(_))));
+}
+
+/// Older programs have no lanes: none are shown, and the publisher's own figures are whole.
+#[test]
+fn a_file_of_an_older_program_is_read_without_what_it_does_not_have() {
+    let dir = channel_dir();
+    let file = File::published(dir.path(), 2);
+    assert_eq!(file.read(dir.path()).unwrap().lanes.len(), 1);
+    let old = file.without(&OF_LANES).read(dir.path()).unwrap();
+    assert_eq!(old.lanes, []);
+    let stats = old.devices[0].stats.unwrap();
+    assert_eq!(
+        (stats.large.reserved_bytes.current, stats.small.allocation.current),
+        (1 << 20, 0)
+    );
+    assert_eq!(old.devices[0].contradiction, None);
+    // The same as of a publisher that asked for no lanes.
+    let none = File::published(dir.path(), 0);
+    let listed = none.toc.iter().filter(|entry| OF_LANES.contains(&entry[0]));
+    assert!(listed.clone().count() == 3 && listed.clone().all(|entry| entry[2] >> 32 == 0));
+    let [listed, left_out] = [none.read(dir.path()), none.without(&OF_LANES).read(dir.path())];
+    assert_eq!(told(listed.unwrap()), told(left_out.unwrap()));
+}
+
+#[test]
+fn a_file_without_a_section_that_all_have_is_refused() {
+    let dir = channel_dir();
+    let file = File::published(dir.path(), 2);
+    let known: Vec<u64> = file.toc.iter().map(|entry| entry[0]).collect();
+    assert!(
+        known
+            .iter()
+            .all(|kind| REQUIRED.contains(kind) || OF_LANES.contains(kind))
+    );
+    for kind in REQUIRED {
+        let refused = file.without(&[kind]).read(dir.path()).unwrap_err();
+        assert!(
+            matches!(refused, OpenError::Malformed("a section is missing")),
+            "{kind}: {refused}"
+        );
+    }
+    // A lane has its own of all three.
+    for kind in [11, 12] {
+        let refused = file.without(&[kind]).read(dir.path());
+        assert!(matches!(refused, Err(OpenError::Malformed(_))), "{kind}");
+    }
+}
+
+/// A newer program's records may be longer. What it has behind the words that are known is not read.
+#[test]
+fn longer_records_are_read_as_far_as_they_are_known() {
+    let dir = channel_dir();
+    let file = File::published(dir.path(), 0);
+    let expected = told(file.read(dir.path()).unwrap());
+    for (kind, words) in [(2u64, 24usize), (4, 16), (8, 16)] {
+        let entry = *file.toc.iter().find(|entry| entry[0] == kind).unwrap();
+        let (start, count) = (entry[1] as usize / 8, (entry[2] >> 32) as usize);
+        let records = file.words[start..][..count * words].chunks(words);
+        let longer: Vec<u64> = records.flat_map(|record| [record, &[u64::MAX; 8]].concat()).collect();
+        let mut newer = file.without(&[kind]);
+        newer.add(0, kind, words + 8, &longer);
+        assert_eq!(told(newer.read(dir.path()).unwrap()), expected, "{kind}");
+    }
+}
