@@ -227,6 +227,7 @@ impl Reader {
             segments: Vec::new(),
         });
         let (strays, their_bytes) = self.mirror.strays();
+        #[allow(clippy::needless_update, reason = "a row of the table of sections may fill in more")]
         let mut snapshot = Snapshot {
             identity: self.identity.clone(),
             life: self.life,
@@ -240,6 +241,7 @@ impl Reader {
             malformed_segments: self.malformed,
             read_at: identity::now(ClockId::Monotonic),
             strings: self.strings.clone(),
+            ..Snapshot::default()
         };
         self.check_figures(&mut snapshot);
         Ok(snapshot)
