@@ -18,6 +18,7 @@ mod popup;
 mod strips;
 mod theme;
 mod timeline;
+mod widgets;
 
 #[cfg(test)]
 mod tests;

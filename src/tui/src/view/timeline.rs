@@ -13,7 +13,7 @@ use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{badge, graph, history, legend};
-use crate::model::{Basis, Device, DeviceKind, MarkKind, Nanos, Partition, SECOND};
+use crate::model::{Basis, Device, DeviceKind, Nanos, Partition, SECOND};
 use crate::units;
 
 /// Columns of the axis: `79.6G` and a tick.
@@ -354,20 +354,5 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     if x + width(&used) <= area.width {
         let dim = screen.pen.theme.ink(Ink::Dim);
         screen.pen.text_end(area, area.width, 0, &used, dim);
-    }
-}
-
-/// How much a kind of event matters when several share a column, what it looks like, and what it is called in full and where
-/// there is little room.
-fn mark_look(kind: MarkKind) -> (u8, char, char, Ink, [&'static str; 2]) {
-    match kind {
-        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
-        MarkKind::Retry => (6, '↻', '@', Ink::Warning, ["retried", "retry"]),
-        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
-        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, ["cache released", "released"]),
-        MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, ["holes joined", "joined"]),
-        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, ["memory returned", "returned"]),
-        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, ["memory taken", "taken"]),
-        MarkKind::Phase => (0, '│', '|', Ink::Dim, ["phase", "phase"]),
     }
 }

@@ -9,12 +9,13 @@ use ratatui::style::Style;
 
 use super::super::Screen;
 use super::super::pen::{split_top, width};
+use super::super::strips;
 use super::super::theme::Ink;
-use super::super::{bar, strips};
 use super::SIDE;
-use crate::model::{BlockMap, Figures, Histogram, Process};
+use crate::model::{BlockMap, Figures, Process};
 use crate::units;
-use crate::units::{count, count_short, round_size};
+use crate::units::count;
+use crate::view::widgets::SizeHistogram;
 
 /// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {
@@ -139,7 +140,9 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
     };
     if figures.is_some() && rest.height >= 3 {
         let inside = screen.pen.panel(rest, "Free blocks by size", "");
-        histogram(screen, inside, &map.free_sizes());
+        let theme = screen.pen.theme;
+        let sizes = &map.free_sizes();
+        screen.render(SizeHistogram { theme, sizes }, inside);
     }
 }
 
@@ -211,53 +214,5 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
         x = screen.pen.text(area, x, y, label, dim);
         // One that is too long for a line of its own is seen to be.
         x = screen.pen.clipped(area, x + 1, y, &text, area.width, Style::new()) + 3;
-    }
-}
-
-/// Free blocks per power of two, as bars of their bytes. When lines are few, the smallest sizes share the first one.
-pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) {
-    let Some((first, last)) = sizes.range() else {
-        let dim = screen.pen.theme.ink(Ink::Dim);
-        screen.pen.text(area, 0, 0, "nothing is free", dim);
-        return;
-    };
-    if area.height == 0 {
-        return;
-    }
-    let lines = usize::from(area.height).min(last - first + 1);
-    let fold = last + 1 - lines;
-    let most = sizes.bytes[first..=last].iter().copied().max().unwrap_or(1).max(1);
-    for (y, bucket) in (fold..=last).rev().enumerate() {
-        let y = y as u16;
-        let folded = bucket == fold && fold > first;
-        let range = if folded { first..=bucket } else { bucket..=bucket };
-        let blocks: u64 = sizes.count[range.clone()].iter().map(|&n| u64::from(n)).sum();
-        let bytes: u64 = sizes.bytes[range].iter().fold(0, |sum, &n| sum.saturating_add(n));
-        let dim = screen.pen.theme.ink(Ink::Dim);
-        let label = if folded {
-            format!("<{}", round_size(1 << (bucket + 1).min(63)))
-        } else {
-            round_size(1 << bucket)
-        };
-        screen.pen.text_end(area, 8, y, &label, dim);
-        let text = count_short(blocks);
-        screen.pen.text_end(area, 13, y, &text, Style::new());
-        let total = units::bytes_short(bytes);
-        let left = screen
-            .pen
-            .text_end(area, area.width, y, &total, if bytes == 0 { dim } else { Style::new() });
-        let line = Rect {
-            x: area.x + 14,
-            y: area.y + y,
-            width: left.saturating_sub(15),
-            height: 1,
-        };
-        let full = bytes.min(most);
-        if full > 0 {
-            let long = u64::from(line.width) * 8;
-            // Only the bar itself is drawn: what is not there has no look.
-            let eighths = (u128::from(long) * u128::from(full) / u128::from(most)) as u64;
-            bar::solid(&mut screen.pen, line, Ink::Cached, eighths.max(1));
-        }
     }
 }

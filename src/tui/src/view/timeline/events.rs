@@ -6,9 +6,10 @@ use ratatui::style::Style;
 use super::super::Screen;
 use super::super::pen::width;
 use super::super::theme::Ink;
-use super::{Window, mark_look};
+use super::Window;
 use crate::model::{Device, DeviceState, Mark, MarkKind, Nanos, Owner, SECOND};
 use crate::units;
+use crate::view::widgets::{EventStrip, FailureLines, mark_look};
 
 /// The events of the window, without the program's own phases.
 fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
@@ -20,35 +21,18 @@ fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u1
         .filter_map(move |m| window.column(m.at).map(|column| (column, m)))
 }
 
-fn glyph(screen: &Screen<'_>, kind: MarkKind) -> (char, Style) {
-    let (_, unicode, ascii, ink, _) = mark_look(kind);
-    (
-        if screen.pen.theme.ascii { ascii } else { unicode },
-        screen.pen.theme.ink(ink),
-    )
-}
-
 /// One glyph per column with an event, the gravest first; a failed request also draws a line up through the free part.
 pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Device, window: Window) {
     let mut gravest: Vec<Option<MarkKind>> = vec![None; usize::from(window.columns)];
     for (column, mark) in shown(device, window) {
         let here = &mut gravest[usize::from(column)];
-        if here.is_none_or(|kind| mark_look(kind).0 < mark_look(mark.kind).0) {
+        if here.is_none_or(|kind| mark_look(kind).gravity < mark_look(mark.kind).gravity) {
             *here = Some(mark.kind);
         }
     }
-    for (x, kind) in gravest.into_iter().enumerate() {
-        let Some(kind) = kind else { continue };
-        let (glyph, style) = glyph(screen, kind);
-        screen.pen.cell(area, x as u16, 0, glyph, style);
-        if kind == MarkKind::OutOfMemory {
-            for y in 0..plot.height {
-                if screen.pen.is_empty(plot, x as u16, y) {
-                    screen.pen.cell(plot, x as u16, y, '┊', style);
-                }
-            }
-        }
-    }
+    let (theme, columns) = (screen.pen.theme, &gravest[..]);
+    screen.render(EventStrip { theme, columns }, area);
+    screen.render(FailureLines { theme, columns }, plot);
 }
 
 /// The kinds that are in the window, with their glyphs; returns the columns that are left.
@@ -59,19 +43,19 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, windo
             kinds.push(mark.kind);
         }
     }
-    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).0));
+    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).gravity));
     let dim = screen.pen.theme.ink(Ink::Dim);
     // Every mark that is seen is explained, in fewer letters where there are many.
-    let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).4[words]) + 5).sum() };
+    let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).names[words]) + 5).sum() };
     let (words, gap) = if wide(0) <= area.width + 3 { (0, 3) } else { (1, 2) };
     let mut x = 0;
     for kind in kinds {
-        let name = mark_look(kind).4[words];
+        let name = mark_look(kind).names[words];
         if x + 2 + width(name) > area.width {
             break;
         }
-        let (glyph, style) = glyph(screen, kind);
-        screen.pen.cell(area, x, 0, glyph, style);
+        let sign = mark_look(kind).sign(&screen.pen.theme);
+        screen.pen.text(area, x, 0, &sign.content, sign.style);
         x = screen.pen.text(area, x + 2, 0, name, dim) + gap;
     }
     for text in missing(device.history.marks_lost, device.history.marks_dropped) {
@@ -114,8 +98,8 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             ago => format!("-{}", super::span_text(ago * SECOND)),
         };
         screen.pen.text_end(area, 6, y, &when, dim);
-        let (glyph, style) = glyph(screen, mark.kind);
-        screen.pen.cell(area, 8, y, glyph, style);
+        let sign = mark_look(mark.kind).sign(&screen.pen.theme);
+        screen.pen.text(area, 8, y, &sign.content, sign.style);
         let pid = pid_of(screen, mark);
         let x = screen.pen.text(area, 10, y, &pid, dim);
         screen

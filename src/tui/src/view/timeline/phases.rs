@@ -4,41 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::super::Screen;
 use super::super::pen::width;
-use super::super::theme::{Ink, Theme};
+use super::super::theme::Ink;
 use super::Window;
-use crate::model::{Colors, Device, MarkKind, TimelineUi};
-
-/// Bands take these in the order of their names.
-const INKS: [Ink; 4] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
-/// And these, in Unicode and in ASCII, where colours do not tell them apart.
-const LINES: [(char, char); INKS.len()] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
-
-/// The line and the colours of the phase at a place in the order of names.
-pub(super) fn look(theme: &Theme, index: usize) -> (char, Style) {
-    let (unicode, ascii) = match theme.depth {
-        Colors::Mono => LINES[index % LINES.len()],
-        _ => LINES[0],
-    };
-    let line = if theme.ascii { ascii } else { unicode };
-    (line, theme.ink(INKS[index % INKS.len()]))
-}
-
-/// A phase from its mark to the next one.
-struct Band {
-    name: Arc<str>,
-    from: u16,
-    to: u16,
-}
+use crate::model::{Device, MarkKind, TimelineUi};
+use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
 
 /// Draws the bands, or says that they are too many to be told apart.
 pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
-    let (bands, marks) = bands(device, window);
     let dim = screen.pen.theme.ink(Ink::Dim);
     let names = names(device);
+    let (bands, marks) = bands(device, window, &names);
     if marks > usize::from(window.columns) / 3 {
         let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
         let shortest = screen.model.ui.timeline.span <= TimelineUi::SPANS[0];
@@ -50,31 +28,18 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         screen.pen.clipped(area, 0, 0, &text, area.width, dim);
         return;
     }
-    for band in &bands {
-        let index = names.iter().position(|n| *n == band.name).unwrap_or(0);
-        let (line, style) = look(&screen.pen.theme, index);
-        let room = band.to - band.from;
-        // A mark of where it begins would be all that is seen of a single column.
-        let begins = room > 1 || screen.pen.theme.depth != Colors::Mono;
-        for x in band.from..band.to {
-            let glyph = if x == band.from && begins { '╾' } else { line };
-            screen.pen.cell(area, x, 0, glyph, style);
-        }
-        if room >= 2 {
-            let name: String = band.name.chars().take(usize::from(room - 1)).collect();
-            screen.pen.text(area, band.from + 1, 0, &name, style);
-        }
-    }
+    let (theme, bands) = (screen.pen.theme, &bands[..]);
+    screen.render(PhaseStrip { theme, bands }, area);
 }
 
 /// The names of the phases in their colours, for bands too short to hold them.
 pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, mut x: u16, device: &Device) {
     let dim = screen.pen.theme.ink(Ink::Dim);
-    for (i, name) in names(device).iter().enumerate().take(INKS.len()) {
+    for (i, name) in names(device).iter().enumerate().take(PHASE_LOOKS) {
         if x + 2 + width(name) > area.width {
             return;
         }
-        let (line, style) = look(&screen.pen.theme, i);
+        let (line, style) = phase_look(&screen.pen.theme, i);
         screen.pen.cell(area, x, 0, if line == '─' { '━' } else { line }, style);
         x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
     }
@@ -88,39 +53,34 @@ fn names(device: &Device) -> Vec<Arc<str>> {
 }
 
 /// The bands of the window and how many marks made them.
-fn bands(device: &Device, window: Window) -> (Vec<Band>, usize) {
+fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>, usize) {
     let newest = device.history.long.back().map_or(0, |p| p.at);
     let end = window.column(newest).map_or(window.columns, |c| c + 1);
-    let mut bands: Vec<Band> = vec![];
+    let band = |name: &Arc<str>, columns| PhaseBand {
+        name: name.clone(),
+        index: names.iter().position(|n| n == name).unwrap_or(0),
+        columns,
+    };
+    let mut bands: Vec<PhaseBand> = vec![];
     let mut marks = 0;
-    let mut before: Option<Arc<str>> = None;
+    let mut before: Option<&Arc<str>> = None;
     for mark in device.history.marks.iter().filter(|m| m.kind == MarkKind::Phase) {
         let Some(column) = window.column(mark.at) else {
             if mark.at < window.start(0) {
-                before = Some(mark.text.clone());
+                before = Some(&mark.text);
             }
             continue;
         };
         marks += 1;
         if let Some(name) = before.take().filter(|_| column > 0) {
-            bands.push(Band {
-                name,
-                from: 0,
-                to: column,
-            });
+            bands.push(band(name, 0..column));
         }
         if let Some(last) = bands.last_mut() {
-            last.to = column;
+            last.columns.end = column;
         }
-        bands.push(Band {
-            name: mark.text.clone(),
-            from: column,
-            to: end,
-        });
+        bands.push(band(&mark.text, column..end));
     }
-    if let Some(name) = before {
-        bands.push(Band { name, from: 0, to: end });
-    }
-    bands.retain(|b| b.to > b.from);
+    bands.extend(before.map(|name| band(name, 0..end)));
+    bands.retain(|b| !b.columns.is_empty());
     (bands, marks)
 }

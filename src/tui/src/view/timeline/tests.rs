@@ -130,20 +130,6 @@ fn a_memory_axis_has_round_steps() {
 }
 
 #[test]
-fn phases_differ_where_colours_do_not_tell_them_apart() {
-    use super::super::theme::Theme;
-    use crate::model::Colors;
-    for ascii in [false, true] {
-        let theme = Theme::new(Colors::Mono, ascii);
-        let mut lines: Vec<char> = (0..4).map(|i| phases::look(&theme, i).0).collect();
-        assert!(!ascii || lines.iter().all(char::is_ascii), "{lines:?}");
-        lines.sort_unstable();
-        lines.dedup();
-        assert_eq!(lines.len(), 4, "{lines:?}");
-    }
-}
-
-#[test]
 fn what_was_not_kept_is_not_said_to_be_lost() {
     use super::events::missing;
     assert!(missing(0, 0).is_empty());
