@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use gpumem_alloc::device::{Call, Sim, SimConfig};
 use gpumem_alloc::{Allocator, Config, Publish, Stream};
+use gpumem_demo::pattern;
 use gpumem_demo::trace::{Op, Trace};
-use gpumem_demo::{format_bytes, pattern};
+use gpumem_text::units::bytes_to_pib;
 
 const FACTORS: [f64; 13] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 1.7, 2.0, 2.5, 3.0];
 
@@ -116,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", told("all", &all));
     all.retain(|one| one.peak_requested >= LARGE);
     if !all.is_empty() {
-        println!("{}", told(&format!("from {} on", format_bytes(LARGE)), &all));
+        println!("{}", told(&format!("from {} on", bytes_to_pib(LARGE)), &all));
     }
     Ok(())
 }

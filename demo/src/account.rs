@@ -14,7 +14,7 @@ use crate::run::Stage;
 /// its beginning could have told. Touches no file.
 pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
     let refuse = |why: &str| {
-        let path = gpumem_channel::clean(&path.display().to_string());
+        let path = gpumem_text::clean(&path.display().to_string());
         Err(DemoError::Argument {
             argument: "--snapshot",
             reason: format!("{path}: {why}"),
@@ -67,9 +67,6 @@ pub(crate) fn close(stage: &mut Stage<'_>, path: &Path) -> Result<(), DemoError>
         })?;
     }
     allocator.write_snapshot(path)?;
-    let message = format!(
-        "wrote the snapshot {}",
-        gpumem_channel::clean(&path.display().to_string())
-    );
+    let message = format!("wrote the snapshot {}", gpumem_text::clean(&path.display().to_string()));
     stage.output.say(Body::Notice { message })
 }

@@ -4,8 +4,9 @@
 //! does not give its cache back by itself (it would, by default, and the failure would not be seen). So the request fails
 //! for one reason: no hole is large enough and nothing new may be taken.
 
+use gpumem_text::units::{bytes_to_pib, count};
+
 use crate::args::Fix;
-use crate::bytes::{count, format_bytes};
 use crate::error::DemoError;
 use crate::lab::{Block, Lab, Request};
 use crate::pattern::Checked;
@@ -61,11 +62,11 @@ fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
     }
     stage.done(Step {
         id: "fill".into(),
-        title: format!("Allocate eight blocks: they take {}", format_bytes(sizes.total())),
+        title: format!("Allocate eight blocks: they take {}", bytes_to_pib(sizes.total())),
         detail: format!(
             "{}. In whole chunks of {} they take the whole budget that the allocator has for this. Each is filled with a pattern of its own.",
-            sizes.blocks.map(format_bytes).join(", "),
-            format_bytes(GRAIN),
+            sizes.blocks.map(bytes_to_pib).join(", "),
+            bytes_to_pib(GRAIN),
         ),
         ..Step::default()
     })?;
@@ -76,10 +77,10 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
     for freed in blocks.iter_mut().skip(1).step_by(2) {
         *freed = None;
     }
-    let holes: Vec<String> = sizes.freed().map(format_bytes).collect();
+    let holes: Vec<String> = sizes.freed().map(bytes_to_pib).collect();
     stage.done(Step {
         id: "free-every-other".into(),
-        title: format!("Free every other block: {} come free", format_bytes(sizes.freed().sum())),
+        title: format!("Free every other block: {} come free", bytes_to_pib(sizes.freed().sum())),
         detail: format!(
             "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
              driver, and cut up by the blocks that stay.",
@@ -108,12 +109,12 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<bool, Stop> {
         .to_vec();
     stage.done(Step {
         id: "request-fails".into(),
-        title: format!("Ask for {}: it {title}", format_bytes(sizes.request)),
+        title: format!("Ask for {}: it {title}", bytes_to_pib(sizes.request)),
         detail: format!(
             "{} are free, but the largest hole is {}, and the budget allows nothing new from the driver. This allocator \
              was told not to give its cache back by itself.",
-            format_bytes(sizes.freed().sum()),
-            format_bytes(largest)
+            bytes_to_pib(sizes.freed().sum()),
+            bytes_to_pib(largest)
         ),
         oom,
         choices,
@@ -134,13 +135,13 @@ fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> 
     let (released, time) = stage.lab.timed(Lab::release)?;
     stage.done(Step {
         id: "fix-release".into(),
-        title: format!("Release the cache: {} go back to the driver", format_bytes(released)),
+        title: format!("Release the cache: {} go back to the driver", bytes_to_pib(released)),
         detail: format!(
             "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
              room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
              physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
              segments that are wholly free can go back; and every later request pays the driver again.",
-            format_bytes(sizes.request),
+            bytes_to_pib(sizes.request),
         ),
         ..Step::default()
     })?;
@@ -151,13 +152,13 @@ fn remap(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
     let (joined, time) = stage.lab.timed(|lab| lab.join_holes(sizes.request))?;
     stage.done(Step {
         id: "fix-remap".into(),
-        title: format!("Join the holes by remapping: {} in one piece", format_bytes(joined.contiguous)),
+        title: format!("Join the holes by remapping: {} in one piece", bytes_to_pib(joined.contiguous)),
         detail: format!(
             "{time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
              went back to the driver, and the live blocks kept their addresses and contents. It needs virtual segments, \
              holes of whole chunks, and a moment in which no queued GPU work uses the holes.",
             joined.chunks_moved,
-            format_bytes(joined.bytes_moved),
+            bytes_to_pib(joined.bytes_moved),
         ),
         ..Step::default()
     })?;
@@ -184,13 +185,13 @@ fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Resul
     }
     stage.done(Step {
         id: "fix-workspace".into(),
-        title: format!("Start over with a workspace of {} allocated first", format_bytes(sizes.request)),
+        title: format!("Start over with a workspace of {} allocated first", bytes_to_pib(sizes.request)),
         detail: format!(
             "All blocks were freed. Then came the workspace, and beside it the four blocks that stay. The four temporaries \
              took their turns inside the workspace instead of leaving holes: {} instead of {} are held now. This needs a \
              change of the program, and temporaries that do not have to live at the same time.",
-            format_bytes(sizes.request + sizes.kept().map(|(_, taken)| taken).sum::<u64>()),
-            format_bytes(sizes.total()),
+            bytes_to_pib(sizes.request + sizes.kept().map(|(_, taken)| taken).sum::<u64>()),
+            bytes_to_pib(sizes.total()),
         ),
         ..Step::default()
     })?;
@@ -228,7 +229,7 @@ fn request_again(
     };
     stage.done(Step {
         id: "request-again".into(),
-        title: format!("Ask for {} again: {title}", format_bytes(sizes.request)),
+        title: format!("Ask for {} again: {title}", bytes_to_pib(sizes.request)),
         detail: detail.into(),
         oom,
         ..Step::default()

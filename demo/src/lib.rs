@@ -6,7 +6,6 @@
 
 mod account;
 mod args;
-mod bytes;
 mod conf;
 mod control;
 mod error;
@@ -29,7 +28,6 @@ pub mod trace;
 mod train;
 
 pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
-pub use bytes::{MIB, format_bytes, parse_bytes};
 pub use conf::{Conf, publishes};
 pub use control::End;
 pub use error::{DemoError, Ended, exit_code};

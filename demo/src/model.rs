@@ -1,6 +1,7 @@
 //! The sizes of the model that `demo train` trains, and how its batches vary. Pure arithmetic.
 
-use crate::bytes::MIB;
+use gpumem_text::units::MIB;
+
 use crate::pattern::pattern;
 
 /// Shares of the budget in 1/1000: weights, and each of the optimizer's two states; the activations of a mean batch; the

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use crate::bytes::format_bytes;
+use gpumem_text::units::bytes_to_pib;
+
 use crate::error::DemoError;
 use crate::protocol::{Body, Line, Outcome, Start, Step};
 
@@ -68,7 +69,7 @@ fn text(body: &Body, width: usize) -> String {
 fn start_text(start: &Start) -> String {
     let label = if start.simulated { "SIMULATED " } else { "" };
     let budget = match start.budget {
-        Some(bytes) => format!("budget {}", format_bytes(bytes)),
+        Some(bytes) => format!("budget {}", bytes_to_pib(bytes)),
         None => "no budget".to_owned(),
     };
     let channel = match &start.channel {
@@ -95,17 +96,17 @@ fn step_text(step: &Step, width: usize) -> String {
     let s = &step.stats;
     let mut figures = format!(
         "allocated {}, reserved {}, free in cache {}, largest free block {}",
-        format_bytes(s.allocated),
-        format_bytes(s.reserved),
-        format_bytes(s.free_total),
-        format_bytes(s.largest_free),
+        bytes_to_pib(s.allocated),
+        bytes_to_pib(s.reserved),
+        bytes_to_pib(s.free_total),
+        bytes_to_pib(s.largest_free),
     );
     if let Some(fragmentation) = s.external_fragmentation {
         figures += &format!(", external fragmentation {:.0} %", fragmentation * 100.0);
     }
     wrap(&figures, width, &mut text);
     for phase in &step.phases {
-        text += &format!("      {:<10} allocated {}\n", phase.name, format_bytes(phase.allocated));
+        text += &format!("      {:<10} allocated {}\n", phase.name, bytes_to_pib(phase.allocated));
     }
     for choice in &step.choices {
         wrap(&format!("fix {}: {}", choice.name, choice.title), width, &mut text);

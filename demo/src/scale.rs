@@ -1,6 +1,6 @@
 //! How large the blocks of the fragmentation demo are for a budget.
 
-use crate::bytes::{MIB, format_bytes};
+use gpumem_text::units::{MIB, bytes_to_pib};
 
 /// The blocks at the reference budget, in MiB.
 const REFERENCE: [u64; 8] = [100, 200, 50, 300, 75, 150, 400, 25];
@@ -63,7 +63,7 @@ impl Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     /// Too small for the demo to be what it says.
-    #[error("a budget of {} is too small: at least {} are needed", format_bytes(*asked), format_bytes(*least))]
+    #[error("a budget of {} is too small: at least {} are needed", bytes_to_pib(*asked), bytes_to_pib(*least))]
     TooSmall {
         /// What was asked for.
         asked: u64,
@@ -71,7 +71,7 @@ pub enum BudgetError {
         least: u64,
     },
     /// More than the simulated device has.
-    #[error("a budget of {} is more than the simulated device has: {}", format_bytes(*asked), format_bytes(*most))]
+    #[error("a budget of {} is more than the simulated device has: {}", bytes_to_pib(*asked), bytes_to_pib(*most))]
     TooLargeToSimulate {
         /// What was asked for.
         asked: u64,
@@ -81,7 +81,7 @@ pub enum BudgetError {
     /// More than a tenth of what is free on a card that may have other users.
     #[error(
         "a budget of {} is more than a tenth of the {} free on this device: ask for {} or less",
-        format_bytes(*asked), format_bytes(*free), format_bytes(*most)
+        bytes_to_pib(*asked), bytes_to_pib(*free), bytes_to_pib(*most)
     )]
     TooLarge {
         /// What was asked for.
@@ -94,7 +94,7 @@ pub enum BudgetError {
     /// Nothing was asked for, and a tenth of the free memory is too little.
     #[error(
         "a tenth of the {} free on this device is too little for the demo, which needs {}: free memory on it or take \
-         --device sim", format_bytes(*free), format_bytes(*least)
+         --device sim", bytes_to_pib(*free), bytes_to_pib(*least)
     )]
     DeviceFull {
         /// Free memory of the device.

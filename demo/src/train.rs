@@ -6,9 +6,10 @@
 
 use std::hint::black_box;
 
+use gpumem_text::units::{bytes_to_pib, plural};
+
 use crate::account;
 use crate::args::TRAIN_PACE;
-use crate::bytes::{format_bytes, plural};
 use crate::error::DemoError;
 use crate::lab::{Tensor, Want};
 use crate::model::{Model, objection};
@@ -104,8 +105,8 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), S
         title: format!("Training step {number}: {batch} samples"),
         detail: format!(
             "{} in use after {name}, {} between steps.{note}",
-            format_bytes(peak),
-            format_bytes(rest)
+            bytes_to_pib(peak),
+            bytes_to_pib(rest)
         ),
         phases,
         ..Step::default()
@@ -122,7 +123,7 @@ fn too_small(state: &State) -> DemoError {
         },
         steps => DemoError::Leaked {
             steps: plural(steps, "step"),
-            bytes: format_bytes(steps * LOSS),
+            bytes: bytes_to_pib(steps * LOSS),
         },
     }
 }

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{args, play, play_into, steered};
-use gpumem_demo::{BudgetError, DemoArgs, DemoError, End, Ended, Fix, MIB, MIN_BUDGET, Sizes, exit_code};
+use gpumem_demo::{BudgetError, DemoArgs, DemoError, End, Ended, Fix, MIN_BUDGET, Sizes, exit_code};
+use gpumem_text::units::MIB;
 
 fn fixed_by(fix: Fix) -> DemoArgs {
     DemoArgs {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{args, play, steered};
 use gpumem_demo::protocol::Body;
-use gpumem_demo::{DemoArgs, DemoError, End, Ended, MIB, exit_code};
+use gpumem_demo::{DemoArgs, DemoError, End, Ended, exit_code};
+use gpumem_text::units::MIB;
 
 fn train(steps: u64) -> DemoArgs {
     DemoArgs { steps, ..args("train") }

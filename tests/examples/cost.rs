@@ -6,6 +6,9 @@
 //! running dashboard is taken over SECONDS (12) after 3 s to settle: CPU is of all its threads (`schedstat`; a demo that
 //! it runs as its child does not count), memory is what is resident at the end (`smaps_rollup`). The first output is the
 //! median of five starts. Uses the machine's NVML if it has one; `no-nvml` keeps it away.
+//!
+//! `GPUMEM_BIN=FOLDER` measures the `gpumem-tui` in a folder, beside the `churn` that is there, too (an example of `gpumem-channel`):
+//! another version's, or on a machine without cargo.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,

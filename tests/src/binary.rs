@@ -1,6 +1,6 @@
 //! Where the programs under test are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -26,8 +26,13 @@ pub fn libgpumem_alloc() -> PathBuf {
         .clone()
 }
 
-/// Builds a file with the profile of the running test, or in a release build with that of this name.
+/// Builds a file with the profile of the running test, or in a release build with that of this name. Where `GPUMEM_BIN` names a folder the
+/// file was built already and is there: a machine with a GPU need not have cargo.
 fn build(package: &str, target: &[&str], file: &str, release: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("GPUMEM_BIN") {
+        let file = Path::new(file).file_name().expect("a file has a name");
+        return Path::new(&folder).join(file);
+    }
     // <target>/<profile>/deps/<test>, or examples/<program>
     let test = std::env::current_exe().expect("the test's own path");
     let running = test

@@ -13,12 +13,27 @@ pub fn uuid_of(gpu: u8) -> [u8; 16] {
 
 /// Publishes 512 MiB on the GPU with this UUID, 128 MiB of it cached. The publisher calls it its device 0.
 pub fn publish(world: &World, uuid: [u8; 16]) -> Publisher {
+    publish_with(world, uuid, Options::default(), "H100", "")
+}
+
+/// The same of a program, a job, a device, a pool and a tag that all have this name.
+pub fn publish_named(world: &World, uuid: [u8; 16], name: &str) -> Publisher {
+    let options = Options {
+        program: Some(name.to_owned()),
+        job: name.to_owned(),
+        ..Options::default()
+    };
+    publish_with(world, uuid, options, name, name)
+}
+
+/// `name`: that of the pool, and the tag of what is held. Empty: none.
+fn publish_with(world: &World, uuid: [u8; 16], options: Options, device: &str, name: &str) -> Publisher {
     let options = Options {
         dir: Some(world.channels().to_owned()),
         blocks: 64,
         segments: 8,
         events: 64,
-        ..Options::default()
+        ..options
     };
     let mut publisher = Publisher::create(&options).unwrap();
     publisher.set_device(
@@ -27,17 +42,19 @@ pub fn publish(world: &World, uuid: [u8; 16]) -> Publisher {
             uuid,
             total: 80 << 30,
             granularity: 2 * MIB,
-            name: "H100".into(),
+            name: device.into(),
             ..Device::default()
         },
     );
     let (addr, pool) = (1 << 32, PoolId::LARGE);
+    let name = publisher.intern(name);
     let held = Block {
         addr,
         size: 384 * MIB,
         requested: 384 * MIB,
         state: BlockState::Allocated,
         pool,
+        tag: name,
         ..Block::default()
     };
     let cached = Block {
@@ -51,6 +68,7 @@ pub fn publish(world: &World, uuid: [u8; 16]) -> Publisher {
         size: 512 * MIB,
         mapped: 512 * MIB,
         pool,
+        pool_name: name,
         ..Segment::default()
     };
     publisher.segment_begin(0);

@@ -28,20 +28,37 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 fn no_crate_knows_what_is_above_it() {
     let of = dependencies();
     // Those of ours that each may know, and of others those that say where the GPU, the screen and the main loop are.
-    let allowed: [(&str, &[&str]); 7] = [
-        ("gpumem-channel", &[]),
+    let allowed: [(&str, &[&str]); 8] = [
+        ("gpumem-text", &[]),
+        ("gpumem-channel", &["gpumem-text"]),
         ("gpumem-snapshot", &[]),
-        ("gpumem-probe", &[]),
-        ("gpumem-alloc", &["gpumem-channel", "gpumem-snapshot", "cudarc"]),
+        ("gpumem-probe", &["gpumem-text"]),
+        (
+            "gpumem-alloc",
+            &["gpumem-channel", "gpumem-snapshot", "gpumem-text", "cudarc"],
+        ),
         ("gpumem-alloc-c", &["gpumem-alloc"]),
         (
             "gpumem-demo",
-            &["gpumem-alloc", "gpumem-channel", "gpumem-snapshot", "cudarc"],
+            &[
+                "gpumem-alloc",
+                "gpumem-channel",
+                "gpumem-snapshot",
+                "gpumem-text",
+                "cudarc",
+            ],
         ),
         // It stays out of the GPU.
         (
             "gpumem-tui",
-            &["gpumem-channel", "gpumem-probe", "gpumem-demo", "ratatui", "tokio"],
+            &[
+                "gpumem-channel",
+                "gpumem-probe",
+                "gpumem-demo",
+                "gpumem-text",
+                "ratatui",
+                "tokio",
+            ],
         ),
     ];
     for (who, whom) in allowed {
@@ -54,6 +71,27 @@ fn no_crate_knows_what_is_above_it() {
             .collect();
         assert!(broken.is_empty(), "{who} must not know {broken:?}");
     }
+    // Everybody has it, and so everybody would have what it needs.
+    assert_eq!(of["gpumem-text"], BTreeSet::new());
+}
+
+/// Text of others is cleaned, and sizes are written, in one place: a second one forgets a case.
+#[test]
+fn text_and_figures_have_one_home() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let signs = ["fn clean", "is_control()", "\"KiB\"", "\"TiB\""];
+    let mut home = 0;
+    for dir in ["src", "demo/src"] {
+        for (path, text) in sources(&root.join(dir)) {
+            let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let used: Vec<_> = signs.iter().filter(|sign| text.contains(**sign)).collect();
+            let allowed = path.starts_with("/src/text/") || path.contains("test") || used.is_empty();
+            home += u32::from(path.starts_with("/src/text/") && !used.is_empty());
+            assert!(allowed, "{path} has {used:?}: it belongs into gpumem-text");
+        }
+    }
+    assert!(home > 1, "this test looks at nothing");
 }
 
 /// Rust files under `dir`, with their text.

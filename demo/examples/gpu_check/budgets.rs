@@ -3,7 +3,7 @@
 use gpumem_alloc::{
     Allocator, Config, Error as AllocError, OomReport, Overflow, PoolConfig, Publish, SegmentMode, Stream,
 };
-use gpumem_demo::MIB;
+use gpumem_text::units::MIB;
 
 use crate::{BUDGET, Bench, Found, ensure};
 

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 use gpumem_alloc::{SegmentMode, Stream};
-use gpumem_demo::MIB;
+use gpumem_text::units::MIB;
 
 use crate::{Bench, Found, ensure};
 

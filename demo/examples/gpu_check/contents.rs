@@ -2,7 +2,8 @@
 
 use gpumem_alloc::device;
 use gpumem_alloc::{Allocator, Buffer, Config, Error as AllocError, Publish, SegmentMode, Stream};
-use gpumem_demo::{MIB, pattern};
+use gpumem_demo::pattern;
+use gpumem_text::units::MIB;
 
 use crate::{BUDGET, Bench, Found, ensure};
 

@@ -21,7 +21,8 @@ use std::time::Instant;
 use gpumem_alloc::device::{self, Device};
 use gpumem_alloc::{Allocator, Config, Error as AllocError, Publish, SegmentMode};
 use gpumem_demo::trace::Trace;
-use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, MIB, run};
+use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, run};
+use gpumem_text::units::MIB;
 
 use budgets::{budget_changes, budget_is_kept, budget_of_a_pool_changes, driver_agrees, pools_keep_their_budgets};
 use captures::captures_go_on;

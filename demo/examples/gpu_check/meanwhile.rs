@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use gpumem_alloc::device::Device;
 use gpumem_alloc::{Allocator, Buffer, Error as AllocError, SegmentMode, Stream};
-use gpumem_demo::{Kernels, MIB, pattern};
+use gpumem_demo::{Kernels, pattern};
+use gpumem_text::units::MIB;
 
 use crate::{BUDGET, Bench, Found, ensure};
 

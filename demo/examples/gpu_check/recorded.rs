@@ -1,8 +1,9 @@
 //! Contents of blocks on real streams: of recorded programs, and of streams that end.
 
 use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
+use gpumem_demo::pattern;
 use gpumem_demo::trace::Op;
-use gpumem_demo::{MIB, pattern};
+use gpumem_text::units::MIB;
 
 use crate::{Bench, Found, ensure};
 

@@ -183,5 +183,5 @@ fn refused(error: Error) -> Refused {
 /// What a replay's channel is labelled with.
 pub(crate) fn job(trace: &Path) -> String {
     let name = trace.file_name().unwrap_or_default().to_string_lossy();
-    format!("replay {}", gpumem_channel::clean(&name))
+    format!("replay {}", gpumem_text::clean(&name))
 }

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use gpumem_text::units::{bytes_to_pib, count, plural};
+
 use super::gpumem::Gpumem;
 use super::pacer::{Pacer, TICK};
 use super::replayer::{Refused, Replayer, Streams};
 use super::speed::Speed;
 use super::{ReplayError, read};
-use crate::bytes::{count, format_bytes, plural};
 use crate::control::{End, Heard};
 use crate::error::DemoError;
 use crate::protocol::{Command, OutOfMemory, Outcome, Step};
@@ -54,7 +55,7 @@ pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
     let speed = stage.args.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len()));
     let now = Instant::now();
     let mut live = Live {
-        name: gpumem_channel::clean(&name),
+        name: gpumem_text::clean(&name),
         trace: &trace,
         replayer,
         pacer: Pacer::new(speed, now),
@@ -189,7 +190,7 @@ impl Live<'_> {
             0 => String::new(),
             n => format!(" Requests that found too little memory so far: {}.", count(n)),
         };
-        let requested = format_bytes(self.trace.peak_requested);
+        let requested = bytes_to_pib(self.trace.peak_requested);
         let step = Step {
             id: "replay".to_owned(),
             title: format!(

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use gpumem_alloc::Stream;
 use gpumem_alloc::device::{Call, Device, Sim};
+use gpumem_text::units::bytes_to_pib;
 
 use super::ReplayError;
 use super::args::{AllocatorChoice, ReplayArgs};
 use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
-use crate::bytes::format_bytes;
 use crate::gpu::{DriverMemory, OUT_OF_MEMORY};
 use crate::trace::{Op, Trace};
 
@@ -187,7 +187,7 @@ impl Mallocs {
 
     /// `limit`: how the limit is told, as what is held may be below it.
     fn beyond_limit(&self, bytes: u64, limit: &str) -> Refused {
-        let [bytes, held, most] = [bytes, self.requested, self.limit.unwrap_or(0)].map(format_bytes);
+        let [bytes, held, most] = [bytes, self.requested, self.limit.unwrap_or(0)].map(bytes_to_pib);
         Refused::Memory(format!("{bytes} requested, {held} held, {limit} {most}").into())
     }
 

@@ -27,9 +27,9 @@ use std::time::Instant;
 use gpumem_alloc::device::{self, Device, SimConfig, Timeline};
 use gpumem_alloc::{ConfError, Config, History, Publish, Stacks};
 use gpumem_channel::DeviceKind;
+use gpumem_text::units::entries;
 
 use crate::args::DeviceChoice;
-use crate::bytes::entries;
 use crate::gpu;
 use crate::patient::stdout;
 use crate::trace::{STDIN, Trace, TraceError};
@@ -202,7 +202,7 @@ fn read(path: &Path) -> Result<Trace, ReplayError> {
 }
 
 fn name(path: &Path) -> String {
-    gpumem_channel::clean(&path.display().to_string())
+    gpumem_text::clean(&path.display().to_string())
 }
 
 /// Replays a trace.

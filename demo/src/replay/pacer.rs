@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use gpumem_text::units::{count, plural};
+
 use super::speed::{Pace, Speed};
-use crate::bytes::{count, plural};
 
 /// How often a replay listens, and catches up with its pace.
 pub(super) const TICK: Duration = Duration::from_millis(20);

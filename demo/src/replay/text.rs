@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use gpumem_text::units::{bytes_to_pib, count, decimals, entries, measured, nanoseconds, plural};
+
 use super::report::{Pass, Report, TracePart};
-use crate::bytes::{count, entries, format_bytes, plural};
 use crate::output;
 
 const WIDTH: usize = 80;
@@ -36,7 +37,7 @@ fn head(report: &Report, text: &mut String) {
         &format!(
             "{label}{}, {}{behind}",
             report.device,
-            format_bytes(report.device_total)
+            bytes_to_pib(report.device_total)
         ),
     );
     let trace = &report.trace;
@@ -47,7 +48,7 @@ fn head(report: &Report, text: &mut String) {
         trace.format,
         plural(trace.operations, "operation"),
         plural(trace.streams, "stream"),
-        duration(trace.parse_ns)
+        measured(trace.parse_ns)
     );
     let others = (trace.other_devices > 0).then(|| {
         let devices = plural(trace.other_devices, "other device");
@@ -65,7 +66,7 @@ fn head(report: &Report, text: &mut String) {
         let _ = write!(about, ", {segments} segments");
     }
     if let Some(limit) = allocator.limit {
-        let _ = write!(about, ", at most {}", format_bytes(limit));
+        let _ = write!(about, ", at most {}", bytes_to_pib(limit));
     }
     if allocator.publishing {
         about += ", publishing";
@@ -102,9 +103,9 @@ pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
 fn memory(report: &Report, text: &mut String) {
     let memory = &report.memory;
     let unknown = || "not told".to_owned();
-    let bytes = |value: Option<u64>| value.map_or_else(unknown, format_bytes);
+    let bytes = |value: Option<u64>| value.map_or_else(unknown, bytes_to_pib);
     line(text, "\nmemory in the first pass");
-    figure(text, "peak requested", &format_bytes(memory.peak_requested), "");
+    figure(text, "peak requested", &bytes_to_pib(memory.peak_requested), "");
     figure(
         text,
         "peak allocated",
@@ -120,7 +121,7 @@ fn memory(report: &Report, text: &mut String) {
     if memory.peak_reserved_of_all_passes != memory.peak_reserved {
         figure(text, "  of all passes", &bytes(memory.peak_reserved_of_all_passes), "");
     }
-    let ratio = memory.ratio.map_or_else(unknown, |ratio| grouped(ratio, 3));
+    let ratio = memory.ratio.map_or_else(unknown, |ratio| decimals(ratio, 3));
     figure(text, "ratio", &ratio, "peak reserved / peak requested");
     let mut left = plural(report.trace.live_at_end_blocks, "block");
     if report.out_of_memory.count > 0 {
@@ -129,7 +130,7 @@ fn memory(report: &Report, text: &mut String) {
     figure(
         text,
         "live at the end",
-        &format_bytes(report.trace.live_at_end_bytes),
+        &bytes_to_pib(report.trace.live_at_end_bytes),
         &left,
     );
 }
@@ -156,8 +157,8 @@ fn fragmentation(report: &Report, text: &mut String) {
     let about = format!(
         "after operation {}, with {} requested in {} of blocks",
         count(found.operation),
-        format_bytes(found.requested),
-        format_bytes(found.allocated)
+        bytes_to_pib(found.requested),
+        bytes_to_pib(found.allocated)
     );
     paragraph(text, "  ", &about);
 }
@@ -189,8 +190,8 @@ fn time(report: &Report, text: &mut String) {
             text,
             [
                 &name,
-                &duration(pass.ns),
-                &ns(pass.ns_per_op),
+                &measured(pass.ns),
+                &nanoseconds(pass.ns_per_op),
                 &count(calls(pass)),
                 &cost_of(pass),
             ],
@@ -226,7 +227,7 @@ fn time(report: &Report, text: &mut String) {
     };
     let own = format!(
         "Of each operation {} are the replay itself. {where_}",
-        ns(time.own_ns_per_op)
+        nanoseconds(time.own_ns_per_op)
     );
     paragraph(text, "  ", &own);
 }
@@ -236,7 +237,7 @@ fn calls(pass: &Pass) -> u64 {
 }
 
 fn cost_of(pass: &Pass) -> String {
-    pass.driver_ns.map_or_else(String::new, duration)
+    pass.driver_ns.map_or_else(String::new, measured)
 }
 
 fn failures(report: &Report, text: &mut String) {
@@ -256,12 +257,12 @@ fn failures(report: &Report, text: &mut String) {
         "The first was operation {} of pass {}, of {}: {}",
         count(first.operation),
         first.pass,
-        format_bytes(first.bytes),
+        bytes_to_pib(first.bytes),
         first.message
     );
     paragraph(text, "  ", &about);
     // What helps one request leaves the next ones to fail.
-    let peak = format_bytes(report.trace.peak_requested);
+    let peak = bytes_to_pib(report.trace.peak_requested);
     paragraph(text, "  ", &format!("All of the trace asks for {peak} at its peak."));
 }
 
@@ -282,57 +283,4 @@ fn row(text: &mut String, [name, a, b, c, d]: [&str; 5]) {
 /// Wraps words behind a label.
 fn paragraph(text: &mut String, label: &str, words: &str) {
     output::paragraph(text, label, words, WIDTH);
-}
-
-/// A number with so many decimals, its thousands apart like those of [`count`].
-fn grouped(value: f64, decimals: u32) -> String {
-    let unit = 10u64.pow(decimals);
-    let units = (value * unit as f64).round() as u64;
-    format!(
-        "{}.{:0width$}",
-        count(units / unit),
-        units % unit,
-        width = decimals as usize
-    )
-}
-
-fn ns(value: f64) -> String {
-    if value < 100.0 {
-        format!("{} ns", grouped(value, 1))
-    } else {
-        format!("{} ns", count(value.round() as u64))
-    }
-}
-
-fn duration(ns: u64) -> String {
-    let value = ns as f64;
-    match ns {
-        0 => "0".to_owned(),
-        1..10_000 => format!("{} ns", count(ns)),
-        10_000..1_000_000 => format!("{} µs", grouped(value / 1e3, 1)),
-        1_000_000..10_000_000_000 => format!("{} ms", grouped(value / 1e6, 1)),
-        _ => format!("{} s", grouped(value / 1e9, 1)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_apart_in_every_column() {
-        let durations = [0, 9, 1543, 10_000, 999_990, 9_999_940_000, 12_345_000_000_000].map(duration);
-        let expected = [
-            "0",
-            "9 ns",
-            "1,543 ns",
-            "10.0 µs",
-            "1,000.0 µs",
-            "9,999.9 ms",
-            "12,345.0 s",
-        ];
-        assert_eq!(durations, expected);
-        assert_eq!([0.04, 99.94, 1057.8].map(ns), ["0.0 ns", "99.9 ns", "1,058 ns"]);
-        assert_eq!([1.03, 27235.74].map(|ratio| grouped(ratio, 3)), ["1.030", "27,235.740"]);
-    }
 }

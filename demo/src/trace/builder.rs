@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, TryReserveError};
 
+use gpumem_text::units::count;
+
 use super::before::Before;
 use super::error::Problem;
 use super::lines::Row;
 use super::spread::Key;
 use super::{Format, Op, Trace};
-use crate::bytes::count;
 
 /// Most operations of a trace: 1.6 GB of memory, and a hundred times what the longest recorded one has.
 pub(super) const MOST_OPERATIONS: usize = 100_000_000;

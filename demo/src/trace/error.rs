@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::bytes::count;
+use gpumem_text::units::count;
 
 /// A file that could not be read as a trace.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", gpumem_channel::clean(&path.display().to_string()))]
+#[error("{}: {problem}", gpumem_text::clean(&path.display().to_string()))]
 pub struct TraceError {
     /// The file.
     pub path: PathBuf,

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 
+use gpumem_text::units::count;
+
 use super::builder::MOST_OPERATIONS;
 use super::error::Problem;
 use super::packed::most_rows;
 use super::{headers, show};
-use crate::bytes::count;
 
 /// Longest line: many times what any format needs, so that a file without line ends takes no memory.
 const LONGEST: usize = 4096;

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use gpumem_channel::clean;
 use gpumem_snapshot::{Action, RequestKind, Snapshot, TextId};
+use gpumem_text::clean;
 
 use super::builder::Builder;
 use super::error::Problem;

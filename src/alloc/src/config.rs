@@ -1,12 +1,14 @@
 //! What an allocator can be told.
 
+use gpumem_text::units::bytes_to_pib;
+
 use crate::conf::Note;
 use crate::error::Error;
 use crate::history::History;
 use crate::monitor::MonitorConfig;
 use crate::publish::Publish;
 use crate::rounding::Divisions;
-use crate::size::{MAX_CHUNK, MID_SEGMENT, human};
+use crate::size::{MAX_CHUNK, MID_SEGMENT};
 
 /// How memory for large blocks is taken from the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,13 +162,13 @@ impl Config {
                 "max_split_size",
                 format!(
                     "must be at least {}, the size of the segments that requests share",
-                    human(MID_SEGMENT)
+                    bytes_to_pib(MID_SEGMENT)
                 ),
             ),
             (
                 self.max_non_split_rounding < MID_SEGMENT,
                 "max_non_split_rounding",
-                format!("must be at least {}", human(MID_SEGMENT)),
+                format!("must be at least {}", bytes_to_pib(MID_SEGMENT)),
             ),
             (
                 self.max_split_size.is_some() && !plain,

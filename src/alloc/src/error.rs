@@ -1,8 +1,10 @@
 //! What can go wrong, with what we were doing and what the caller can do about it.
 
+use gpumem_text::units::bytes_to_pib;
+
 use crate::conf::ConfError;
 use crate::report::OomReport;
-use crate::size::{MAX_REQUEST, human};
+use crate::size::MAX_REQUEST;
 
 /// A driver call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +60,7 @@ pub enum Error {
     OutOfMemory(Box<OomReport>),
     /// The size overflows, or no device could ever hold it.
     #[error("a request of {} is larger than any device ({} is the limit): check how the size is computed",
-        too_large(*requested), human(MAX_REQUEST))]
+        too_large(*requested), bytes_to_pib(MAX_REQUEST))]
     TooLarge {
         /// Bytes asked for; `None` when even that number overflows.
         requested: Option<u64>,
@@ -79,7 +81,7 @@ pub enum Error {
         addr: u64,
     },
     /// A [place](crate::Pool::alloc_raw_at) of a private pool was asked for that is not free, or not of such a pool.
-    #[error("{} at 0x{addr:x} are not free in this private pool", human(*bytes))]
+    #[error("{} at 0x{addr:x} are not free in this private pool", bytes_to_pib(*bytes))]
     NotFree {
         /// Its first address.
         addr: u64,
@@ -124,7 +126,7 @@ pub enum Error {
     /// The holes cannot be joined: their whole chunks do not add up.
     #[error(
         "joining holes gives at most {}, {} were asked for: free more, or release the cache and allocate as much anew",
-        human(*available), human(*requested)
+        bytes_to_pib(*available), bytes_to_pib(*requested)
     )]
     HolesTooSmall {
         /// Bytes asked for.
@@ -194,7 +196,7 @@ fn where_used(in_all_pools: bool) -> &'static str {
 fn too_large(requested: Option<u64>) -> String {
     match requested {
         None => "2^64 bytes or more".to_owned(),
-        Some(bytes) if human(bytes) == human(MAX_REQUEST) => format!("{bytes} bytes"),
-        Some(bytes) => human(bytes),
+        Some(bytes) if bytes_to_pib(bytes) == bytes_to_pib(MAX_REQUEST) => format!("{bytes} bytes"),
+        Some(bytes) => bytes_to_pib(bytes),
     }
 }

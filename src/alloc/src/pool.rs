@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use std::fmt;
 
-use gpumem_channel::{Stat, clean};
+use gpumem_channel::Stat;
+use gpumem_text::clean;
 
 use crate::allocator::Allocator;
 use crate::buffer::{Buffer, Element};

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use gpumem_channel::pool_called;
+use gpumem_text::units::{bytes_at_least_to_pib, bytes_to_pib};
 
-use crate::size::{human, human_at_least};
 use crate::stream::Stream;
 
 /// Something that would have made a failed request succeed.
@@ -105,20 +105,24 @@ impl Help {
 impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Help::ReleaseCache { bytes } => write!(f, "release cache ({})", human(*bytes)),
-            Help::ReleasePools { bytes } => write!(f, "release the allocator's whole cache ({})", human(*bytes)),
+            Help::ReleaseCache { bytes } => write!(f, "release cache ({})", bytes_to_pib(*bytes)),
+            Help::ReleasePools { bytes } => write!(f, "release the allocator's whole cache ({})", bytes_to_pib(*bytes)),
             Help::EndCapture => f.write_str("release cache after the graph's capture has ended"),
             Help::Wait { capturing: false } => f.write_str("wait for the GPU"),
             Help::Wait { capturing: true } => f.write_str("wait for the GPU after the graph's capture has ended"),
             Help::RaisePoolBudget { bytes } => {
-                write!(f, "raise the pool's budget by {}", human_at_least(*bytes, u64::MAX))
+                write!(
+                    f,
+                    "raise the pool's budget by {}",
+                    bytes_at_least_to_pib(*bytes, u64::MAX)
+                )
             }
-            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", human_at_least(*bytes, u64::MAX)),
+            Help::RaiseBudget { bytes } => write!(f, "raise the budget by {}", bytes_at_least_to_pib(*bytes, u64::MAX)),
             Help::RaiseBudgets { pool, all } => {
-                let [pool, all] = [pool, all].map(|bytes| human_at_least(*bytes, u64::MAX));
+                let [pool, all] = [pool, all].map(|bytes| bytes_at_least_to_pib(*bytes, u64::MAX));
                 write!(f, "raise the pool's budget by {pool} and the allocator's by {all}")
             }
-            Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", human(*bytes)),
+            Help::JoinHoles { bytes } => write!(f, "join holes ({} in whole chunks)", bytes_to_pib(*bytes)),
             Help::SmallerBy { bytes } => f.write_str(&smaller(*bytes, u64::MAX)),
             Help::Exhausted => write!(f, "nothing: exhausted"),
         }
@@ -198,30 +202,35 @@ impl OomReport {
 
 /// By how much a request is to be smaller, told as at most `over` more.
 fn smaller(bytes: u64, over: u64) -> String {
-    format!("a request smaller by {}", human_at_least(bytes, over))
+    format!("a request smaller by {}", bytes_at_least_to_pib(bytes, over))
 }
 
 /// A budget, and what of it is not reserved: of two large numbers that look the same nobody sees what is between them.
 fn shown(budget: u64, reserved: u64) -> String {
     let left = budget.saturating_sub(reserved);
-    format!("budget {} ({} left)", human(budget), human(left))
+    format!("budget {} ({} left)", bytes_to_pib(budget), bytes_to_pib(left))
 }
 
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "out of GPU memory: {} requested", human(self.requested))?;
+        write!(f, "out of GPU memory: {} requested", bytes_to_pib(self.requested))?;
         if let Some(pool) = &self.pool {
             write!(f, " in {} (", pool_called(&pool.name))?;
             if let Some(budget) = pool.budget {
                 write!(f, "{}, ", shown(budget, pool.reserved))?;
             }
-            let (reserved, allocated) = (human(pool.reserved), human(pool.allocated));
+            let (reserved, allocated) = (bytes_to_pib(pool.reserved), bytes_to_pib(pool.allocated));
             write!(f, "reserved {reserved}, allocated {allocated})")?;
         }
         write!(f, "; ")?;
         match self.device_free {
-            Some(free) => write!(f, "device {} of {} free", human(free), human(self.device_total))?,
-            None => write!(f, "device of {}, free memory unknown", human(self.device_total))?,
+            Some(free) => write!(
+                f,
+                "device {} of {} free",
+                bytes_to_pib(free),
+                bytes_to_pib(self.device_total)
+            )?,
+            None => write!(f, "device of {}, free memory unknown", bytes_to_pib(self.device_total))?,
         }
         if let Some(budget) = self.budget {
             write!(f, ", {}", shown(budget, self.reserved))?;
@@ -229,17 +238,17 @@ impl fmt::Display for OomReport {
         write!(
             f,
             "; reserved {}, allocated {}",
-            human(self.reserved),
-            human(self.allocated)
+            bytes_to_pib(self.reserved),
+            bytes_to_pib(self.allocated)
         )?;
-        write!(f, "; {} free in cache, ", human(self.total_free))?;
+        write!(f, "; {} free in cache, ", bytes_to_pib(self.total_free))?;
         // What is another pool's, or kept for small or large requests: a largest block of 0 B would contradict what is free.
         match self.largest_free {
             0 if self.total_free > 0 => f.write_str("none of it for such a request")?,
-            largest => write!(f, "largest free block {}", human(largest))?,
+            largest => write!(f, "largest free block {}", bytes_to_pib(largest))?,
         }
         if self.pending > 0 {
-            write!(f, ", {} waiting for the GPU", human(self.pending))?;
+            write!(f, ", {} waiting for the GPU", bytes_to_pib(self.pending))?;
         }
         write!(f, "; what would have helped: ")?;
         for (i, help) in self.helps.iter().enumerate() {

@@ -312,37 +312,6 @@ pub(crate) fn half(size: u64) -> usize {
     usize::from(size > SMALL_MAX)
 }
 
-/// What sizes are told in, the largest first.
-const UNITS: [(&str, u64); 5] = [
-    ("PiB", 1 << 50),
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", MIB),
-    ("KiB", KIB),
-];
-
-/// A size as people read it: binary units, one decimal.
-pub(crate) fn human(bytes: u64) -> String {
-    // What would be 1024.0 of the next smaller unit is one of this.
-    let is_one = |unit: u64| u128::from(bytes) * 20 >= 20_479 * u128::from(unit / 1024);
-    match UNITS.into_iter().find(|(_, unit)| is_one(*unit)) {
-        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
-/// The same for a size that must not be less than it is, as what is done by it would not be enough, and by no more than `over` more.
-pub(crate) fn human_at_least(bytes: u64, over: u64) -> String {
-    let tenths = |unit: u64| (u128::from(bytes) * 10).div_ceil(u128::from(unit));
-    let is_near = |unit: u64| tenths(unit) * u128::from(unit) <= (u128::from(bytes) + u128::from(over)) * 10;
-    // What is not quite 1024.0 of the next smaller unit is one of this.
-    let mut units = UNITS.into_iter();
-    match units.find(|(_, unit)| tenths(unit / 1024) >= 10_240 && is_near(*unit)) {
-        Some((name, unit)) => format!("{}.{} {name}", tenths(unit) / 10, tenths(unit) % 10),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 #[path = "size_tests.rs"]
 mod tests;

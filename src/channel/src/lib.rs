@@ -66,7 +66,7 @@
 //!
 //! # Trust
 //! A reader believes nothing (`layout.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
-//! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`]ed before it can reach a terminal. What
+//! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
 //! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
 //! directories are mapped; whatever else is found, other users' and containers', is read with `pread`, opened only if it is a regular file, and
@@ -131,5 +131,5 @@ pub use record::{
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use sweep::left_behind;
-pub use text::{clean, pool_called};
+pub use text::pool_called;
 pub use writer::{Structure, Told};

@@ -7,10 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use gpumem_text::clean;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-
-use crate::text::clean;
 
 /// What a channel's file name ends in.
 pub(crate) const SUFFIX: &str = ".gpumem";

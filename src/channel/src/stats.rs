@@ -153,6 +153,10 @@ impl DeviceStats {
                 "more was requested than it has allocated",
             ),
             (
+                now(all.inactive_split_bytes) > self.cached_bytes(),
+                "more is pinned in free blocks than it has cached",
+            ),
+            (
                 passed(&self.small) || passed(&self.large) || passed(&all),
                 "a peak is below what there is now",
             ),
@@ -258,7 +262,7 @@ mod tests {
     #[test]
     fn each_rule_finds_what_breaks_it() {
         type Break = fn(&mut DeviceStats);
-        let table: [(Break, &str); 7] = [
+        let table: [(Break, &str); 8] = [
             (
                 |s| s.large.reserved_bytes.current = 59,
                 "it has allocated more than it has reserved",
@@ -274,6 +278,10 @@ mod tests {
             (
                 |s| s.large.requested_bytes.current = 61,
                 "more was requested than it has allocated",
+            ),
+            (
+                |s| s.large.inactive_split_bytes.current = 41,
+                "more is pinned in free blocks than it has cached",
             ),
             (|s| s.large.allocation.peak = 0, "a peak is below what there is now"),
             (|s| s.all_peaks[6] = 99, "a peak is below what there is now"),

@@ -1,5 +1,7 @@
 //! Text in words: packed by the publisher, cleaned by the reader before it can reach a terminal.
 
+use gpumem_text::clean;
+
 /// Up to eight bytes as a little-endian word.
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
@@ -21,17 +23,6 @@ pub(crate) fn unpack(len: u64, words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
     clean(&String::from_utf8_lossy(&bytes[..len]))
-}
-
-/// `text` without anything that could move a cursor, change a colour, or reorder what stands beside it: control characters,
-/// line and paragraph separators, bidirectional marks and overrides, and characters that are not seen (soft hyphens, joiners, tags) each
-/// become U+FFFD.
-pub fn clean(text: &str) -> String {
-    let harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-    };
-    text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// What a pool of this name is called in a sentence. Names that the allocator makes up itself (`pool (7, 1)`, `private pool 2`) say that it is
@@ -70,16 +61,5 @@ mod tests {
             "\u{fffd}[2Jab\u{fffd}\u{fffd}"
         );
         assert_eq!(unpack(4, &[0xffff_ffff]), "\u{fffd}".repeat(4));
-        for unseen in [
-            '\u{202e}',
-            '\u{2066}',
-            '\u{61c}',
-            '\u{200b}',
-            '\u{ad}',
-            '\u{180e}',
-            '\u{e0041}',
-        ] {
-            assert_eq!(clean(&format!("a{unseen}é")), "a\u{fffd}é", "{unseen:?}");
-        }
     }
 }

@@ -263,13 +263,13 @@ fn one_free_block(dir: &std::path::Path, reserved: u64) -> Publisher {
 #[test]
 fn more_bytes_in_free_blocks_than_are_cached_are_a_contradiction() {
     let dir = channel_dir();
-    let said = |reserved, taken: u64| {
+    let said = |reserved, kind, moved: u64| {
         let mut publisher = one_free_block(dir.path(), reserved);
-        if taken > 0 {
-            // The event of a block that is being taken comes before the block.
+        if moved > 0 {
+            // The event comes before the block and the figures that it tells of.
             publisher.event(&Event {
-                kind: EventKind::Alloc,
-                size: taken,
+                kind,
+                size: moved,
                 ..Event::default()
             });
         }
@@ -277,10 +277,25 @@ fn more_bytes_in_free_blocks_than_are_cached_are_a_contradiction() {
         reader.refresh().unwrap().devices[0].contradiction
     };
     let text = Some("its free blocks are more than it has cached");
-    assert_eq!(said(2 << 20, 0), None);
-    assert_eq!(said((2 << 20) - 1, 0), text);
-    assert_eq!(said(1 << 20, 1 << 20), None, "it may be in the middle of taking it");
-    assert_eq!(said((1 << 20) - 1, 1 << 20), text);
+    assert_eq!(said(2 << 20, EventKind::Mark, 0), None);
+    assert_eq!(said((2 << 20) - 1, EventKind::Mark, 0), text);
+    for kind in [
+        EventKind::Alloc,
+        EventKind::Free,
+        EventKind::FreeCompleted,
+        EventKind::SegmentAlloc,
+        EventKind::SegmentMap,
+    ] {
+        assert_eq!(
+            said(1 << 20, kind, 1 << 20),
+            None,
+            "it may be in the middle of {kind:?}"
+        );
+        assert_eq!(said((1 << 20) - 1, kind, 1 << 20), text);
+    }
+    for kind in [EventKind::SegmentFree, EventKind::Mark, EventKind::OutOfMemory] {
+        assert_eq!(said(1 << 20, kind, 1 << 20), text, "{kind:?} gives nothing");
+    }
 }
 
 #[test]

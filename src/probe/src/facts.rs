@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 pub use places::Place;
 pub use rights::{Capabilities, PtraceScope};
 
-use crate::{Root, text};
+use gpumem_text::clean_line;
+
+use crate::Root;
 
 /// A fact, or a sentence on why it is not known or not usable.
 pub type Fact<T> = Result<T, String>;
@@ -68,7 +70,7 @@ pub(crate) fn driver_module(root: &Root) -> Fact<String> {
     let bytes = root.read("proc/driver/nvidia/version", 4096).map_err(|e| {
         format!("/proc/driver/nvidia/version: {e}; the NVIDIA kernel module is not loaded or not visible here")
     })?;
-    let text = text::clean(&bytes, 4096);
+    let text = clean_line(&bytes, 4096);
     let version = |word: &&str| {
         let parts: Vec<&str> = word.split('.').collect();
         (2..=3).contains(&parts.len())
@@ -134,7 +136,7 @@ fn container(root: &Root) -> Option<String> {
         }
     }
     let groups = root.read("proc/1/cgroup", 64 << 10).unwrap_or_default();
-    let groups = text::clean(&groups, 64 << 10);
+    let groups = clean_line(&groups, 64 << 10);
     let names = ["docker", "kubepods", "containerd", "libpod", "lxc", "crio"];
     names
         .iter()

@@ -23,8 +23,8 @@ mod pidns;
 mod process;
 mod root;
 mod stat;
-mod text;
 mod types;
+mod uuid;
 
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
 pub use host::host_memory;

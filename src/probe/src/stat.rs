@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::{Root, text};
+use gpumem_text::clean_line;
+
+use crate::Root;
 
 /// Both files are well below this.
 const LIMIT: u64 = 16 << 10;
@@ -34,7 +36,7 @@ impl Stat {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let open = bytes.iter().position(|&b| b == b'(')?;
         let close = bytes.iter().rposition(|&b| b == b')')?;
-        let comm = text::clean(bytes.get(open + 1..close)?, 64);
+        let comm = clean_line(bytes.get(open + 1..close)?, 64);
         let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
         // The first of these is field 3.
         let mut fields = rest.split_ascii_whitespace();

@@ -11,27 +11,36 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::replay::{Segments, Speed};
-use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice, Fix};
+use gpumem_text::units::parse_bytes;
 
 use crate::model::{Colors, Only};
+use crate::wrap::wrap;
 pub use replay::ReplayCli;
 
-/// A line for each thing, short enough for narrow terminals: what is wrapped loses its columns.
-const AFTER: &str = "\
-Keys:
-  1 2 3 7, Tab  Overview, Blocks, Timeline, Demo
-  arrows, hjkl  move
-  /             filter processes
-  s             sort
-  Enter         block map of the selected process
-  + -           zoom
-  space, p      pause (in a stepped demo: space is the next
-                step)
-  f             choose a fix (in a demo)
-  b             list programs that ended, too
-  q, Ctrl-C     quit
-  ?             all keys
+/// Columns that lines have at most behind the options: what clap wraps loses its columns.
+const COLUMNS: u16 = 60;
 
+/// What stands behind the options.
+fn after() -> String {
+    let mut keys = String::new();
+    for group in crate::model::help() {
+        keys += &format!("Keys: {}\n", group.title);
+        for (key, text) in group.keys {
+            // What the terminal can show is not known here.
+            let key = [("↑", "Up"), ("↓", "Down"), ("←", "Left"), ("→", "Right")]
+                .iter()
+                .fold(key, |key, (arrow, name)| key.replace(arrow, name));
+            let lines = wrap(&text, COLUMNS - 22).join("\n                      ");
+            keys += &format!("  {key:<19} {lines}\n");
+        }
+        keys.push('\n');
+    }
+    keys + AFTER
+}
+
+/// A line for each thing, short enough for narrow terminals.
+const AFTER: &str = "\
 Exit codes:
   0        all is well
   1        something failed; doctor: something is wrong
@@ -69,7 +78,7 @@ Environment:
 /// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
 /// up. Without a subcommand: the dashboard.
 #[derive(Debug, Parser)]
-#[command(name = "gpumem-tui", version, after_help = AFTER, args_conflicts_with_subcommands = true)]
+#[command(name = "gpumem-tui", version, after_help = after(), args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// What to do instead of showing the dashboard.
     #[command(subcommand)]

@@ -4,44 +4,7 @@ use gpumem_probe::NvmlSample;
 
 use crate::model::{ChannelSample, Demo, DemoOutcome, DemoStep, Hits, Nanos};
 
-/// A key, with the modifiers that matter folded in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A character as typed, shift included.
-    Char(char),
-    /// Control and a letter, in lower case.
-    Ctrl(char),
-    /// Enter.
-    Enter,
-    /// Escape.
-    Esc,
-    /// Backspace.
-    Backspace,
-    /// Delete.
-    Delete,
-    /// Tab.
-    Tab,
-    /// Shift and Tab.
-    BackTab,
-    /// Arrow.
-    Up,
-    /// Arrow.
-    Down,
-    /// Arrow.
-    Left,
-    /// Arrow.
-    Right,
-    /// Home.
-    Home,
-    /// End.
-    End,
-    /// Page up.
-    PageUp,
-    /// Page down.
-    PageDown,
-    /// Function key.
-    F(u8),
-}
+pub use crate::model::Key;
 
 /// What the mouse did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,7 +19,7 @@ pub mod report;
 pub mod run;
 pub mod source;
 pub mod terminal;
-pub mod units;
 pub mod update;
 pub mod view;
+pub mod words;
 pub mod wrap;

@@ -43,7 +43,7 @@ fn command() -> u8 {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             // An argument that is too many may be the name of a file, as a shell's pattern found it.
-            let lines: Vec<_> = error.render().to_string().lines().map(gpumem_channel::clean).collect();
+            let lines: Vec<_> = error.render().to_string().lines().map(gpumem_text::clean).collect();
             let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
             return USAGE;
         }
@@ -162,7 +162,7 @@ fn again(replay: &ReplayCli) -> Option<DemoInfo> {
     let name = replay.trace.file_name().unwrap_or_default().to_string_lossy();
     file.then(|| DemoInfo {
         name: REPLAY.into(),
-        summary: format!("{} once more, from its first pass on", gpumem_channel::clean(&name)),
+        summary: format!("{} once more, from its first pass on", gpumem_text::clean(&name)),
         simulated: Some(replay.device == DeviceChoice::Sim),
     })
 }
@@ -273,7 +273,7 @@ fn setup(interval: Duration) -> Setup {
         simulated: None,
     };
     Setup {
-        host: gpumem_channel::clean(&host),
+        host: gpumem_text::clean(&host),
         user: our_name(),
         uid: uid.as_raw(),
         root: uid.is_root(),

@@ -8,6 +8,11 @@ pub fn width(text: &str) -> u16 {
     u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX)
 }
 
+/// Whether a text takes no more than `room` columns.
+pub fn fits(text: &str, room: usize) -> bool {
+    usize::from(width(text)) <= room
+}
+
 /// A text in at most `room` columns, with a sign at its end where something is missing.
 pub fn cut(text: &str, room: u16, sign: &str) -> String {
     if width(text) <= room {
@@ -50,4 +55,38 @@ pub fn wrap_to(text: &str, room: u16, most: usize) -> Vec<String> {
         lines.push(last);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_wraps_at_words_and_loses_none_of_them() {
+        let cases: [(&str, u16, &[&str]); 6] = [
+            ("one two three", 0, &[]),
+            ("one two three", 7, &["one two", "three"]),
+            ("one two", 3, &["one", "two"]),
+            ("abcdefg hi", 4, &["abcd", "efg", "hi"]),
+            ("", 5, &[]),
+            ("日本語", 3, &["日", "本", "語"]),
+        ];
+        for (text, room, expected) in cases {
+            assert_eq!(wrap(text, room), expected, "{text} in {room}");
+        }
+        for room in 1..12 {
+            let words = wrap("a bb ccc dddd eeeee 日本語 ffffff", room)
+                .concat()
+                .replace(' ', "");
+            assert_eq!(words, "abbcccddddeeeee日本語ffffff");
+        }
+    }
+
+    #[test]
+    fn cut_text_never_exceeds_its_room() {
+        for room in 0..12 {
+            assert!(width(&cut("abc 日本語 def", room, "…")) <= room);
+        }
+        assert_eq!(cut("abcdef", 4, "…"), "abc…");
+    }
 }

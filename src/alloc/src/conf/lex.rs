@@ -203,7 +203,7 @@ pub(super) fn quote(written: &str) -> String {
 
 fn short(written: &str) -> String {
     const MOST: usize = 40;
-    let written = gpumem_channel::clean(written.trim());
+    let written = gpumem_text::clean(written.trim());
     let short: String = written.chars().take(MOST).collect();
     let rest = if short.len() < written.len() { "..." } else { "" };
     short + rest

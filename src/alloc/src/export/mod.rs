@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId, clean};
+use gpumem_channel::{BlockState as State, PoolId, SegmentKind, StringId};
 use gpumem_snapshot::{Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, Tables, TextId, Value};
+use gpumem_text::clean;
 
 use crate::config::SegmentMode;
 use crate::error::Error;

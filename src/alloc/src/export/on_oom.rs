@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpumem_channel::clean;
+use gpumem_text::clean;
 
 use super::{ExportError, Readers};
 use crate::allocator::Allocator;

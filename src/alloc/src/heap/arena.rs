@@ -7,7 +7,8 @@
 //! A *private* arena is for CUDA graphs, which go on using addresses of freed blocks: while its pool lives nothing of it goes back to
 //! the driver. What is left of an arena whose pool is gone goes back when it is found that nothing uses it any more.
 
-use gpumem_channel::{StringId, clean};
+use gpumem_channel::StringId;
+use gpumem_text::clean;
 
 mod fragments;
 mod places;

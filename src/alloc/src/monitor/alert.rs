@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use gpumem_text::units::bytes_to_pib;
+
 use crate::free::FreeBlocks;
 use crate::heap::{CompactReport, Heap};
-use crate::size::human;
 
 /// A ratio from 0 to 1 that a monitor looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,24 +81,28 @@ impl fmt::Display for Alert {
             "device {}: {what} {:.0} % for {seconds:.decimals$} s: {} free in {} blocks, the largest {}",
             self.device,
             self.ratio * 100.0,
-            human(self.free.total),
+            bytes_to_pib(self.free.total),
             self.free.count,
-            human(self.free.largest),
+            bytes_to_pib(self.free.largest),
         )?;
         if self.largest_of_each > self.free.largest {
-            write!(f, ", those of all pools {} together", human(self.largest_of_each))?;
+            write!(
+                f,
+                ", those of all pools {} together",
+                bytes_to_pib(self.largest_of_each)
+            )?;
         }
-        let [reserved, allocated] = [self.reserved, self.allocated].map(human);
+        let [reserved, allocated] = [self.reserved, self.allocated].map(bytes_to_pib);
         write!(f, "; reserved {reserved}, allocated {allocated}; ")?;
         match &self.done {
             Done::Warned => f.write_str("releasing the cache or making it compact may help"),
-            Done::Released(bytes) => write!(f, "released {}", human(*bytes)),
+            Done::Released(bytes) => write!(f, "released {}", bytes_to_pib(*bytes)),
             Done::Compacted(report) => write!(
                 f,
                 "released {}, moved {}: the largest free block is {} now",
-                human(report.released),
-                human(report.bytes_moved),
-                human(report.after.largest)
+                bytes_to_pib(report.released),
+                bytes_to_pib(report.bytes_moved),
+                bytes_to_pib(report.after.largest)
             ),
             Done::Failed(why) => write!(f, "tidying up failed: {why}"),
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpumem_channel::clean;
+use gpumem_text::clean;
 
 use super::demangle::{demangled, is_cpp};
 use super::named::{is_named, named};

@@ -42,15 +42,23 @@ impl Reader {
         Ok(())
     }
 
-    /// Bytes of the blocks of each device that its writers may just be taking: an event, and with it the figures, comes before its block.
-    /// A writer that was stopped or killed there stays there.
+    /// Bytes of each device that its writers may just be moving: an event comes first, its block and its figures follow one after the
+    /// other, and a block is free before the figures say so, or after. A writer that was stopped or killed there stays there.
     fn begun(&mut self, devices: usize) -> Result<Vec<u64>, ReadError> {
         let mut begun = vec![0u64; devices];
         for ring in 0..self.rings.len() {
             let count = self.published(ring)?;
             self.events_in(ring, count.saturating_sub(1)..count, &mut |stored| {
                 let event = &stored.event;
-                if let (EventKind::Alloc, Some(begun)) = (event.kind, begun.get_mut(usize::from(event.device))) {
+                let moves = matches!(
+                    event.kind,
+                    EventKind::Alloc
+                        | EventKind::Free
+                        | EventKind::FreeCompleted
+                        | EventKind::SegmentAlloc
+                        | EventKind::SegmentMap
+                );
+                if let Some(begun) = begun.get_mut(usize::from(event.device)).filter(|_| moves) {
                     *begun = begun.saturating_add(event.size);
                 }
                 ControlFlow::Continue(())

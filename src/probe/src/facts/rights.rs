@@ -1,8 +1,10 @@
 //! What this process may see of others.
 
+use gpumem_text::clean_line;
+
 use super::Fact;
+use crate::Root;
 use crate::stat::Status;
-use crate::{Root, text};
 
 /// `/proc/sys/kernel/yama/ptrace_scope`, described in the kernel's `Documentation/admin-guide/LSM/Yama.rst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub(super) fn ptrace_scope(root: &Root) -> Fact<PtraceScope> {
             b"3" => Ok(PtraceScope::Nobody),
             other => Err(format!(
                 "/{file} holds {:?}, which is none of 0 to 3",
-                text::clean(other, 16)
+                clean_line(other, 16)
             )),
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(PtraceScope::NoYama),

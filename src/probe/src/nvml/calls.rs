@@ -8,12 +8,11 @@ mod lists;
 
 use std::ffi::{CStr, c_char};
 
+use gpumem_text::clean_line;
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
 
 pub(super) use lists::List;
-
-use crate::text;
 
 /// NVML's number for what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ fn text(write: impl FnOnce(*mut c_char, u32) -> nvmlReturn_t) -> Result<String, 
     let mut buffer = [0u8; 96];
     check(write(buffer.as_mut_ptr().cast(), buffer.len() as u32))?;
     let end = buffer.iter().position(|&b| b == 0).unwrap_or(buffer.len());
-    Ok(text::clean(&buffer[..end], buffer.len()))
+    Ok(clean_line(&buffer[..end], buffer.len()))
 }
 
 impl Calls {
@@ -86,7 +85,7 @@ impl Calls {
     pub(super) fn open(name: &std::ffi::OsStr) -> Result<Result<Calls, (Code, String)>, String> {
         // SAFETY: loading runs the library's initialisers; that the driver's library may be loaded is the premise of
         // using NVML at all.
-        let lib = unsafe { NvmlLib::new(name) }.map_err(|e| text::clean(e.to_string().as_bytes(), 300))?;
+        let lib = unsafe { NvmlLib::new(name) }.map_err(|e| clean_line(e.to_string().as_bytes(), 300))?;
         let init = symbol(&lib.nvmlInit_v2);
         let calls = Calls {
             process_words: lists::process_words(&lib),
@@ -113,7 +112,7 @@ impl Calls {
             // lives.
             let pointer = unsafe { words(code.0) };
             // SAFETY: as above.
-            (!pointer.is_null()).then(|| text::clean(unsafe { CStr::from_ptr(pointer) }.to_bytes(), 120))
+            (!pointer.is_null()).then(|| clean_line(unsafe { CStr::from_ptr(pointer) }.to_bytes(), 120))
         });
         words.unwrap_or_else(|| format!("NVML error {}", code.0))
     }
@@ -173,7 +172,7 @@ impl Calls {
         // SAFETY: the handle came from this library; NVML fills one structure.
         check(unsafe { f(device.0, &mut info) })?;
         let bytes: Vec<u8> = info.busId.iter().map(|&c| c as u8).take_while(|&b| b != 0).collect();
-        Ok(text::clean(&bytes, 32))
+        Ok(clean_line(&bytes, 32))
     }
 
     pub(super) fn memory_v2(&self, device: Device) -> Result<nvml::nvmlMemory_v2_t, Code> {

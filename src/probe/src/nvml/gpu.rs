@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::{Calls, Code, Device};
 use super::slow::Latest;
 use super::{mig, processes};
-use crate::{Gpu, GpuState, Memory, Reading, Sensors, host, text};
+use crate::{Gpu, GpuState, Memory, Reading, Sensors, host, uuid};
 
 /// A GPU and what has to be known between samples.
 pub(super) struct Row {
@@ -50,7 +50,7 @@ impl Row {
     pub(super) fn identify(calls: &Calls, index: u32, device: Device) -> Self {
         let mut row = Row::new(index);
         row.gpu.name = calls.name(device).unwrap_or_default();
-        row.gpu.uuid = calls.uuid(device).ok().and_then(|uuid| text::uuid_bytes(&uuid));
+        row.gpu.uuid = calls.uuid(device).ok().and_then(|uuid| uuid::bytes(&uuid));
         row.gpu.pci = calls.pci(device).unwrap_or_default();
         row.identified = true;
         row

@@ -11,7 +11,7 @@ use super::MAX_GPUS;
 use super::calls::Calls;
 use super::gpu::reading;
 use super::mig;
-use crate::{Reading, text};
+use crate::{Reading, uuid};
 
 /// Shortest time from the start of one round to the start of the next, and the least multiple of a round's length that
 /// it is.
@@ -137,7 +137,7 @@ fn measure(calls: &Calls) -> Arc<[Slow]> {
     (0..count)
         .filter_map(|index| {
             let device = calls.device(index).ok()?;
-            let uuid = calls.uuid(device).ok().and_then(|uuid| text::uuid_bytes(&uuid));
+            let uuid = calls.uuid(device).ok().and_then(|uuid| uuid::bytes(&uuid));
             let [rx, tx] = calls.pcie(device).map(|rate| reading(calls, rate));
             Some(Slow {
                 uuid,

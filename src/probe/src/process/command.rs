@@ -2,8 +2,10 @@
 
 use std::io;
 
+use gpumem_text::clean_line;
+
+use crate::Root;
 use crate::stat::Stat;
-use crate::{Root, text};
 
 /// Longest command shown, in characters.
 const LENGTH: usize = 512;
@@ -19,7 +21,7 @@ pub(super) fn read(root: &Root, pid: u32, stat: &Stat) -> io::Result<String> {
         Err(e) => return Err(e),
     };
     bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = b' ');
-    let line = text::clean(&bytes, LENGTH);
+    let line = clean_line(&bytes, LENGTH);
     Ok(match line.is_empty() {
         false => line,
         true if stat.state == 'Z' => format!("[{}] <defunct>", stat.comm),

@@ -9,7 +9,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
-use crate::{Root, text};
+use gpumem_text::clean_line;
+
+use crate::Root;
 
 /// Bounds for files and caches that could be anything.
 const MAX_PASSWD: u64 = 8 << 20;
@@ -79,7 +81,7 @@ impl Users {
             let mut fields = line.split(|&b| b == b':');
             let name = fields.next().filter(|n| !n.is_empty())?;
             let number = std::str::from_utf8(fields.nth(1)?).ok()?;
-            (number.parse() == Ok(uid)).then(|| text::clean(name, NAME_LENGTH))
+            (number.parse() == Ok(uid)).then(|| clean_line(name, NAME_LENGTH))
         })
     }
 
@@ -134,7 +136,7 @@ fn directory_name(uid: u32) -> Option<String> {
     // SAFETY: success with a result: the entry is filled, and its name is a string within `buffer`, which is still
     // alive.
     let name = unsafe { std::ffi::CStr::from_ptr((*found).pw_name) };
-    Some(text::clean(name.to_bytes(), NAME_LENGTH)).filter(|name| !name.is_empty())
+    Some(clean_line(name.to_bytes(), NAME_LENGTH)).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
 use gpumem_demo::trace::STDIN;
-use gpumem_demo::{Conf, DemoArgs, DeviceChoice, parse_bytes};
+use gpumem_demo::{Conf, DemoArgs, DeviceChoice};
+use gpumem_text::units::parse_bytes;
 
 use super::{LookArgs, conf, parse_interval, parse_number};
 use crate::model::REPLAY;

@@ -47,7 +47,7 @@ pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize, sender:
                 }
                 continue;
             }
-            let text = gpumem_channel::clean(String::from_utf8_lossy(&std::mem::take(&mut line)).trim());
+            let text = gpumem_text::clean(String::from_utf8_lossy(&std::mem::take(&mut line)).trim());
             if text.is_empty() {
                 continue;
             }

@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use gpumem_channel::clean;
 use gpumem_demo::protocol::{Body, Line, Outcome, Start, Stats, Step};
+use gpumem_text::clean;
 
 use crate::event::DemoEvent;
 use crate::model::{Choice, Demo, DemoOom, DemoOutcome, DemoStats, DemoStep};

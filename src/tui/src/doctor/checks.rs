@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use gpumem_channel::{Life, Options, check_directory, left_behind, named_directory, own_directories};
 use gpumem_probe::{Facts, NvmlSample, NvmlState, PtraceScope, Root};
+use gpumem_text::units;
 use rustix::fs::Access;
 
 use super::{Check, Verdict};
 use crate::model::{ChannelSample, Colors, Problem, ProblemKind};
 use crate::source::{Channels, named_nvml};
 use crate::terminal::{self, Environment};
-use crate::units;
 
 pub(super) fn facts() -> Facts {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -316,7 +316,7 @@ pub(super) fn terminal(env: &Environment, colors: Colors, ascii: bool) -> Check 
         Colors::Mono => "no colours",
     };
     let letters = if ascii { "ASCII" } else { "UTF-8" };
-    let term: String = gpumem_channel::clean(&term).chars().take(60).collect();
+    let term: String = gpumem_text::clean(&term).chars().take(60).collect();
     if !std::io::stdout().is_terminal() {
         let seen = format!("stdout is no terminal; {term}, {colors}, {letters}");
         return not(

@@ -4,7 +4,7 @@ mod checks;
 
 use std::fmt::Write;
 
-use gpumem_channel::clean;
+use gpumem_text::clean;
 
 use crate::source::{listed, sample_nvml_once};
 use crate::terminal::Environment;

@@ -11,6 +11,8 @@ mod figures;
 mod finding;
 mod history;
 mod inputs;
+mod key;
+mod keymap;
 mod map_layout;
 mod mapped;
 mod partition;
@@ -19,6 +21,7 @@ mod process;
 mod ran_out;
 mod tags;
 mod ui;
+mod views;
 mod world;
 
 pub use blocks::{BlockMap, Histogram};
@@ -29,6 +32,8 @@ pub use figures::Figures;
 pub use finding::{Finding, Severity};
 pub use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub use inputs::{ChannelSample, Glance, Held, Inputs};
+pub use key::Key;
+pub use keymap::{Action, Binding, EVERYWHERE, HelpGroup, Move, action_of, footer, help};
 pub use map_layout::{MapLayout, Strip};
 pub use mapped::mapped;
 pub use partition::{Basis, Partition};
@@ -41,8 +46,8 @@ pub use ran_out::RanOut;
 pub use tags::{TagPast, TagPoint};
 pub use ui::{
     Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
-    View,
 };
+pub use views::{VIEWS, View, ViewRow};
 pub use world::{Driver, World};
 
 pub use gpumem_probe::Sensors;

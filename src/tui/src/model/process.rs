@@ -6,8 +6,8 @@ use super::Nanos;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
-use crate::units;
-use crate::wrap::cut;
+use crate::words;
+use crate::wrap::{cut, fits};
 
 /// What makes a row the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,11 +153,11 @@ impl Process {
     pub fn job_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         let rank = self.rank.map(|rank| format!(":{rank}"));
-        let Some(rank) = rank.filter(|_| !self.job.is_empty() && !units::fits(&job, room)) else {
+        let Some(rank) = rank.filter(|_| !self.job.is_empty() && !fits(&job, room)) else {
             return job;
         };
         let left = room.saturating_sub(rank.len());
-        match units::fits(sign, left.saturating_sub(1)) {
+        match fits(sign, left.saturating_sub(1)) {
             true => cut(&self.job, u16::try_from(left).unwrap_or(u16::MAX), sign) + &rank,
             false => job,
         }
@@ -169,11 +169,11 @@ impl Process {
         let job = self.job_text();
         if self.job.is_empty() {
             let lead = if job.is_empty() { job } else { job + " " };
-            let command = units::command_in(&self.command, room.saturating_sub(lead.len()));
+            let command = words::command_in(&self.command, room.saturating_sub(lead.len()));
             return (lead + &command).trim_end().to_owned();
         }
         match job.strip_prefix("replay ") {
-            Some(trace) if !units::fits(&job, room) => trace.to_owned(),
+            Some(trace) if !fits(&job, room) => trace.to_owned(),
             _ => self.job_in(room, sign),
         }
     }

@@ -4,46 +4,8 @@ use super::device::DeviceKey;
 use super::finding::Severity;
 use super::map_layout::MapLayout;
 use super::process::{Column, ProcessId, Sort};
+use super::views::View;
 use super::{Nanos, SECOND};
-
-/// A full-screen view.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum View {
-    /// Devices and processes.
-    #[default]
-    Overview,
-    /// Block map of the selected process.
-    Blocks,
-    /// The selected device over time.
-    Timeline,
-    /// The running demo, or the list of demos.
-    Demo,
-}
-
-impl View {
-    /// Those that exist now, in the order of their keys.
-    pub const ALL: [View; 4] = [View::Overview, View::Blocks, View::Timeline, View::Demo];
-
-    /// The key that opens it. Views 4 to 6 do not exist yet; the keys of the others never change.
-    pub fn key(self) -> char {
-        match self {
-            View::Overview => '1',
-            View::Blocks => '2',
-            View::Timeline => '3',
-            View::Demo => '7',
-        }
-    }
-
-    /// Its name.
-    pub fn title(self) -> &'static str {
-        match self {
-            View::Overview => "Overview",
-            View::Blocks => "Blocks",
-            View::Timeline => "Timeline",
-            View::Demo => "Demo",
-        }
-    }
-}
 
 /// Something drawn over the view that takes the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::device::Device;
 use super::finding::Finding;
 use super::process::{Process, ProcessId};
 use super::{Nanos, SECOND};
-use crate::units;
+use crate::words;
 
 /// What the driver says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl World {
     /// How NVML fails, as a finding; `None` while it does not.
     pub fn nvml_failure(&self) -> Option<String> {
         match &self.nvml {
-            NvmlState::Failed { error, hint } => Some(format!("NVML: {error}. {}", units::sentence(hint))),
+            NvmlState::Failed { error, hint } => Some(format!("NVML: {error}. {}", words::sentence(hint))),
             NvmlState::Starting | NvmlState::Ready | NvmlState::Missing => None,
         }
     }

@@ -16,8 +16,8 @@ use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
 use crate::model::{Demo, Model, Only, ProblemKind, Setup, TRAIN};
 use crate::source::{Channels, listed, sample_nvml_once};
-use crate::units;
 use crate::update::update;
+use crate::words;
 
 pub use json::{SCHEMA, document};
 pub use text::text;
@@ -87,7 +87,7 @@ pub fn nothing(model: &Model) -> Option<String> {
         return None;
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
-        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", units::sentence(hint)),
+        (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", words::sentence(hint)),
         (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
             "no such device: {only}. There is {}, without which only programs that publish tell of devices, by UUID. Without --device \
              all are reported",

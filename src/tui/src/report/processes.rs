@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use gpumem_probe::Reading;
+use gpumem_text::units;
 
 use super::table::{Align, lines};
 use crate::model::{Column, Figures, JOB_OR_COMMAND, Model, Process};
-use crate::units;
 use crate::wrap::{cut, width};
 
 /// Longest job or command shown, and the shortest that is better cut than a column left out.

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use gpumem_channel::pool_called;
 use gpumem_probe::{NvmlState, Reading};
+use gpumem_text::units;
 
 use super::{processes, reason};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity};
-use crate::units;
 use crate::wrap::{width, wrap};
 
 /// The report, ending in a line end. Lines take at most `room` columns where that can be: a table leaves out columns, sentences are broken.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{Life, OpenError, clean, discover, removed_channel_of};
+use gpumem_channel::{Life, OpenError, discover, removed_channel_of};
 use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
+use gpumem_text::clean;
 
 use super::open::Open;
 use super::others::Others;

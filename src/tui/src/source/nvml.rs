@@ -13,7 +13,7 @@ use crate::model::Nanos;
 /// The file that is looked for in place of the driver's library, cleaned, where `GPUMEM_NVML` names one.
 pub fn named() -> Option<String> {
     let file = std::env::var_os("GPUMEM_NVML").filter(|file| !file.is_empty())?;
-    Some(gpumem_channel::clean(&file.to_string_lossy()))
+    Some(gpumem_text::clean(&file.to_string_lossy()))
 }
 
 /// How often a library that fails is tried again: the driver may be loaded meanwhile.

@@ -3,7 +3,7 @@
 use gpumem_probe::NvmlState;
 
 use crate::event::{DemoEvent, Effect};
-use crate::model::{Demo, DemoPhase, DemoStep, Model, Popup, Severity, TRAIN};
+use crate::model::{Action, Demo, DemoPhase, DemoStep, Model, Move, Popup, Severity, TRAIN};
 
 use super::toast;
 
@@ -85,7 +85,7 @@ fn between_steps(demo: &Demo) -> DemoPhase {
 }
 
 /// Scrolls what it tells, as far as there is more.
-pub(super) fn scroll(model: &mut Model, by: i32) {
+fn scroll(model: &mut Model, by: i32) {
     let told = model.ui.hits.told;
     let ends = (-i32::from(told.above), i32::from(told.below));
     model.ui.demo_scroll = model.ui.demo_scroll.saturating_add(by).clamp(ends.0, ends.1);
@@ -138,14 +138,42 @@ pub(super) fn next(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-/// What a key says to a demo whose pace the user sets.
-pub(super) fn pace(model: &Model, key: char) -> Option<&'static str> {
+/// Does what was asked for in the Demo view, if it is of use here.
+pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
+    let running = model.demo.as_ref().is_some_and(Demo::running);
+    let last = model.setup.demos.len().saturating_sub(1);
+    let page = i32::from(model.ui.hits.told.page);
+    match action {
+        Action::StopDemo if running => return Some(stop(model)),
+        Action::Space if model.paused() => return None,
+        Action::Space if model.demo.as_ref().is_some_and(Demo::over) => return Some(next(model)),
+        Action::Space | Action::Zoom(_) => return pace(model, action).map(|line| vec![Effect::TellDemo(line.into())]),
+        Action::Move(Move::Up) => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
+        Action::Move(Move::Down) => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),
+        Action::Move(Move::PageUp) => scroll(model, -page),
+        Action::Move(Move::PageDown) => scroll(model, page),
+        Action::Move(Move::First) => model.ui.demo_entry = 0,
+        Action::Move(Move::Last) => model.ui.demo_entry = last,
+        Action::Scroll(by) => scroll(model, by.into()),
+        Action::Enter if waits_for_user(model) => return Some(next(model)),
+        Action::Enter => return Some(start_entry(model)),
+        _ => return None,
+    }
+    Some(vec![Effect::Draw])
+}
+
+fn waits_for_user(model: &Model) -> bool {
+    let demo = model.demo.as_ref().filter(|demo| demo.stepped());
+    demo.is_some_and(|demo| demo.phase == DemoPhase::Waiting)
+}
+
+/// What is said to a demo whose pace the user sets.
+fn pace(model: &Model, action: Action) -> Option<&'static str> {
     model.demo.as_ref().filter(|demo| demo.paced())?;
-    match key {
-        '+' | '=' => Some("faster"),
-        '-' => Some("slower"),
-        ' ' => Some("pause"),
-        _ => None,
+    match action {
+        Action::Zoom(1..) => Some("faster"),
+        Action::Zoom(_) => Some("slower"),
+        _ => Some("pause"),
     }
 }
 

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use gpumem_channel::pool_called;
 use gpumem_probe::{Gpu, Reading};
+use gpumem_text::units;
 
 use crate::model::{
     COUNTED_ABOVE, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, LeftOut, Nanos, Problem, ProblemKind,
     Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 use crate::report::reason;
-use crate::units;
 
 use super::join::gpu_key;
 

@@ -2,10 +2,10 @@
 //! dashboard spends most of its time on.
 
 use gpumem_channel::SegmentMap;
+use gpumem_text::units;
 use std::sync::Arc;
 
 use crate::model::{DeviceKey, Model, ProcessId, View, World};
-use crate::units;
 
 /// What is compared before and after a sample, besides the worlds themselves.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use gpumem_channel::{Block, Life};
 
-use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Owner, mapped};
+use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Move, Owner, mapped};
 
 /// Builds the map of the selected process from what is shown (frozen or live).
 pub(super) fn refresh(model: &mut Model) {
@@ -56,24 +56,8 @@ fn build(model: &Model) -> Option<BlockMap> {
     })
 }
 
-/// Where a key moves the cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// One cell, or one block where blocks are larger than cells.
-    Left,
-    Right,
-    /// One line of the map.
-    Up,
-    Down,
-    /// Lines.
-    PageUp,
-    PageDown,
-    First,
-    Last,
-}
-
 /// Moves the cursor by what is seen on screen. Always ends on a block, if there is one.
-pub(super) fn step(model: &mut Model, step: Step) {
+pub(super) fn step(model: &mut Model, step: Move) {
     let Some(map) = &model.map else { return };
     let Some((segment, block)) = model.cursor_block() else {
         return;
@@ -82,14 +66,14 @@ pub(super) fn step(model: &mut Model, step: Step) {
     let MapGeometry { layout, lines, .. } = model.ui.hits.map;
     let page = u64::from(lines.max(2) - 1);
     let target = match step {
-        Step::Up => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(1)),
-        Step::Down => up_or_down(map, layout, (segment, here), |line, last| (line + 1).min(last)),
-        Step::PageUp => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(page)),
-        Step::PageDown => up_or_down(map, layout, (segment, here), |line, last| (line + page).min(last)),
-        Step::Left => sideways(map, segment, block, here, layout.bytes_per_cell, false),
-        Step::Right => sideways(map, segment, block, here, layout.bytes_per_cell, true),
-        Step::First => map.first().map(|(_, first)| first.addr),
-        Step::Last => map
+        Move::Up => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(1)),
+        Move::Down => up_or_down(map, layout, (segment, here), |line, last| (line + 1).min(last)),
+        Move::PageUp => up_or_down(map, layout, (segment, here), |line, _| line.saturating_sub(page)),
+        Move::PageDown => up_or_down(map, layout, (segment, here), |line, last| (line + page).min(last)),
+        Move::Left => sideways(map, segment, block, here, layout.bytes_per_cell, false),
+        Move::Right => sideways(map, segment, block, here, layout.bytes_per_cell, true),
+        Move::First => map.first().map(|(_, first)| first.addr),
+        Move::Last => map
             .last()
             .map(|(_, last)| last.addr.saturating_add(last.size.saturating_sub(1))),
     };

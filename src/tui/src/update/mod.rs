@@ -2,6 +2,7 @@
 //!
 //! Pure but for the model it is given: no clock (time comes with the event), no I/O (that is what effects are for).
 
+mod blocks;
 mod demo;
 mod findings;
 mod join;
@@ -10,11 +11,13 @@ mod list;
 mod look;
 mod map;
 mod mouse;
+mod overview;
 mod popup;
 mod row;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use std::collections::{HashMap, HashSet};
 

@@ -3,8 +3,7 @@
 use crate::event::{Effect, Mouse, MouseAction};
 use crate::model::{Model, Popup, Target, View};
 
-use super::map::{self, Step};
-use super::{demo, keys, popup};
+use super::{demo, keys, map, overview, popup};
 
 pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.action {
@@ -28,8 +27,10 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match target {
         Target::View(view) => model.ui.view = view,
         Target::Device(key) => model.ui.device = Some(key),
-        Target::Process(id) if model.ui.process == Some(id) && keys::has_blocks(model) => model.ui.view = View::Blocks,
-        Target::Process(id) => keys::select_process(model, Some(id)),
+        Target::Process(id) if model.ui.process == Some(id) && overview::has_blocks(model) => {
+            model.ui.view = View::Blocks
+        }
+        Target::Process(id) => overview::select_process(model, Some(id)),
         Target::Column(column) => popup::sort_by(model, column),
         Target::Bytes { addr, bytes_per_cell } => point(model, addr, bytes_per_cell, column),
         Target::Entry(n) => {
@@ -64,11 +65,5 @@ fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
     if model.ui.popup.is_some() {
         return popup::wheel(model, by);
     }
-    match model.ui.view {
-        View::Overview => keys::select_row(model, by),
-        View::Blocks => map::step(model, if by < 0 { Step::Up } else { Step::Down }),
-        View::Timeline => keys::change_span(model, by),
-        View::Demo => demo::scroll(model, by as i32),
-    }
-    vec![Effect::Draw]
+    keys::act(model, model.ui.view.row().wheel[usize::from(by > 0)])
 }

@@ -2,6 +2,7 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
+use ratatui::text::Span;
 
 use super::Screen;
 use super::pen::{Pen, width};
@@ -13,7 +14,16 @@ const WORDS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
 /// What a place that must say it has to leave.
 pub(super) const LEAST: u16 = 5;
 
-/// Says it in the first line of an area, from column `x` on, in the fullest words of at most `room` columns; the column after them.
+/// What says it in the first line of an area from column `x` on, in the fullest words of at most `room` columns, if there is room.
+pub(super) fn label(screen: &mut Screen<'_>, area: Rect, x: u16, room: u16) -> Option<Span<'static>> {
+    let room = room.min(area.width.saturating_sub(x));
+    let word = WORDS.into_iter().find(|word| width(word) <= room)?;
+    screen.pen.labelled |= area.height > 0;
+    let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+    Some(Span::styled(word, style))
+}
+
+/// Draws it there; the column after it.
 pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, x: u16, room: u16) -> u16 {
     let room = room.min(area.width.saturating_sub(x));
     let Some(word) = WORDS.into_iter().find(|word| width(word) <= room) else {

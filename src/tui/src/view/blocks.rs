@@ -2,6 +2,7 @@
 
 mod detail;
 
+use gpumem_text::units::{self, count, plural, round_size};
 use ratatui::layout::Rect;
 
 use super::Screen;
@@ -9,8 +10,6 @@ use super::pen::{CUT, clip, split_bottom, split_left, split_right, split_top, wi
 use super::theme::Ink;
 use super::{badge, strips};
 use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
-use crate::units;
-use crate::units::{count, plural, round_size};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;

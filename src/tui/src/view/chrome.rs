@@ -2,19 +2,21 @@
 
 mod findings;
 
+use std::borrow::Cow;
+
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Tabs;
 
-use super::pen::{clip, split_bottom, split_left, split_right, split_top, width};
-use super::theme::Ink;
+use super::pen::{clip, split_bottom, split_left, split_top, width};
+use super::theme::{Ink, Theme};
 use super::{Screen, badge};
-use crate::model::{Demo, Finding, Model, SECOND, Severity, Target, View};
-use crate::units;
+use crate::model::{Finding, Model, SECOND, Severity, Target, VIEWS, View, ViewRow, footer as footer_keys};
 
 /// A key and what it does.
-type Key = (&'static str, &'static str);
+type Key<'a> = (&'a str, &'a str);
 
 /// Draws the surroundings and returns the area they leave to the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
@@ -65,28 +67,41 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
         width: left.saturating_sub(1),
         ..area
     };
-    let accent = screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+    let theme = screen.pen.theme;
     let simulated = badge::all_simulated(screen.model);
     // Where there is no room for both, what is simulated is more than a name.
-    let mut x = 1;
     let must = must_be_known(screen.model);
+    let mut spans = vec![Span::raw(" ")];
     if area.width >= must + if simulated { 9 + badge::LEAST } else { 8 } {
-        x = screen.pen.text(area, 1, 0, "gpumem", accent) + 2;
+        let accent = theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
+        spans.extend([Span::styled("gpumem", accent), GAP]);
     }
     if simulated {
-        x = badge::draw(&mut screen.pen, area, x, area.width) + 2;
+        spans.extend(badge::label(screen, area, columns(&spans), area.width));
+        spans.push(GAP);
     }
     if screen.model.paused() {
-        let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-        x = screen.pen.text(area, x, 0, PAUSED, style) + 2;
+        let style = theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+        spans.extend([Span::styled(PAUSED, style), GAP]);
     }
     for (ink, text) in facts(screen) {
-        if x + width(&text) > area.width {
-            return;
+        if columns(&spans) + width(&text) > area.width {
+            break;
         }
-        let style = screen.pen.theme.ink(ink);
-        x = screen.pen.text(area, x, 0, &text, style) + 2;
+        spans.extend([Span::styled(text, theme.ink(ink)), GAP]);
     }
+    screen.render(Line::from(spans), area);
+}
+
+/// Air between two parts of a line.
+const GAP: Span<'_> = Span {
+    content: Cow::Borrowed("  "),
+    style: Style::new(),
+};
+
+/// Columns that spans take together.
+fn columns(spans: &[Span<'_>]) -> u16 {
+    spans.iter().map(|span| width(&span.content)).sum()
 }
 
 /// Columns of what says that the figures are not new.
@@ -133,16 +148,16 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     let open = screen.model.ui.view;
     // Name, and for the open view only, and for none.
-    let named = |view: View, level: u8| level == 0 || (level == 1 && view == open);
-    let label = |view: View, level: u8| {
-        if named(view, level) {
-            format!(" {} {} ", view.key(), view.title())
+    let named = |row: &ViewRow, level: u8| level == 0 || (level == 1 && row.view == open);
+    let label = |row: &ViewRow, level: u8| {
+        if named(row, level) {
+            format!(" {} {} ", row.key, row.title)
         } else {
-            format!(" {} ", view.key())
+            format!(" {} ", row.key)
         }
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
-    let total = |level| View::ALL.iter().map(|&v| width(&label(v, level))).sum::<u16>() + width(help(level));
+    let total = |level| VIEWS.iter().map(|row| width(&label(row, level))).sum::<u16>() + width(help(level));
     let must = must_be_known(screen.model);
     let name = |level| if level == 0 { 10 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
@@ -157,12 +172,12 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
             [(key, Ink::Accent), (name, Ink::Dim)].map(|(text, ink)| Span::styled(text.to_owned(), theme.ink(ink)));
         Line::from_iter([key, name])
     };
-    let labels: Vec<(String, Target)> = View::ALL
-        .into_iter()
-        .map(|view| (label(view, level), Target::View(view)))
+    let labels: Vec<(String, Target)> = VIEWS
+        .iter()
+        .map(|row| (label(row, level), Target::View(row.view)))
         .chain([(help(level).to_owned(), Target::Help)])
         .collect();
-    let selected = View::ALL.iter().position(|&view| view == open);
+    let selected = VIEWS.iter().position(|row| row.view == open);
     let mut x = area.x + start;
     for (label, target) in &labels {
         let width = width(label);
@@ -197,19 +212,7 @@ pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str
 fn footer(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     if model.ui.filter.editing {
-        let theme = screen.pen.theme;
-        let x = screen.pen.spans(
-            area,
-            1,
-            0,
-            &[("/", theme.ink(Ink::Accent)), (&model.ui.filter.text, Style::new())],
-        );
-        screen
-            .pen
-            .cell(area, x, 0, ' ', Style::new().add_modifier(Modifier::REVERSED));
-        let x = screen.pen.text(area, x + 3, 0, &model.matches(), theme.ink(Ink::Dim));
-        keys(screen, area, x + 2, &[("Enter", "keep"), ("Esc", "clear")]);
-        return;
+        return filter_line(screen, area);
     }
     let mut line = area;
     if let Some(toast) = &model.ui.toast {
@@ -225,102 +228,61 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
     hints(screen, line);
 }
 
+/// The filter while it is typed, and how to end that.
+fn filter_line(screen: &mut Screen<'_>, area: Rect) {
+    let theme = screen.pen.theme;
+    let model = screen.model;
+    let mut spans = vec![
+        Span::raw(" "),
+        Span::styled("/", theme.ink(Ink::Accent)),
+        Span::raw(model.ui.filter.text.as_str()),
+        // The cursor.
+        Span::styled(" ", Style::new().add_modifier(Modifier::REVERSED)),
+        GAP,
+        Span::styled(model.matches(), theme.ink(Ink::Dim)),
+        GAP,
+    ];
+    tell_keys(&theme, &mut spans, area.width, &[("Enter", "keep"), ("Esc", "clear")]);
+    screen.render(Line::from(spans), area);
+}
+
 /// The keys of the open view.
 fn hints(screen: &mut Screen<'_>, area: Rect) {
+    let theme = screen.pen.theme;
     let model = screen.model;
     // How to get help and how to leave is never pushed out.
     let last = [("?", "help"), ("q", "quit")];
-    let (most, _) = split_right(area, if area.width > 40 { 16 } else { 0 });
-    let x = filter(screen, most);
-    let x = keys(screen, most, x, &view_keys(model));
-    keys(screen, area, x, &last);
+    let most = area.width - if area.width > 40 { 16 } else { 0 };
+    let mut spans = vec![Span::raw(" ")];
+    filter(&theme, &mut spans, most, model);
+    tell_keys(&theme, &mut spans, most, &footer_keys(model));
+    tell_keys(&theme, &mut spans, area.width, &last);
+    screen.render(Line::from(spans), area);
 }
 
-/// The filter that hides rows of the table, and how to be rid of it; returns the column after them.
-fn filter(screen: &mut Screen<'_>, area: Rect) -> u16 {
-    let model = screen.model;
+/// The filter that hides rows of the table, and how to be rid of it.
+fn filter(theme: &Theme, spans: &mut Vec<Span<'_>>, room: u16, model: &Model) {
     let text = &model.ui.filter.text;
     if text.is_empty() || model.ui.view != View::Overview {
-        return 1;
+        return;
     }
-    let theme = screen.pen.theme;
-    let matches = format!(" {}  ", model.matches());
-    let shown = clip(&format!("/{text}"), (area.width / 3).max(8));
-    let spans = [
-        (shown.as_str(), theme.ink(Ink::Accent)),
-        (&matches, theme.ink(Ink::Warning)),
-    ];
-    let x = screen.pen.spans(area, 1, 0, &spans);
-    keys(screen, area, x, &[("Esc", "clear")])
+    let shown = clip(&format!("/{text}"), (room / 3).max(8));
+    spans.push(Span::styled(shown, theme.ink(Ink::Accent)));
+    spans.push(Span::styled(format!(" {}  ", model.matches()), theme.ink(Ink::Warning)));
+    tell_keys(theme, spans, room, &[("Esc", "clear")]);
 }
 
-fn view_keys(model: &Model) -> Vec<Key> {
-    let mut keys: Vec<Key> = match model.ui.view {
-        View::Overview => vec![("↑↓", "select"), ("Enter", "blocks"), ("s", "sort"), ("/", "filter")],
-        View::Blocks => vec![("←↑↓→", "move"), ("+ -", "zoom"), ("n N", "process")],
-        View::Timeline => {
-            let ui = &model.ui.timeline;
-            let mut keys = vec![("←→", "scroll"), ("+ -", "span")];
-            if model.world().devices.len() > 1 {
-                keys.push(("↑↓", "device"));
-            }
-            if !ui.by_tag {
-                keys.push(("o", if ui.own { "show other" } else { "hide other" }));
-            }
-            keys.push(("t", if ui.by_tag { "by state" } else { "by tag" }));
-            keys
-        }
-        View::Demo => vec![],
-    };
-    let demo = model.demo.as_ref().filter(|d| d.running());
-    let stepped = demo.is_some_and(|d| d.stepped());
-    // Space in its view is the replay's, and then p pauses what is shown.
-    let paced = model.ui.view == View::Demo && demo.is_some_and(|d| d.paced());
-    let paused = model.paused();
-    if stepped && !paused {
-        keys.push(("Space", "next step"));
-    }
-    if paced {
-        keys.push(("+ -", "speed"));
-        keys.extend((!paused).then_some(("Space", "halt, go on")));
-    }
-    if demo.is_some_and(|d| !d.choices.is_empty()) {
-        keys.push(("f", "choose a fix"));
-    }
-    if model.ui.view == View::Demo {
-        match demo {
-            Some(_) => keys.extend([("2", "blocks"), ("3", "timeline"), ("x", "stop")]),
-            None => keys.extend([("↑↓", "choose"), ("Enter", "start")]),
-        }
-    }
-    let over = model.ui.view == View::Demo && model.demo.as_ref().is_some_and(Demo::over);
-    match (stepped || paced || over, paused) {
-        (true, false) => keys.push(("p", "pause")),
-        (false, false) => keys.push(("Space", "pause")),
-        // Whoever is stuck looks for this first.
-        (_, true) => keys.insert(0, ("Space", "resume")),
-    }
-    keys
-}
-
-/// Keys from a column on, as many as fit whole; returns the column after them.
-fn keys(screen: &mut Screen<'_>, area: Rect, mut x: u16, keys: &[Key]) -> u16 {
-    let theme = screen.pen.theme;
+/// Adds keys, as many as fit whole into a line of so many columns.
+fn tell_keys<'a>(theme: &Theme, spans: &mut Vec<Span<'a>>, room: u16, keys: &[Key<'a>]) {
     for (key, action) in keys {
-        if x + width(key) + 1 + width(action) > area.width {
+        if columns(spans) + width(key) + 1 + width(action) > room {
             break;
         }
-        x = screen.pen.spans(
-            area,
-            x,
-            0,
-            &[
-                (key, theme.ink(Ink::Accent)),
-                (" ", Style::new()),
-                (action, theme.ink(Ink::Dim)),
-            ],
-        );
-        x += 2;
+        spans.extend([
+            Span::styled(*key, theme.ink(Ink::Accent)),
+            Span::raw(" "),
+            Span::styled(*action, theme.ink(Ink::Dim)),
+            GAP,
+        ]);
     }
-    x
 }

@@ -3,15 +3,16 @@
 mod steps;
 
 use gpumem_channel::BlockState;
+use gpumem_text::units;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::text::{Line, Span, Text};
 
-use super::Screen;
-use super::pen::{self, clip, split_bottom, split_left, split_top, width};
-use super::theme::Ink;
-use super::{badge, history, strips};
 use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
-use crate::units;
+use crate::view::panel::Panel;
+use crate::view::pen::{clip, split_bottom, split_left, split_top};
+use crate::view::theme::Ink;
+use crate::view::{Screen, badge, history, strips};
+use crate::wrap::{width, wrap, wrap_to};
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
@@ -62,26 +63,24 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         true => clip(&title, area.width.saturating_sub(6 + badge_room)),
         false => title,
     };
-    let inside = screen.pen.panel(area, &title, "");
     let theme = screen.pen.theme;
     let room = area.width.saturating_sub(width(&title) + 8 + badge_room);
-    let left = if width(&status) > room {
-        area.width
-    } else {
-        screen
-            .pen
-            .text_end(area, area.width.saturating_sub(3), 0, &status, theme.ink(ink))
-    };
-    if left < area.width {
-        screen.pen.cell(area, left - 1, 0, ' ', Style::new());
-        screen.pen.cell(area, left + width(&status), 0, ' ', Style::new());
-    }
-    let x = width(&title) + 4;
+    let status = Some(Span::styled(status, theme.ink(ink))).filter(|status| status.width() <= room.into());
+    let left = status.as_ref().map_or(area.width, |status| {
+        area.width.saturating_sub(3 + status.width() as u16)
+    });
+    let x = Panel::behind(&title);
     // Where there is no frame, there is no line for it either.
-    if demo.simulated && inside != area {
-        let end = badge::draw(&mut screen.pen, area, x, left.saturating_sub(x + 2));
-        screen.pen.cell(area, end, 0, ' ', Style::new());
-    }
+    let label = match demo.simulated && Panel::fits(area) {
+        true => badge::label(screen, area, x, left.saturating_sub(x + 2)),
+        false => None,
+    };
+    let panel = Panel::new(theme)
+        .title(clip(&title, area.width.saturating_sub(6)))
+        .label(label)
+        .note(status);
+    let inside = panel.inner(area);
+    screen.render(panel, area);
     steps::draw(screen, inside, demo);
     if inside != area {
         scroll_hint(screen, area);
@@ -97,11 +96,12 @@ fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
         _ => "PgUp PgDn",
     };
     let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
-    let x = area.width.saturating_sub(width(key) + 10);
-    let (_, line) = split_bottom(area, 1);
-    screen
-        .pen
-        .spans(line, x, 0, &[(" ", dim), (key, accent), (" more ", dim)]);
+    let spans = [(" ", dim), (key, accent), (" more ", dim)].map(|(text, style)| Span::styled(text, style));
+    let line = Rect {
+        width: area.width.saturating_sub(3),
+        ..split_bottom(area, 1).1
+    };
+    screen.render(Line::from_iter(spans).right_aligned(), line);
 }
 
 /// Where it is. A child that a signal has stopped says nothing of it itself; a demo that the user ended is the one called stopped.
@@ -160,7 +160,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             split_top(inside, lines)
         }
         None => {
-            let lines = pen::wrap(&why_no_map(model, demo, process), inside.width).len() as u16;
+            let lines = wrap(&why_no_map(model, demo, process), inside.width).len() as u16;
             split_top(inside, lines.max(3))
         }
     };
@@ -171,10 +171,9 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             screen.hit(top, Target::View(crate::model::View::Blocks));
         }
         None => {
-            let lines = pen::wrap_to(&why_no_map(model, demo, process), inside.width, top.height.into());
-            for (y, line) in (0..).zip(&lines) {
-                screen.pen.clipped(top, 0, y, line, top.width, dim);
-            }
+            let lines = wrap_to(&why_no_map(model, demo, process), inside.width, top.height.into());
+            let lines = lines.iter().map(|line| Line::styled(clip(line, top.width), dim));
+            screen.render(Text::from_iter(lines), top);
         }
     }
     let Some(process) = process else { return };
@@ -265,8 +264,11 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
         }
         let end = area.width.min(36);
         let room = end.saturating_sub(3 + width(&text));
-        screen.pen.clipped(area, 2, y, label, room, dim);
-        screen.pen.text_end(area, end, y, &text, Style::new());
+        let label = clip(label, room);
+        let air = " ".repeat(usize::from(end.saturating_sub(2 + width(&label) + width(&text))));
+        let spans = [Span::styled(label, dim), Span::raw(air), Span::raw(text)];
+        let line = Rect::new(area.x + 2, area.y + y, end.saturating_sub(2), 1);
+        screen.render(Line::from_iter(spans), line.intersection(area));
     }
     lines
 }
@@ -281,46 +283,41 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
     );
     let theme = screen.pen.theme;
     if model.setup.demos.is_empty() {
-        screen
-            .pen
-            .text(inside, 0, 0, "No demo is built into this program.", theme.ink(Ink::Dim));
-        return;
+        let text = "No demo is built into this program.";
+        return screen.render(Line::styled(text, theme.ink(Ink::Dim)), inside);
     }
     let names = model.setup.demos.iter().map(|d| width(&d.name)).max().unwrap_or(0);
-    let x = names + 4;
-    let summaries: Vec<Vec<String>> = model
-        .setup
-        .demos
-        .iter()
-        .map(|demo| pen::wrap(&demo.summary, inside.width.saturating_sub(x)))
-        .collect();
+    let room = inside.width.saturating_sub(names + 4);
+    let summaries: Vec<Vec<String>> = model.setup.demos.iter().map(|demo| wrap(&demo.summary, room)).collect();
     let lines: usize = summaries.iter().map(|lines| lines.len().max(1) + 1).sum();
     // Summaries in full with air between them where there is room, else a line each.
     let airy = usize::from(inside.height) > lines;
-    let mut y = u16::from(airy);
-    for (i, demo) in model.setup.demos.iter().enumerate() {
-        let (_, rest) = split_top(inside, y);
-        let tall = if airy { summaries[i].len().max(1) as u16 } else { 1 };
-        let (line, _) = split_top(rest, tall);
-        y += tall + u16::from(airy);
+    let (_, mut rest) = split_top(inside, airy.into());
+    for (i, (demo, summary)) in model.setup.demos.iter().zip(summaries).enumerate() {
+        let parts = match airy {
+            true if !summary.is_empty() => summary,
+            _ => vec![clip(&demo.summary, room)],
+        };
+        let (entry, below) = split_top(rest, parts.len() as u16);
+        (_, rest) = split_top(below, airy.into());
         let chosen = i == model.ui.demo_entry;
-        screen
-            .pen
-            .text(line, 0, 0, if chosen { "▸" } else { " " }, theme.ink(Ink::Accent));
-        screen.pen.text(line, 2, 0, &demo.name, theme.ink(Ink::Strong));
-        let dim = theme.ink(Ink::Dim);
-        if airy {
-            for (below, part) in (0..).zip(&summaries[i]) {
-                screen.pen.text(line, x, below, part, dim);
-            }
-        } else {
-            screen
-                .pen
-                .clipped(line, x, 0, &demo.summary, line.width.saturating_sub(x), dim);
-        }
+        let lines = parts.into_iter().enumerate().map(|(n, part)| {
+            let (mark, name) = match n {
+                0 => (if chosen { "▸" } else { " " }, demo.name.as_str()),
+                _ => (" ", ""),
+            };
+            Line::from_iter([
+                Span::styled(mark, theme.ink(Ink::Accent)),
+                Span::raw(" "),
+                Span::styled(name, theme.ink(Ink::Strong)),
+                Span::raw(" ".repeat(usize::from(names + 2 - width(name)))),
+                Span::styled(part, theme.ink(Ink::Dim)),
+            ])
+        });
+        screen.render(Text::from_iter(lines), entry);
         if chosen {
-            screen.pen.restyle(line, theme.selected());
+            screen.pen.restyle(entry, theme.selected());
         }
-        screen.hit(line, Target::Entry(i));
+        screen.hit(entry, Target::Entry(i));
     }
 }

@@ -7,7 +7,7 @@ use super::pen::Pen;
 use super::widgets::HistoryGraph;
 pub(super) use super::widgets::{SECONDS, used_shares as used};
 use crate::model::{Device, DeviceKind, DeviceState, Model};
-use crate::units;
+use gpumem_text::units;
 
 /// When a device's newest figures are of: those that are shown while the user pauses, or the driver does not answer, grow old.
 pub(super) fn newest(model: &Model, device: &Device) -> String {

@@ -13,6 +13,7 @@ mod graph;
 mod history;
 mod legend;
 mod overview;
+mod panel;
 mod pen;
 mod popup;
 mod strips;
@@ -25,7 +26,7 @@ mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::widgets::Widget;
+use ratatui::widgets::{StatefulWidget, Widget};
 
 use crate::model::{Area, Hit, Hits, Model, Target, View};
 use pen::Pen;
@@ -45,6 +46,11 @@ impl Screen<'_> {
         widget.render(area, self.pen.buffer());
     }
 
+    fn render_stateful<W: StatefulWidget>(&mut self, widget: W, area: Rect, state: &mut W::State) {
+        let area = area.intersection(self.pen.screen());
+        widget.render(area, self.pen.buffer(), state);
+    }
+
     /// Notes that an area answers a click.
     fn hit(&mut self, area: Rect, target: Target) {
         let area = area.intersection(self.pen.screen());
@@ -60,6 +66,14 @@ impl Screen<'_> {
     }
 }
 
+/// How each view draws into the area that it has. Its key, title and keys are in [`crate::model::VIEWS`].
+const VIEWS: [(View, fn(&mut Screen<'_>, Rect)); 4] = [
+    (View::Overview, overview::draw),
+    (View::Blocks, blocks::draw),
+    (View::Timeline, timeline::draw),
+    (View::Demo, demo::draw),
+];
+
 /// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
 pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let area = buffer.area;
@@ -73,11 +87,9 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
         },
     };
     let body = chrome::draw(&mut screen, area);
-    match model.ui.view {
-        View::Overview => overview::draw(&mut screen, body),
-        View::Blocks => blocks::draw(&mut screen, body),
-        View::Timeline => timeline::draw(&mut screen, body),
-        View::Demo => demo::draw(&mut screen, body),
+    let draw = VIEWS.iter().find(|(view, _)| *view == model.ui.view);
+    if let Some((_, draw)) = draw {
+        draw(&mut screen, body);
     }
     badge::make_sure(&mut screen, body);
     if let Some(popup) = &model.ui.popup {

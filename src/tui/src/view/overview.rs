@@ -10,7 +10,7 @@ use super::Screen;
 use super::pen::{split_bottom, split_left, split_top, wrap};
 use super::theme::Ink;
 use crate::model::{Demo, DemoPhase, Device, Model, Only, Target};
-use crate::units;
+use crate::words;
 use device::Tier;
 
 /// A second column of devices pays from this width on.
@@ -153,7 +153,7 @@ fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, In
     let model = screen.model;
     let none = model.world().devices.is_empty();
     let (ink, first, second) = match &model.world().nvml {
-        NvmlState::Failed { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), units::sentence(hint)),
+        NvmlState::Failed { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), words::sentence(hint)),
         NvmlState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
         NvmlState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
         NvmlState::Missing if none => (

@@ -6,12 +6,13 @@ mod tests;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Padding, Widget};
+use ratatui::text::Span;
+use ratatui::widgets::Widget;
 
+use super::panel::Panel;
 use super::theme::{Ink, Theme};
 use crate::wrap::cut;
-pub(super) use crate::wrap::{width, wrap, wrap_to};
+pub(super) use crate::wrap::{width, wrap};
 
 /// Writes into a buffer with a theme. Positions are relative to the area given with each call.
 pub(super) struct Pen<'a> {
@@ -94,58 +95,20 @@ impl<'a> Pen<'a> {
         end + 1
     }
 
-    /// The same text in pieces of different styles.
-    pub(super) fn spans(&mut self, area: Rect, x: u16, y: u16, spans: &[(&str, Style)]) -> u16 {
-        spans
-            .iter()
-            .fold(x, |x, (text, style)| self.text(area, x, y, text, *style))
-    }
-
     /// Puts a style on an area without changing its text.
     pub(super) fn restyle(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// Blanks an area.
-    pub(super) fn clear(&mut self, area: Rect) {
-        let area = area.intersection(self.buffer.area);
-        for position in area.positions() {
-            if let Some(cell) = self.buffer.cell_mut(position) {
-                cell.reset();
-            }
-        }
-    }
-
     /// A rounded frame with a title and a note at its right; returns the area inside, one column of air at each side. An area that is too
     /// small has no frame.
     pub(super) fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {
-        let (w, h) = (area.width, area.height);
-        if w < 4 || h < 2 {
-            return area;
-        }
-        let frame = self.theme.ink(Ink::Dim);
-        let mut block = Block::bordered()
-            .border_type(BorderType::Rounded)
-            .border_style(own(frame))
-            .padding(Padding::horizontal(1));
-        let title = clip(title, w.saturating_sub(6));
-        let used = 2 + if title.is_empty() { 0 } else { width(&title) + 2 };
-        if !title.is_empty() {
-            let strong = own(self.theme.ink(Ink::Strong));
-            let spans = [
-                Span::styled("─ ", own(frame)),
-                Span::styled(title, strong),
-                Span::styled(" ", own(frame)),
-            ];
-            block = block.title(Line::from_iter(spans));
-        }
-        let note_width = width(note);
-        if note_width > 0 && used + note_width + 4 < w {
-            let note = format!(" {note} ─");
-            block = block.title(Line::styled(note, own(frame)).right_aligned());
-        }
-        let inside = block.inner(area);
-        block.render(area.intersection(self.buffer.area), self.buffer);
+        let note = Span::styled(note.to_owned(), self.theme.ink(Ink::Dim));
+        let panel = Panel::new(self.theme)
+            .title(clip(title, area.width.saturating_sub(6)))
+            .note((!note.content.is_empty()).then_some(note));
+        let inside = panel.inner(area);
+        panel.render(area.intersection(self.buffer.area), self.buffer);
         inside
     }
 }

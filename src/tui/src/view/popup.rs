@@ -3,10 +3,12 @@
 mod findings;
 mod help;
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::Span;
+use ratatui::widgets::{Clear, Row, Table, TableState};
 
 use super::Screen;
-use super::pen::{split_top, width};
+use super::pen::{clip, width};
 use super::theme::Ink;
 use crate::model::{Column, Popup, Target};
 
@@ -53,7 +55,7 @@ fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &
         width: window.width.saturating_add(2),
         ..window
     };
-    screen.pen.clear(air.intersection(area));
+    screen.render(Clear, air.intersection(area));
     screen.pen.panel(window, title, note)
 }
 
@@ -80,21 +82,28 @@ fn menu(screen: &mut Screen<'_>, area: Rect, title: &str, entries: &[(String, St
     let tall = (entries.len() as u16).saturating_add(2);
     let inside = window(screen, area, wide, tall, title, "Enter");
     let theme = screen.pen.theme;
-    let shown = usize::from(inside.height);
-    let first = (selected + 1).saturating_sub(shown);
-    for (i, (name, text)) in entries.iter().enumerate().skip(first).take(shown) {
-        let (line, _) = split_top(split_top(inside, (i - first) as u16).1, 1);
+    let rows = entries.iter().enumerate().map(|(i, (name, text))| {
         // Keys 1 to 9 choose directly.
         let number = if i < 9 { (i + 1).to_string() } else { String::new() };
-        screen.pen.text(line, 1, 0, &number, theme.ink(Ink::Accent));
-        screen.pen.text(line, 4, 0, name, theme.ink(Ink::Plain));
-        let x = names + 6;
-        screen
-            .pen
-            .clipped(line, x, 0, text, line.width.saturating_sub(x), theme.ink(Ink::Dim));
-        if i == selected {
-            screen.pen.restyle(line, theme.selected());
-        }
-        screen.hit(line, Target::Entry(i));
+        let text = clip(text, inside.width.saturating_sub(names + 6));
+        Row::new([
+            Span::styled(format!(" {number}"), theme.ink(Ink::Accent)),
+            Span::styled(name.as_str(), theme.ink(Ink::Plain)),
+            Span::styled(text, theme.ink(Ink::Dim)),
+        ])
+    });
+    let widths = [
+        Constraint::Length(3),
+        Constraint::Length(names + 1),
+        Constraint::Fill(1),
+    ];
+    // The selected one is the last in view where they do not all fit.
+    let first = (selected + 1).saturating_sub(inside.height.into());
+    let table = Table::new(rows, widths).row_highlight_style(theme.selected());
+    let mut state = TableState::new().with_offset(first).with_selected(selected);
+    screen.render_stateful(table.column_spacing(1), inside, &mut state);
+    let shown = entries.len().min(first + usize::from(inside.height));
+    for (line, entry) in inside.rows().zip(first..shown) {
+        screen.hit(line, Target::Entry(entry));
     }
 }

@@ -14,7 +14,7 @@ use super::pen::{split_bottom, split_left, split_top, width};
 use super::theme::Ink;
 use super::{badge, graph, history, legend};
 use crate::model::{Basis, Device, DeviceKind, Nanos, Partition, SECOND};
-use crate::units;
+use gpumem_text::units;
 
 /// Columns of the axis: `79.6G` and a tick.
 const AXIS: u16 = 8;
@@ -131,9 +131,9 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 
 fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     let ui = &screen.model.ui.timeline;
-    let mut note = format!("last {}", span_text(ui.span));
+    let mut note = format!("last {}", units::span(ui.span));
     if ui.back > 0 {
-        note = format!("{} up to {} ago", span_text(ui.span), span_text(ui.back));
+        note = format!("{} up to {} ago", units::span(ui.span), units::span(ui.back));
     }
     if ui.by_tag {
         let process = screen.model.selected_process();
@@ -178,14 +178,6 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
         screen.pen.cell(area, end, 0, ' ', dim);
     }
     inside
-}
-
-fn span_text(span: Nanos) -> String {
-    match span / SECOND {
-        s @ 0..=90 => format!("{s} s"),
-        s if s % 60 == 0 => format!("{} min", s / 60),
-        s => format!("{} min {:02} s", s / 60, s % 60),
-    }
 }
 
 /// One moment per column: the highest of its bucket, else the one before while that is no older than samples may be.
@@ -311,13 +303,13 @@ fn time_axis(screen: &mut Screen<'_>, area: Rect, span: Nanos, back: Nanos, newe
     let end = if back == 0 {
         newest.to_owned()
     } else {
-        format!("-{}", span_text(back))
+        format!("-{}", units::span(back))
     };
     let room = screen.pen.text_end(area, columns, 0, &end, dim);
     let steps = time_steps(span, columns);
     for step in 0..steps {
         let ago = back + span / steps * (steps - step);
-        let text = format!("-{}", span_text(ago));
+        let text = format!("-{}", units::span(ago));
         let x = (u64::from(columns) * step / steps) as u16;
         // Two labels that run into each other are none.
         if x + width(&text) < room {

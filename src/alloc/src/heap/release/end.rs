@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpumem_channel::{Process, SegmentKind};
+use gpumem_text::units::bytes_to_pib;
 
 use crate::device::Driver;
 use crate::error::DeviceError;
@@ -15,7 +16,6 @@ use crate::heap::Heap;
 use crate::heap::segment::Chunk;
 use crate::lock::Shared;
 use crate::process::{say, sleep};
-use crate::size::human;
 
 /// How often it is tried in a row, waiting twice as long each time: for an eighth of a second altogether.
 const TRIES: u32 = 8;
@@ -145,7 +145,7 @@ impl Remains {
             say(&format!(
                 "gpumem: {} of device {} could not be given back when an allocator ended{why}: it is tried again when another one begins, \
                 ends, runs out of memory or gives its cache back",
-                human(bytes.min(self.reserved)),
+                bytes_to_pib(bytes.min(self.reserved)),
                 self.driver.info().ordinal,
             ));
         }

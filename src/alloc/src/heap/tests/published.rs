@@ -176,7 +176,10 @@ proptest! {
         let mut reader = Reader::open(world.heap.outlet().path().unwrap()).unwrap();
         let _watched = watch::at_each(move || {
             let snapshot = reader.refresh().unwrap();
-            snapshot.devices.iter().for_each(|device| assert_possible(&device.segments));
+            for device in &snapshot.devices {
+                assert_possible(&device.segments);
+                assert_eq!(device.contradiction, None, "of an honest publisher");
+            }
         });
         for op in &ops {
             world.step(op).unwrap();

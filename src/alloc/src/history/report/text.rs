@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
-use gpumem_channel::clean;
+use gpumem_text::clean;
+use gpumem_text::units::bytes_to_pib;
 
 use super::{Leak, LeakReport, Owner, PeakReport};
-use crate::size::human;
 use crate::stack::{Stack, StackFrame, Symbols};
 
 /// Owners and frames shown in a text.
@@ -106,7 +106,7 @@ impl fmt::Display for PeakReport {
         if self.allocated == 0 {
             return writeln!(f, "peak: nothing was held since the history began or peaks were reset");
         }
-        let (allocated, reserved) = (human(self.allocated), human(self.reserved));
+        let (allocated, reserved) = (bytes_to_pib(self.allocated), bytes_to_pib(self.reserved));
         let ago = self.ago.as_secs_f64();
         writeln!(f, "peak: {allocated} held, {reserved} reserved, {ago:.1} s ago")?;
         let add = |owner: &mut Owner, other: &Owner| {
@@ -117,13 +117,13 @@ impl fmt::Display for PeakReport {
         owners.sort_by_key(|(_, owner)| Reverse(owner.bytes));
         for (place, owner) in owners.iter().take(MOST_OWNERS) {
             let share = owner.bytes as f64 * 100.0 / self.allocated.max(1) as f64;
-            let (bytes, blocks) = (human(owner.bytes), blocks(owner.blocks));
+            let (bytes, blocks) = (bytes_to_pib(owner.bytes), blocks(owner.blocks));
             write!(f, "{share:5.1} %  {bytes:>10}  {blocks:>12}  {place}")?;
         }
         let rest = owners.get(MOST_OWNERS..).unwrap_or_default();
         if !rest.is_empty() {
             let bytes: u64 = rest.iter().map(|(_, owner)| owner.bytes).sum();
-            writeln!(f, "and {} in {} more places", human(bytes), rest.len())?;
+            writeln!(f, "and {} in {} more places", bytes_to_pib(bytes), rest.len())?;
         }
         Ok(())
     }
@@ -149,17 +149,22 @@ impl Leak {
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.growth_per_step {
-            Some(bytes) if self.grows => write!(f, "GROWS {} a step", human(bytes.unsigned_abs()))?,
+            Some(bytes) if self.grows => write!(f, "GROWS {} a step", bytes_to_pib(bytes.unsigned_abs()))?,
             Some(_) => f.write_str("stays")?,
             None => f.write_str("too few steps to tell")?,
         }
-        write!(f, ": {}, {}", human(self.bytes), blocks(self.blocks))?;
+        write!(f, ": {}, {}", bytes_to_pib(self.bytes), blocks(self.blocks))?;
         match self.oldest_step {
             0 => f.write_str(", from before")?,
             step => write!(f, ", from step {step} on")?,
         }
         if self.held_blocks > self.blocks {
-            write!(f, "; now {}, {}", human(self.held_bytes), blocks(self.held_blocks))?;
+            write!(
+                f,
+                "; now {}, {}",
+                bytes_to_pib(self.held_bytes),
+                blocks(self.held_blocks)
+            )?;
         }
         Ok(())
     }

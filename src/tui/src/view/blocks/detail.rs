@@ -13,9 +13,8 @@ use super::super::strips;
 use super::super::theme::Ink;
 use super::SIDE;
 use crate::model::{BlockMap, Figures, Process};
-use crate::units;
-use crate::units::count;
 use crate::view::widgets::SizeHistogram;
+use gpumem_text::units::{self, count};
 
 /// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {

@@ -2,12 +2,14 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::text::{Line, Span, Text};
 
-use super::super::pen::{width, wrap, wrap_to};
-use super::super::theme::Ink;
-use super::super::{Screen, overview};
-use super::severity;
 use crate::model::{Finding, Severity, Target, Toast, View};
+use crate::view::chrome::severity;
+use crate::view::pen::{clip, split_bottom};
+use crate::view::theme::Ink;
+use crate::view::{Screen, overview};
+use crate::wrap::{width, wrap, wrap_to};
 
 /// Lines that a sentence takes at most.
 const SENTENCE: u16 = 3;
@@ -92,7 +94,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     // What has a further line before it needs it uses it.
     let less = match screen.model.ui.view {
         View::Overview => full,
-        View::Blocks | View::Timeline | View::Demo => full.saturating_sub(SLACK),
+        _ => full.saturating_sub(SLACK),
     };
     let needed = tail_width(tail(hidden, false).as_deref());
     let fits = |room: u16| lines(&finding.text, room, needed.saturating_sub(full - room)) <= area.height;
@@ -105,13 +107,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     sentence(screen, area, finding.severity, &finding.text, (room, style));
     if let Some(tail) = tail {
         let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
-        let last = area.height.saturating_sub(1);
-        let x = screen
-            .pen
-            .text_end(area, area.width.saturating_sub(1), last, &tail, dim);
-        screen
-            .pen
-            .text(area, x.saturating_sub(1 + width(MORE)), last, MORE, accent);
+        let air = Span::raw(" ");
+        let spans = [Span::styled(MORE, accent), air.clone(), Span::styled(tail, dim), air];
+        let last = split_bottom(area, 1).1;
+        screen.render(Line::from_iter(spans).right_aligned(), last);
     }
     screen.hit(area, Target::Findings);
 }
@@ -159,8 +158,18 @@ pub(super) fn message(screen: &mut Screen<'_>, area: Rect, toast: &Toast) {
 /// A sentence with its mark, in the lines of an area and so many columns. What does not fit into them is cut.
 fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, (room, style): (u16, Style)) {
     let (mark, mark_style) = severity(screen, how);
-    screen.pen.text(area, 1, 0, mark, mark_style);
-    for (y, line) in (0..).zip(&wrap_to(text, room, area.height.into())) {
-        screen.pen.clipped(area, 3, y, line, room, style);
-    }
+    let parts = wrap_to(text, room, area.height.into()).into_iter().enumerate();
+    let lines = parts.map(|(i, part)| {
+        let mark = match i {
+            0 => Span::styled(mark, mark_style),
+            _ => Span::raw(" "),
+        };
+        Line::from_iter([
+            Span::raw(" "),
+            mark,
+            Span::raw(" "),
+            Span::styled(clip(&part, room), style),
+        ])
+    });
+    screen.render(Text::from_iter(lines), area);
 }

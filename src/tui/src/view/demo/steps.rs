@@ -1,16 +1,31 @@
 //! The steps so far, the current one in full, and what can be chosen now.
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::text::{Line, Span, Text};
 
-use super::super::Screen;
-use super::super::pen::{split_top, wrap, wrap_to};
-use super::super::theme::Ink;
 use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
-use crate::units;
+use crate::view::Screen;
+use crate::view::pen::clip;
+use crate::view::theme::Ink;
+use crate::wrap::{width, wrap, wrap_to};
 
-/// A line to draw: where it begins, and its pieces.
-type Line = Vec<(String, Style)>;
+/// A line of pieces.
+fn line(pieces: impl IntoIterator<Item = (String, Style)>) -> Line<'static> {
+    let spans = pieces.into_iter().map(|(text, style)| Span::styled(text, style));
+    Line::from_iter(spans)
+}
+
+/// What fits of a line into so many columns, with an ellipsis where something is missing.
+fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
+    let cut = |span: Span<'static>| {
+        let content = clip(&span.content, room);
+        room -= width(&content);
+        Span::styled(content, span.style)
+    };
+    Line::from_iter(line.spans.into_iter().map(cut))
+}
 
 /// Draws the steps; when there are too many lines the oldest leave, and what is left out can be scrolled to.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
@@ -26,11 +41,11 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     }
     let before = demo.steps.split_last().map_or(&[][..], |(_, before)| before);
-    let past: Vec<Line> = before.iter().map(|step| past_line(screen, step)).collect();
+    let past: Vec<Line<'static>> = before.iter().map(|step| past_line(screen, step)).collect();
     let above = past.len().saturating_sub(all.saturating_sub(now.len()));
     whole.splice(0..0, past.iter().cloned());
     let below = whole.len().saturating_sub(above + all);
-    let first: Vec<Line> = past[above..].iter().cloned().chain(now).take(all).collect();
+    let first: Vec<Line<'static>> = past[above..].iter().cloned().chain(now).take(all).collect();
     // In brief something is left out from some line on.
     let alike = first.iter().zip(&whole[above..]).take_while(|(a, b)| a == b).count();
     let (lines, page) = match screen.model.ui.demo_scroll.clamp(-(above as i32), below as i32) {
@@ -42,46 +57,41 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         below: below as u16,
         page: page.saturating_sub(1).max(1) as u16,
     };
-    for (y, line) in lines.into_iter().take(all).enumerate() {
-        let mut x = 0;
-        for (text, style) in line {
-            let room = area.width.saturating_sub(x);
-            x = screen.pen.clipped(area, x, y as u16, &text, room, style);
-        }
-    }
+    let lines = lines.into_iter().take(all).map(|line| fit(line, area.width));
+    screen.render(Text::from_iter(lines), area);
     if demo.stepped() && demo.phase == DemoPhase::Waiting && demo.choices.is_empty() {
-        screen.hit(split_top(area, area.height).0, Target::Next);
+        screen.hit(area, Target::Next);
     }
 }
 
 /// The current step and what follows from it. In brief: without air and figures, and with so many lines of the long
 /// report of a failure.
-fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -> Vec<Line> {
+fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -> Vec<Line<'static>> {
     let mut lines = vec![];
     if let Some(current) = demo.steps.last() {
         current_lines(screen, &mut lines, demo, current, width, brief);
     } else if demo.phase == DemoPhase::Starting {
         let text = format!("{} is starting ...", demo.name);
-        lines.push(vec![(text, screen.pen.theme.ink(Ink::Dim))]);
+        lines.push(Line::styled(text, screen.pen.theme.ink(Ink::Dim)));
     }
     closing_lines(screen, &mut lines, demo, width);
     if brief.is_some() {
-        lines.retain(|line| !line.is_empty());
+        lines.retain(|line| !line.spans.is_empty());
     }
     lines
 }
 
-fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line {
+fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line<'static> {
     let theme = screen.pen.theme;
     let (mark, ink) = if step.oom.is_some() {
         ("✗", Ink::Warning)
     } else {
         ("✓", Ink::Good)
     };
-    vec![
+    line([
         (format!("{mark} "), theme.ink(ink)),
         (format!("{:>2}  {}", step.number, step.title), theme.ink(Ink::Dim)),
-    ]
+    ])
 }
 
 /// So many lines of a report; where they do not hold all of it, of what would have helped.
@@ -99,7 +109,7 @@ fn report(text: &str, width: u16, most: Option<usize>) -> Vec<String> {
 
 fn current_lines(
     screen: &Screen<'_>,
-    out: &mut Vec<Line>,
+    out: &mut Vec<Line<'static>>,
     demo: &Demo,
     step: &DemoStep,
     width: u16,
@@ -125,16 +135,16 @@ fn current_lines(
             0 => (mark.to_owned(), lead.clone()),
             _ => (" ".into(), " ".repeat(lead.len() + 1)),
         };
-        out.push(vec![(mark, theme.ink(mark_ink)), (lead, strong), (part, strong)]);
+        out.push(line([(mark, theme.ink(mark_ink)), (lead, strong), (part, strong)]));
     }
     let inner = width.saturating_sub(2);
-    let indent = |lines: Vec<String>, style: Style| -> Vec<Line> {
-        let line = |text| vec![("  ".into(), plain), (text, style)];
-        lines.into_iter().map(line).collect()
+    let indent = |lines: Vec<String>, style: Style| -> Vec<Line<'static>> {
+        let indented = |text| line([("  ".into(), plain), (text, style)]);
+        lines.into_iter().map(indented).collect()
     };
-    out.push(vec![]);
+    out.push(Line::default());
     out.extend(indent(wrap(&step.detail, inner), plain));
-    out.push(vec![]);
+    out.push(Line::default());
     if let Some(oom) = &step.oom {
         let text = format!(
             "failed: {} asked for, {} free in all, {} in one piece",
@@ -144,24 +154,24 @@ fn current_lines(
         );
         out.extend(indent(wrap(&text, inner), theme.ink(Ink::Warning)));
         out.extend(indent(report(&oom.report, inner, brief), dim));
-        out.push(vec![]);
+        out.push(Line::default());
     }
     match step.verified {
-        Some(true) => out.push(vec![
+        Some(true) => out.push(line([
             ("  ✓ ".into(), theme.ink(Ink::Good)),
             ("every live block kept its pattern".into(), plain),
-        ]),
-        Some(false) => out.push(vec![
+        ])),
+        Some(false) => out.push(line([
             ("  ✗ ".into(), theme.ink(Ink::Warning)),
             ("a live block lost its pattern".into(), plain),
-        ]),
+        ])),
         None => {}
     }
     for (name, allocated) in &step.phases {
-        out.push(vec![
+        out.push(line([
             (format!("  {name:<12}"), dim),
             (format!("{:>10} allocated", units::bytes(*allocated)), plain),
-        ]);
+        ]));
     }
     if brief.is_some() || demo.paced() {
         // The panel beside says the same, and of a replay, which goes on meanwhile, what is so now.
@@ -169,7 +179,7 @@ fn current_lines(
     }
     if demo.running() && !demo.stepped() {
         // It goes on meanwhile, and the panel beside has what is so now.
-        out.push(vec![("  and at the step's end".into(), dim)]);
+        out.push(Line::styled("  and at the step's end", dim));
     }
     let s = &step.stats;
     let pairs = [
@@ -178,54 +188,47 @@ fn current_lines(
         ("cached", units::bytes_short(s.cached)),
         ("largest free", units::bytes_short(s.largest_free)),
     ];
-    let mut line: Line = vec![];
-    let mut used = 0;
+    let mut figures = Line::default();
     for (label, text) in pairs {
-        let long = label.len() + text.len() + 3;
-        if used + long > usize::from(width) && !line.is_empty() {
-            out.push(std::mem::take(&mut line));
-            used = 0;
+        let pair = line([(format!("  {label} "), dim), (text, plain)]);
+        if figures.width() + pair.width() > usize::from(width) && !figures.spans.is_empty() {
+            out.push(std::mem::take(&mut figures));
         }
-        used += long;
-        line.push((format!("  {label} "), dim));
-        line.push((text, plain));
+        figures.spans.extend(pair.spans);
     }
-    out.push(line);
+    out.push(figures);
 }
 
 /// Choices, notices, and how it ended.
-fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u16) {
+fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo, width: u16) {
     let theme = screen.pen.theme;
     let (dim, plain) = (theme.ink(Ink::Dim), Style::new());
+    let warning = |text: String| Line::styled(text, theme.ink(Ink::Warning));
     if !demo.choices.is_empty() {
-        out.push(vec![]);
-        out.push(vec![
+        out.push(Line::default());
+        out.push(line([
             ("f".into(), theme.ink(Ink::Accent)),
             (" chooses a fix:".into(), plain),
-        ]);
+        ]));
         for choice in &demo.choices {
             let name = format!("  {:<10}", choice.name);
             let room = width.saturating_sub(name.len() as u16);
             for (i, part) in wrap(&choice.text(), room).into_iter().enumerate() {
                 let lead = if i == 0 { name.clone() } else { " ".repeat(name.len()) };
-                out.push(vec![(lead, theme.ink(Ink::Strong)), (part, dim)]);
+                out.push(line([(lead, theme.ink(Ink::Strong)), (part, dim)]));
             }
         }
     }
     if let Some(notice) = &demo.notice {
-        out.push(vec![]);
-        out.extend(
-            wrap(notice, width)
-                .into_iter()
-                .map(|l| vec![(l, theme.ink(Ink::Warning))]),
-        );
+        out.push(Line::default());
+        out.extend(wrap(notice, width).into_iter().map(warning));
     }
     if let DemoPhase::Failed(why) = &demo.phase {
-        out.push(vec![]);
-        out.extend(wrap(why, width).into_iter().map(|l| vec![(l, theme.ink(Ink::Warning))]));
+        out.push(Line::default());
+        out.extend(wrap(why, width).into_iter().map(warning));
     }
     let Some(outcome) = &demo.outcome else { return };
-    out.push(vec![]);
+    out.push(Line::default());
     let fix = outcome.fix.as_deref().unwrap_or("the fix");
     let lines = [
         (
@@ -243,6 +246,6 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line>, demo: &Demo, width: u
         };
         let marks = std::iter::once(mark).chain(std::iter::repeat("  "));
         let parts = marks.zip(wrap(&text, width.saturating_sub(2)));
-        out.extend(parts.map(|(mark, part)| vec![(mark.into(), theme.ink(ink)), (part, plain)]));
+        out.extend(parts.map(|(mark, part)| line([(mark.into(), theme.ink(ink)), (part, plain)])));
     }
 }

@@ -4,6 +4,7 @@ mod mig;
 mod sensors;
 
 use gpumem_probe::Reading;
+use gpumem_text::units::{self, gib};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
@@ -12,8 +13,6 @@ use super::super::pen::{Pen, split_right, split_top, width};
 use super::super::theme::Ink;
 use super::super::{badge, bar, graph, history, legend};
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
-use crate::units;
-use crate::units::gib;
 
 /// Before the name of the selected device, where there are several.
 const SELECTED: char = '▸';

@@ -6,6 +6,7 @@ mod row;
 use std::ops::Range;
 
 use gpumem_probe::NvmlState;
+use gpumem_text::units::plural;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
@@ -15,7 +16,6 @@ use super::super::pen::{CUT, split_left, split_top, width, wrap};
 use super::super::theme::Ink;
 use super::first_in_view;
 use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, Target};
-use crate::units::plural;
 use columns::{GAP, Shown, fit};
 
 /// Lines the table would like for so many rows: heading, rows, frame.

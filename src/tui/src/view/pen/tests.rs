@@ -87,36 +87,6 @@ fn areas_outside_the_buffer_are_ignored() {
         pen.text(outside, 0, 0, "x", Style::new());
         pen.cell(outside, 0, 0, 'x', Style::new());
         pen.panel(outside, "x", "y");
-        pen.clear(outside);
         pen.restyle(outside, Style::new());
     });
-}
-
-#[test]
-fn text_wraps_at_words_and_loses_none_of_them() {
-    let cases: [(&str, u16, &[&str]); 6] = [
-        ("one two three", 0, &[]),
-        ("one two three", 7, &["one two", "three"]),
-        ("one two", 3, &["one", "two"]),
-        ("abcdefg hi", 4, &["abcd", "efg", "hi"]),
-        ("", 5, &[]),
-        ("日本語", 3, &["日", "本", "語"]),
-    ];
-    for (text, room, expected) in cases {
-        assert_eq!(wrap(text, room), expected, "{text} in {room}");
-    }
-    for room in 1..12 {
-        let words = wrap("a bb ccc dddd eeeee 日本語 ffffff", room)
-            .concat()
-            .replace(' ', "");
-        assert_eq!(words, "abbcccddddeeeee日本語ffffff");
-    }
-}
-
-#[test]
-fn clipped_text_never_exceeds_its_room() {
-    for room in 0..12 {
-        assert!(width(&clip("abc 日本語 def", room)) <= room);
-    }
-    assert_eq!(clip("abcdef", 4), "abc…");
 }

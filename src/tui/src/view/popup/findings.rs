@@ -1,11 +1,12 @@
 //! The findings: all of them, in full. Below a view there is room for some, and for a part of a long one.
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
-use super::super::Screen;
-use super::super::chrome::severity;
-use super::super::pen::wrap;
+use crate::view::Screen;
+use crate::view::chrome::severity;
+use crate::wrap::wrap;
 
 /// Columns of the widest sentence that is read with ease, with the frame.
 const WIDE: u16 = 100;
@@ -17,29 +18,27 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     let wide = area.width.min(WIDE);
     let lines = lines(screen, wide.saturating_sub(4 + MARK));
     let (inside, scroll) = super::page(screen, area, wide, lines.len() as u16, "Findings", scroll);
-    let shown = lines.iter().skip(usize::from(scroll)).take(usize::from(inside.height));
-    for (y, ((mark, style), text)) in (0..).zip(shown) {
-        screen.pen.text(inside, 0, y, mark, *style);
-        screen.pen.text(inside, MARK, y, text, Style::new());
-    }
+    screen.render(Paragraph::new(lines).scroll((scroll, 0)), inside);
 }
 
-/// A mark and its look, and the text beside it.
-type Line = ((&'static str, Style), String);
-
 /// Sentences in so many columns, with air between them.
-fn lines(screen: &Screen<'_>, room: u16) -> Vec<Line> {
-    let unmarked = ("", Style::new());
-    let mut lines: Vec<Line> = vec![];
+fn lines(screen: &Screen<'_>, room: u16) -> Vec<Line<'static>> {
+    let mut lines = vec![];
     for finding in screen.model.findings() {
         if !lines.is_empty() {
-            lines.push((unmarked, String::new()));
+            lines.push(Line::default());
         }
-        let marks = std::iter::once(severity(screen, finding.severity)).chain(std::iter::repeat(unmarked));
-        lines.extend(marks.zip(wrap(&finding.text, room)));
+        let (mark, style) = severity(screen, finding.severity);
+        for (i, part) in wrap(&finding.text, room).into_iter().enumerate() {
+            let mark = if i == 0 { mark } else { "" };
+            lines.push(Line::from_iter([
+                Span::styled(format!("{mark:<0$}", usize::from(MARK)), style),
+                Span::raw(part),
+            ]));
+        }
     }
     if lines.is_empty() {
-        lines.push((unmarked, "Nothing stands out now.".to_owned()));
+        lines.push(Line::raw("  Nothing stands out now."));
     }
     lines
 }

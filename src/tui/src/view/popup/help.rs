@@ -1,67 +1,43 @@
 //! Help: every key, and what the words mean.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
-use super::super::Screen;
-use super::super::pen::{split_left, wrap};
-use super::super::theme::Ink;
+use crate::model::HelpGroup;
+use crate::view::Screen;
+use crate::view::theme::{Ink, Theme};
+use crate::wrap::wrap;
 
 /// What a line of help is.
-enum HelpLine {
+enum HelpLine<'a> {
     /// A heading.
-    Head(&'static str),
+    Head(&'a str),
     /// A key and what it does.
-    Key(&'static str, &'static str),
+    Key(&'a str, &'a str),
     /// A sentence.
-    Text(&'static str),
+    Text(&'a str),
     /// Air.
     Blank,
 }
 
 use HelpLine::{Blank, Head, Key, Text};
 
-/// The keys.
-const KEYS: &[HelpLine] = &[
-    Head("Everywhere"),
-    Key("1 2 3 7", "Overview, Blocks, Timeline, Demo"),
-    Key("Tab, Shift-Tab", "the next of them, the one before"),
-    Key("h j k l, g G", "the same as the arrows, Home and End"),
-    Key("Space, p", "pause, resume (in a stepped demo: next step)"),
-    Key("/", "filter processes by pid, user, command, job, device or state"),
-    Key("s", "sort processes"),
-    Key("b", "list programs that ended, too (black boxes)"),
-    Key("m", "more: every finding in full"),
-    Key("f", "choose a fix, when a demo offers some"),
-    Key("Esc", "close, clear the filter, back to the Overview"),
-    Key("?, F1", "this help"),
-    Key("q, Ctrl-C", "quit (Ctrl-Z: background, Ctrl-L: draw anew)"),
-    Blank,
-    Head("Overview"),
-    Key("↑ ↓, PgUp PgDn", "select a process (Home End: the first, the last)"),
-    Key("← →", "select a device"),
-    Key("Enter", "its blocks"),
-    Blank,
-    Head("Blocks"),
-    Key("← →", "the next block"),
-    Key("↑ ↓, PgUp PgDn", "lines of the map (Home End: its ends)"),
-    Key("+ -, 0", "zoom in, out, everything"),
-    Key("n N", "next, previous process"),
-    Blank,
-    Head("Timeline"),
-    Key("← →, Home End", "back and forth in time"),
-    Key("+ -", "less, more time"),
-    Key("↑ ↓, n N", "another device, another process"),
-    Key("o", "hide what others use: the rest grows"),
-    Key("t", "by tag: what a process allocated for"),
-    Blank,
-    Head("Demo"),
-    Key("↑ ↓, Enter", "choose a demo, start it"),
-    Key("Space, Enter", "next step; of a replay: Space halts, + - speed"),
-    Key("x, PgUp PgDn", "stop it; scroll what it tells"),
-];
+/// The keys, by where they work.
+fn keys(groups: &[HelpGroup]) -> Vec<HelpLine<'_>> {
+    let mut lines = Vec::new();
+    for group in groups {
+        if !lines.is_empty() {
+            lines.push(Blank);
+        }
+        lines.push(Head(group.title));
+        lines.extend(group.keys.iter().map(|(keys, text)| Key(keys, text)));
+    }
+    lines
+}
 
 /// The rest.
-const WORDS: &[HelpLine] = &[
+const WORDS: &[HelpLine<'_>] = &[
     Head("The mouse"),
     Text(
         "selects what is clicked: tab, device, process (twice: its blocks), heading, block; starts a demo. The wheel moves, zooms.",
@@ -106,11 +82,10 @@ const WORDS: &[HelpLine] = &[
 
 /// From this width on the words stand beside the keys.
 const TWO_COLUMNS: u16 = 118;
-/// Columns of the keys then.
+/// Columns of the keys then, and of the air behind them.
 const LEFT: u16 = 66;
+const AIR: u16 = 3;
 
-/// A line as it is drawn: left part, right part, look of the left.
-type Line = (String, String, Ink);
 /// Columns of the longest key, with indent and air.
 const KEY: u16 = 17;
 /// Below so many columns a key and what it does take a line each.
@@ -125,56 +100,53 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
         area.width.min(84)
     };
     let room = wide.saturating_sub(4);
-    let (left, right) = if beside { (LEFT, room - LEFT - 3) } else { (room, room) };
-    let mut keys = lines(KEYS, left);
-    let mut words = lines(WORDS, right);
+    let (left, right) = if beside {
+        (LEFT, room - LEFT - AIR)
+    } else {
+        (room, room)
+    };
+    let theme = screen.pen.theme;
+    let groups = crate::model::help();
+    let mut keys = lines(&keys(&groups), left, &theme);
+    let mut words = lines(WORDS, right, &theme);
     if !beside {
-        keys.push((String::new(), String::new(), Ink::Plain));
+        keys.push(Line::default());
         keys.append(&mut words);
     }
     let all = keys.len().max(words.len()) as u16;
     let (inside, scroll) = super::page(screen, area, wide, all, "Help", scroll);
-    column(screen, inside, keys, scroll);
-    column(screen, split_left(inside, LEFT + 3).1, words, scroll);
-}
-
-fn column(screen: &mut Screen<'_>, area: Rect, lines: Vec<Line>, scroll: u16) {
-    let theme = screen.pen.theme;
-    let shown = lines
-        .into_iter()
-        .skip(usize::from(scroll))
-        .take(usize::from(area.height));
-    for (y, (left, right, ink)) in shown.enumerate() {
-        screen.pen.text(area, 0, y as u16, &left, theme.ink(ink));
-        screen.pen.text(area, KEY, y as u16, &right, theme.ink(Ink::Plain));
+    let columns = match beside {
+        true => Layout::horizontal([Constraint::Length(LEFT), Constraint::Fill(1)]).spacing(AIR),
+        false => Layout::horizontal([Constraint::Fill(1), Constraint::Length(0)]),
+    };
+    let [left, right] = columns.areas(inside);
+    for (lines, area) in [(keys, left), (words, right)] {
+        screen.render(Paragraph::new(lines).scroll((scroll, 0)), area);
     }
 }
 
-fn lines(help: &[HelpLine], room: u16) -> Vec<Line> {
-    let mut lines: Vec<Line> = vec![];
+fn lines(help: &[HelpLine<'_>], room: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let accent = theme.ink(Ink::Accent);
+    let mut lines = vec![];
     for line in help {
         match line {
-            Blank => lines.push((String::new(), String::new(), Ink::Plain)),
-            Head(text) => lines.push(((*text).to_owned(), String::new(), Ink::Strong)),
+            Blank => lines.push(Line::default()),
+            Head(text) => lines.push(Line::styled((*text).to_owned(), theme.ink(Ink::Strong))),
+            Key(key, text) if room < NARROW => {
+                lines.push(Line::styled(format!("  {key}"), accent));
+                let wrapped = wrap(text, room.saturating_sub(4));
+                lines.extend(wrapped.into_iter().map(|part| Line::raw(format!("    {part}"))));
+            }
             Key(key, text) => {
-                if room < NARROW {
-                    lines.push((format!("  {key}"), String::new(), Ink::Accent));
-                    let wrapped = wrap(text, room.saturating_sub(4)).into_iter();
-                    lines.extend(wrapped.map(|part| (format!("    {part}"), String::new(), Ink::Plain)));
-                    continue;
-                }
                 for (i, part) in wrap(text, room.saturating_sub(KEY)).into_iter().enumerate() {
-                    let key = if i == 0 { format!("  {key}") } else { String::new() };
-                    lines.push((key, part, Ink::Accent));
+                    let key = if i == 0 { key } else { "" };
+                    let key = format!("  {key:<0$}", usize::from(KEY) - 2);
+                    lines.push(Line::from_iter([Span::styled(key, accent), Span::raw(part)]));
                 }
             }
             Text(text) => {
                 let wrapped = wrap(text, room.saturating_sub(2));
-                lines.extend(
-                    wrapped
-                        .into_iter()
-                        .map(|part| (format!("  {part}"), String::new(), Ink::Plain)),
-                );
+                lines.extend(wrapped.into_iter().map(|part| Line::raw(format!("  {part}"))));
             }
         }
     }

@@ -8,8 +8,8 @@ use super::super::pen::width;
 use super::super::theme::Ink;
 use super::Window;
 use crate::model::{Device, DeviceState, Mark, MarkKind, Nanos, Owner, SECOND};
-use crate::units;
 use crate::view::widgets::{EventStrip, FailureLines, mark_look};
+use gpumem_text::units;
 
 /// The events of the window, without the program's own phases.
 fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
@@ -95,7 +95,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         let when = match ago {
             0 if present => "now".to_owned(),
             0 => "last".to_owned(),
-            ago => format!("-{}", super::span_text(ago * SECOND)),
+            ago => format!("-{}", units::span(ago * SECOND)),
         };
         screen.pen.text_end(area, 6, y, &when, dim);
         let sign = mark_look(mark.kind).sign(&screen.pen.theme);

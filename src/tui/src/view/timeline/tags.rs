@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpumem_text::units;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -10,7 +11,6 @@ use super::super::theme::Ink;
 use super::super::{Screen, bar, graph};
 use super::{Window, fill};
 use crate::model::{Device, Model, Nanos, TagPast, TagPoint};
-use crate::units;
 
 /// Tags that have a layer of their own; all others are one more.
 const LAYERS: usize = 5;

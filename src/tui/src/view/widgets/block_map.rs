@@ -11,10 +11,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{StatefulWidget, Widget};
 
 use crate::model::{BlockMap, MapLayout, Strip};
-use crate::units;
 use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
 pub(in crate::view) use cells::{LOOKS, Seen, ink_of, sign};
+use gpumem_text::units;
 
 /// `7f2a4c000000 512.0M `
 const LABEL: u16 = 21;

@@ -8,9 +8,9 @@ use ratatui::widgets::Widget;
 
 use super::bar::SolidBar;
 use crate::model::Histogram;
-use crate::units::{bytes_short, count_short, round_size};
 use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use gpumem_text::units::{bytes_short, count_short, round_size};
 
 /// Columns of a size, of the number of blocks of it, and of the air behind them.
 const SIZE: usize = 8;

@@ -8,9 +8,9 @@ use ratatui::widgets::Widget;
 use super::axis::ceiling;
 use super::graph::StackedGraph;
 use crate::model::{Device, Partition, SECOND};
-use crate::units;
 use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use gpumem_text::units;
 
 /// Seconds that are shown, at least.
 pub(in crate::view) const SECONDS: usize = 60;

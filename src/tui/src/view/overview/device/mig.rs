@@ -1,6 +1,7 @@
 //! The MIG devices of a GPU: each its own memory, one line each.
 
 use gpumem_probe::{MigDevice, Reading};
+use gpumem_text::units::{self, gib};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -8,7 +9,6 @@ use super::super::super::bar;
 use super::super::super::pen::{Pen, split_left, split_top, width};
 use super::super::super::theme::Ink;
 use crate::model::Device;
-use crate::units::{self, gib};
 
 /// Columns of the names: `1g.10gb+me` is a long one.
 const NAME: u16 = 24;

@@ -1,6 +1,7 @@
 //! What NVML measures besides memory.
 
 use gpumem_probe::Reading;
+use gpumem_text::units::rate;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -8,7 +9,6 @@ use super::super::super::bar;
 use super::super::super::pen::{Pen, split_left, split_top, width};
 use super::super::super::theme::Ink;
 use crate::model::{Device, DeviceKind, DeviceState};
-use crate::units::rate;
 
 /// A figure: its label, its text, and its share of a limit where it has one.
 type Row = (&'static str, String, Option<f64>);

@@ -1,12 +1,13 @@
 //! What a process shows in each column.
 
 use gpumem_probe::Reading;
+use gpumem_text::units;
 
 use super::super::super::pen::{CUT, width};
 use super::super::super::theme::Ink;
 use super::columns::Shown;
 use crate::model::{Column, Figures, Process, ProcessState, SECOND};
-use crate::units;
+use crate::words;
 
 /// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
 pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
@@ -81,13 +82,13 @@ fn state_texts(process: &Process) -> Vec<String> {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (ProcessState::Disputed(_), _) => vec![text, "claim does not hold".to_owned()],
         (_, Some(ended)) => {
-            let (ago, brief) = match ended.minutes {
-                0 => ("just now".to_owned(), "now".to_owned()),
-                minutes @ 1..60 => (format!("{minutes}m ago"), format!("{minutes}m")),
-                minutes => (format!("{}h ago", minutes / 60), format!("{}h", minutes / 60)),
+            let since = ended.minutes * 60 * SECOND;
+            let brief = units::ago_short(since);
+            let ago = match ended.minutes {
+                0 => "just now".to_owned(),
+                _ => format!("{brief} ago"),
             };
-            let [full, ago, brief] =
-                [units::ago(ended.minutes * 60 * SECOND), ago, brief].map(|when| format!("{short} {when}"));
+            let [full, ago, brief] = [units::ago(since), ago, brief].map(|when| format!("{short} {when}"));
             let ooms = process.figures.as_ref().map_or(0, |f| f.ooms);
             // That it ran out of memory is worth more than the word behind the time.
             let failed = |when: &String| (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
@@ -153,7 +154,7 @@ pub(super) fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
 pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str) -> String {
     let room = usize::from(room.saturating_sub(width(lead)));
     let name = match job_shown {
-        true => units::command_in(&process.command, room),
+        true => words::command_in(&process.command, room),
         false => process.name_in(room, CUT),
     };
     format!("{lead}{}", known(name))

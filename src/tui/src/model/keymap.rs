@@ -1,0 +1,335 @@
+//! The key map: which key does what in which view, what the footer says of it, and what help and `--help` say.
+//!
+//! A row binds keys to actions. What an action does is up to `update`; what a view has no use for does what it does everywhere.
+
+use super::views::{VIEWS, View};
+use super::{Demo, Key, Model};
+
+/// A move of a selection, a cursor or a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// To the left.
+    Left,
+    /// To the right.
+    Right,
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// As much up as is in view.
+    PageUp,
+    /// As much down as is in view.
+    PageDown,
+    /// To the beginning.
+    First,
+    /// To the end.
+    Last,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Moves what the view moves.
+    Move(Move),
+    /// Scrolls text by so many lines.
+    Scroll(i8),
+    /// Opens or starts what is selected.
+    Enter,
+    /// Shows less in more detail, or more; of a demo: faster, or slower.
+    Zoom(i8),
+    /// Shows all of it.
+    ZoomOut,
+    /// Selects the next process of the list, or the one before.
+    Process(i8),
+    /// Leaves out what others use, or shows it again.
+    HideOther,
+    /// Stacks by tag, or by state again.
+    ByTag,
+    /// The next step of a demo, or a pause.
+    Space,
+    /// Freezes what is shown, or shows the newest again.
+    Pause,
+    /// Opens the menu of fixes.
+    ChooseFix,
+    /// Ends the demo.
+    StopDemo,
+    /// Begins to type a filter.
+    Filter,
+    /// Opens the menu of columns to sort by.
+    Sort,
+    /// Lists programs that ended, too, or no more.
+    BlackBoxes,
+    /// Opens the findings in full.
+    Findings,
+    /// Opens help.
+    Help,
+    /// Opens a view.
+    Open(View),
+    /// Opens the next view.
+    NextView,
+    /// Opens the view before.
+    PreviousView,
+    /// Undoes the outermost thing: the filter, then the view.
+    Back,
+    /// Leaves.
+    Quit,
+    /// Stops as Ctrl-Z does.
+    Suspend,
+    /// Draws everything anew.
+    Repaint,
+}
+
+/// What the footer calls an action now; `None` leaves it out.
+type Hint = fn(&Model) -> Option<&'static str>;
+
+/// Keys, what they do, and how they are explained.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    keys: &'static [(Key, Action)],
+    /// How the footer calls the keys, and the action.
+    footer: Option<(&'static str, Hint)>,
+    /// How help calls the keys, and the action.
+    help: Option<(&'static str, &'static str)>,
+}
+
+impl Binding {
+    /// Keys that are explained nowhere.
+    pub(super) const fn new(keys: &'static [(Key, Action)]) -> Binding {
+        Binding {
+            keys,
+            footer: None,
+            help: None,
+        }
+    }
+
+    pub(super) const fn footer(self, keys: &'static str, hint: Hint) -> Binding {
+        Binding {
+            footer: Some((keys, hint)),
+            ..self
+        }
+    }
+
+    pub(super) const fn help(self, keys: &'static str, text: &'static str) -> Binding {
+        Binding {
+            help: Some((keys, text)),
+            ..self
+        }
+    }
+}
+
+/// Moves that views share.
+pub(super) const UP: (Key, Action) = (Key::Up, Action::Move(Move::Up));
+pub(super) const DOWN: (Key, Action) = (Key::Down, Action::Move(Move::Down));
+pub(super) const LEFT: (Key, Action) = (Key::Left, Action::Move(Move::Left));
+pub(super) const RIGHT: (Key, Action) = (Key::Right, Action::Move(Move::Right));
+pub(super) const PAGE_UP: (Key, Action) = (Key::PageUp, Action::Move(Move::PageUp));
+pub(super) const PAGE_DOWN: (Key, Action) = (Key::PageDown, Action::Move(Move::PageDown));
+pub(super) const FIRST: (Key, Action) = (Key::Home, Action::Move(Move::First));
+pub(super) const LAST: (Key, Action) = (Key::End, Action::Move(Move::Last));
+pub(super) const ZOOM: &[(Key, Action)] = &[
+    (Key::Char('+'), Action::Zoom(1)),
+    (Key::Char('='), Action::Zoom(1)),
+    (Key::Char('-'), Action::Zoom(-1)),
+    (Key::Char('_'), Action::Zoom(-1)),
+];
+pub(super) const PROCESSES: &[(Key, Action)] = &[
+    (Key::Char('n'), Action::Process(1)),
+    (Key::Char('N'), Action::Process(-1)),
+];
+pub(super) const SPACE: &[(Key, Action)] = &[(Key::Char(' '), Action::Space)];
+pub(super) const PAUSE: &[(Key, Action)] = &[(Key::Char('p'), Action::Pause)];
+pub(super) const CHOOSE_FIX: &[(Key, Action)] = &[(Key::Char('f'), Action::ChooseFix)];
+
+/// Letters that do what other keys do, as far as the view has no use of its own for them.
+const LETTERS: [(char, Key); 6] = [
+    ('h', Key::Left),
+    ('j', Key::Down),
+    ('k', Key::Up),
+    ('l', Key::Right),
+    ('g', Key::Home),
+    ('G', Key::End),
+];
+
+/// What works in every view. Help lists it in this order, below the keys of the views.
+pub const EVERYWHERE: &[Binding] = &[
+    Binding::new(&[(Key::Tab, Action::NextView), (Key::BackTab, Action::PreviousView)])
+        .help("Tab, Shift-Tab", "the next of them, the one before"),
+    Binding::new(&[]).help("h j k l, g G", "the same as the arrows, Home and End"),
+    Binding::new(SPACE)
+        .footer("Space", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
+            true => step(model),
+            false => None,
+        })
+        .help("Space, p", "pause, resume (in a stepped demo: next step)"),
+    Binding::new(CHOOSE_FIX).footer("f", fix),
+    Binding::new(&[(Key::Char('/'), Action::Filter)])
+        .help("/", "filter processes by pid, user, command, job, device or state"),
+    Binding::new(&[(Key::Char('s'), Action::Sort)]).help("s", "sort processes"),
+    Binding::new(&[(Key::Char('b'), Action::BlackBoxes)]).help("b", "list programs that ended, too (black boxes)"),
+    Binding::new(&[(Key::Char('m'), Action::Findings)]).help("m", "more: every finding in full"),
+    Binding::new(&[]).help("f", "choose a fix, when a demo offers some"),
+    Binding::new(&[(Key::Esc, Action::Back)]).help("Esc", "close, clear the filter, back to the Overview"),
+    Binding::new(&[(Key::Char('?'), Action::Help), (Key::F(1), Action::Help)]).help("?, F1", "this help"),
+    Binding::new(&[
+        (Key::Char('q'), Action::Quit),
+        (Key::Ctrl('c'), Action::Quit),
+        (Key::Ctrl('z'), Action::Suspend),
+        (Key::Ctrl('l'), Action::Repaint),
+    ])
+    .help("q, Ctrl-C", "quit (Ctrl-Z: background, Ctrl-L: draw anew)"),
+    // What pauses stands last.
+    Binding::new(PAUSE).footer("p", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
+        true => pause(model),
+        false => None,
+    }),
+    Binding::new(&[]).footer("Space", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
+        true => None,
+        false => pause(model),
+    }),
+];
+
+pub(super) fn step(model: &Model) -> Option<&'static str> {
+    (!model.paused()).then_some("next step")
+}
+
+pub(super) fn pause(model: &Model) -> Option<&'static str> {
+    (!model.paused()).then_some("pause")
+}
+
+pub(super) fn fix(model: &Model) -> Option<&'static str> {
+    let demo = model.demo.as_ref().filter(|demo| demo.running());
+    demo.filter(|demo| !demo.choices.is_empty()).map(|_| "choose a fix")
+}
+
+/// What a key asks for in a view.
+pub fn action_of(view: View, key: Key) -> Option<Action> {
+    let bound = |wanted: Key| {
+        let rows = view.row().bindings.iter().chain(EVERYWHERE);
+        let mut keys = rows.flat_map(|binding| binding.keys);
+        keys.find(|(key, _)| *key == wanted).map(|(_, action)| *action)
+    };
+    let opens = || match key {
+        Key::Char(c) => VIEWS.iter().find(|row| row.key == c).map(|row| Action::Open(row.view)),
+        _ => None,
+    };
+    let letter = || LETTERS.iter().find(|(letter, _)| key == Key::Char(*letter));
+    bound(key)
+        .or_else(opens)
+        .or_else(|| letter().and_then(|(_, same)| bound(*same)))
+}
+
+/// The keys of the open view that the footer tells, and what each does now, the most important first.
+pub fn footer(model: &Model) -> Vec<(&'static str, &'static str)> {
+    // Whoever is stuck looks for this first.
+    let resume = model.paused().then_some(("Space", "resume"));
+    let row = model.ui.view.row();
+    let everywhere = if row.own_footer { &[][..] } else { EVERYWHERE };
+    let rows = row.bindings.iter().chain(everywhere);
+    let hints = rows.filter_map(|binding| {
+        let (keys, hint) = binding.footer?;
+        Some((keys, hint(model)?))
+    });
+    resume.into_iter().chain(hints).collect()
+}
+
+/// Keys under a heading, each with what it does.
+pub struct HelpGroup {
+    /// The heading.
+    pub title: &'static str,
+    /// The keys, and what they do.
+    pub keys: Vec<(String, String)>,
+}
+
+/// Every key, by where it works.
+pub fn help() -> Vec<HelpGroup> {
+    let told = |bindings: &[Binding]| -> Vec<(String, String)> {
+        let told = bindings.iter().filter_map(|binding| binding.help);
+        told.map(|(keys, text)| (keys.to_owned(), text.to_owned())).collect()
+    };
+    let views = VIEWS.iter().map(|row| (row.key.to_string(), row.title));
+    let (keys, titles): (Vec<String>, Vec<&str>) = views.unzip();
+    let mut everywhere = vec![(keys.join(" "), titles.join(", "))];
+    everywhere.extend(told(EVERYWHERE));
+    let first = HelpGroup {
+        title: "Everywhere",
+        keys: everywhere,
+    };
+    let of_views = VIEWS.iter().map(|row| HelpGroup {
+        title: row.title,
+        keys: told(row.bindings),
+    });
+    std::iter::once(first).chain(of_views).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How help calls a key.
+    fn name(key: Key) -> String {
+        match key {
+            Key::Char(' ') => "Space".into(),
+            Key::Char(c) => c.into(),
+            Key::Ctrl(c) => format!("Ctrl-{}", c.to_ascii_uppercase()),
+            Key::Up => "↑".into(),
+            Key::Down => "↓".into(),
+            Key::Left => "←".into(),
+            Key::Right => "→".into(),
+            Key::PageUp => "PgUp".into(),
+            Key::PageDown => "PgDn".into(),
+            Key::BackTab => "Shift-Tab".into(),
+            Key::F(n) => format!("F{n}"),
+            key => format!("{key:?}"),
+        }
+    }
+
+    #[test]
+    fn every_key_that_is_bound_is_in_the_help() {
+        let help = help();
+        let told = |title: &str, key: Key| {
+            let group = help.iter().find(|group| group.title == title);
+            let mut words = group
+                .into_iter()
+                .flat_map(|group| &group.keys)
+                .map(|(keys, text)| format!("{keys} {text}"));
+            words.any(|line| line.contains(&name(key)))
+        };
+        let aliases = [Key::Char('='), Key::Char('_')];
+        for (title, bindings) in VIEWS
+            .iter()
+            .map(|row| (row.title, row.bindings))
+            .chain([("Everywhere", EVERYWHERE)])
+        {
+            for (key, _) in bindings.iter().flat_map(|binding| binding.keys) {
+                let known = told(title, *key) || told("Everywhere", *key) || aliases.contains(key);
+                assert!(known, "{title} does not tell of {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_view_binds_a_key_twice_or_the_key_of_a_view() {
+        for row in &VIEWS {
+            let keys: Vec<Key> = row.bindings.iter().flat_map(|b| b.keys).map(|(key, _)| *key).collect();
+            for (i, key) in keys.iter().enumerate() {
+                assert!(!keys[..i].contains(key), "{} binds {key:?} twice", row.title);
+                let opens = VIEWS.iter().any(|other| *key == Key::Char(other.key));
+                assert!(!opens, "{} takes {key:?} from a view", row.title);
+            }
+        }
+    }
+
+    #[test]
+    fn letters_move_as_arrows_do() {
+        assert_eq!(action_of(View::Blocks, Key::Char('h')), Some(Action::Move(Move::Left)));
+        assert_eq!(
+            action_of(View::Overview, Key::Char('G')),
+            Some(Action::Move(Move::Last))
+        );
+        assert_eq!(
+            action_of(View::Overview, Key::Char('3')),
+            Some(Action::Open(View::Timeline))
+        );
+        assert_eq!(action_of(View::Overview, Key::Char('4')), None, "no view has it yet");
+    }
+}

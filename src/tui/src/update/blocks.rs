@@ -1,0 +1,24 @@
+//! The block map: moves its cursor and its zoom.
+
+use crate::event::Effect;
+use crate::model::{Action, Model};
+
+use super::{map, overview};
+
+/// Does what was asked for, if it is of use here.
+pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
+    match action {
+        Action::Zoom(by) => zoom(model, by),
+        Action::ZoomOut => model.ui.blocks.zoom = 0,
+        Action::Process(by) => overview::select_row(model, by.into()),
+        Action::Move(step) => map::step(model, step),
+        _ => return None,
+    }
+    Some(vec![Effect::Draw])
+}
+
+fn zoom(model: &mut Model, by: i8) {
+    let deepest = model.ui.hits.map.whole.deepest();
+    let zoom = model.ui.blocks.zoom.min(deepest);
+    model.ui.blocks.zoom = zoom.saturating_add_signed(by).min(deepest);
+}

@@ -1,0 +1,106 @@
+//! The Timeline: moves through time, and chooses what is stacked.
+
+use crate::event::Effect;
+use crate::model::{Action, Model, Move, Nanos, Process, Severity, TimelineUi};
+
+use super::{overview, toast};
+
+/// Does what was asked for, if it is of use here.
+pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
+    let quarter = model.ui.timeline.span / 4;
+    match action {
+        Action::Zoom(by) => change_span(model, -isize::from(by)),
+        Action::Move(Move::Left) => pan(model, |back| back.saturating_add(quarter)),
+        Action::Move(Move::Right) => pan(model, |back| back.saturating_sub(quarter)),
+        Action::Move(Move::First) => pan(model, |_| Nanos::MAX),
+        Action::Move(Move::Last) => pan(model, |_| 0),
+        Action::Move(Move::Up) => show_device(model, -1),
+        Action::Move(Move::Down) => show_device(model, 1),
+        Action::Process(by) => overview::select_row(model, by.into()),
+        Action::HideOther => model.ui.timeline.own = !model.ui.timeline.own,
+        Action::ByTag => return Some(by_tag(model)),
+        _ => return None,
+    }
+    Some(vec![Effect::Draw])
+}
+
+/// Looks at another device, by tag at whoever publishes there.
+fn show_device(model: &mut Model, by: isize) {
+    overview::select_device(model, by);
+    if model.ui.timeline.by_tag {
+        let _ = select_publisher(model);
+    }
+}
+
+/// Selects the first process listed that publishes on the device that is looked at, if the selected one is not on it. Whether
+/// there is one.
+fn select_publisher(model: &mut Model) -> bool {
+    let Some(device) = model.selected_device().map(|d| d.key) else {
+        return true;
+    };
+    if model.selected_process().is_none_or(|p| p.id.device == device) {
+        return true;
+    }
+    let publishes = |p: &&Process| p.id.device == device && p.figures.is_some();
+    let there = model.listed().find(publishes).map(|p| p.id);
+    if there.is_some() {
+        overview::select_process(model, there);
+    }
+    there.is_some()
+}
+
+/// Stacks by tag, or by state again.
+fn by_tag(model: &mut Model) -> Vec<Effect> {
+    model.ui.timeline.by_tag = !model.ui.timeline.by_tag;
+    if !model.ui.timeline.by_tag {
+        return vec![Effect::Draw];
+    }
+    if !select_publisher(model) {
+        model.ui.timeline.by_tag = false;
+        let label = model.selected_device().map(|d| d.label.clone()).unwrap_or_default();
+        let text = format!("{label}: nobody who publishes there is listed");
+        return toast(model, Severity::Info, text);
+    }
+    // Of many blocks tags are summed up only now that they are asked for.
+    overview::select_process(model, model.ui.process);
+    let any = model
+        .tags
+        .as_ref()
+        .is_some_and(|t| Some(t.process) == model.ui.process && t.any());
+    // What a black box tells of them is read once it is selected.
+    let unread = |p: &Process| p.has_unread_blocks(model.map.as_ref());
+    if !any && !model.selected_process().is_some_and(unread) {
+        let text = match model.selected_process() {
+            Some(process) => {
+                let next = if model.rows.len() > 1 {
+                    " (n: the next process)"
+                } else {
+                    ""
+                };
+                let name = model.world().name_of(process);
+                format!("{name} gives its memory no tags (scopes in Rust and C){next}")
+            }
+            None => "no process is selected: 1 lists them".to_owned(),
+        };
+        model.ui.timeline.by_tag = false;
+        return toast(model, Severity::Info, text);
+    }
+    vec![Effect::Draw]
+}
+
+fn change_span(model: &mut Model, by: isize) {
+    let spans = TimelineUi::SPANS;
+    let at = spans
+        .iter()
+        .position(|s| *s >= model.ui.timeline.span)
+        .unwrap_or(spans.len() - 1);
+    model.ui.timeline.span = spans[at.saturating_add_signed(by).min(spans.len() - 1)];
+    pan(model, |back| back);
+}
+
+/// Moves the right edge, never beyond the oldest sample.
+fn pan(model: &mut Model, to: impl Fn(Nanos) -> Nanos) {
+    let span = model.ui.timeline.span;
+    let known = model.selected_device().map_or(0, |d| d.history.reach());
+    model.ui.timeline.back = to(model.ui.timeline.back).min(known.saturating_sub(span));
+}
