@@ -19,9 +19,3 @@ pub(super) fn meter(pen: &mut Pen<'_>, area: Rect, ink: Ink, share: f64) {
     let theme = pen.theme;
     Meter { theme, ink, share }.render(area, pen.buffer());
 }
-
-/// Draws the sample of a state.
-pub(super) fn swatch(pen: &mut Pen<'_>, area: Rect, x: u16, y: u16, ink: Ink) {
-    let swatch = super::widgets::swatch(&pen.theme, ink);
-    pen.text(area, x, y, &swatch.content, swatch.style);
-}

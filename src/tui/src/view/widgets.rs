@@ -14,7 +14,7 @@ mod legend;
 mod phase_strip;
 mod spark;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub(super) use axis::ceiling;
 pub(super) use bar::{MemoryBar, Meter, Part, swatch};

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
+use ratatui::text::Span;
 
-use super::super::Screen;
-use super::super::pen::width;
-use super::super::theme::Ink;
 use super::Window;
 use crate::model::{Device, MarkKind, TimelineUi};
+use crate::view::Screen;
+use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
+use crate::wrap::{cut, width};
 
 /// Draws the bands, or says that they are too many to be told apart.
-pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
-    let dim = screen.pen.theme.ink(Ink::Dim);
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+    let theme = screen.pen.theme;
     let names = names(device);
     let (bands, marks) = bands(device, window, &names);
     if marks > usize::from(window.columns) / 3 {
@@ -25,24 +26,34 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             if shortest { "" } else { "+ shows less time: " },
             names.join(", ")
         );
-        screen.pen.clipped(area, 0, 0, &text, area.width, dim);
+        let text = cut(&text, area.width, "…");
+        screen.render(Span::styled(text, theme.ink(Ink::Dim)), area);
         return;
     }
-    let (theme, bands) = (screen.pen.theme, &bands[..]);
+    let bands = &bands[..];
     screen.render(PhaseStrip { theme, bands }, area);
 }
 
-/// The names of the phases in their colours, for bands too short to hold them.
-pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, mut x: u16, device: &Device) {
-    let dim = screen.pen.theme.ink(Ink::Dim);
+/// The names of the phases in their colours, as far as they fit, for bands too short to hold them.
+pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'static>> {
+    let mut spans = vec![];
+    let mut x = 0;
     for (i, name) in names(device).iter().enumerate().take(PHASE_LOOKS) {
-        if x + 2 + width(name) > area.width {
-            return;
+        let end = x + 2 + width(name);
+        if end > room {
+            break;
         }
-        let (line, style) = phase_look(&screen.pen.theme, i);
-        screen.pen.cell(area, x, 0, if line == '─' { '━' } else { line }, style);
-        x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
+        let (line, style) = phase_look(theme, i);
+        let line = if line == '─' { '━' } else { line };
+        spans.extend([
+            Span::styled(line.to_string(), style),
+            Span::raw(" "),
+            Span::styled(name.to_string(), theme.ink(Ink::Dim)),
+            Span::raw("   "),
+        ]);
+        x = end + 3;
     }
+    spans
 }
 
 /// The names of all phases of the past, in order: a band keeps its colour while the window moves.

@@ -10,19 +10,19 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::bar::SolidBar;
 use crate::view::widgets::*;
 
-pub(super) const TRUE: Theme = Theme {
+pub(in crate::view) const TRUE: Theme = Theme {
     depth: Colors::True,
     ascii: false,
 };
-pub(super) const COLOUR: Theme = Theme {
+pub(in crate::view) const COLOUR: Theme = Theme {
     depth: Colors::Ansi256,
     ascii: false,
 };
-pub(super) const MONO: Theme = Theme {
+pub(in crate::view) const MONO: Theme = Theme {
     depth: Colors::Mono,
     ascii: false,
 };
-pub(super) const ASCII: Theme = Theme {
+pub(in crate::view) const ASCII: Theme = Theme {
     depth: Colors::Mono,
     ascii: true,
 };
@@ -51,10 +51,10 @@ pub(in crate::view) fn letters(size: (u16, u16), render: impl FnOnce(Rect, &mut 
 }
 
 /// A theme, what a widget shows, the size of its area, and the lines that it draws there.
-pub(super) type Case<'a, T> = (Theme, T, (u16, u16), &'a [&'a str]);
+pub(in crate::view) type Case<'a, T> = (Theme, T, (u16, u16), &'a [&'a str]);
 
 /// Compares the letters that are drawn with lines of text. No lines: nothing fits into the area.
-pub(super) fn assert_drawn(size: (u16, u16), lines: &[&str], render: impl FnOnce(Rect, &mut Buffer)) {
+pub(in crate::view) fn assert_drawn(size: (u16, u16), lines: &[&str], render: impl FnOnce(Rect, &mut Buffer)) {
     let mut expected = Buffer::with_lines(lines.iter().copied());
     if lines.is_empty() {
         expected = Buffer::empty(Rect::new(0, 0, size.0, size.1));
