@@ -1,11 +1,15 @@
-//! What a run is told, free of any command-line library.
+//! What every demo is told. What one demo is told besides is in its own file.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::conf::Conf;
-use crate::replay::{Segments, Speed};
+use crate::values::{parse_duration, parse_number};
+use gpumem_text::units::parse_bytes;
 
 /// Where a demo runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +21,16 @@ pub enum DeviceChoice {
     Sim,
     /// The CUDA device of this ordinal.
     Cuda(u32),
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceChoice::Auto => f.write_str("auto"),
+            DeviceChoice::Sim => f.write_str("sim"),
+            DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
 }
 
 impl FromStr for DeviceChoice {
@@ -36,113 +50,71 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// How the demo `fragmentation` ends large requests' trouble.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fix {
-    /// Give the cache back to the driver and ask again.
-    Release,
-    /// Join the holes by remapping.
-    #[default]
-    Remap,
-    /// Start over with a workspace that is allocated first and reused.
-    Workspace,
-}
-
-impl Fix {
-    /// Every fix, in the order of a list.
-    pub const ALL: [Fix; 3] = [Fix::Release, Fix::Remap, Fix::Workspace];
-
-    /// What the command line and `fix NAME` take.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fix::Release => "release",
-            Fix::Remap => "remap",
-            Fix::Workspace => "workspace",
-        }
-    }
-}
-
-impl FromStr for Fix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Fix, String> {
-        let found = Fix::ALL.into_iter().find(|fix| fix.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no fix: say release, remap or workspace"))
-    }
-}
-
-/// What a run is told. `DemoArgs::default()` is `demo fragmentation` on the first CUDA device, as text.
-#[derive(Clone, Debug)]
-pub struct DemoArgs {
-    /// A name of [`crate::list()`].
-    pub demo: String,
-    /// Where.
-    pub device: DeviceChoice,
-    /// Most bytes of device memory; `None`: 2 GiB or a tenth of the device's free memory, whichever is less, and for `train`
-    /// on the simulated device 15/16 of it; for `replay` what the allocator is told, or all there is.
-    pub budget: Option<u64>,
-    /// The fix a run of `fragmentation` applies unless another one is chosen on the way.
-    pub fix: Fix,
-    /// JSON lines instead of text.
+/// What every demo is told. `RunArgs::default()` is what a command line without flags says.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Run here, step by step on stdout, without the dashboard
+    #[arg(long)]
+    pub headless: bool,
+    /// One JSON object per line, of schema gpumem-demo/1
+    #[arg(long, requires = "headless")]
     pub json: bool,
-    /// Wait for [`crate::protocol::Command`] lines on stdin, and end when it ends.
+    /// Where to run: auto (a GPU), sim, cuda or cuda:N
+    // An id of its own: `gpumem-tui` has another `--device`, and clap hands flags that hold everywhere up as well.
+    #[arg(id = "run_device", long = "device", value_name = "DEVICE", value_parser = |text: &str| text.parse::<DeviceChoice>())]
+    pub device: Option<DeviceChoice>,
+    /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
+    pub budget: Option<u64>,
+    /// Time between steps: 500ms, 2s [default: none]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
+    pub pace: Option<Duration>,
+    /// Seed of everything random [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "1", hide_default_value = true, value_parser = |text: &str| parse_number(text, 0..=u64::MAX))]
+    pub seed: u64,
+    /// Wait for lines on stdin: next, fix NAME, quit
+    #[arg(long, requires = "headless")]
     pub steer: bool,
-    /// The id of the process that steers, where it told it.
+    /// Options of the allocator [default: those of GPUMEM_ALLOC_CONF]; help lists them
+    #[arg(long, value_name = "TEXT")]
+    pub conf: Option<Conf>,
+    /// Process id of the dashboard that steers
+    #[arg(long, value_name = "PID", requires = "steer", hide = true, value_parser = |text: &str| parse_number(text, 0..=u32::MAX))]
     pub parent: Option<u32>,
     /// Directory of the channel; `None`: the user's.
+    #[arg(skip)]
     pub channel_dir: Option<PathBuf>,
-    /// Time between steps of `fragmentation` that is not steered (`None`: none), and time of one step of `train`
-    /// (`None`: [`TRAIN_PACE`]).
-    pub pace: Option<Duration>,
-    /// Layers of the model that `train` trains.
-    pub layers: u32,
-    /// Mean batch size of `train`.
-    pub batch: u32,
-    /// Steps of `train`, passes of `replay`; 0: until told to quit.
-    pub steps: u64,
-    /// Where `train` writes a snapshot for PyTorch's viewers at its end; it then records a history, and says who held the memory.
-    pub snapshot: Option<PathBuf>,
-    /// Whether `train` forgets to free something in each step, as programs do.
-    pub leak: bool,
-    /// What `replay` replays.
-    pub trace: Option<PathBuf>,
-    /// How fast; `None`: the trace in a minute.
-    pub speed: Option<Speed>,
-    /// How its allocator takes memory; `None`: the allocator's default.
-    pub segments: Option<Segments>,
-    /// What its allocator is told besides; `None`: what the environment says.
-    pub conf: Option<Conf>,
-    /// Seed of everything random: the same seed gives the same run.
-    pub seed: u64,
 }
 
-/// Time of one training step when no pace is given: at a refresh of 1 s a dashboard sees three moments of each, so that the
-/// sawtooth is not lost between samples.
-pub const TRAIN_PACE: Duration = Duration::from_secs(3);
-
-impl Default for DemoArgs {
-    fn default() -> DemoArgs {
-        DemoArgs {
-            demo: "fragmentation".to_owned(),
-            device: DeviceChoice::Auto,
-            budget: None,
-            fix: Fix::Remap,
+impl Default for RunArgs {
+    fn default() -> RunArgs {
+        RunArgs {
+            headless: false,
             json: false,
+            device: None,
+            budget: None,
+            pace: None,
+            seed: 1,
             steer: false,
+            conf: None,
             parent: None,
             channel_dir: None,
-            pace: None,
-            layers: 12,
-            batch: 32,
-            steps: 0,
-            snapshot: None,
-            leak: false,
-            trace: None,
-            speed: None,
-            segments: None,
-            conf: None,
-            seed: 1,
         }
+    }
+}
+
+impl RunArgs {
+    /// The flags of this command line that hold for any demo: a dashboard gives them to each that is chosen there.
+    pub fn shared_flags(&self) -> Vec<String> {
+        let flag = |name: &str, value: Option<String>| value.map(|value| [format!("--{name}"), value]);
+        let seed = (self.seed != 1).then(|| self.seed.to_string());
+        let flags = [
+            flag("budget", self.budget.map(|n| n.to_string())),
+            flag("pace", self.pace.map(|p| format!("{}ms", p.as_millis()))),
+            flag("seed", seed),
+            flag("conf", self.conf.as_ref().map(|conf| conf.text().to_owned())),
+        ];
+        flags.into_iter().flatten().flatten().collect()
     }
 }
 
@@ -151,16 +123,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_and_fixes_are_read_by_name() {
+    fn devices_are_read_by_name() {
         assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
         assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
         assert_eq!("sim".parse(), Ok(DeviceChoice::Sim));
         for bad in ["", "cuda:", "cuda:-1", "gpu", "sim:0"] {
             assert!(bad.parse::<DeviceChoice>().is_err(), "{bad:?}");
         }
-        for fix in Fix::ALL {
-            assert_eq!(fix.name().parse(), Ok(fix));
+        for device in [DeviceChoice::Auto, DeviceChoice::Sim, DeviceChoice::Cuda(3)] {
+            assert_eq!(device.to_string().parse(), Ok(device));
         }
-        assert!("defrag".parse::<Fix>().is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! What the allocators of these programs are told: by their user, or by the environment's `GPUMEM_ALLOC_CONF`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gpumem_alloc::{ConfError, Config, Options, Publish, conf};
-
-use crate::replay::Segments;
+use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
+use clap::{Arg, Command, Error};
+use gpumem_alloc::{ConfError, Config, Options, Publish, SegmentMode, conf};
 
 /// A configuration as text, and what it says.
 #[derive(Clone, Debug)]
@@ -32,6 +33,54 @@ impl Conf {
     /// The options there are, for a terminal.
     pub fn help() -> String {
         conf::listing()
+    }
+}
+
+/// Reads `--conf TEXT`; `help` prints the list and ends the program.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfParser;
+
+impl TypedValueParser for ConfParser {
+    type Value = Conf;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Conf, Error> {
+        if value == "help" {
+            let list = Command::new("conf").override_help(Conf::help());
+            list.try_get_matches_from(["conf", "--help"])?;
+        }
+        let read = |text: String| text.parse::<Conf>();
+        StringValueParser::new().try_map(read).parse_ref(command, arg, value)
+    }
+}
+
+impl ValueParserFactory for Conf {
+    type Parser = ConfParser;
+
+    fn value_parser() -> ConfParser {
+        ConfParser
+    }
+}
+
+/// How our allocator takes memory for large blocks; see [`SegmentMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments(pub(crate) SegmentMode);
+
+impl Segments {
+    /// What the command line takes.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl FromStr for Segments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Segments, String> {
+        let found = SegmentMode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.map(Segments).ok_or_else(|| {
+            let names = SegmentMode::ALL.map(SegmentMode::name).join(", ");
+            format!("{text:?} is no kind of segments; there are {names}")
+        })
     }
 }
 
@@ -121,8 +170,6 @@ pub(crate) fn told(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use gpumem_alloc::SegmentMode;
-
     use super::*;
 
     #[test]

@@ -1,18 +1,15 @@
 //! Why a demo could not run, and what exit code says so.
 
+use crate::budget::BudgetError;
 use crate::control::End;
 use crate::gpu::GpuError;
 use crate::process::TieError;
 use crate::protocol::Outcome;
 use crate::replay::ReplayError;
-use crate::scale::BudgetError;
 
 /// Why a demo could not run or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// No demo of this name.
-    #[error("there is no demo {0:?}: `demo` without a name lists them")]
-    UnknownDemo(String),
     /// An argument that cannot work.
     #[error("{argument}: {reason}")]
     Argument {
@@ -113,11 +110,7 @@ impl DemoError {
     pub fn exit_code(&self) -> u8 {
         match self {
             DemoError::OutputClosed | DemoError::Tie(TieError::ParentGone) => 0,
-            DemoError::UnknownDemo(_)
-            | DemoError::Argument { .. }
-            | DemoError::Budget(_)
-            | DemoError::Conf(_)
-            | DemoError::Settings(_) => 2,
+            DemoError::Argument { .. } | DemoError::Budget(_) | DemoError::Conf(_) | DemoError::Settings(_) => 2,
             DemoError::NoDevice(_) => 3,
             DemoError::Replay(error) => error.exit_code(),
             DemoError::Allocator { .. }

@@ -227,6 +227,12 @@ pub(crate) fn driver_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
+/// Whether a run without a wish for a device gets the simulated one: people do where NVIDIA's driver is not installed, and read
+/// that it is simulated; programs never do.
+pub(crate) fn may_simulate(for_programs: bool) -> bool {
+    !for_programs && !driver_present()
+}
+
 /// The driver's own allocators: `cuMemAlloc`, and the device's stream-ordered pool, which keeps what it has.
 #[derive(Debug)]
 pub(crate) struct DriverMemory {

@@ -7,25 +7,28 @@ use gpumem_alloc::device::{self, Device, SimConfig};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, Stream};
 use gpumem_channel::DeviceKind;
 
-use crate::args::{DemoArgs, DeviceChoice};
-use crate::conf::{is_of_publishing, told};
+use crate::args::{DeviceChoice, RunArgs};
+use crate::budget::{USUAL_BUDGET, budget, simulated_budget};
+use crate::conf::{Segments, is_of_publishing, told};
 use crate::error::DemoError;
-use crate::gpu::Kernels;
+use crate::gpu::{self, Kernels};
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
-use crate::replay;
-use crate::scale::{self, REFERENCE_BUDGET, Sizes};
 use crate::stamp;
 
-/// What a demo's allocator is to be like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Virtual segments, room for exactly the eight blocks, and no release of the cache by itself.
-    Full,
+/// What memory a demo has, and what of its user's configuration counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Room {
     /// What a training program has: plain segments within the whole budget, unless its user says otherwise.
-    Training,
-    /// What a recorded program has: the whole device, unless its user says less.
-    Replay,
+    Program,
+    /// Virtual segments within so many bytes of the budget, and no release of the cache by itself. Of the configuration only what
+    /// is about publishing counts.
+    Full(fn(u64) -> u64),
+    /// What a recorded program has: the whole device, unless its user says less. No kernels are loaded.
+    Device {
+        /// In place of what the configuration says.
+        segments: Option<Segments>,
+    },
 }
 
 /// A device with an allocator on it.
@@ -66,8 +69,8 @@ fn while_doing(doing: &'static str) -> impl FnOnce(Error) -> DemoError {
 }
 
 impl Lab {
-    pub(crate) fn open(args: &DemoArgs, kind: Kind) -> Result<Lab, DemoError> {
-        if kind == Kind::Full && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
+    pub(crate) fn open(args: &RunArgs, room: Room, label: String) -> Result<Lab, DemoError> {
+        if matches!(room, Room::Full(_)) && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
             return Err(DemoError::Argument {
                 argument: "--conf",
                 reason: "publish, job, history and monitor are all that this demo takes: what it shows depends on its own sizes, segments and \
@@ -75,37 +78,37 @@ impl Lab {
                     .to_owned(),
             });
         }
-        let device = match args.device {
+        let whole = matches!(room, Room::Device { .. });
+        let device = match args.device.unwrap_or_default() {
             DeviceChoice::Sim => device::sim(SimConfig::default()),
-            DeviceChoice::Auto if kind == Kind::Replay && replay::may_simulate(args.json && !args.steer) => {
+            DeviceChoice::Auto if whole && gpu::may_simulate(args.json && !args.steer) => {
                 device::sim(SimConfig::default())
             }
             DeviceChoice::Auto => open_cuda(0)?,
             DeviceChoice::Cuda(ordinal) => open_cuda(ordinal)?,
         };
         // Before the budget: the kernels take a little of the memory that is counted.
-        let context = device.cuda_context().filter(|_| kind != Kind::Replay);
+        let context = device.cuda_context().filter(|_| !whole);
         let gpu = context.map(Kernels::new).transpose()?;
         let memory = device
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
-        let budget = match (device.as_sim(), kind) {
-            (_, Kind::Replay) => memory.free,
-            (None, _) => scale::budget(args.budget, memory.free)?,
-            (Some(_), Kind::Full) => scale::simulated_budget(args.budget, REFERENCE_BUDGET, memory.total)?,
+        let budget = match (device.as_sim(), room) {
+            (_, Room::Device { .. }) => memory.free,
+            (None, _) => budget(args.budget, memory.free)?,
+            (Some(_), Room::Full(_)) => simulated_budget(args.budget, USUAL_BUDGET, memory.total)?,
             // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
-            (Some(_), Kind::Training) => scale::simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
+            (Some(_), Room::Program) => simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
-        let label = match (kind, &args.trace) {
-            (Kind::Replay, Some(trace)) => replay::job(trace),
-            _ => format!("demo {}", args.demo),
+        let segments = match room {
+            Room::Device { segments } => segments,
+            Room::Program | Room::Full(_) => None,
         };
-        let segments = args.segments.filter(|_| kind == Kind::Replay);
         let told = told(args.conf.as_ref(), segments, args.channel_dir.clone(), label)?;
-        let config = match kind {
+        let config = match room {
             // What it shows depends on sizes, segments and budget: of those nothing is taken, of the environment's neither.
-            Kind::Full => Config {
-                budget: Some(Sizes::for_budget(budget).total()),
+            Room::Full(bytes) => Config {
+                budget: Some(bytes(budget)),
                 segments: SegmentMode::Virtual,
                 release_on_oom: false,
                 publish: told.publish,
@@ -115,7 +118,7 @@ impl Lab {
                 ..Config::default()
             },
             // Stitched memory would hardly fragment.
-            Kind::Training => Config {
+            Room::Program => Config {
                 segments: match told.segments {
                     SegmentMode::Auto => SegmentMode::Plain,
                     segments => segments,
@@ -123,7 +126,7 @@ impl Lab {
                 budget: told.budget.into_iter().chain([budget]).min(),
                 ..told
             },
-            Kind::Replay => Config {
+            Room::Device { .. } => Config {
                 budget: args.budget.or(told.budget),
                 ..told
             },
@@ -133,9 +136,9 @@ impl Lab {
             Error::Config { .. } => DemoError::Settings(error),
             error => while_doing("setting up the allocator")(error),
         })?;
-        let limit = match kind {
-            Kind::Replay | Kind::Training => allocator.budget(),
-            Kind::Full => Some(budget),
+        let limit = match room {
+            Room::Program | Room::Device { .. } => allocator.budget(),
+            Room::Full(_) => Some(budget),
         };
         Ok(Lab {
             device,

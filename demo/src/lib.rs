@@ -1,40 +1,49 @@
 //! Workloads that create and fix GPU memory problems.
 //!
 //! A demo is a process of its own that publishes like any other program; the dashboard starts it as a child, steers it
-//! through [`protocol`], and looks at it through its channel.
+//! through [`protocol`], and looks at it through its channel. [`Demo`] is what a demo is; `demos/mod.rs` has the list of them, and says
+//! how to add one.
 #![deny(unsafe_code)]
 
-mod account;
 mod args;
+mod budget;
 mod conf;
 mod control;
+mod demo;
+mod demos;
 mod error;
-mod fragmentation;
 mod gpu;
 mod kernels;
 mod lab;
 mod list;
-mod model;
 mod output;
+mod pace;
+mod paragraph;
 mod patient;
 mod pattern;
 mod process;
 pub mod protocol;
 pub mod replay;
 mod run;
-mod scale;
+mod stage;
 mod stamp;
 pub mod trace;
-mod train;
+mod values;
 
-pub use args::{DemoArgs, DeviceChoice, Fix, TRAIN_PACE};
-pub use conf::{Conf, publishes};
+pub use args::{DeviceChoice, RunArgs};
+pub use budget::{BudgetError, MIN_BUDGET};
+pub use conf::{Conf, ConfParser, Segments, publishes};
 pub use control::End;
+pub use demo::{Chosen, Demo, Entry};
+pub use demos::*;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
-pub use list::{Demo, list};
+pub use lab::Room;
+pub use list::list;
+pub use pace::{Pace, Speed};
 pub use patient::{Patient, stdout};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
 pub use run::{check, main, run};
-pub use scale::{BudgetError, GRAIN, MIN_BUDGET, REFERENCE_BUDGET, Sizes, budget, simulated_budget};
+pub use stage::{Stage, Stop};
+pub use values::{is_negative, parse_duration, parse_number};

@@ -1,24 +1,45 @@
-//! Which demos there are.
+//! Which demos there are, and the subcommands of their names.
 
-/// A demo as it is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demo {
-    /// What the command line takes.
-    pub name: &'static str,
-    /// One line for a list.
-    pub summary: &'static str,
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
+
+use crate::demo::{Chosen, Entry};
+use crate::demos::LIST;
+
+/// The demos of `gpumem-tui demo`, in the order of a list.
+pub fn list() -> impl Iterator<Item = Entry> {
+    LIST.iter().copied().filter(Entry::listed)
 }
 
-/// Every demo, in the order of a list.
-pub fn list() -> &'static [Demo] {
-    &[
-        Demo {
-            name: "fragmentation",
-            summary: "free memory that no request can use, and three ways to get it back",
-        },
-        Demo {
-            name: "train",
-            summary: "a synthetic training loop: forward, backward and optimizer as a sawtooth",
-        },
-    ]
+fn find(name: &str) -> Option<Entry> {
+    LIST.iter().copied().find(|entry| entry.name == name)
+}
+
+impl FromArgMatches for Chosen {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Chosen, Error> {
+        let (name, own) = matches
+            .subcommand()
+            .ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let entry = find(name).ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?;
+        entry.read(own)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Chosen::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Chosen {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(LIST.iter().map(Entry::command))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Chosen::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        find(name).is_some()
+    }
 }

@@ -5,10 +5,9 @@ use std::io::Write;
 use gpumem_text::units::bytes_to_pib;
 
 use crate::error::DemoError;
+use crate::paragraph::{WIDTH, paragraph};
 use crate::protocol::{Body, Line, Outcome, Start, Step};
 
-/// Width that text is wrapped at where no terminal is narrower.
-pub(crate) const WIDTH: usize = 100;
 /// Width of the narrowest terminal that text is wrapped for: few words are longer.
 const LEAST: usize = 20;
 /// How far text is indented.
@@ -151,26 +150,6 @@ fn wrap(words: &str, width: usize, text: &mut String) {
     if !words.trim().is_empty() {
         paragraph(text, &" ".repeat(INDENT), words, width);
     }
-}
-
-/// Wraps words behind a label, with the lines below indented as far.
-pub(crate) fn paragraph(text: &mut String, label: &str, words: &str, width: usize) {
-    text.push_str(label);
-    let mut column = label.len();
-    for (at, word) in words.split_whitespace().enumerate() {
-        let length = word.chars().count();
-        if at > 0 && column + 1 + length > width {
-            text.push('\n');
-            text.push_str(&" ".repeat(label.len()));
-            column = label.len();
-        } else if at > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text.push('\n');
 }
 
 #[cfg(test)]

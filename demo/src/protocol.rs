@@ -5,12 +5,13 @@
 //! `result` or `error`. A demo that is told to quit, loses its parent or is stopped by a signal ends without a result.
 //! Within one schema number fields are only ever added, so a reader ignores those it does not know.
 //!
-//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`, and to a replay `speed N`, `speed max`, `faster`, `slower`, `pause`. End of input means that the parent is gone.
+//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`, and to a paced demo `speed N`, `speed max`, `faster`, `slower`,
+//! `pause`. `start` says by its [`Kind`] which of them the demo takes. End of input means that the parent is gone.
 
 use gpumem_alloc::OomReport;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::replay::Pace;
+use crate::pace::Pace;
 
 /// The schema every line names. A reader refuses other ones.
 pub const SCHEMA: &str = "gpumem-demo/1";
@@ -23,7 +24,7 @@ pub const MAX_LINE: usize = 64 * 1024;
 pub struct Line {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The demo's name as in [`crate::list()`].
+    /// The demo's name on the command line.
     pub demo: String,
     /// What the line says.
     #[serde(flatten)]
@@ -73,6 +74,41 @@ pub struct Start {
     pub budget: Option<u64>,
     /// Number of steps, of a replay its passes; 0 means it runs until told to quit.
     pub steps: u64,
+    /// When the demo goes on. `None`: an older demo that does not say, or a kind that its reader does not know.
+    #[serde(deserialize_with = "known_kind")]
+    pub kind: Option<Kind>,
+}
+
+/// When a demo goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// At each `next`, or `fix NAME` where a fix can be chosen.
+    Stepped,
+    /// By itself, as fast as it is told: it takes the commands of [`Pace`].
+    Paced,
+    /// By itself, over and over, until its last step or `quit`.
+    Looping,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 3] = [Kind::Stepped, Kind::Paced, Kind::Looping];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Stepped => "stepped",
+            Kind::Paced => "paced",
+            Kind::Looping => "looping",
+        }
+    }
+}
+
+/// Reads a kind; whatever is none that is known reads as `None`.
+fn known_kind<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Kind>, D::Error> {
+    let written = serde_json::Value::deserialize(from)?;
+    Ok(Kind::ALL.into_iter().find(|kind| written.as_str() == Some(kind.name())))
 }
 
 /// A step that has been done, or how far a pass of a replay is.

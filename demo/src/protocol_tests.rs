@@ -43,6 +43,7 @@ fn every_kind_of_line_survives_the_way() {
             pid: 7,
             device: "Simulated".into(),
             simulated: true,
+            kind: Some(Kind::Paced),
             ..Start::default()
         }),
         Body::Notice {
@@ -97,6 +98,30 @@ fn the_documentation_names_every_field() {
 fn a_reader_takes_fields_it_does_not_know_and_misses_none_it_needs() {
     let newer = r#"{"schema":"gpumem-demo/1","demo":"d","type":"step","step":1,"colour":"blue"}"#;
     assert!(matches!(Line::parse(newer).unwrap().body, Body::Step(s) if s.step == 1));
+}
+
+#[test]
+fn a_kind_is_read_by_its_name_and_whatever_else_is_there_is_none() {
+    let kind = |written: &str| {
+        let line = format!(r#"{{"schema":"gpumem-demo/1","demo":"d","type":"start"{written}}}"#);
+        match Line::parse(&line).unwrap().body {
+            Body::Start(start) => start.kind,
+            _ => None,
+        }
+    };
+    for known in Kind::ALL {
+        assert_eq!(kind(&format!(r#","kind":"{}""#, known.name())), Some(known));
+        assert_eq!(serde_json::to_value(known).unwrap(), known.name());
+    }
+    for other in [
+        "",
+        r#","kind":null"#,
+        r#","kind":"later""#,
+        r#","kind":7"#,
+        r#","kind":[{}]"#,
+    ] {
+        assert_eq!(kind(other), None, "{other}");
+    }
 }
 
 #[test]

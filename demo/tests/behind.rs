@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use gpumem_demo::DeviceChoice;
-use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, ReplayError, Report, Segments, run};
+use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, ReplayError, Report, run};
+use gpumem_demo::{DeviceChoice, Segments};
 
 fn replayed(name: &str, behind: u32, more: ReplayArgs) -> Result<Report, ReplayError> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

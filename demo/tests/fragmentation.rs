@@ -4,20 +4,19 @@
 mod common;
 
 use common::{args, play, play_into, steered};
-use gpumem_demo::{BudgetError, DemoArgs, DemoError, End, Ended, Fix, MIN_BUDGET, Sizes, exit_code};
+use gpumem_demo::protocol::Kind;
+use gpumem_demo::{BudgetError, DemoError, End, Ended, Fix, Fragmentation, MIN_BUDGET, RunArgs, Sizes, exit_code};
 use gpumem_text::units::MIB;
 
-fn fixed_by(fix: Fix) -> DemoArgs {
-    DemoArgs {
-        fix,
-        ..args("fragmentation")
-    }
+/// The demo with its default fix.
+fn demo() -> Fragmentation {
+    Fragmentation::default()
 }
 
 #[test]
 fn every_fix_makes_the_request_succeed_that_failed_before() {
     for fix in Fix::ALL {
-        let ran = play(&fixed_by(fix), None);
+        let ran = play(Fragmentation { fix }, &args(), None);
         let outcome = ran.outcome();
         assert_eq!(outcome.failed_before, Some(true), "{fix:?}");
         assert_eq!(outcome.succeeded_after, Some(true), "{fix:?}");
@@ -51,9 +50,9 @@ fn every_fix_makes_the_request_succeed_that_failed_before() {
 /// What it shows depends on its sizes, segments and budget.
 #[test]
 fn it_takes_no_option_that_it_would_not_heed() {
-    let told = |conf: &str| DemoArgs {
+    let told = |conf: &str| RunArgs {
         conf: Some(conf.parse().unwrap()),
-        ..args("fragmentation")
+        ..args()
     };
     for conf in [
         "segments:plain",
@@ -61,7 +60,7 @@ fn it_takes_no_option_that_it_would_not_heed() {
         "release_on_oom:True,max_split_size_mb:20",
         "max_chunk_mb:4",
     ] {
-        let ran = play(&told(conf), None);
+        let ran = play(demo(), &told(conf), None);
         assert!(
             matches!(&ran.ended, Err(DemoError::Argument { argument: "--conf", .. })),
             "{conf}: {:?}",
@@ -69,14 +68,14 @@ fn it_takes_no_option_that_it_would_not_heed() {
         );
         assert_eq!(exit_code(&ran.ended), 2, "{conf}");
     }
-    let ran = play(&told("publish:off,history:on,monitor:warn"), None);
+    let ran = play(demo(), &told("publish:off,history:on,monitor:warn"), None);
     assert_eq!(exit_code(&ran.ended), 0, "{:?}", ran.ended);
 }
 
 /// The figures of every step are what its text says.
 #[test]
 fn the_figures_tell_the_story() {
-    let ran = play(&args("fragmentation"), None);
+    let ran = play(demo(), &args(), None);
     let sizes = Sizes::for_budget(MIN_BUDGET);
     let freed: u64 = sizes.freed().sum();
 
@@ -136,14 +135,14 @@ fn releasing_gives_the_holes_back_and_a_workspace_avoids_them() {
     let budget = 832 * MIB;
     let sizes = Sizes::for_budget(budget);
     let kept: u64 = sizes.kept().map(|(_, taken)| taken).sum();
-    let args = DemoArgs {
+    let args = RunArgs {
         budget: Some(budget),
-        ..args("fragmentation")
+        ..args()
     };
-    let released = steered(&args, "next\nnext\nfix release\nnext\nnext\n");
+    let released = steered(demo(), &args, "next\nnext\nfix release\nnext\nnext\n");
     assert_eq!(released.step("fix-release").stats.reserved, kept);
     assert_eq!(released.step("request-again").stats.reserved, kept + sizes.request);
-    let workspace = steered(&args, "next\nnext\nfix workspace\nnext\nnext\n");
+    let workspace = steered(demo(), &args, "next\nnext\nfix workspace\nnext\nnext\n");
     let end = &workspace.step("request-again").stats;
     assert_eq!(
         (end.reserved, end.free_total),
@@ -157,9 +156,10 @@ fn every_fix_works_at_crooked_budgets_too() {
     for budget in [170 * MIB + 12345, 260 * MIB] {
         for fix in Fix::ALL {
             let ran = play(
-                &DemoArgs {
+                Fragmentation { fix },
+                &RunArgs {
                     budget: Some(budget),
-                    ..fixed_by(fix)
+                    ..args()
                 },
                 None,
             );
@@ -174,9 +174,10 @@ fn every_fix_works_at_crooked_budgets_too() {
 fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
     for budget in [1, MIN_BUDGET - 1, 1 << 40, u64::MAX] {
         let ran = play(
-            &DemoArgs {
+            demo(),
+            &RunArgs {
                 budget: Some(budget),
-                ..args("fragmentation")
+                ..args()
             },
             None,
         );
@@ -195,24 +196,18 @@ fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
 }
 
 #[test]
-fn unknown_demos_are_refused() {
-    let ran = play(&args("fragmentatoin"), None);
-    assert!(matches!(&ran.ended, Err(DemoError::UnknownDemo(name)) if name == "fragmentatoin"));
-    assert_eq!(exit_code(&ran.ended), 2);
-}
-
-#[test]
 fn steered_it_takes_a_step_for_every_next_and_the_fix_that_was_chosen() {
-    let ran = steered(&args("fragmentation"), "next\nnext\nfix workspace\nnext\nnext\nnext\n");
+    let ran = steered(demo(), &args(), "next\nnext\nfix workspace\nnext\nnext\nnext\n");
     assert_eq!(ran.outcome().fix.as_deref(), Some("workspace"));
     assert!(ran.outcome().as_promised());
     assert!(ran.notices().is_empty());
+    assert_eq!(ran.start().kind, Some(Kind::Stepped));
 }
 
 #[test]
 fn what_is_not_understood_is_answered_and_changes_nothing() {
     let input = "what?\nfix remap\nnext\nnext\nfix duct-tape\nnext\nnext\nnext\nnext\n";
-    let ran = steered(&args("fragmentation"), input);
+    let ran = steered(demo(), &args(), input);
     let notices = ran.notices();
     assert_eq!(notices.len(), 3, "{notices:?}");
     assert!(
@@ -233,10 +228,10 @@ fn what_is_not_understood_is_answered_and_changes_nothing() {
 
 #[test]
 fn it_ends_at_once_when_its_parent_is_gone_or_says_quit() {
-    let gone = steered(&args("fragmentation"), "next\n");
+    let gone = steered(demo(), &args(), "next\n");
     assert_eq!(gone.steps().len(), 2);
     assert_eq!(gone.ended.as_ref().ok(), Some(&Ended::Early(End::ParentGone)));
-    let quit = steered(&args("fragmentation"), "next\nquit\nnext\nnext\nnext\nnext\n");
+    let quit = steered(demo(), &args(), "next\nquit\nnext\nnext\nnext\nnext\n");
     assert_eq!(quit.steps().len(), 2);
     assert_eq!(quit.ended.as_ref().ok(), Some(&Ended::Early(End::Quit)));
     assert_eq!((exit_code(&gone.ended), exit_code(&quit.ended)), (0, 0));
@@ -263,7 +258,7 @@ impl std::io::Write for Gone {
 
 #[test]
 fn closed_output_ends_it_quietly() {
-    let ended = play_into(&mut Gone(2), &args("fragmentation"), None);
+    let ended = play_into(&mut Gone(2), demo(), &args(), None);
     assert!(matches!(ended, Err(DemoError::OutputClosed)));
     assert_eq!(exit_code(&ended), 0);
 }
@@ -271,11 +266,8 @@ fn closed_output_ends_it_quietly() {
 #[test]
 fn text_says_simulated_and_how_it_ended() {
     let mut out = Vec::new();
-    let text_args = DemoArgs {
-        json: false,
-        ..args("fragmentation")
-    };
-    let ended = play_into(&mut out, &text_args, None);
+    let text_args = RunArgs { json: false, ..args() };
+    let ended = play_into(&mut out, demo(), &text_args, None);
     let text = String::from_utf8(out).unwrap();
     assert_eq!(exit_code(&ended), 0);
     assert!(text.starts_with("SIMULATED "), "{text}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpumem_channel::{Life, Reader};
 use gpumem_demo::protocol::{Body, Line, Start};
-use gpumem_demo::{DemoArgs, DeviceChoice, MIN_BUDGET};
+use gpumem_demo::{DeviceChoice, Fragmentation, MIN_BUDGET, RunArgs};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::iterator::Signals;
@@ -35,18 +35,17 @@ fn child() {
     }
     // What is ignored where the tests began (nohup, a job in the background of a script) a demo would go on ignoring.
     drop(Signals::new([SIGINT, SIGHUP]).unwrap());
-    let args = DemoArgs {
-        demo: "fragmentation".into(),
-        device: DeviceChoice::Sim,
+    let args = RunArgs {
+        device: Some(DeviceChoice::Sim),
         budget: Some(MIN_BUDGET),
         json: true,
         steer: role != "alone",
         // Alone it would be done in no time: it takes its steps slowly.
         pace: Some(Duration::from_millis(200)),
         parent: (role == "orphan").then_some(u32::MAX),
-        ..DemoArgs::default()
+        ..RunArgs::default()
     };
-    std::process::exit(i32::from(gpumem_demo::main(&args)));
+    std::process::exit(i32::from(gpumem_demo::main(Fragmentation::default(), &args)));
 }
 
 fn this_program(role: &str, channels: &Path) -> Command {

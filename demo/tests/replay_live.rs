@@ -8,24 +8,42 @@ use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{Ran, args, play, steered};
-use gpumem_demo::{DemoArgs, DemoError, End, Ended};
+use common::{Ran, play, steered};
+use gpumem_demo::{DemoError, End, Ended, Replay, RunArgs};
 
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/llm_serving_2000.csv.gz");
 
-fn replay(speed: &str, passes: u64) -> DemoArgs {
-    DemoArgs {
+fn replay(speed: &str, passes: u64) -> Replay {
+    Replay {
         trace: Some(TRACE.into()),
         speed: speed.parse().ok(),
-        steps: passes,
-        budget: None,
-        ..args("replay")
+        passes,
+        ..Replay::default()
     }
+}
+
+/// On the whole of a simulated device, as JSON.
+fn args() -> RunArgs {
+    RunArgs {
+        budget: None,
+        ..common::args()
+    }
+}
+
+fn budget(bytes: u64) -> RunArgs {
+    RunArgs {
+        budget: Some(bytes),
+        ..args()
+    }
+}
+
+fn steered_args() -> RunArgs {
+    RunArgs { steer: true, ..args() }
 }
 
 #[test]
 fn passes_are_replayed_and_all_memory_is_given_back() {
-    let ran = play(&replay("max", 3), None);
+    let ran = play(replay("max", 3), &args(), None);
     assert!(ran.start().simulated && ran.start().channel.is_some());
     // A pass is a step.
     assert_eq!((ran.start().steps, ran.outcome().steps_done), (3, 3));
@@ -45,7 +63,7 @@ fn passes_are_replayed_and_all_memory_is_given_back() {
 #[test]
 fn a_pace_is_kept() {
     let began = Instant::now();
-    let ran = play(&replay("4000", 1), None);
+    let ran = play(replay("4000", 1), &args(), None);
     assert!(
         began.elapsed() >= Duration::from_millis(450),
         "2,000 operations at 4,000 a second"
@@ -57,12 +75,12 @@ fn a_pace_is_kept() {
 #[test]
 fn a_pace_is_kept_over_passes() {
     let folder = tempfile::tempdir().unwrap();
-    let short = DemoArgs {
+    let short = Replay {
         trace: Some(short_trace(folder.path())),
         ..replay("2000", 100)
     };
     let began = Instant::now();
-    let ran = play(&short, None);
+    let ran = play(short, &args(), None);
     let took = began.elapsed();
     assert_eq!(ran.outcome().steps_done, 100);
     assert!(
@@ -97,12 +115,8 @@ impl Read for Later {
 /// A second in is 1 % of this trace, and its tenth 20 s away.
 #[test]
 fn how_far_it_is_is_told_every_second_and_when_it_is_told_to_quit() {
-    let slow = DemoArgs {
-        steer: true,
-        ..replay("20", 0)
-    };
     let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
-    let ran = play(&slow, Some(Box::new(BufReader::new(quit))));
+    let ran = play(replay("20", 0), &steered_args(), Some(Box::new(BufReader::new(quit))));
     assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
     let told = titles(&ran);
     let percent = |n: u32| format!("Pass 1, {n} % of 2,000 operations");
@@ -117,7 +131,7 @@ fn how_far_it_is_is_told_every_second_and_when_it_is_told_to_quit() {
 
 #[test]
 fn a_pass_that_takes_a_while_is_told_when_it_begins_and_ends() {
-    let ran = play(&replay("1600", 2), None);
+    let ran = play(replay("1600", 2), &args(), None);
     let told = titles(&ran);
     let of = |percent: &str| format!("Pass {percent} % of 2,000 operations");
     let ends = told.iter().position(|told| *told == of("1, 100")).unwrap();
@@ -126,7 +140,7 @@ fn a_pass_that_takes_a_while_is_told_when_it_begins_and_ends() {
     assert!(ran.steps()[ends].stats.allocated > ran.steps()[ends + 1].stats.allocated);
     // Many short ones are not.
     let began = Instant::now();
-    let ran = play(&replay("max", 40), None);
+    let ran = play(replay("max", 40), &args(), None);
     let fast = titles(&ran);
     assert!(fast.len() as u64 <= 3 + 3 * began.elapsed().as_secs(), "{fast:?}");
     all_but_the_last_told_to_the_end(&ran);
@@ -146,13 +160,12 @@ fn all_but_the_last_told_to_the_end(ran: &Ran) {
 fn passes_that_take_a_moment_are_told_every_second() {
     let folder = tempfile::tempdir().unwrap();
     for (speed, trace) in [("max", TRACE.into()), ("2000", short_trace(folder.path()))] {
-        let args = DemoArgs {
-            steer: true,
+        let demo = Replay {
             trace: Some(trace),
             ..replay(speed, 0)
         };
         let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
-        let ran = play(&args, Some(Box::new(BufReader::new(quit))));
+        let ran = play(demo, &steered_args(), Some(Box::new(BufReader::new(quit))));
         assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
         // At its beginning, after one second, after two, and when it was told to quit.
         let passes = |ran: &Ran| ran.steps().iter().map(|step| step.step).collect::<BTreeSet<_>>();
@@ -165,7 +178,8 @@ fn passes_that_take_a_moment_are_told_every_second() {
 #[test]
 fn it_does_what_it_is_told() {
     let ran = steered(
-        &replay("1", 0),
+        replay("1", 0),
+        &args(),
         "faster\nfaster\nslower\npause\nspeed 7\npause\nhurry\nnext\nspeed max\nquit\n",
     );
     let told: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
@@ -199,17 +213,13 @@ fn it_does_what_it_is_told() {
         "{notices:?}"
     );
     assert_eq!(ran.ended.unwrap(), Ended::Early(End::Quit));
-    let ran = steered(&replay("max", 0), "");
+    let ran = steered(replay("max", 0), &args(), "");
     assert_eq!(ran.ended.unwrap(), Ended::Early(End::ParentGone));
 }
 
 #[test]
 fn too_little_memory_is_told_and_the_replay_goes_on() {
-    let limited = DemoArgs {
-        budget: Some(256 << 20),
-        ..replay("max", 1)
-    };
-    let ran = play(&limited, None);
+    let ran = play(replay("max", 1), &budget(256 << 20), None);
     let last = *ran.steps().last().unwrap();
     let oom = last.oom.as_ref().unwrap();
     assert!(
@@ -227,12 +237,8 @@ fn too_little_memory_is_told_and_the_replay_goes_on() {
 /// What is larger, and set aside for small requests or another stream's, is not what the request lacked.
 #[test]
 fn the_largest_free_block_is_told_as_the_report_tells_it() {
-    for budget in [100, 150, 200, 250] {
-        let limited = DemoArgs {
-            budget: Some(budget << 20),
-            ..replay("max", 1)
-        };
-        let ran = play(&limited, None);
+    for mib in [100, 150, 200, 250] {
+        let ran = play(replay("max", 1), &budget(mib << 20), None);
         let oom = ran.steps().into_iter().rev().find_map(|step| step.oom.clone()).unwrap();
         let (unit, name) = if oom.largest_free < 1 << 20 {
             (1 << 10, "KiB")
@@ -250,18 +256,18 @@ fn the_largest_free_block_is_told_as_the_report_tells_it() {
 /// The budget that a live replay tells first is the one that holds, if one does.
 #[test]
 fn the_smallest_budget_is_told() {
-    for (budget, conf, told) in [
+    for (limit, conf, told) in [
         (None, "", None),
         (None, "budget_mb:300", Some(300 << 20)),
         (Some(16 << 30), "budget_fraction:0.1", Some(8 << 30)),
         (Some(1 << 30), "budget_fraction:0.1", Some(1 << 30)),
     ] {
-        let limited = DemoArgs {
-            budget,
+        let limited = RunArgs {
+            budget: limit,
             conf: conf.parse().ok(),
-            ..replay("max", 1)
+            ..args()
         };
-        assert_eq!(play(&limited, None).start().budget, told, "{conf}");
+        assert_eq!(play(replay("max", 1), &limited, None).start().budget, told, "{conf}");
     }
 }
 
@@ -269,10 +275,11 @@ fn the_smallest_budget_is_told() {
 fn without_a_trace_there_is_nothing_to_replay() {
     for (trace, code) in [(None, 2), (Some("/nowhere".into()), 1)] {
         let ran = play(
-            &DemoArgs {
+            Replay {
                 trace,
                 ..replay("max", 1)
             },
+            &args(),
             None,
         );
         let error: DemoError = ran.ended.unwrap_err();

@@ -9,16 +9,19 @@ use std::time::{Duration, Instant};
 
 use common::{args, play, steered};
 use gpumem_demo::protocol::Body;
-use gpumem_demo::{DemoArgs, DemoError, End, Ended, exit_code};
+use gpumem_demo::{DemoError, End, Ended, RunArgs, Train, exit_code};
 use gpumem_text::units::MIB;
 
-fn train(steps: u64) -> DemoArgs {
-    DemoArgs { steps, ..args("train") }
+fn train(steps: u64) -> Train {
+    Train {
+        steps,
+        ..Train::default()
+    }
 }
 
 #[test]
 fn allocated_rises_in_forward_and_falls_in_backward() {
-    let ran = play(&train(20), None);
+    let ran = play(train(20), &args(), None);
     let steps = ran.steps();
     assert_eq!(steps.len(), 20);
     let mut before = 0;
@@ -50,13 +53,7 @@ fn allocated_rises_in_forward_and_falls_in_backward() {
 /// What a machine without a GPU shows by default: a card that is mostly in use, and a wave that no one can miss.
 #[test]
 fn the_simulated_card_is_mostly_in_use() {
-    let ran = play(
-        &DemoArgs {
-            budget: None,
-            ..train(100)
-        },
-        None,
-    );
+    let ran = play(train(100), &RunArgs { budget: None, ..args() }, None);
     let gib = 1024 * MIB;
     for step in &ran.steps()[1..] {
         let [forward, _, optimizer] = step.phases.as_slice() else {
@@ -72,7 +69,7 @@ fn the_simulated_card_is_mostly_in_use() {
 
 #[test]
 fn varying_batches_fragment_the_cache() {
-    let ran = play(&train(30), None);
+    let ran = play(train(30), &args(), None);
     let worst = ran
         .steps()
         .iter()
@@ -86,7 +83,7 @@ fn varying_batches_fragment_the_cache() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let figures = |seed| {
-        let ran = play(&DemoArgs { seed, ..train(10) }, None);
+        let ran = play(train(10), &RunArgs { seed, ..args() }, None);
         ran.steps()
             .iter()
             .map(|s| (s.title.clone(), s.stats.allocated, s.stats.reserved))
@@ -100,11 +97,12 @@ fn the_same_seed_gives_the_same_run() {
 fn dimensions_that_make_no_model_are_refused() {
     for (layers, batch) in [(0, 32), (100_000, 32), (12, 0), (12, u32::MAX)] {
         let ran = play(
-            &DemoArgs {
+            Train {
                 layers,
                 batch,
                 ..train(1)
             },
+            &args(),
             None,
         );
         assert!(
@@ -119,11 +117,14 @@ fn dimensions_that_make_no_model_are_refused() {
 fn every_shape_of_model_trains_within_its_budget() {
     for (layers, batch, budget) in [(1, 1, 256), (512, 65536, 256), (3, 7, 1024), (48, 128, 4096)] {
         let ran = play(
-            &DemoArgs {
+            Train {
                 layers,
                 batch,
-                budget: Some(budget * MIB),
                 ..train(8)
+            },
+            &RunArgs {
+                budget: Some(budget * MIB),
+                ..args()
             },
             None,
         );
@@ -140,10 +141,11 @@ fn every_shape_of_model_trains_within_its_budget() {
 #[test]
 fn the_budget_of_a_configuration_counts_as_well() {
     let ran = play(
-        &DemoArgs {
+        train(8),
+        &RunArgs {
             conf: Some("budget_mb:300".parse().unwrap()),
             budget: Some(4096 * MIB),
-            ..train(8)
+            ..args()
         },
         None,
     );
@@ -165,13 +167,13 @@ fn held_open() -> (Box<BufReader<std::io::PipeReader>>, PipeWriter) {
 fn it_runs_until_its_parent_is_gone_even_in_the_middle_of_a_step() {
     let (input, mut parent) = held_open();
     // One step would take an hour: only listening in the middle of it can end it.
-    let args = DemoArgs {
+    let args = RunArgs {
         steer: true,
         pace: Some(Duration::from_secs(3600)),
-        ..train(0)
+        ..args()
     };
     let began = Instant::now();
-    let demo = std::thread::spawn(move || play(&args, Some(input)));
+    let demo = std::thread::spawn(move || play(train(0), &args, Some(input)));
     parent.write_all(b"next\n").unwrap();
     std::thread::sleep(Duration::from_millis(50));
     drop(parent);
@@ -190,9 +192,10 @@ fn it_runs_until_its_parent_is_gone_even_in_the_middle_of_a_step() {
 fn quit_ends_it() {
     // The longest pace there is must not be too long for the clock.
     let ran = steered(
-        &DemoArgs {
+        train(0),
+        &RunArgs {
             pace: Some(Duration::MAX),
-            ..train(0)
+            ..args()
         },
         "quit\n",
     );
@@ -228,11 +231,11 @@ fn a_snapshot_that_could_not_be_written_is_refused_at_the_start() {
         refused.push(("kept/x.json", "folder: Permission denied"));
     }
     for (name, why) in refused {
-        let args = DemoArgs {
+        let demo = Train {
             snapshot: Some(at(name)),
             ..train(1)
         };
-        let ran = play(&args, None);
+        let ran = play(demo, &args(), None);
         let error = ran.ended.unwrap_err();
         assert_eq!(error.exit_code(), 2, "{name}: {error}");
         let said = error.to_string();
@@ -241,10 +244,10 @@ fn a_snapshot_that_could_not_be_written_is_refused_at_the_start() {
     }
     assert_eq!(std::fs::read_to_string(at("old.json")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + 1);
-    let args = DemoArgs {
+    let demo = Train {
         snapshot: Some(at("old.json")),
         ..train(1)
     };
-    assert!(play(&args, None).ended.is_ok());
+    assert!(play(demo, &args(), None).ended.is_ok());
     assert!(std::fs::read(at("old.json")).unwrap().starts_with(b"{"));
 }

@@ -21,7 +21,7 @@ use std::time::Instant;
 use gpumem_alloc::device::{self, Device};
 use gpumem_alloc::{Allocator, Config, Error as AllocError, Publish, SegmentMode};
 use gpumem_demo::trace::Trace;
-use gpumem_demo::{DemoArgs, DeviceChoice, Ended, Fix, Kernels, run};
+use gpumem_demo::{Chosen, DeviceChoice, Ended, Fix, Fragmentation, Kernels, RunArgs, Train, run};
 use gpumem_text::units::MIB;
 
 use budgets::{budget_changes, budget_is_kept, budget_of_a_pool_changes, driver_agrees, pools_keep_their_budgets};
@@ -145,15 +145,23 @@ const CHECKS: &[(&str, Check)] = &[
         memory_goes_meanwhile(b, SegmentMode::Stitched)
     }),
     ("demo fragmentation, fix release", |b| {
-        demo(b, "fragmentation", Fix::Release)
+        demo(b, Fragmentation { fix: Fix::Release })
     }),
     ("demo fragmentation, fix remap", |b| {
-        demo(b, "fragmentation", Fix::Remap)
+        demo(b, Fragmentation { fix: Fix::Remap })
     }),
     ("demo fragmentation, fix workspace", |b| {
-        demo(b, "fragmentation", Fix::Workspace)
+        demo(b, Fragmentation { fix: Fix::Workspace })
     }),
-    ("demo train", |b| demo(b, "train", Fix::default())),
+    ("demo train", |b| {
+        demo(
+            b,
+            Train {
+                steps: 10,
+                ..Train::default()
+            },
+        )
+    }),
 ];
 
 impl Bench {
@@ -191,17 +199,14 @@ fn ensure(holds: bool, otherwise: impl Into<String>) -> Result<(), Box<dyn Error
     if holds { Ok(()) } else { Err(otherwise.into().into()) }
 }
 
-fn demo(bench: &Bench, name: &str, fix: Fix) -> Found {
+fn demo(bench: &Bench, demo: impl Into<Chosen>) -> Found {
     let before = bench.free()?;
-    let args = DemoArgs {
-        demo: name.into(),
-        device: DeviceChoice::Cuda(bench.ordinal),
-        fix,
-        steps: 10,
+    let args = RunArgs {
+        device: Some(DeviceChoice::Cuda(bench.ordinal)),
         pace: Some(std::time::Duration::ZERO),
-        ..DemoArgs::default()
+        ..RunArgs::default()
     };
-    let Ended::Done(outcome) = run(&args, &mut std::io::sink(), None)? else {
+    let Ended::Done(outcome) = run(demo, &args, &mut std::io::sink(), None)? else {
         return Err("it ended early".into());
     };
     ensure(outcome.as_promised(), format!("{outcome:?}"))?;

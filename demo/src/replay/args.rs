@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gpumem_alloc::{ConfError, Config, Publish, SegmentMode};
+use gpumem_alloc::{ConfError, Config, Publish};
 
-use super::gpumem::job;
 use crate::args::DeviceChoice;
-use crate::conf::{Conf, told};
+use crate::conf::{Conf, Segments, told};
+use crate::replay::gpumem::job;
 
 /// Whose allocations are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,29 +41,6 @@ impl FromStr for AllocatorChoice {
             .into_iter()
             .find(|a| a.name() == text);
         found.ok_or_else(|| format!("{text:?} is no allocator: say gpumem, cudamalloc or cudamallocasync"))
-    }
-}
-
-/// How our allocator takes memory for large blocks; see [`SegmentMode`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segments(pub(crate) SegmentMode);
-
-impl Segments {
-    /// What the command line takes.
-    pub fn name(self) -> &'static str {
-        self.0.name()
-    }
-}
-
-impl FromStr for Segments {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Segments, String> {
-        let found = SegmentMode::ALL.into_iter().find(|mode| mode.name() == text);
-        found.map(Segments).ok_or_else(|| {
-            let names = SegmentMode::ALL.map(SegmentMode::name).join(", ");
-            format!("{text:?} is no kind of segments; there are {names}")
-        })
     }
 }
 

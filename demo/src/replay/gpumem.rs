@@ -5,14 +5,14 @@ use std::path::Path;
 use gpumem_alloc::device::{Call, Device, Sim};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, Stream};
 
-use super::ReplayError;
-use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
-use super::report::Fragmentation;
 use crate::protocol::OutOfMemory;
+use crate::replay::ReplayError;
+use crate::replay::replayer::{Costs, Peaks, Refused, Replayer, Streams};
+use crate::replay::report::Fragmentation;
 use crate::trace::{Op, Trace};
 
 /// Our allocator, and the buffers that live.
-pub(super) struct Gpumem {
+pub(crate) struct Gpumem {
     live: Vec<Option<Buffer<u8>>>,
     streams: Vec<Stream>,
     /// The simulated device that has work to do for each block, if it is behind.
@@ -21,7 +21,7 @@ pub(super) struct Gpumem {
 }
 
 impl Gpumem {
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &Device,
         config: Config,
         trace: &Trace,
@@ -39,7 +39,7 @@ impl Gpumem {
     }
 
     /// An allocator that is there already.
-    pub(super) fn with(allocator: Allocator, trace: &Trace, streams: &Streams) -> Gpumem {
+    pub(crate) fn with(allocator: Allocator, trace: &Trace, streams: &Streams) -> Gpumem {
         Gpumem {
             live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
             streams: streams.handles.clone(),
@@ -49,17 +49,17 @@ impl Gpumem {
     }
 
     /// Most bytes that it may take, whoever said so.
-    pub(super) fn limit(&self) -> Option<u64> {
+    pub(crate) fn limit(&self) -> Option<u64> {
         self.allocator.budget()
     }
 
     /// Whether there is a channel: one that was wished for cannot always be had.
-    pub(super) fn publishes(&self) -> bool {
+    pub(crate) fn publishes(&self) -> bool {
         self.allocator.channel().is_ok()
     }
 
     /// The state that a request found which was refused just now.
-    pub(super) fn out_of_memory(&self, requested: u64, why: &(dyn std::error::Error + 'static)) -> OutOfMemory {
+    pub(crate) fn out_of_memory(&self, requested: u64, why: &(dyn std::error::Error + 'static)) -> OutOfMemory {
         if let Some(Error::OutOfMemory(report)) = why.downcast_ref() {
             return OutOfMemory::from(&**report);
         }
@@ -76,7 +76,7 @@ impl Gpumem {
 
     /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell: when so much is
     /// reserved as it was then, if that is known, or at each new peak. To look moves what lanes keep, so what is reserved later may be another number.
-    pub(super) fn survey(
+    pub(crate) fn survey(
         &mut self,
         trace: &Trace,
         reserved_at_peak: Option<u64>,

@@ -5,18 +5,15 @@
 //! before, peaks are kept by the allocator itself, and what only a look after every operation can tell comes from one more pass,
 //! on an allocator of its own ([`Fragmentation`]).
 //!
-//! The demo `replay` is another thing: it replays to be looked at, at a pace that its user sets ([`Pace`]).
+//! The demo `replay` is another thing: it replays to be looked at, at a pace that its user sets ([`crate::Pace`]).
 
 mod args;
-mod gpumem;
+pub(crate) mod gpumem;
 mod idle;
-mod live;
 mod mallocs;
 mod measure;
-mod pacer;
-mod replayer;
+pub(crate) mod replayer;
 mod report;
-mod speed;
 mod text;
 
 use std::fs::Metadata;
@@ -34,16 +31,12 @@ use crate::gpu;
 use crate::patient::stdout;
 use crate::trace::{STDIN, Trace, TraceError};
 
-pub use args::{AllocatorChoice, ReplayArgs, Segments};
+pub use args::{AllocatorChoice, ReplayArgs};
 pub use report::{
     AllocatorPart, Failures, FirstFailure, Fragmentation, MemoryPart, Pass, Report, SCHEMA, TimePart, TracePart,
 };
 
-pub use speed::{Pace, Speed};
-
 use gpumem::Gpumem;
-pub(crate) use gpumem::job;
-pub(crate) use live::play;
 use mallocs::Mallocs;
 use measure::measure;
 use replayer::Streams;
@@ -117,7 +110,7 @@ impl ReplayError {
         }
     }
 
-    fn while_doing(doing: &str, why: impl std::fmt::Display) -> ReplayError {
+    pub(crate) fn while_doing(doing: &str, why: impl std::fmt::Display) -> ReplayError {
         ReplayError::Failed {
             doing: doing.to_owned(),
             why: why.to_string(),
@@ -182,7 +175,7 @@ fn exit_code(done: Result<(), ReplayError>) -> u8 {
 }
 
 /// A trace that has operations.
-fn read(path: &Path) -> Result<Trace, ReplayError> {
+pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
     let trace = Trace::open(path)?;
     match trace.ops.is_empty() {
         true => {
@@ -283,16 +276,10 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     Ok(report)
 }
 
-/// Whether a replay without a wish for a device gets the simulated one: people do where NVIDIA's driver is not installed, and read
-/// that it is simulated; programs never do.
-pub(crate) fn may_simulate(for_programs: bool) -> bool {
-    !for_programs && !gpu::driver_present()
-}
-
 fn open(args: &ReplayArgs) -> Result<Device, ReplayError> {
     let ordinal = match args.device {
         DeviceChoice::Sim => return Ok(simulated(args)),
-        DeviceChoice::Auto if may_simulate(args.json) => return Ok(simulated(args)),
+        DeviceChoice::Auto if gpu::may_simulate(args.json) => return Ok(simulated(args)),
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(ordinal) => ordinal,
     };

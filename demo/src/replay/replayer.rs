@@ -11,7 +11,7 @@ use gpumem_channel::PER_THREAD_STREAMS;
 use crate::trace::Trace;
 
 /// Why a request got no block.
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// Too little memory. The reason is put into words only when it is shown.
     Memory(Box<dyn Error>),
     /// Anything else: the replay ends.
@@ -20,26 +20,26 @@ pub(super) enum Refused {
 
 /// What the driver was asked for so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Costs {
+pub(crate) struct Costs {
     /// Calls by the driver's name for them.
-    pub(super) calls: Vec<(&'static str, u64)>,
+    pub(crate) calls: Vec<(&'static str, u64)>,
     /// What they would have cost on a real device, in nanoseconds; or on one what they did, if that is measured.
-    pub(super) calls_ns: Option<u64>,
+    pub(crate) calls_ns: Option<u64>,
     /// Time spent on looking at the device, which is not the allocator's.
-    pub(super) aside_ns: u64,
+    pub(crate) aside_ns: u64,
 }
 
 /// Highest figures so far, in bytes; `None` where nobody keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peaks {
+pub(crate) struct Peaks {
     /// Held by the program after rounding.
-    pub(super) allocated: Option<u64>,
+    pub(crate) allocated: Option<u64>,
     /// Physical memory taken from the device.
-    pub(super) reserved: Option<u64>,
+    pub(crate) reserved: Option<u64>,
 }
 
 /// An allocator under replay. Slots and streams are the trace's.
-pub(super) trait Replayer {
+pub(crate) trait Replayer {
     /// Requests a block for a free slot.
     fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused>;
     /// Frees the block of a slot; nothing when its request was refused.
@@ -51,14 +51,14 @@ pub(super) trait Replayer {
 }
 
 /// A stream of the device for each of the trace.
-pub(super) struct Streams {
-    pub(super) handles: Vec<Stream>,
+pub(crate) struct Streams {
+    pub(crate) handles: Vec<Stream>,
     /// Keeps the handles valid.
     _streams: Vec<Arc<CudaStream>>,
 }
 
 impl Streams {
-    pub(super) fn new(device: &Device, trace: &Trace) -> Result<Streams, String> {
+    pub(crate) fn new(device: &Device, trace: &Trace) -> Result<Streams, String> {
         let mut streams = Streams {
             handles: Vec::new(),
             _streams: Vec::new(),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gpumem_text::units::{bytes_to_pib, count, decimals, entries, measured, nanoseconds, plural};
 
 use super::report::{Pass, Report, TracePart};
-use crate::output;
+use crate::paragraph;
 
 const WIDTH: usize = 80;
 /// Where a column of figures ends.
@@ -282,5 +282,5 @@ fn row(text: &mut String, [name, a, b, c, d]: [&str; 5]) {
 
 /// Wraps words behind a label.
 fn paragraph(text: &mut String, label: &str, words: &str) {
-    output::paragraph(text, label, words, WIDTH);
+    paragraph::paragraph(text, label, words, WIDTH);
 }

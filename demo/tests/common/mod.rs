@@ -5,17 +5,16 @@ use std::io::{BufRead, Cursor, Write};
 use std::time::Duration;
 
 use gpumem_demo::protocol::{Body, Line, Outcome, Start, Step};
-use gpumem_demo::{DemoArgs, DemoError, DeviceChoice, Ended, MIN_BUDGET, run};
+use gpumem_demo::{Chosen, DemoError, DeviceChoice, Ended, MIN_BUDGET, RunArgs, run};
 
 /// A run on the simulated device, as JSON, as fast as it goes, with the smallest budget.
-pub fn args(demo: &str) -> DemoArgs {
-    DemoArgs {
-        demo: demo.to_owned(),
-        device: DeviceChoice::Sim,
+pub fn args() -> RunArgs {
+    RunArgs {
+        device: Some(DeviceChoice::Sim),
         json: true,
         budget: Some(MIN_BUDGET),
         pace: Some(Duration::ZERO),
-        ..DemoArgs::default()
+        ..RunArgs::default()
     }
 }
 
@@ -71,27 +70,30 @@ impl Ran {
 /// Runs with a channel directory of its own, so that nothing shows up among the user's channels.
 pub fn play_into(
     out: &mut dyn Write,
-    args: &DemoArgs,
+    demo: impl Into<Chosen>,
+    args: &RunArgs,
     input: Option<Box<dyn BufRead + Send>>,
 ) -> Result<Ended, DemoError> {
     let channels = tempfile::tempdir_in("/dev/shm").unwrap();
-    let args = DemoArgs {
+    let args = RunArgs {
         channel_dir: Some(channels.path().join("channels")),
         ..args.clone()
     };
-    run(&args, out, input)
+    run(demo, &args, out, input)
 }
 
 /// Runs and reads back every line.
-pub fn play(args: &DemoArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
+pub fn play(demo: impl Into<Chosen>, args: &RunArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
+    let demo = demo.into();
+    let name = demo.entry().name;
     let mut out = Vec::new();
-    let ended = play_into(&mut out, args, input);
+    let ended = play_into(&mut out, demo, args, input);
     let lines = String::from_utf8(out)
         .unwrap()
         .lines()
         .map(|l| Line::parse(l).unwrap())
         .collect::<Vec<_>>();
-    assert!(lines.iter().all(|l| l.demo == args.demo));
+    assert!(lines.iter().all(|l| l.demo == name));
     Ran {
         lines: lines.into_iter().map(|l| l.body).collect(),
         ended,
@@ -99,10 +101,10 @@ pub fn play(args: &DemoArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
 }
 
 /// Runs steered by these lines.
-pub fn steered(args: &DemoArgs, input: &str) -> Ran {
-    let args = DemoArgs {
+pub fn steered(demo: impl Into<Chosen>, args: &RunArgs, input: &str) -> Ran {
+    let args = RunArgs {
         steer: true,
         ..args.clone()
     };
-    play(&args, Some(Box::new(Cursor::new(input.to_owned()))))
+    play(demo, &args, Some(Box::new(Cursor::new(input.to_owned()))))
 }

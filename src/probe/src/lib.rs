@@ -1,7 +1,7 @@
 //! What the driver and the kernel say about GPU memory, seen from outside.
 //!
 //! - [`Nvml`] samples the driver: devices, their memory, the processes on them. It never opens a CUDA context.
-//! - [`Processes`] describes processes by pid, [`PidTranslator`] finds our pid for one that a container's publisher
+//! - [`Processes`] describes processes by pid, [`Users`] names users by number, [`PidTranslator`] finds our pid for one that a container's publisher
 //!   gave.
 //! - [`host_memory`] is the host's memory, [`Facts`] are what decides how much can be seen here.
 //!
@@ -30,6 +30,6 @@ pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
 pub use host::host_memory;
 pub use nvml::Nvml;
 pub use pidns::{Claim, ForeignPid, PidTranslator};
-pub use process::{NoProcess, Processes};
+pub use process::{NoProcess, Processes, Users};
 pub use root::Root;
 pub use types::*;

@@ -10,7 +10,7 @@ mod users;
 use std::collections::HashMap;
 use std::io;
 
-use users::Users;
+pub use users::Users;
 
 use crate::stat::Stat;
 use crate::{Process, Root};
@@ -84,11 +84,6 @@ impl Processes {
         self.known.retain(|pid, _| pids.contains(pid));
         self.details.trim(pids.len() + MAX_FORGOTTEN);
         found
-    }
-
-    /// The name of the user with this number, or the number when it has none (yet).
-    pub fn user_name(&mut self, uid: u32) -> String {
-        self.users.name(uid)
     }
 
     fn one(&mut self, pid: u32) -> Result<Process, NoProcess> {

@@ -26,6 +26,17 @@ impl<T> Reading<T> {
             _ => None,
         }
     }
+
+    /// Why there is no figure, in words; `None` when there is one.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Reading::Value(_) => None,
+            Reading::Pending => Some("not measured".into()),
+            Reading::NotSupported => Some("not supported".into()),
+            Reading::NoPermission => Some("no permission".into()),
+            Reading::Failed(text) => Some(text.clone()),
+        }
+    }
 }
 
 /// Device memory in bytes. What is used, reserved and free adds up to the total.

@@ -105,64 +105,90 @@ fn what_is_no_number_is_told_in_words() {
     }
 }
 
-#[test]
-fn a_childs_flags_mean_what_the_users_meant() {
-    let args = [
-        "demo", "train", "--budget", "1G", "--layers", "7", "--pace", "250ms", "--steps", "3", "--seed", "9", "--leak",
-    ];
-    let Some(Command::Demo(demo)) = parse(&args).unwrap().command else {
-        unreachable!()
-    };
-    let flags = demo.child_flags();
-    let again: Vec<&str> = ["demo", "train"]
-        .into_iter()
-        .chain(flags.iter().map(String::as_str))
-        .collect();
-    let Some(Command::Demo(child)) = parse(&again).unwrap().command else {
-        unreachable!()
-    };
-    assert_eq!(
-        format!("{:?}", demo.to_args("train")),
-        format!("{:?}", child.to_args("train"))
-    );
-    assert_eq!((child.layers, child.steps), (Some(7), Some(3)));
+fn demo(args: &[&str]) -> DemoCli {
+    match parse(&[&["demo"], args].concat()).unwrap().command {
+        Some(Command::Demo(demo)) => demo,
+        other => unreachable!("{other:?}"),
+    }
 }
 
-/// A flag of the other demo would be without effect: no snapshot, say, and nobody is told.
+#[test]
+fn a_childs_flags_mean_what_the_users_meant() {
+    let user = demo(&[
+        "--seed",
+        "9",
+        "train",
+        "--budget",
+        "1G",
+        "--layers",
+        "7",
+        "--pace",
+        "250ms",
+        "--steps=3",
+        "--leak",
+    ]);
+    let own = user.demo.as_ref().unwrap().flags().iter();
+    let own = own.map(|flag| flag.to_str().unwrap().to_owned());
+    let flags: Vec<String> = user.run.shared_flags().into_iter().chain(own).collect();
+    let again: Vec<&str> = ["train"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let child = demo(&again);
+    assert_eq!(format!("{:?}", user.run), format!("{:?}", child.run));
+    assert_eq!(format!("{:?}", user.demo), format!("{:?}", child.demo));
+    assert_eq!(flags[4..], ["--seed", "9", "--layers=7", "--steps=3", "--leak"]);
+}
+
+/// What a command line of `demo` that is refused means.
+fn refused(args: &[&str]) -> String {
+    let error = parse(&[&["demo"], args].concat()).unwrap_err();
+    let words: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
+    explain(&error, &words).unwrap_or_else(|| error.to_string())
+}
+
 #[test]
 fn flags_of_another_demo_are_told() {
-    let misplaced = |args: &[&str]| {
-        let Some(Command::Demo(demo)) = parse(args).unwrap().command else {
-            unreachable!()
-        };
-        demo.misplaced(demo.name.as_deref().unwrap())
-    };
-    let train = ["--headless", "--snapshot", "x.pickle"];
+    let leave_out = |flag: &str, of: &str| format!("{flag} is for demo {of}: leave it out");
+    let snapshot = refused(&["fragmentation", "--headless", "--snapshot", "x.pickle"]);
+    assert_eq!(snapshot, leave_out("--snapshot", "train"));
+    assert_eq!(refused(&["fragmentation", "--leak"]), leave_out("--leak", "train"));
     assert_eq!(
-        misplaced(&[&["demo", "fragmentation"], &train[..]].concat()),
-        Some(("--snapshot", "train"))
-    );
-    assert_eq!(misplaced(&[&["demo", "train"], &train[..]].concat()), None);
-    assert_eq!(
-        misplaced(&["demo", "fragmentation", "--leak"]),
-        Some(("--leak", "train"))
+        refused(&["train", "--fix", "remap"]),
+        leave_out("--fix", "fragmentation")
     );
     assert_eq!(
-        misplaced(&["demo", "train", "--fix", "remap"]),
-        Some(("--fix", "fragmentation"))
+        refused(&["--leak", "train"]),
+        "--leak is for demo train: say it behind the demo's name"
     );
-    assert_eq!(misplaced(&["demo", "fragmentation", "--fix", "remap"]), None);
-    // A dashboard gives its flags to whatever is started there.
-    let child = [
-        "demo",
-        "fragmentation",
-        "--leak",
-        "--headless",
-        "--steer",
-        "--parent",
-        "1",
-    ];
-    assert_eq!(misplaced(&child), None);
+    assert!(refused(&["train", "--nonsense"]).contains("unexpected argument '--nonsense'"));
+    demo(&["train", "--headless", "--snapshot", "x.pickle"]);
+}
+
+#[test]
+fn a_name_that_is_none_is_told_and_one_that_is_like_it() {
+    assert_eq!(
+        refused(&["nonsense"]),
+        "there is no demo \"nonsense\": gpumem-tui demo lists them"
+    );
+    assert_eq!(
+        refused(&["trian", "--headless"]),
+        "there is no demo \"trian\", but \"train\": gpumem-tui demo lists them"
+    );
+}
+
+/// Each demo of the list is a subcommand with arguments and help of its own.
+#[test]
+fn every_demo_is_a_subcommand() {
+    let mut all = Cli::command();
+    all.build();
+    let demos = all.find_subcommand("demo").unwrap();
+    for entry in gpumem_demo::list() {
+        let own = demos.find_subcommand(entry.name).unwrap();
+        assert_eq!(own.get_about().unwrap().to_string(), entry.summary);
+        assert!(
+            own.get_arguments()
+                .any(|argument| argument.get_long() == Some("device"))
+        );
+        assert_eq!(demo(&[entry.name]).demo.unwrap().entry().name, entry.name);
+    }
 }
 
 /// A replay that is watched runs as a demo in a child, which understands what the user said.
@@ -195,9 +221,11 @@ fn a_watched_replays_flags_mean_what_the_users_meant() {
     let Some(Command::Demo(child)) = parse(&again).unwrap().command else {
         unreachable!()
     };
-    let (here, there) = (replay.to_demo().unwrap(), child.to_args("replay"));
-    assert_eq!(format!("{here:?}"), format!("{there:?}"));
-    assert_eq!((here.steps, here.budget), (7, Some(1 << 30)));
+    let (replay, run) = replay.to_demo().unwrap();
+    assert_eq!((replay.passes, run.budget), (7, Some(1 << 30)));
+    assert_eq!(format!("{run:?}"), format!("{:?}", child.run));
+    let there = format!("{:?}", child.demo);
+    assert!(there.contains(&format!("{replay:?}")), "{there}");
 }
 
 #[test]
@@ -237,14 +265,14 @@ fn a_replay_is_measured_or_looked_at() {
 
 #[test]
 fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
-    let demo = |args: &[&str]| match parse(args).map(|cli| cli.command) {
+    let interval = |args: &[&str]| match parse(args).map(|cli| cli.command) {
         Ok(Some(Command::Demo(demo))) => Some(demo.interval.as_millis()),
         _ => None,
     };
-    assert_eq!(demo(&["demo", "train", "--interval", "500ms"]), Some(500));
-    assert_eq!(demo(&["demo", "train", "--headless"]), Some(1000));
-    assert_eq!(demo(&["demo", "train", "--headless", "--interval", "500ms"]), None);
-    assert_eq!(demo(&["demo", "train", "--interval", "1ms"]), None);
+    assert_eq!(interval(&["demo", "train", "--interval", "500ms"]), Some(500));
+    assert_eq!(interval(&["demo", "train", "--headless"]), Some(1000));
+    assert_eq!(interval(&["demo", "train", "--headless", "--interval", "500ms"]), None);
+    assert_eq!(interval(&["demo", "train", "--interval", "1ms"]), None);
 }
 
 /// One parser reads it wherever it stands.

@@ -1,8 +1,6 @@
 //! What can happen, and what the main loop then has to do. Plain values on both sides of [`crate::update`].
 
-use gpumem_probe::NvmlSample;
-
-use crate::model::{ChannelSample, Demo, DemoOutcome, DemoStep, Hits, Nanos};
+use crate::model::{Demo, DemoOutcome, DemoStep, Hits, Sampled};
 
 pub use crate::model::Key;
 
@@ -91,15 +89,8 @@ pub enum Event {
         /// Lines.
         height: u16,
     },
-    /// A sample of NVML.
-    Nvml {
-        /// When it was taken.
-        at: Nanos,
-        /// The sample.
-        sample: Box<NvmlSample>,
-    },
-    /// A pass over the channels.
-    Channels(Box<ChannelSample>),
+    /// A source sampled.
+    Sampled(Box<Sampled>),
     /// News of the demo's child.
     Demo(DemoEvent),
     /// The view drew, and found this out.
@@ -112,6 +103,15 @@ pub enum Event {
     CannotSuspend,
     /// The dashboard has to end.
     End(Ending),
+}
+
+#[cfg(test)]
+impl Event {
+    /// A sample of a source that samples once a second.
+    pub(crate) fn sampled(at: crate::model::Nanos, sample: crate::model::Sample) -> Event {
+        let taken = crate::model::Taken::new(at, std::time::Duration::from_secs(1));
+        Event::Sampled(Box::new(Sampled { taken, sample }))
+    }
 }
 
 /// Something the main loop has to do.

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod app;
+pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod demo;

@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Parser;
-use gpumem_demo::DeviceChoice;
+use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
-use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, device_name};
+use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, explain};
 use crate::clock;
 use crate::demo::DemoOptions;
-use crate::model::{Demo, DemoInfo, Model, Only, REPLAY, Setup, TRAIN, Term, View};
+use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, View};
 use crate::source::{in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
@@ -42,6 +42,9 @@ fn command() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
+            if let Some(why) = explain_demo(&error) {
+                return fail(USAGE, &why);
+            }
             // An argument that is too many may be the name of a file, as a shell's pattern found it.
             let lines: Vec<_> = error.render().to_string().lines().map(gpumem_text::clean).collect();
             let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
@@ -57,13 +60,23 @@ fn command() -> u8 {
         Some(Command::Doctor(look)) => examine(&look),
         Some(Command::Replay(replay)) if replay.live() => look_at_replay(&replay),
         Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),
-        Some(Command::Demo(demo)) => match demo.name.clone() {
+        Some(Command::Demo(mut demo)) => match demo.demo.take() {
             None => list_demos(),
-            Some(name) => run_demo(&demo, &name),
+            Some(chosen) => run_demo(&demo, chosen),
         },
         None if cli.view.once || cli.view.json => report_once(&cli.view),
         None => dashboard(&cli.view),
     }
+}
+
+/// What is wrong with a command line of `demo`, where we know better than clap.
+fn explain_demo(error: &clap::Error) -> Option<String> {
+    let mut words = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    let demo = words.next().is_some_and(|word| word == "demo");
+    let why = explain(error, &words.collect::<Vec<_>>()).filter(|_| demo)?;
+    Some(gpumem_text::clean(&why))
 }
 
 fn examine(look: &LookArgs) -> u8 {
@@ -94,17 +107,11 @@ fn demos(room: u16) -> String {
     text + "\n" + &in_lines(usage, room) + "\n"
 }
 
-fn run_demo(demo: &DemoCli, name: &str) -> u8 {
-    if let Some((flag, of)) = demo.misplaced(name) {
-        return fail(USAGE, &format!("{flag} is for demo {of}: leave it out"));
+fn run_demo(demo: &DemoCli, chosen: Chosen) -> u8 {
+    if demo.run.headless {
+        return gpumem_demo::main(chosen, &demo.run);
     }
-    if demo.headless {
-        return gpumem_demo::main(&demo.to_args(name));
-    }
-    if !gpumem_demo::list().iter().any(|d| d.name == name) {
-        return fail(USAGE, &format!("there is no demo {name:?}: gpumem-tui demo lists them"));
-    }
-    if !gpumem_demo::publishes(demo.conf.as_ref()) {
+    if !gpumem_demo::publishes(demo.run.conf.as_ref()) {
         return fail(USAGE, SHOWN_IS_PUBLISHED);
     }
     if !io::stdout().is_terminal() {
@@ -114,25 +121,26 @@ fn run_demo(demo: &DemoCli, name: &str) -> u8 {
         );
     }
     // What cannot work is said where it can still be read when the dashboard is closed.
-    let code = gpumem_demo::check(&demo.to_args(name));
+    let code = gpumem_demo::check(&chosen, &demo.run);
     if code != 0 {
         return code;
     }
+    let demo_of = chosen.entry();
     let options = DemoOptions {
-        arguments: demo.child_flags().into_iter().map(OsString::from).collect(),
-        only: None,
-        device: demo.device.map(device_name),
+        shared: demo.run.shared_flags().into_iter().map(OsString::from).collect(),
+        own: Some((demo_of.name.to_owned(), chosen.flags().to_vec())),
+        device: demo.run.device.map(|device| device.to_string()),
     };
-    watch(name, setup(demo.interval), options, &demo.look)
+    watch(demo_of, setup(demo.interval), options, &demo.look)
 }
 
 fn look_at_replay(replay: &ReplayCli) -> u8 {
-    let args = match replay.to_demo() {
+    let (demo, args) = match replay.to_demo() {
         Ok(args) => args,
         Err(why) => return fail(USAGE, why),
     };
     if !replay.watch {
-        return gpumem_demo::main(&args);
+        return gpumem_demo::main(demo, &args);
     }
     if !io::stdout().is_terminal() {
         return fail(
@@ -146,14 +154,14 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
         return code;
     }
     let options = DemoOptions {
-        arguments: replay.child_flags(),
         // Its limit and number of passes would be another demo's budget and steps.
-        only: Some(REPLAY),
-        device: Some(device_name(replay.device)),
+        shared: Vec::new(),
+        own: Some((Replay::NAME.to_owned(), replay.child_flags())),
+        device: Some(replay.device.to_string()),
     };
     let mut setup = setup(replay.interval);
     setup.demos.splice(0..0, again(replay));
-    watch(REPLAY, setup, options, &replay.look)
+    watch(Chosen::from(demo).entry(), setup, options, &replay.look)
 }
 
 /// How a replay is listed among the demos, if it can be made once more: a pipe is read only once.
@@ -161,14 +169,14 @@ fn again(replay: &ReplayCli) -> Option<DemoInfo> {
     let file = std::fs::metadata(&replay.trace).is_ok_and(|file| file.is_file());
     let name = replay.trace.file_name().unwrap_or_default().to_string_lossy();
     file.then(|| DemoInfo {
-        name: REPLAY.into(),
+        name: Replay::NAME.into(),
         summary: format!("{} once more, from its first pass on", gpumem_text::clean(&name)),
         simulated: Some(replay.device == DeviceChoice::Sim),
     })
 }
 
 /// Shows a demo in the dashboard.
-fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 {
+fn watch(demo: Entry, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 {
     let mut model = Model {
         setup,
         ..Model::default()
@@ -177,12 +185,12 @@ fn watch(name: &str, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 
     model.ui.view = View::Demo;
     model.ui.follow_demo = true;
     model.demo = Some(Demo {
-        name: name.to_owned(),
+        name: demo.name.to_owned(),
         simulated: options.device.as_deref() == Some("sim"),
         asked_for: true,
         ..Demo::default()
     });
-    show(model, options)
+    show(model, options, demo.command)
 }
 
 fn report_once(args: &ViewArgs) -> u8 {
@@ -232,24 +240,24 @@ fn dashboard(args: &ViewArgs) -> u8 {
     if simulate {
         model.ui.follow_demo = true;
         model.demo = Some(Demo {
-            name: TRAIN.into(),
+            name: WITHOUT_GPU.into(),
             simulated: true,
             ..Demo::default()
         });
     }
-    show(model, DemoOptions::default())
+    show(model, DemoOptions::default(), "demo")
 }
 
-fn show(model: Model, demo: DemoOptions) -> u8 {
+/// Runs the dashboard. `command` is the subcommand that errors of its demo are told as.
+fn show(model: Model, demo: DemoOptions, command: &str) -> u8 {
     raise_descriptor_limit();
     match app::run(model, demo) {
         Ok(Ended { code, failed: None }) => code,
         // The screen that said so is gone.
         Ok(Ended {
             code,
-            failed: Some((name, why)),
+            failed: Some(why),
         }) => {
-            let command = if name == REPLAY { "replay" } else { "demo" };
             complain(&format!("gpumem-tui {command}: {why}"));
             code
         }
@@ -267,7 +275,7 @@ fn only(args: &ViewArgs) -> Option<Only> {
 fn setup(interval: Duration) -> Setup {
     let uid = rustix::process::geteuid();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let info = |d: &gpumem_demo::Demo| DemoInfo {
+    let info = |d: Entry| DemoInfo {
         name: d.name.into(),
         summary: d.summary.into(),
         simulated: None,
@@ -279,7 +287,8 @@ fn setup(interval: Duration) -> Setup {
         root: uid.is_root(),
         interval: interval.as_nanos() as u64,
         only: None,
-        demos: gpumem_demo::list().iter().map(info).collect(),
+        demos: gpumem_demo::list().map(info).collect(),
+        without_gpu: WITHOUT_GPU.into(),
         realtime_offset: clock::realtime_offset(),
         no_demo: !gpumem_demo::publishes(None),
         nvml: named_nvml(),

@@ -18,7 +18,8 @@ const MAX_PASSWD: u64 = 8 << 20;
 const MAX_NAMES: usize = 4096;
 const NAME_LENGTH: usize = 32;
 
-pub(super) struct Users {
+/// Finds the names of users, and remembers them.
+pub struct Users {
     root: Root,
     names: HashMap<u32, String>,
     /// When `/etc/passwd` was last changed as far as `names` knows.
@@ -32,6 +33,12 @@ struct Service {
     answers: Receiver<(u32, String)>,
 }
 
+impl Default for Users {
+    fn default() -> Self {
+        Users::new(Root::default())
+    }
+}
+
 impl Users {
     pub(super) fn new(root: Root) -> Self {
         Users {
@@ -43,7 +50,7 @@ impl Users {
     }
 
     /// The user's name, or the number when it has none (yet).
-    pub(super) fn name(&mut self, uid: u32) -> String {
+    pub fn name(&mut self, uid: u32) -> String {
         self.take_answers();
         if let Some(name) = self.names.get(&uid) {
             return name.clone();

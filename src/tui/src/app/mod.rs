@@ -9,15 +9,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpumem_probe::NvmlSample;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock;
 use crate::demo::{DemoOptions, Demos};
 use crate::event::{Effect, Ending, Event};
 use crate::input::Input;
-use crate::model::{ChannelSample, Demo, Model, Nanos, Only};
-use crate::source::{self, Slot, Wishes};
+use crate::model::{Demo, Model};
+use crate::source::{self, Requests, Samples};
 use crate::terminal;
 use crate::update::update;
 
@@ -37,8 +36,8 @@ const UNNOTICED: Duration = Duration::from_millis(200);
 pub struct Ended {
     /// The exit code.
     pub code: u8,
-    /// The demo that it was started for and that failed: its name, and why.
-    pub failed: Option<(String, String)>,
+    /// Why the demo that it was started for failed, if it did.
+    pub failed: Option<String>,
 }
 
 /// Runs the dashboard on this terminal until it ends. The model is set up but empty; a demo in it is started, as `demo` says.
@@ -61,7 +60,7 @@ pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
         terminal::leave();
         app.end_demos().await;
         let demo = app.model.demo.as_ref();
-        let failed = demo.and_then(|demo| Some((demo.name.clone(), demo.failure()?.1.to_owned())));
+        let failed = demo.and_then(|demo| Some(demo.failure()?.1.to_owned()));
         result.map(|code| Ended { code, failed })
     });
     terminal::leave();
@@ -75,9 +74,8 @@ struct App {
     screen: Screen,
     input: Input,
     signals: Signals,
-    nvml: Arc<Slot<(Nanos, NvmlSample)>>,
-    channels: Arc<Slot<ChannelSample>>,
-    wishes: Arc<Wishes>,
+    samples: Samples,
+    requests: Arc<Requests>,
     demos: Demos,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
@@ -96,20 +94,15 @@ impl App {
             input: Input::new(terminal::keyboard()?)?,
             signals,
             model,
-            nvml: Arc::default(),
-            channels: Arc::default(),
-            wishes: Arc::default(),
+            samples: Samples::default(),
+            requests: Arc::default(),
             demos: Demos::new(demo),
             due: None,
             drawn: Instant::now(),
         };
         // The first frame comes before anything that takes time.
         app.draw()?;
-        let pace = Duration::from_nanos(app.model.setup.interval);
-        source::start_channels(pace, app.channels.clone(), app.wishes.clone())?;
-        if app.model.setup.only != Some(Only::Simulated) {
-            source::start_nvml(pace, app.nvml.clone(), app.wishes.clone())?;
-        }
+        app.samples = source::start(&app.model.setup, &app.requests)?;
         Ok(app)
     }
 
@@ -142,8 +135,7 @@ impl App {
                     Ok(Some(events)) => events,
                     Ok(None) | Err(_) => vec![Event::End(Ending::TerminalGone)],
                 },
-                (at, sample) = self.nvml.take() => vec![Event::Nvml { at, sample: Box::new(sample) }],
-                sample = self.channels.take() => vec![Event::Channels(Box::new(sample))],
+                sampled = self.samples.next() => vec![Event::Sampled(Box::new(sampled))],
                 news = self.demos.next() => vec![Event::Demo(news)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
@@ -165,7 +157,7 @@ impl App {
                     return Ok(code);
                 }
             }
-            self.wishes.select(self.model.selected_channel());
+            self.requests.set(self.model.request());
         }
     }
 

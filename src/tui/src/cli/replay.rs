@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use gpumem_demo::replay::{AllocatorChoice, ReplayArgs, Segments, Speed};
+use gpumem_demo::replay::{AllocatorChoice, ReplayArgs};
 use gpumem_demo::trace::STDIN;
-use gpumem_demo::{Conf, DemoArgs, DeviceChoice};
+use gpumem_demo::{Conf, DeviceChoice, Replay, RunArgs, Segments, Speed, parse_number};
 use gpumem_text::units::parse_bytes;
 
-use super::{LookArgs, conf, parse_interval, parse_number};
-use crate::model::REPLAY;
+use super::{LookArgs, parse_interval};
 
 const AFTER: &str = "\
 Traces, each plain or compressed with gzip, known by how they begin:
@@ -47,7 +46,7 @@ pub struct ReplayCli {
     #[arg(long, value_name = "KIND", value_parser = |text: &str| text.parse::<Segments>())]
     pub segments: Option<Segments>,
     /// Options of gpumem, as in PYTORCH_CUDA_ALLOC_CONF [default: those of GPUMEM_ALLOC_CONF]; help lists them
-    #[arg(long, value_name = "TEXT", value_parser = conf::Parser)]
+    #[arg(long, value_name = "TEXT")]
     pub conf: Option<Conf>,
     /// How often [default: 3; with --watch or --speed: until it is told to quit]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 1..=1_000_000_u32))]
@@ -130,7 +129,7 @@ impl ReplayCli {
     ///
     /// # Errors
     /// When it is asked for what only a replay that measures can do.
-    pub fn to_demo(&self) -> Result<DemoArgs, &'static str> {
+    pub fn to_demo(&self) -> Result<(Replay, RunArgs), &'static str> {
         if self.allocator != AllocatorChoice::Gpumem {
             return Err(LIVE_IS_GPUMEM);
         }
@@ -140,19 +139,21 @@ impl ReplayCli {
         if (self.watch || self.steer) && self.trace == Path::new(STDIN) {
             return Err(STDIN_IS_TAKEN);
         }
-        Ok(DemoArgs {
-            demo: REPLAY.to_owned(),
-            device: self.device,
-            budget: self.limit,
-            json: self.json,
-            steer: self.steer,
-            steps: self.passes.unwrap_or(0).into(),
+        let demo = Replay {
             trace: Some(self.trace.clone()),
             speed: self.speed,
             segments: self.segments,
+            passes: self.passes.unwrap_or(0).into(),
+        };
+        let run = RunArgs {
+            device: Some(self.device),
+            budget: self.limit,
+            json: self.json,
+            steer: self.steer,
             conf: self.conf.clone(),
-            ..DemoArgs::default()
-        })
+            ..RunArgs::default()
+        };
+        Ok((demo, run))
     }
 
     /// The flags that a child is given, when it runs under the dashboard.

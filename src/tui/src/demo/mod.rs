@@ -37,20 +37,18 @@ const COMPLAINT: usize = 400;
 /// What a demo is started with, besides its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Arguments for the child, as on our own command line.
-    pub arguments: Vec<OsString>,
-    /// The only demo that the arguments are for; `None`: for whichever is chosen.
-    pub only: Option<&'static str>,
+    /// Arguments for whichever demo is chosen, as on our own command line.
+    pub shared: Vec<OsString>,
+    /// A demo's name, and arguments for that one only.
+    pub own: Option<(String, Vec<OsString>)>,
     /// Device for the child when it is not to be simulated.
     pub device: Option<String>,
 }
 
 impl DemoOptions {
-    fn arguments_of(&self, name: &str) -> &[OsString] {
-        match self.only {
-            Some(only) if only != name => &[],
-            _ => &self.arguments,
-        }
+    fn arguments_of(&self, name: &str) -> impl Iterator<Item = &OsString> {
+        let own = self.own.iter().filter(move |(of, _)| of == name);
+        self.shared.iter().chain(own.flat_map(|(_, arguments)| arguments))
     }
 }
 

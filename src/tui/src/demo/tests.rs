@@ -5,6 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::*;
+use crate::event::{Effect, Event, Key};
+use crate::model::Model;
+use crate::update::update;
 
 /// One at a time: a panic ends every child there is.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -31,14 +34,58 @@ pub(super) fn is_there(pid: u32) -> bool {
 
 #[test]
 fn arguments_of_one_demo_are_not_given_to_another() {
-    let mut options = DemoOptions {
-        arguments: vec!["--budget".into(), "1G".into()],
+    let options = DemoOptions {
+        shared: vec!["--budget".into(), "1G".into()],
+        own: Some(("one".into(), vec!["--steps=3".into()])),
         ..DemoOptions::default()
     };
-    assert_eq!(options.arguments_of("train").len(), 2);
-    options.only = Some("replay");
-    assert_eq!(options.arguments_of("replay").len(), 2);
-    assert!(options.arguments_of("train").is_empty());
+    let of = |name| options.arguments_of(name).collect::<Vec<_>>();
+    assert_eq!(of("one"), ["--budget", "1G", "--steps=3"]);
+    assert_eq!(of("another"), ["--budget", "1G"]);
+}
+
+/// A child whose name this program has never heard: what it says of itself is all that its keys depend on.
+#[test]
+fn a_demo_that_nobody_knows_is_steered_by_the_kind_that_it_says() {
+    let says = |kind: &str| {
+        let start = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"start","steps":0,"kind":"KIND"}"#;
+        let step = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"step","step":1,"title":"one"}"#;
+        // It answers what it hears.
+        let heard = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"notice","message":"heard %s"}"#;
+        let start = start.replace("KIND", kind);
+        format!("echo '{start}'; echo '{step}'; while read line; do printf '{heard}\\n' \"$line\"; done")
+    };
+    for (kind, told) in [
+        ("stepped", Some("next")),
+        ("paced", Some("pause")),
+        ("looping", None),
+        ("unheard-of", None),
+    ] {
+        run(async {
+            let mut child = shell(&says(kind));
+            let mut model = Model::default();
+            model.demo = Some(crate::model::Demo {
+                name: "zebra".into(),
+                ..crate::model::Demo::default()
+            });
+            for _ in ["spawned", "start", "step"] {
+                let news = child.next().await;
+                update(&mut model, 0, Event::Demo(news));
+            }
+            update(&mut model, 0, Event::Key(Key::Char('7')));
+            let effects = update(&mut model, 0, Event::Key(Key::Char(' ')));
+            let line = effects.into_iter().find_map(|effect| match effect {
+                Effect::TellDemo(line) => Some(line),
+                _ => None,
+            });
+            assert_eq!((line.as_deref(), model.paused()), (told, told.is_none()), "{kind}");
+            if let Some(line) = line {
+                child.tell(&line).await;
+                assert_eq!(child.next().await, DemoEvent::Notice(format!("heard {line}")));
+            }
+            child.stop().await;
+        });
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use gpumem_demo::protocol::{Body, Line, Outcome, Start, Stats, Step};
+use gpumem_demo::protocol::{Body, Kind, Line, Outcome, Start, Stats, Step};
 use gpumem_text::clean;
 
 use crate::event::DemoEvent;
-use crate::model::{Choice, Demo, DemoOom, DemoOutcome, DemoStats, DemoStep};
+use crate::model::{Choice, Demo, DemoKind, DemoOom, DemoOutcome, DemoStats, DemoStep};
 
 /// One line. `None` for an empty one.
 pub(super) fn line(text: &str) -> Option<DemoEvent> {
@@ -50,9 +50,19 @@ fn started(start: &Start) -> Demo {
         simulated: start.simulated,
         budget: start.budget,
         total_steps: start.steps,
+        kind: Some(kind(start)),
         // Where it could not be made, a complaint says why, before or after this.
         unpublished: start.channel.is_none().then(|| "it is told publish:off".to_owned()),
         ..Demo::default()
+    }
+}
+
+/// A demo that does not say its kind is taken for a stepped one where it has a number of steps, so that no demo waits in vain.
+fn kind(start: &Start) -> DemoKind {
+    match (start.kind, start.steps) {
+        (Some(Kind::Stepped), _) | (None, 1..) => DemoKind::Stepped,
+        (Some(Kind::Paced), _) => DemoKind::Paced,
+        (Some(Kind::Looping), _) | (None, 0) => DemoKind::Looping,
     }
 }
 
@@ -139,6 +149,28 @@ mod tests {
             (3, "free \u{fffd}[2J every other", Some(true), true)
         );
         assert!(choices.is_empty());
+    }
+
+    /// A new demo needs no line here; an old one's lines are read, and what is no kind is as if it were not there.
+    #[test]
+    fn a_demo_of_any_name_says_its_kind() {
+        use DemoKind::{Looping, Paced, Stepped};
+        for (fields, expected) in [
+            (r#""kind":"stepped","steps":0"#, Stepped),
+            (r#""kind":"paced","steps":7"#, Paced),
+            (r#""kind":"looping","steps":7"#, Looping),
+            (r#""steps":6"#, Stepped),
+            (r#""steps":0"#, Looping),
+            (r#""kind":null,"steps":0"#, Looping),
+            (r#""kind":"\u001b[2Jodd","steps":0"#, Looping),
+            (r#""kind":{"stepped":[1]},"steps":6"#, Stepped),
+        ] {
+            let text = format!(r#"{{"schema":"{SCHEMA}","demo":"nobody knows it","type":"start",{fields}}}"#);
+            let Some(DemoEvent::Start(demo)) = line(&text) else {
+                panic!("{text}")
+            };
+            assert_eq!(demo.kind, Some(expected), "{text}");
+        }
     }
 
     #[test]

@@ -100,8 +100,9 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    use super::super::tests::{is_there, run, shell};
     use super::*;
+    use crate::demo::GRACE;
+    use crate::demo::tests::{is_there, run, shell};
 
     /// Waits for nothing but what is there to be done now.
     async fn for_a_moment(demos: &mut Demos) -> Option<DemoEvent> {
@@ -126,7 +127,7 @@ mod tests {
             assert!(is_there(pid) && demos.child.is_none());
             // The test's program is no dashboard: what it is started with is no news of a demo, and it ends.
             assert!(matches!(demos.next().await, DemoEvent::Spawned { .. }));
-            assert!(!is_there(pid) && began.elapsed() > super::super::GRACE / 2);
+            assert!(!is_there(pid) && began.elapsed() > GRACE / 2);
             assert!(demos.next.is_none() && demos.ending.is_none());
             demos.end().await;
         });

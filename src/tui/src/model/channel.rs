@@ -5,7 +5,9 @@ use std::sync::Arc;
 use gpumem_channel::Snapshot;
 
 use super::Nanos;
+use super::device::DeviceKey;
 use super::figures::Figures;
+use super::history::Mark;
 
 /// Device and inode of a channel's file: the identity of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,4 +74,42 @@ pub enum ProblemKind {
     Overflow,
     /// The channel file of a living program was removed.
     Removed,
+}
+
+/// What publishers held at one moment between two samples, on the devices where that changed. A training loop rises and
+/// falls within a second; sampled once a second it would be drawn as steps that never were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    /// When.
+    pub at: Nanos,
+    /// Sums over the live publishers of each device.
+    pub held: Vec<Held>,
+}
+
+/// What the publishers of a device hold together. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The device.
+    pub device: DeviceKey,
+    /// Held by programs.
+    pub allocated: u64,
+    /// Taken from the driver.
+    pub reserved: u64,
+}
+
+/// One pass of the channel source.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelSample {
+    /// Every channel that is read, live ones and black boxes.
+    pub channels: Vec<Channel>,
+    /// Files that cannot be read, and directories that are refused.
+    pub problems: Vec<Problem>,
+    /// What is not read of other users' channels, by user.
+    pub left_out: Vec<LeftOut>,
+    /// What was held between the sample before and this one, oldest first.
+    pub glances: Vec<Glance>,
+    /// Events since the sample before, oldest first.
+    pub marks: Vec<Mark>,
+    /// Events that were overwritten before they could be read, by channel; 0 of those that were so before anybody looked.
+    pub lost: Vec<(ChannelKey, u64)>,
 }

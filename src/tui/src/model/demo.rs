@@ -13,6 +13,17 @@ pub struct DemoInfo {
     pub simulated: Option<bool>,
 }
 
+/// When a demo goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemoKind {
+    /// When the user says so: space is its next step.
+    Stepped,
+    /// By itself, at a pace that the user sets.
+    Paced,
+    /// By itself, until it is told to quit.
+    Looping,
+}
+
 /// Where a demo is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DemoPhase {
@@ -126,6 +137,8 @@ pub struct Demo {
     pub name: String,
     /// The child's process id, while it lives.
     pub pid: Option<u32>,
+    /// When it goes on; `None` until the child tells.
+    pub kind: Option<DemoKind>,
     /// Where it is.
     pub phase: DemoPhase,
     /// Name of its device; empty until the child tells.
@@ -156,11 +169,6 @@ pub struct Demo {
     pub outcome: Option<DemoOutcome>,
 }
 
-/// The name of the demo that replays a trace at a pace, which is listed only where the dashboard was started with a trace.
-pub const REPLAY: &str = "replay";
-/// The name of the demo that trains, which runs when there is no GPU.
-pub const TRAIN: &str = "train";
-
 impl Demo {
     /// How many steps are kept.
     pub const MAX_STEPS: usize = 64;
@@ -175,21 +183,17 @@ impl Demo {
 
     /// Whether it goes on only when the user says so (space is "next step" then).
     pub fn stepped(&self) -> bool {
-        self.running() && self.has_steps()
+        self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
     /// Whether it went on at the user's word, and is over: space has no step to go on to.
     pub fn over(&self) -> bool {
-        !self.running() && self.has_steps()
-    }
-
-    fn has_steps(&self) -> bool {
-        self.total_steps > 0 && ![REPLAY, TRAIN].contains(&self.name.as_str())
+        !self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
     /// Whether the user sets its pace.
     pub fn paced(&self) -> bool {
-        self.running() && self.name == REPLAY
+        self.running() && self.kind == Some(DemoKind::Paced)
     }
 
     /// Why what the dashboard was started for failed, and the exit code that says so.

@@ -25,13 +25,13 @@ mod views;
 mod world;
 
 pub use blocks::{BlockMap, Histogram};
-pub use channel::{Channel, ChannelKey, LeftOut, Problem, ProblemKind};
-pub use demo::{Choice, Demo, DemoInfo, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep, REPLAY, TRAIN};
+pub use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
+pub use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
 pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
 pub use figures::Figures;
 pub use finding::{Finding, Severity};
 pub use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
-pub use inputs::{ChannelSample, Glance, Held, Inputs};
+pub use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken, Times};
 pub use key::Key;
 pub use keymap::{Action, Binding, EVERYWHERE, HelpGroup, Move, action_of, footer, help};
 pub use map_layout::{MapLayout, Strip};
@@ -77,6 +77,8 @@ pub struct Setup {
     pub only: Option<Only>,
     /// The demos that can be started.
     pub demos: Vec<DemoInfo>,
+    /// The name of the demo that runs, simulated, where there is no GPU.
+    pub without_gpu: String,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
     pub realtime_offset: i128,
     /// Start no demo of our own accord: nobody waits for it, or it could not be seen.
@@ -119,8 +121,8 @@ impl Model {
     /// How old NVML's figures are, where they are older than they should be and the user has not halted them: it answers late, or not at all.
     pub fn nvml_late_by(&self) -> Option<Nanos> {
         let world = self.world();
-        let [stale, _] = world.stale(self.now, self.setup.interval);
-        let at = world.nvml_at.filter(|_| stale && !self.paused())?;
+        let stale = world.stale(self.now).contains(&SourceId::Nvml);
+        let at = world.times.of(SourceId::Nvml).filter(|_| stale && !self.paused())?;
         Some(self.now.saturating_sub(at))
     }
 
@@ -180,6 +182,11 @@ impl Model {
             Owner::Channel(key) => Some(key),
             Owner::Pid(..) => None,
         }
+    }
+
+    /// What the sources are asked for now.
+    pub fn request(&self) -> Request {
+        Request::of(&self.inputs, self.selected_channel())
     }
 
     /// Position of the selected process in [`Model::listed`].

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use gpumem_probe::NvmlState;
 
+use super::Nanos;
 use super::channel::{Channel, LeftOut, Problem};
 use super::device::Device;
 use super::finding::Finding;
+use super::inputs::{Inputs, SourceId, Times};
 use super::process::{Process, ProcessId};
-use super::{Nanos, SECOND};
 use crate::words;
 
 /// What the driver says about itself.
@@ -21,14 +22,31 @@ pub struct Driver {
 }
 
 impl World {
-    /// Whether NVML, and whether the channels have missed three samples and two seconds: their figures are then old, not wrong. An NVML
-    /// that does not answer has no figures that could age.
-    pub fn stale(&self, now: Nanos, interval: Nanos) -> [bool; 2] {
-        let late = |at: Option<Nanos>| at.is_some_and(|at| now.saturating_sub(at) > (3 * interval).max(2 * SECOND));
-        [
-            self.nvml == NvmlState::Ready && late(self.nvml_at),
-            late(self.channels_at),
-        ]
+    /// What is shown as it was sampled. Devices, processes and findings are derived from several sources, by `update`.
+    pub fn of(inputs: &Inputs) -> World {
+        World {
+            times: inputs.times.clone(),
+            nvml: inputs.nvml.state.clone(),
+            driver: Driver {
+                version: inputs.nvml.driver.clone(),
+                cuda: inputs.nvml.cuda,
+            },
+            problems: inputs.channels.problems.clone(),
+            left_out: inputs.channels.left_out.clone(),
+            published: inputs.channels.channels.clone(),
+            ..World::default()
+        }
+    }
+
+    /// The sources whose figures are old. An NVML that does not answer has no figures that could age.
+    pub fn stale(&self, now: Nanos) -> Vec<SourceId> {
+        let ages = |source: &SourceId| *source != SourceId::Nvml || self.nvml == NvmlState::Ready;
+        self.times.old(now).filter(ages).collect()
+    }
+
+    /// When the channels were last read; `None` before the first time.
+    pub fn channels_at(&self) -> Option<Nanos> {
+        self.times.of(SourceId::Channels)
     }
 
     /// How NVML fails, as a finding; `None` while it does not.
@@ -52,9 +70,8 @@ impl World {
     pub fn looks_like(&self, other: &World) -> bool {
         // Every field is named: a new one must be thought of here.
         let World {
+            times: _,
             nvml,
-            nvml_at: _,
-            channels_at,
             driver,
             devices,
             processes,
@@ -64,7 +81,7 @@ impl World {
             left_out,
             published: _,
         } = self;
-        (nvml, channels_at.is_some(), driver) == (&other.nvml, other.channels_at.is_some(), &other.driver)
+        (nvml, self.channels_at().is_some(), driver) == (&other.nvml, other.channels_at().is_some(), &other.driver)
             && devices.len() == other.devices.len()
             && devices.iter().zip(&other.devices).all(|(a, b)| a.looks_like(b))
             && (processes, past) == (&other.processes, &other.past)
@@ -75,12 +92,10 @@ impl World {
 /// Everything known about the machine, derived once per sample. Cheap enough to clone when the user pauses.
 #[derive(Clone, Debug, Default)]
 pub struct World {
+    /// When what it is derived from was sampled.
+    pub times: Times,
     /// Whether NVML answers.
     pub nvml: NvmlState,
-    /// When its newest sample was taken.
-    pub nvml_at: Option<Nanos>,
-    /// When the channels were last read.
-    pub channels_at: Option<Nanos>,
     /// The driver.
     pub driver: Driver,
     /// Devices: NVML's by index, then those known from channels alone, then simulated ones.

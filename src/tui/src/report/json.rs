@@ -3,19 +3,19 @@
 //! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
 //! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use gpumem_probe::{NvmlState, Reading};
+use gpumem_probe::Reading;
 
-use super::reason;
 use super::shape::{
     Document, JsonDevice, JsonFigures, JsonFinding, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
-    JsonProcess, Nvml, Reasons,
+    JsonProcess, Reasons,
 };
 use crate::model::{
-    Basis, Device, DeviceKey, DeviceKind, DeviceState, Figures, Finding, LeftOut, Model, Nanos, Only, Partition,
-    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
+    Basis, Device, DeviceKey, DeviceKind, DeviceState, Figures, Finding, LeftOut, Model, Nanos, Partition, PoolShare,
+    Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
 };
+use crate::source;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "gpumem/1";
@@ -26,13 +26,12 @@ pub const SCHEMA: &str = "gpumem/1";
 /// When it cannot be written as JSON, which would be a bug.
 pub fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
-    let (state, error, hint) = match (&model.setup.only, &world.nvml) {
-        (Some(Only::Simulated), _) => ("not-asked", None, None),
-        (_, NvmlState::Starting) => ("starting", None, None),
-        (_, NvmlState::Ready) => ("ok", None, None),
-        (_, NvmlState::Missing) => ("missing", None, None),
-        (_, NvmlState::Failed { error, hint }) => ("failing", Some(error.as_str()), Some(hint.as_str())),
-    };
+    let mut sources = BTreeMap::new();
+    for source in source::all() {
+        if let Some(json) = source.json(model)? {
+            sources.insert(source.name(), json);
+        }
+    }
     let processes: HashMap<ProcessId, &Process> = world.processes.iter().map(|p| (p.id, p)).collect();
     let labels: Labels<'_> = world.devices.iter().map(|d| (d.key, d.label.as_str())).collect();
     let finding = |f: &'_ Finding| processes.get(&f.process?).copied();
@@ -42,13 +41,7 @@ pub fn document(model: &Model) -> Result<String, serde_json::Error> {
         time_unix_ms: unix_ms(model, model.now),
         host: &model.setup.host,
         simulated: model.simulated(),
-        nvml: Nvml {
-            state,
-            error,
-            hint,
-            driver: world.driver.version.as_deref(),
-            cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
-        },
+        sources,
         devices: world.devices.iter().map(device).collect(),
         processes: model.listed().map(|p| process(p, model, &labels)).collect(),
         findings: model
@@ -72,7 +65,7 @@ fn unix_ms(model: &Model, at: Nanos) -> u64 {
 
 /// The figure, noting the reason when there is none.
 fn figure<T: Clone>(field: &'static str, reading: &Reading<T>, reasons: &mut Reasons) -> Option<T> {
-    if let Some(why) = reason(reading) {
+    if let Some(why) = reading.reason() {
         reasons.insert(field, why);
     }
     reading.value().cloned()
@@ -159,7 +152,7 @@ fn only_of(driver: bool) -> &'static str {
 fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
     let mut why = Reasons::new();
     let memory = mig.memory.value();
-    if let Some(reason) = reason(&mig.memory) {
+    if let Some(reason) = mig.memory.reason() {
         for field in ["total", "used", "driver_reserved", "free"] {
             why.insert(field, reason.clone());
         }

@@ -8,20 +8,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::event::Event;
-use crate::model::{Channel, ChannelKey, ChannelSample};
+use crate::model::{Channel, ChannelKey, ChannelSample, Sample};
 use crate::update::update;
 
 fn report(sample: NvmlSample) -> Value {
     let mut model = Model::default();
     model.setup.no_demo = true;
-    update(
-        &mut model,
-        5_000_000,
-        Event::Nvml {
-            at: 5_000_000,
-            sample: Box::new(sample),
-        },
-    );
+    let at = 5_000_000;
+    update(&mut model, at, Event::sampled(at, Sample::Nvml(sample)));
     serde_json::from_str(&document(&model).unwrap()).unwrap()
 }
 
@@ -252,15 +246,8 @@ fn publishing(devices: u8) -> Model {
         state: NvmlState::Missing,
         ..NvmlSample::default()
     };
-    update(
-        &mut model,
-        0,
-        Event::Nvml {
-            at: 0,
-            sample: Box::new(missing),
-        },
-    );
-    update(&mut model, 0, Event::Channels(Box::new(sample)));
+    update(&mut model, 0, Event::sampled(0, Sample::Nvml(missing)));
+    update(&mut model, 0, Event::sampled(0, Sample::Channels(sample)));
     model
 }
 

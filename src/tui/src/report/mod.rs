@@ -9,21 +9,18 @@ mod text;
 
 use std::time::Duration;
 
-use gpumem_probe::{NvmlState, Reading};
+use gpumem_probe::NvmlState;
 
-use crate::clock;
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Demo, Model, Only, ProblemKind, Setup, TRAIN};
-use crate::source::{Channels, listed, sample_nvml_once};
+use crate::model::{Demo, Model, Only, ProblemKind, Setup};
+use crate::source;
 use crate::update::update;
 use crate::words;
 
 pub use json::{SCHEMA, document};
 pub use text::text;
 
-/// How long NVML's slow figures are waited for (their query sleeps 20 ms).
-const SLOW: Duration = Duration::from_millis(200);
 /// How long a simulated program may take to publish something.
 const SIMULATE: Duration = Duration::from_secs(10);
 
@@ -40,23 +37,20 @@ pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result
     model.ui.filter.text = filter.to_owned();
     model.ui.black_boxes = black_boxes;
     if !simulate {
-        let at = clock::now();
-        let sample = Box::new(sample_nvml_once(Some(SLOW)));
-        update(&mut model, at, Event::Nvml { at, sample });
-        look_at_channels(&mut model);
+        sample(&mut model);
         return Ok(model);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = DemoOptions {
-            arguments: vec!["--pace".into(), "100ms".into()],
+            shared: vec!["--pace".into(), "100ms".into()],
             ..DemoOptions::default()
         };
-        let mut child = DemoChild::spawn(TRAIN, true, &options)?;
+        let mut child = DemoChild::spawn(&model.setup.without_gpu, true, &options)?;
         let mut demo = Demo::default();
         let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
         let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
-        look_at_channels(&mut model);
+        sample(&mut model);
         model.demo = Some(demo);
         child.stop().await;
         told.map_err(|why| std::io::Error::other(format!("the simulated training run failed: {why}")))
@@ -76,9 +70,14 @@ async fn first_step(child: &mut DemoChild, demo: &mut Demo) -> Result<(), String
     }
 }
 
-fn look_at_channels(model: &mut Model) {
-    let sample = Channels::default().sample(&listed(&model.inputs.nvml), None);
-    update(model, sample.at, Event::Channels(Box::new(sample)));
+/// Samples every source once. Each is asked for what those before it found.
+pub(crate) fn sample(model: &mut Model) {
+    for mut source in source::all() {
+        if source.is_wanted(&model.setup) {
+            let sampled = source::take_once(&mut *source, &model.setup, &model.request());
+            update(model, sampled.taken.at, Event::Sampled(Box::new(sampled)));
+        }
+    }
 }
 
 /// Why there is nothing to report, in a sentence; `None` when there is a device.
@@ -144,17 +143,6 @@ fn nothing_simulated(model: &Model) -> String {
         .map(|p| format!("{}: {}", p.file, p.text));
     let why = said.or(found).unwrap_or_else(|| "its channel was not found".into());
     format!("the simulated training run cannot be seen: {why}. `gpumem-tui doctor` says what to check")
-}
-
-/// Why a figure is not there; `None` when it is.
-pub(crate) fn reason<T>(reading: &Reading<T>) -> Option<String> {
-    match reading {
-        Reading::Value(_) => None,
-        Reading::Pending => Some("not measured".into()),
-        Reading::NotSupported => Some("not supported".into()),
-        Reading::NoPermission => Some("no permission".into()),
-        Reading::Failed(text) => Some(text.clone()),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 /// Why figures are null, by field.
 pub(super) type Reasons = BTreeMap<&'static str, String>;
@@ -14,21 +15,14 @@ pub(super) struct Document<'a> {
     pub(super) time_unix_ms: u64,
     pub(super) host: &'a str,
     pub(super) simulated: bool,
-    pub(super) nvml: Nvml<'a>,
+    /// What sources tell of themselves, by their names.
+    #[serde(flatten)]
+    pub(super) sources: BTreeMap<&'static str, Box<RawValue>>,
     pub(super) devices: Vec<JsonDevice<'a>>,
     pub(super) processes: Vec<JsonProcess<'a>>,
     pub(super) findings: Vec<JsonFinding<'a>>,
     pub(super) unreadable_channels: Vec<JsonProblem<'a>>,
     pub(super) channels_not_shown: Vec<JsonLeftOut<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Nvml<'a> {
-    pub(super) state: &'static str,
-    pub(super) error: Option<&'a str>,
-    pub(super) hint: Option<&'a str>,
-    pub(super) driver: Option<&'a str>,
-    pub(super) cuda: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@ use gpumem_channel::pool_called;
 use gpumem_probe::{NvmlState, Reading};
 use gpumem_text::units;
 
-use super::{processes, reason};
+use super::processes;
 use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity};
 use crate::wrap::{width, wrap};
 
@@ -104,7 +104,7 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
     writeln!(out)?;
     match &device.memory {
         Reading::Value(memory) => write_memory(out, device, memory, room)?,
-        other => write_detail(out, &format!("memory: {}", reason(other).unwrap_or_default()), room)?,
+        other => write_detail(out, &format!("memory: {}", other.reason().unwrap_or_default()), room)?,
     }
     if device.kind == DeviceKind::Nvml {
         write_detail(out, &sensors(device).join("   "), room)?;
@@ -112,7 +112,7 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
     for mig in &device.mig {
         let memory = match &mig.memory {
             Reading::Value(m) => format!("{} of {} used", units::bytes(m.used), units::bytes(m.total)),
-            other => reason(other).unwrap_or_default(),
+            other => other.reason().unwrap_or_default(),
         };
         let text = format!("MIG {}  {}  {memory}  {}", mig.index, mig.name, mig.uuid);
         write_detail(out, &text, room)?;
@@ -165,11 +165,11 @@ fn sensors(device: &Device) -> Vec<String> {
     let power = match (&s.power, &s.power_limit) {
         (Reading::Value(now), Reading::Value(limit)) => Ok(format!("{} of {} W", now / 1000, limit / 1000)),
         (Reading::Value(now), _) => Ok(format!("{} W", now / 1000)),
-        (other, _) => Err(reason(other)),
+        (other, _) => Err(other.reason()),
     };
     let rate = |reading: &Reading<u64>| match reading {
         Reading::Value(n) => Ok(units::rate(*n)),
-        other => Err(reason(other)),
+        other => Err(other.reason()),
     };
     vec![
         say(
@@ -177,14 +177,14 @@ fn sensors(device: &Device) -> Vec<String> {
             s.utilization
                 .value()
                 .map(|n| format!("{n}%"))
-                .ok_or_else(|| reason(&s.utilization)),
+                .ok_or_else(|| s.utilization.reason()),
         ),
         say(
             "temperature",
             s.temperature
                 .value()
                 .map(|n| format!("{n} C"))
-                .ok_or_else(|| reason(&s.temperature)),
+                .ok_or_else(|| s.temperature.reason()),
         ),
         say("power", power),
         say("H>D", rate(&s.pcie_rx)),
@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
+    use crate::model::Sample;
     use crate::update::update;
 
     fn of(sensors: Sensors) -> String {
@@ -223,13 +224,13 @@ mod tests {
             sensors,
             ..Gpu::default()
         };
-        let sample = Box::new(NvmlSample {
+        let sample = NvmlSample {
             state: NvmlState::Ready,
             gpus: vec![gpu],
             ..NvmlSample::default()
-        });
+        };
         let mut model = Model::default();
-        update(&mut model, 0, Event::Nvml { at: 0, sample });
+        update(&mut model, 0, Event::sampled(0, Sample::Nvml(sample)));
         text(&model, u16::MAX)
     }
 

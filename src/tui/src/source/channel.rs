@@ -1,21 +1,24 @@
-//! Finds and reads channels on a thread of its own, and looks up the processes behind the rows.
+//! Finds and reads channels, and finds out which processes here publish them.
+
+mod checks;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpumem_channel::{Life, OpenError, discover, removed_channel_of};
-use gpumem_probe::{Claim, ForeignPid, PidTranslator, Processes};
+use gpumem_probe::{Claim, Facts, ForeignPid, PidTranslator, Users};
 use gpumem_text::clean;
 
 use super::open::Open;
 use super::others::Others;
-use super::{Slot, Wishes, beat_after, descriptors, sleep_to_beat, spawn};
+use super::sampler::{beat_after, sleep_to_beat};
+use super::{Requests, Source, descriptors};
+use crate::check::Check;
 use crate::clock;
 use crate::model::{
-    Channel, ChannelKey, ChannelSample, DISCOVER, DeviceKey, Glance, Held, LeftOut, MAX_MARKS, MAX_POINTS, Problem,
-    ProblemKind,
+    Channel, ChannelKey, ChannelSample, DISCOVER, DeviceKey, Glance, Held, Inputs, LeftOut, MAX_MARKS, MAX_POINTS,
+    Problem, ProblemKind, Request, Sample,
 };
 
 /// Glances between two samples ...
@@ -26,44 +29,9 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// Users of whom something is left out and who are called by their names.
 const NAMED: usize = 64;
 
-/// Starts sampling.
-///
-/// # Errors
-/// When the system allows no more threads.
-pub fn start(interval: Duration, slot: Arc<Slot<ChannelSample>>, wishes: Arc<Wishes>) -> std::io::Result<()> {
-    spawn("channels", move || {
-        let mut channels = Channels::default();
-        let glance = (interval / GLANCES).max(GLANCE);
-        loop {
-            slot.put(channels.sample(&wishes.pids(), wishes.selected()), merge);
-            // Where nothing happens there is nothing to see between samples.
-            while channels.busy && beat_after(glance) < beat_after(interval) {
-                sleep_to_beat(glance);
-                channels.glance();
-            }
-            sleep_to_beat(interval);
-        }
-    })
-}
-
-/// The newer sample, with the events of the one that nobody took. Bounded: the timeline keeps no more anyway.
-fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
-    let mut glances = old.glances;
-    glances.append(&mut new.glances);
-    let surplus = glances.len().saturating_sub(MAX_POINTS);
-    new.glances = glances.split_off(surplus);
-    let mut marks = old.marks;
-    marks.append(&mut new.marks);
-    let surplus = marks.len().saturating_sub(MAX_MARKS);
-    new.marks = marks.split_off(surplus);
-    new.lost.extend(old.lost);
-    new.lost.truncate(MAX_MARKS);
-    new
-}
-
 /// Every channel this user may read.
 #[derive(Default)]
-pub struct Channels {
+pub(super) struct Channels {
     open: HashMap<ChannelKey, Open>,
     /// What is known of other users' channels, most of which may not be open.
     others: Others,
@@ -84,7 +52,54 @@ pub struct Channels {
     unreached: Option<Problem>,
     looked: Option<Instant>,
     translator: PidTranslator,
-    processes: Processes,
+    users: Users,
+}
+
+impl Source for Channels {
+    fn name(&self) -> &'static str {
+        "channels"
+    }
+
+    fn sample(&mut self, request: &Request) -> Sample {
+        Sample::Channels(self.pass(request))
+    }
+
+    fn merge(&self, old: Sample, new: Sample) -> Sample {
+        match (old, new) {
+            (Sample::Channels(old), Sample::Channels(new)) => Sample::Channels(merge(old, new)),
+            (_, new) => new,
+        }
+    }
+
+    fn rest(&mut self, pace: Duration, _: &Requests) -> bool {
+        let glance = (pace / GLANCES).max(GLANCE);
+        // Where nothing happens there is nothing to see between samples.
+        while self.busy && beat_after(glance) < beat_after(pace) {
+            sleep_to_beat(glance);
+            self.glance();
+        }
+        sleep_to_beat(pace);
+        true
+    }
+
+    fn checks(&self, facts: &Facts, inputs: &Inputs) -> Vec<Check> {
+        checks::all(facts, &inputs.channels)
+    }
+}
+
+/// The newer sample, with the events of the one that nobody took. Bounded: the timeline keeps no more anyway.
+fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
+    let mut glances = old.glances;
+    glances.append(&mut new.glances);
+    let surplus = glances.len().saturating_sub(MAX_POINTS);
+    new.glances = glances.split_off(surplus);
+    let mut marks = old.marks;
+    marks.append(&mut new.marks);
+    let surplus = marks.len().saturating_sub(MAX_MARKS);
+    new.marks = marks.split_off(surplus);
+    new.lost.extend(old.lost);
+    new.lost.truncate(MAX_MARKS);
+    new
 }
 
 /// A file that could not be opened.
@@ -95,9 +110,8 @@ struct Refused {
 }
 
 impl Channels {
-    /// Looks for channels when it is time to, and reads them all. `also` are pids to look up besides publishers';
-    /// `selected` is the channel whose blocks are wanted even if it is a black box.
-    pub fn sample(&mut self, also: &[u32], selected: Option<ChannelKey>) -> ChannelSample {
+    /// Looks for channels when it is time to, and reads them all.
+    fn pass(&mut self, request: &Request) -> ChannelSample {
         let look = self
             .looked
             .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER));
@@ -110,16 +124,15 @@ impl Channels {
             ..ChannelSample::default()
         };
         for (key, open) in &mut self.open {
-            open.pass(*key, selected == Some(*key), &mut sample);
+            open.pass(*key, request.blocks_of == Some(*key), &mut sample);
         }
         self.notice_events(&sample.channels);
         sample.channels.sort_by_key(|c| c.key);
         sample.marks.sort_by_key(|m| m.at);
         self.translate(&mut sample.channels);
         if look {
-            self.look_for_removed(&sample.channels, also);
+            self.look_for_removed(&sample.channels, &request.listed);
         }
-        sample.processes = self.look_up(&sample.channels, also);
         sample.problems.extend(
             self.places
                 .iter()
@@ -129,7 +142,6 @@ impl Channels {
         );
         sample.problems.extend(self.removed(&sample.channels));
         sample.left_out = self.left_out();
-        sample.at = clock::now();
         sample
     }
 
@@ -283,22 +295,11 @@ impl Channels {
         let mut left_out = self.others.left_out.clone();
         for (place, user) in left_out.iter_mut().enumerate() {
             user.user = match place < NAMED {
-                true => self.processes.user_name(user.uid),
+                true => self.users.name(user.uid),
                 false => user.uid.to_string(),
             };
         }
         left_out
-    }
-
-    fn look_up(&mut self, channels: &[Channel], also: &[u32]) -> Vec<gpumem_probe::Process> {
-        let mut pids: Vec<u32> = channels
-            .iter()
-            .filter_map(|c| c.pid)
-            .chain(also.iter().copied())
-            .collect();
-        pids.sort_unstable();
-        pids.dedup();
-        self.processes.look_up(&pids).into_iter().flatten().collect()
     }
 }
 
@@ -417,7 +418,7 @@ mod tests {
         let state = |channels: &Channels| (channels.others.knows(&key), channels.open.contains_key(&key));
         assert_eq!(state(&channels), (true, true));
         drop(publisher);
-        channels.sample(&[], None);
+        channels.pass(&Request::default());
         channels.keep_found(&HashSet::new());
         assert_eq!(state(&channels), (false, false));
         std::fs::remove_dir_all(dir).unwrap();
@@ -443,7 +444,7 @@ mod tests {
                 ..Channels::default()
             };
             channels.open.insert(ChannelKey(1, 1), Open::new(found, reader, None));
-            channels.sample(&[], None).channels.remove(0)
+            channels.pass(&Request::default()).channels.remove(0)
         });
         std::fs::remove_dir_all(dir).unwrap();
         told

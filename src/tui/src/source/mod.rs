@@ -1,7 +1,11 @@
-//! The samplers: each on its own thread and at its own pace, handing over its latest sample.
+//! The sources: each samples one thing, on its own thread and at its own pace, and hands over its latest sample.
 //!
-//! A slow or hung driver call holds up its own sampler and nothing else. Samples are handed over through a [`Slot`]
-//! that keeps the newest; there is no queue that could grow.
+//! A slow or hung driver call holds up its own source and nothing else. Samples are handed over through a [`Slot`] that
+//! keeps the newest; there is no queue that could grow. Sources know nothing of one another: where one has to look at what
+//! another found, the main loop asks it to with a [`Request`].
+//!
+//! A new source is a file here with its [`Source`] and a row in [`all`]. What it finds is a variant of [`Sample`] and a field
+//! of [`Inputs`]. The README has the list of files.
 
 mod channel;
 mod descriptors;
@@ -9,71 +13,81 @@ mod marks;
 mod nvml;
 mod open;
 mod others;
+mod process;
+mod sampler;
 mod share;
 mod slot;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use channel::{Channels, start as start_channels};
+use gpumem_probe::Facts;
+use serde_json::value::RawValue;
+
 pub use descriptors::raise_limit as raise_descriptor_limit;
-pub use nvml::{in_driver, listed, named as named_nvml, sample_once as sample_nvml_once, start as start_nvml};
+pub use nvml::{in_driver, named as named_nvml};
+pub use sampler::{Requests, Samples, start, take_once};
 pub use slot::Slot;
 
-use crate::clock;
-use crate::model::{ChannelKey, Nanos};
+use channel::Channels;
+use nvml::Driver;
+use process::ProcessTable;
 
-/// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
-const STACK: usize = 512 << 10;
+use crate::check::Check;
+use crate::model::{Inputs, Model, Request, Sample, Setup};
 
-/// Starts a sampler's thread.
-///
-/// # Errors
-/// When the system allows no more threads.
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(STACK)
-        .spawn(body)
-        .map(drop)
+/// Every source. Reports sample them in this order, and ask each for what those before it found.
+pub fn all() -> Vec<Box<dyn Source>> {
+    vec![
+        Box::<Driver>::default(),
+        Box::<Channels>::default(),
+        Box::<ProcessTable>::default(),
+    ]
 }
 
-/// The next multiple of `interval` on the monotonic clock: samplers that keep this rhythm sample at the same moments, so
-/// that their figures fit together.
-fn beat_after(interval: Duration) -> Nanos {
-    let interval = (interval.as_nanos() as u64).max(1_000_000);
-    let now = clock::now();
-    now - now % interval + interval
-}
+/// Something that is sampled. It is made where only its words are wanted, too: what takes time is for the first sample.
+pub trait Source: Send {
+    /// The name of its thread, and of its field in the JSON document.
+    fn name(&self) -> &'static str;
 
-/// Sleeps until that moment.
-fn sleep_to_beat(interval: Duration) {
-    std::thread::sleep(Duration::from_nanos(beat_after(interval).saturating_sub(clock::now())));
-}
-
-/// What others want of the channel sampler.
-#[derive(Debug, Default)]
-pub struct Wishes {
-    pids: Mutex<Vec<u32>>,
-    selected: Mutex<Option<ChannelKey>>,
-}
-
-impl Wishes {
-    /// Look these processes up, besides publishers: NVML lists them.
-    pub fn look_up(&self, pids: Vec<u32>) {
-        *self.pids.lock().unwrap_or_else(PoisonError::into_inner) = pids;
+    /// Whether it is sampled here.
+    fn is_wanted(&self, _setup: &Setup) -> bool {
+        true
     }
 
-    /// Somebody looks at the blocks of this channel.
-    pub fn select(&self, channel: Option<ChannelKey>) {
-        *self.selected.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+    /// How often it samples, where the user wants a sample every `interval`.
+    fn pace(&self, interval: Duration) -> Duration {
+        interval
     }
 
-    fn pids(&self) -> Vec<u32> {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Looks.
+    fn sample(&mut self, request: &Request) -> Sample;
+
+    /// Looks for a report, which has only this sample: with what takes longer, and with an end where there may be none.
+    fn sample_once(&mut self, request: &Request) -> Sample {
+        self.sample(request)
     }
 
-    fn selected(&self) -> Option<ChannelKey> {
-        *self.selected.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Makes one sample of the one that nobody took yet and the newer one. What must not be lost goes over.
+    fn merge(&self, _old: Sample, new: Sample) -> Sample {
+        new
+    }
+
+    /// Sleeps until it is time for the next sample; `false` when none will be worth it.
+    fn rest(&mut self, pace: Duration, _requests: &Requests) -> bool {
+        sampler::sleep_to_beat(pace);
+        true
+    }
+
+    /// What `doctor` says of it, after one sample.
+    fn checks(&self, _facts: &Facts, _inputs: &Inputs) -> Vec<Check> {
+        Vec::new()
+    }
+
+    /// Its field in the JSON document, if it has one of its own: what belongs to a device or to a process stands there.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON, which would be a bug.
+    fn json(&self, _model: &Model) -> serde_json::Result<Option<Box<RawValue>>> {
+        Ok(None)
     }
 }

@@ -1,14 +1,20 @@
 //! Samples NVML on a thread of its own: loading it takes 20 ms, and a driver in trouble can take for ever.
 
+mod checks;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpumem_probe::{Nvml, NvmlSample, NvmlState};
+use gpumem_probe::{Facts, Nvml, NvmlSample, NvmlState};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Slot, Wishes, sleep_to_beat, spawn};
+use super::sampler::{sleep_to_beat, spawn};
+use super::{Requests, Source};
+use crate::check::Check;
 use crate::clock;
-use crate::model::Nanos;
+use crate::model::{Inputs, Model, Only, Request, Sample, Setup};
 
 /// The file that is looked for in place of the driver's library, cleaned, where `GPUMEM_NVML` names one.
 pub fn named() -> Option<String> {
@@ -18,14 +24,6 @@ pub fn named() -> Option<String> {
 
 /// How often a library that fails is tried again: the driver may be loaded meanwhile.
 const RETRY: Duration = Duration::from_secs(10);
-
-/// Starts sampling. Samples are put with the time they were taken.
-///
-/// # Errors
-/// When the system allows no more threads.
-pub fn start(interval: Duration, slot: Arc<Slot<(Nanos, NvmlSample)>>, wishes: Arc<Wishes>) -> std::io::Result<()> {
-    spawn("nvml", move || run(interval, &slot, &wishes))
-}
 
 /// A sampler is in the driver, and may never come back.
 static IN_DRIVER: AtomicBool = AtomicBool::new(false);
@@ -43,38 +41,98 @@ fn call<T>(body: impl FnOnce() -> T) -> T {
     answer
 }
 
-fn run(interval: Duration, slot: &Slot<(Nanos, NvmlSample)>, wishes: &Wishes) {
-    let newest = |_, new| new;
-    loop {
-        match call(|| Nvml::load(None)) {
-            Ok(mut nvml) => loop {
-                let sample = call(|| nvml.sample());
-                let broken = matches!(sample.state, NvmlState::Failed { .. });
-                wishes.look_up(listed(&sample));
-                slot.put((clock::now(), sample), newest);
-                if broken {
-                    break;
-                }
-                sleep_to_beat(interval);
-            },
-            Err(state) => {
-                let missing = state == NvmlState::Missing;
-                slot.put((clock::now(), none(state)), newest);
-                if missing {
-                    // Nobody installs a driver under a running dashboard.
-                    return;
+/// The driver, through its library. The first sample loads that.
+#[derive(Default)]
+pub(super) struct Driver {
+    /// `None` while it does not work.
+    nvml: Option<Nvml>,
+    /// What the newest sample says.
+    state: NvmlState,
+}
+
+impl Source for Driver {
+    fn name(&self) -> &'static str {
+        "nvml"
+    }
+
+    fn is_wanted(&self, setup: &Setup) -> bool {
+        setup.only != Some(Only::Simulated)
+    }
+
+    fn sample(&mut self, _: &Request) -> Sample {
+        let nvml = &mut self.nvml;
+        let sample = call(|| {
+            if nvml.is_none() {
+                match Nvml::load(None) {
+                    Ok(loaded) => *nvml = Some(loaded),
+                    Err(state) => return none(state),
                 }
             }
-        }
-        std::thread::sleep(RETRY.max(interval));
+            nvml.as_mut().map(Nvml::sample).unwrap_or_default()
+        });
+        self.state = sample.state.clone();
+        Sample::Nvml(sample)
     }
+
+    fn sample_once(&mut self, _: &Request) -> Sample {
+        Sample::Nvml(sample_once())
+    }
+
+    fn rest(&mut self, pace: Duration, _: &Requests) -> bool {
+        match self.state {
+            // Nobody installs a driver under a running dashboard.
+            NvmlState::Missing => return false,
+            NvmlState::Failed { .. } => {
+                self.nvml = None;
+                std::thread::sleep(RETRY.max(pace));
+            }
+            NvmlState::Starting | NvmlState::Ready => sleep_to_beat(pace),
+        }
+        true
+    }
+
+    fn checks(&self, facts: &Facts, inputs: &Inputs) -> Vec<Check> {
+        checks::all(facts, &inputs.nvml)
+    }
+
+    fn json(&self, model: &Model) -> serde_json::Result<Option<Box<RawValue>>> {
+        let world = model.world();
+        let (state, error, hint) = match &world.nvml {
+            _ if !self.is_wanted(&model.setup) => ("not-asked", None, None),
+            NvmlState::Starting => ("starting", None, None),
+            NvmlState::Ready => ("ok", None, None),
+            NvmlState::Missing => ("missing", None, None),
+            NvmlState::Failed { error, hint } => ("failing", Some(error.as_str()), Some(hint.as_str())),
+        };
+        to_raw_value(&Json {
+            state,
+            error,
+            hint,
+            driver: world.driver.version.as_deref(),
+            cuda: world.driver.cuda.map(|(major, minor)| format!("{major}.{minor}")),
+        })
+        .map(Some)
+    }
+}
+
+/// Its field in the JSON document. `JSON.md` says what they mean.
+#[derive(Serialize)]
+struct Json<'a> {
+    state: &'static str,
+    error: Option<&'a str>,
+    hint: Option<&'a str>,
+    driver: Option<&'a str>,
+    cuda: Option<String>,
 }
 
 /// How long a report waits for the driver. Without persistence mode it takes a second or two a GPU to wake up.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// One sample, for a report. `slow` is how long the figures that take time are waited for; none are without it.
-pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
+/// How long a report waits for NVML's slow figures (their query sleeps 20 ms).
+const SLOW: Duration = Duration::from_millis(200);
+
+/// One sample, for a report.
+fn sample_once() -> NvmlSample {
     // The first look at the clock searches for it, which wants the loader's lock as well.
     clock::now();
     // A std channel would have the loader's lock when it first waits (it registers a destructor of the thread), which a library that
@@ -82,7 +140,7 @@ pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
     let sampled = Arc::new((Mutex::new(None), Condvar::new()));
     let done = sampled.clone();
     let started = spawn("nvml", move || {
-        let answer = call(|| sample(slow));
+        let answer = call(sample);
         *done.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         done.1.notify_one();
     });
@@ -101,20 +159,15 @@ pub fn sample_once(slow: Option<Duration>) -> NvmlSample {
     })
 }
 
-fn sample(slow: Option<Duration>) -> NvmlSample {
+fn sample() -> NvmlSample {
     let mut nvml = match Nvml::load(None) {
         Ok(nvml) => nvml,
         Err(state) => return none(state),
     };
-    let first = nvml.sample();
-    match slow {
-        None => first,
-        Some(time) => {
-            // The first sample starts the slow query, the second has its figures.
-            nvml.wait_for_slow(time);
-            nvml.sample()
-        }
-    }
+    // The first sample starts the slow query, the second has its figures.
+    nvml.sample();
+    nvml.wait_for_slow(SLOW);
+    nvml.sample()
 }
 
 /// A sample that says why there are no figures.
@@ -123,10 +176,4 @@ fn none(state: NvmlState) -> NvmlSample {
         state,
         ..NvmlSample::default()
     }
-}
-
-/// Every pid of a sample.
-pub fn listed(sample: &NvmlSample) -> Vec<u32> {
-    let lists = sample.gpus.iter().filter_map(|gpu| gpu.processes.value());
-    lists.flatten().map(|process| process.pid).collect()
 }

@@ -3,7 +3,7 @@
 use gpumem_probe::NvmlState;
 
 use crate::event::{DemoEvent, Effect};
-use crate::model::{Action, Demo, DemoPhase, DemoStep, Model, Move, Popup, Severity, TRAIN};
+use crate::model::{Action, Demo, DemoPhase, DemoStep, Model, Move, Popup, Severity};
 
 use super::toast;
 
@@ -25,6 +25,7 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             demo.simulated = start.simulated;
             demo.budget = start.budget;
             demo.total_steps = start.total_steps;
+            demo.kind = start.kind;
             demo.unpublished = demo.unpublished.take().or(start.unpublished);
             demo.phase = between_steps(demo);
         }
@@ -250,7 +251,7 @@ fn has_gpu(model: &Model) -> bool {
 /// With no GPU and nothing published, something must live on the screen: a simulated training run, labelled. Only when
 /// NVML's library is absent: a library that fails means a GPU that needs help, not a show.
 pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
-    let looked = model.inputs.nvml_at.is_some() && model.inputs.channels_at.is_some();
+    let looked = model.inputs.looked();
     // Whoever watched a real program wants to see how it ended, not a simulation in its place.
     let published = !model.inputs.seen_alive.is_empty();
     let idle = model.demo.is_none() && !model.setup.no_demo;
@@ -258,7 +259,8 @@ pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
         return Vec::new();
     }
     let text = "no NVIDIA driver here: showing a simulated training run. gpumem-tui doctor says what is missing";
-    let mut effects = start(model, TRAIN.into(), true, true);
+    let name = model.setup.without_gpu.clone();
+    let mut effects = start(model, name, true, true);
     effects.extend(toast(model, Severity::Info, text));
     effects
 }

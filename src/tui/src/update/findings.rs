@@ -10,7 +10,6 @@ use crate::model::{
     COUNTED_ABOVE, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, LeftOut, Nanos, Problem, ProblemKind,
     Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
-use crate::report::reason;
 
 use super::join::gpu_key;
 
@@ -57,12 +56,12 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
             let text = format!(
                 "{}: NVML does not tell its processes ({}): only those that publish are listed",
                 device.label,
-                reason(list).unwrap_or_default()
+                list.reason().unwrap_or_default()
             );
             findings.push((0, finding(Severity::Warning, None, text)));
         }
     }
-    let now = world.channels_at.unwrap_or(0);
+    let now = world.channels_at().unwrap_or(0);
     let devices: HashMap<DeviceKey, &Device> = world.devices.iter().map(|d| (d.key, d)).collect();
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
         let device = devices.get(&process.id.device).copied();

@@ -10,35 +10,16 @@ use gpumem_channel::{DeviceKind as PublishedKind, Identity, Life};
 use gpumem_probe::{Gpu, GpuState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Driver, Inputs, Model,
-    Owner, Partition, Point, Process, ProcessId, Sensors, World,
+    Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Inputs, Model, Owner,
+    Partition, Point, Process, ProcessId, Sensors, SourceId, World,
 };
 
 use super::row;
 
-/// Which sample is new: it decides which devices' histories advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fresh {
-    Nvml,
-    Channels,
-}
-
-/// Rebuilds `model.live` from `model.inputs`. The devices' past moves on; what the world was before is returned without.
-pub(super) fn rebuild(model: &mut Model, fresh: Fresh) -> World {
+/// Rebuilds `model.live` from `model.inputs`, of which that of `fresh` is new. The devices' past moves on; what the world was before is returned without.
+pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     let inputs = &model.inputs;
-    let mut world = World {
-        nvml: inputs.nvml.state.clone(),
-        nvml_at: inputs.nvml_at,
-        channels_at: inputs.channels_at,
-        driver: Driver {
-            version: inputs.nvml.driver.clone(),
-            cuda: inputs.nvml.cuda,
-        },
-        problems: inputs.channels.problems.clone(),
-        left_out: inputs.channels.left_out.clone(),
-        published: inputs.channels.channels.clone(),
-        ..World::default()
-    };
+    let mut world = World::of(inputs);
     let published = Published::of(&inputs.channels.channels);
     world.devices = devices(inputs, &published, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
@@ -207,15 +188,14 @@ impl Sums {
 }
 
 /// Adds a point to the history of each device whose own source has a new sample, and files the new events.
-fn advance(devices: &mut [Device], inputs: &Inputs, fresh: Fresh) {
+fn advance(devices: &mut [Device], inputs: &Inputs, fresh: SourceId) {
     for device in devices.iter_mut().filter(|d| d.state == DeviceState::Present) {
         let Some(memory) = device.memory.value() else { continue };
-        let at = match (memory.basis, fresh) {
-            (Basis::Driver, Fresh::Nvml) => inputs.nvml_at,
-            (Basis::Publishers, Fresh::Channels) => inputs.channels_at,
-            _ => None,
+        let own = match memory.basis {
+            Basis::Driver => SourceId::Nvml,
+            Basis::Publishers => SourceId::Channels,
         };
-        if let Some(at) = at {
+        if let Some(at) = inputs.times.of(own).filter(|_| own == fresh) {
             device.history.push(Point { at, memory: *memory });
         }
     }
@@ -234,7 +214,7 @@ fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
 
 /// Every process on a device that is shown.
 fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process> {
-    let people: HashMap<u32, &HostProcess> = inputs.channels.processes.iter().map(|p| (p.pid, p)).collect();
+    let people: HashMap<u32, &HostProcess> = inputs.processes.iter().map(|p| (p.pid, p)).collect();
     let labels: HashMap<DeviceKey, &Device> = devices.iter().map(|d| (d.key, d)).collect();
     let publishers = publishers(inputs);
     let mut rows = row::published(inputs, &labels, &people, &model.setup);

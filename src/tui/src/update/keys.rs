@@ -96,7 +96,7 @@ fn black_boxes(model: &mut Model) -> Vec<Effect> {
         model.ui.toast = None;
     }
     let world = model.world();
-    if model.ui.black_boxes && world.past.is_empty() && world.channels_at.is_some() {
+    if model.ui.black_boxes && world.past.is_empty() && world.channels_at().is_some() {
         let chosen = model.setup.only.as_ref().map_or("", |_| " on the chosen device");
         let text = match world.processes.iter().all(|p| p.state.alive()) {
             true => format!("no program that ended left a black box{chosen}"),

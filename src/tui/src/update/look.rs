@@ -5,7 +5,7 @@ use gpumem_channel::SegmentMap;
 use gpumem_text::units;
 use std::sync::Arc;
 
-use crate::model::{DeviceKey, Model, ProcessId, View, World};
+use crate::model::{DeviceKey, Model, ProcessId, SourceId, View, World};
 
 /// What is compared before and after a sample, besides the worlds themselves.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Look {
     /// Graphs move with time as well.
     edges: Vec<Option<u64>>,
     /// A source that is late is said to be.
-    stale: [bool; 2],
+    stale: Vec<SourceId>,
     selected: (Option<ProcessId>, Option<DeviceKey>),
     rows: Vec<usize>,
     segments: Vec<Arc<SegmentMap>>,
@@ -64,8 +64,8 @@ fn edges(model: &Model) -> Vec<Option<u64>> {
     model.live.devices.iter().map(|d| d.history.edge()).collect()
 }
 
-fn stale(model: &Model) -> [bool; 2] {
-    model.live.stale(model.now, model.setup.interval)
+fn stale(model: &Model) -> Vec<SourceId> {
+    model.live.stale(model.now)
 }
 
 fn age(model: &Model) -> String {

@@ -26,10 +26,9 @@ use gpumem_channel::Life;
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
     Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
-    ProcessId, SECOND, Severity, Toast, View, World,
+    ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
-use join::Fresh;
 use look::Look;
 
 /// How long a message stays.
@@ -50,32 +49,7 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
             (model.ui.term.width, model.ui.term.height) = (width, height);
             vec![Effect::Draw]
         }
-        Event::Nvml { at, sample } => {
-            let look = Look::of(model);
-            model.inputs.nvml = *sample;
-            let first = model.inputs.nvml_at.replace(at).is_none();
-            // What was the first row of those that publish need not be that of all, and nobody has chosen yet.
-            if first && model.ui.device.is_none() && model.ui.view == View::Overview && !model.paused() {
-                model.ui.process = None;
-            }
-            sampled(model, Fresh::Nvml, &look)
-        }
-        Event::Channels(mut sample) => {
-            let look = Look::of(model);
-            let marks = std::mem::take(&mut sample.marks);
-            let lost = (sample.at, std::mem::take(&mut sample.lost));
-            file_glances(model, std::mem::take(&mut sample.glances));
-            remember_living(&mut model.inputs, &sample);
-            let first = model.inputs.channels_at.replace(sample.at).is_none();
-            model.inputs.channels = *sample;
-            let mut effects = sampled(model, Fresh::Channels, &look);
-            file_marks(model, marks, lost);
-            // Who begins with a demo is to see its keys.
-            if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
-                effects.extend(tell_of_the_past(model));
-            }
-            effects
-        }
+        Event::Sampled(sampled) => take(model, *sampled),
         Event::Demo(news) => demo::hear(model, news),
         Event::Drawn(hits) => {
             model.ui.hits = hits;
@@ -87,6 +61,39 @@ pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
         Event::End(Ending::Signal(signal)) => vec![Effect::Quit(128u8.saturating_add(signal))],
         Event::End(Ending::TerminalGone) => vec![Effect::Quit(TERMINAL_GONE)],
     }
+}
+
+/// Keeps a sample, and lets what it tells of the time since the one before into the devices' histories.
+fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
+    let look = Look::of(model);
+    let (source, at) = (sampled.sample.source(), sampled.taken.at);
+    let mut events = None;
+    if let Sample::Channels(sample) = &mut sampled.sample {
+        events = Some((std::mem::take(&mut sample.marks), std::mem::take(&mut sample.lost)));
+        file_glances(model, std::mem::take(&mut sample.glances));
+        remember_living(&mut model.inputs, sample);
+    }
+    // Most look-ups find what the one before did, and to derive everything anew takes long where thousands publish.
+    let same = matches!(&sampled.sample, Sample::Processes(found) if *found == model.inputs.processes);
+    let first = model.inputs.keep(sampled);
+    if same {
+        model.live.times.clone_from(&model.inputs.times);
+        return Vec::new();
+    }
+    // What was the first row of those that publish need not be that of all, and nobody has chosen yet.
+    let chosen = model.ui.device.is_some() || model.ui.view != View::Overview || model.paused();
+    if first && source == SourceId::Nvml && !chosen {
+        model.ui.process = None;
+    }
+    let mut effects = derive(model, source, &look);
+    if let Some((marks, lost)) = events {
+        file_marks(model, marks, (at, lost));
+        // Who begins with a demo is to see its keys.
+        if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
+            effects.extend(tell_of_the_past(model));
+        }
+    }
+    effects
 }
 
 /// Notes which channels are alive, and forgets those whose files are gone.
@@ -109,7 +116,7 @@ fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
 }
 
 /// A sample came: derives everything from it once, and draws if that changes what is shown (and not frozen).
-fn sampled(model: &mut Model, fresh: Fresh, look: &Look) -> Vec<Effect> {
+fn derive(model: &mut Model, fresh: SourceId, look: &Look) -> Vec<Effect> {
     let selected = model.ui.process;
     let before = join::rebuild(model, fresh);
     let mut effects = demo::start_without_gpu(model);
@@ -201,7 +208,7 @@ fn tick(model: &mut Model) -> Vec<Effect> {
         effects.push(Effect::Draw);
     }
     // What is frozen grows older.
-    if model.paused() || model.live.stale(model.now, model.setup.interval).contains(&true) {
+    if model.paused() || !model.live.stale(model.now).is_empty() {
         effects.push(Effect::DrawSoon);
     }
     effects

@@ -7,7 +7,7 @@ use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
     Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Ended, Inputs, NO_NVML, Nanos, Only, Owner, PROCESS_NOT_LISTED,
-    Process, ProcessId, ProcessState, SECOND, Setup,
+    Process, ProcessId, ProcessState, SECOND, Setup, SourceId,
 };
 
 use super::join::gpu_key;
@@ -23,6 +23,7 @@ pub(super) fn published(
     setup: &Setup,
 ) -> Vec<Process> {
     let mut rows = Vec::new();
+    let at = inputs.times.of(SourceId::Channels).unwrap_or(0);
     for channel in &inputs.channels.channels {
         for index in 0..channel.snapshot.devices.len() {
             let published = &channel.snapshot.devices[index].device;
@@ -35,7 +36,7 @@ pub(super) fn published(
             };
             if device.is_some() || (channel.snapshot.life != Life::Alive && wanted) {
                 let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
-                let mut row = of_channel(channel, index, key, label, people, (setup, inputs.channels.at));
+                let mut row = of_channel(channel, index, key, label, people, (setup, at));
                 row.nvml = not_listed(&row, inputs);
                 rows.push(row);
             }

@@ -188,7 +188,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 /// Why there is no map of it.
 fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
     let has_memory = demo.current().is_some_and(|step| step.stats.reserved > 0);
-    let sampled = model.world().channels_at;
+    let sampled = model.world().channels_at();
     let every = model.setup.interval.max(DISCOVER);
     let looked = demo.has_memory_since.is_none_or(|since| sampled > Some(since + every));
     let text = match (process, demo.running()) {

@@ -66,8 +66,11 @@ impl Screen<'_> {
     }
 }
 
-/// How each view draws into the area that it has. Its key, title and keys are in [`crate::model::VIEWS`].
-const VIEWS: [(View, fn(&mut Screen<'_>, Rect)); 4] = [
+/// Draws a view into the area that it has.
+type Draw = fn(&mut Screen<'_>, Rect);
+
+/// How each view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
+const VIEWS: [(View, Draw); 4] = [
     (View::Overview, overview::draw),
     (View::Blocks, blocks::draw),
     (View::Timeline, timeline::draw),

@@ -113,5 +113,5 @@ fn use_it(snapshot: &Snapshot) {
 
 /// The crate keeps texts as they are, and says so: who shows them cleans them.
 fn cleaned(text: &str) -> String {
-    gpumem_channel::clean(text)
+    gpumem_text::clean(text)
 }

@@ -22,6 +22,7 @@ fn running() -> Model {
     );
     let start = Demo {
         total_steps: 3,
+        kind: Some(DemoKind::Stepped),
         simulated: true,
         device: "sim".into(),
         ..Demo::default()
@@ -133,7 +134,7 @@ fn the_list_begins_at_the_demo_that_ran_last() {
             ..DemoInfo::default()
         })
         .into();
-    model.demo.as_mut().unwrap().name = TRAIN.into();
+    model.demo.as_mut().unwrap().name = "train".into();
     model.ui.demo_entry = 0;
     told(&mut model, DemoEvent::Spawned { pid: 78 });
     press(&mut model, &[Key::Char('x')]);
@@ -252,39 +253,40 @@ fn why_a_demo_does_not_publish_is_known_however_it_is_told() {
     }
 }
 
-/// Nobody has to ask for the next one.
+/// Whatever it is called: its first line says what space is. Before that space is the dashboard's.
 #[test]
-fn a_training_of_some_steps_runs_by_itself() {
-    for (name, waits) in [(TRAIN, false), ("fragmentation", true)] {
+fn the_keys_of_a_demo_follow_from_its_kind() {
+    let told_by_space = |kind: Option<DemoKind>| {
         let mut model = busy();
         model.demo = Some(Demo {
-            name: name.into(),
+            name: "nobody knows it".into(),
             ..Demo::default()
         });
         let start = Demo {
             total_steps: 50,
+            kind,
             ..Demo::default()
         };
         told(&mut model, DemoEvent::Start(Box::new(start)));
-        let demo = model.demo.as_ref().unwrap();
-        assert_eq!(
-            (demo.phase == DemoPhase::Waiting, demo.stepped()),
-            (waits, waits),
-            "{name}"
-        );
-    }
+        let waits = model.demo.as_ref().unwrap().phase == DemoPhase::Waiting;
+        let effects = press(&mut model, &[Key::Char('7'), Key::Char(' ')]);
+        (waits, effects[0].clone(), model.paused())
+    };
+    let line = |line: &str| Effect::TellDemo(line.into());
+    assert_eq!(told_by_space(Some(DemoKind::Stepped)), (true, line("next"), false));
+    assert_eq!(told_by_space(Some(DemoKind::Paced)), (false, line("pause"), false));
+    assert_eq!(told_by_space(Some(DemoKind::Looping)), (false, Effect::Draw, true));
+    assert_eq!(told_by_space(None), (false, Effect::Draw, true));
 }
 
 /// Its passes are its steps, and nobody has to ask for the next one.
 #[test]
 fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
     let mut model = busy();
-    model.demo = Some(Demo {
-        name: REPLAY.into(),
-        ..Demo::default()
-    });
+    model.demo = Some(Demo::default());
     let start = Demo {
         total_steps: 2,
+        kind: Some(DemoKind::Paced),
         ..Demo::default()
     };
     told(&mut model, DemoEvent::Start(Box::new(start)));
@@ -317,7 +319,7 @@ fn a_replay_that_is_started_again_runs_on_its_device() {
     for simulated in [false, true] {
         let mut model = busy();
         let replay = DemoInfo {
-            name: REPLAY.into(),
+            name: "replay".into(),
             simulated: Some(simulated),
             ..DemoInfo::default()
         };
@@ -327,10 +329,10 @@ fn a_replay_that_is_started_again_runs_on_its_device() {
             simulated,
         };
         let keys = [Key::Char('7'), Key::Enter];
-        assert_eq!(press(&mut model, &keys)[0], start(REPLAY, simulated));
+        assert_eq!(press(&mut model, &keys)[0], start("replay", simulated));
         told(&mut model, DemoEvent::Exited("exit code 0".into()));
         model.live.nvml = NvmlState::Missing;
-        assert_eq!(press(&mut model, &[Key::Enter])[0], start(REPLAY, simulated));
+        assert_eq!(press(&mut model, &[Key::Enter])[0], start("replay", simulated));
         told(&mut model, DemoEvent::Exited("exit code 0".into()));
         let keys = [Key::Down, Key::Enter];
         assert_eq!(press(&mut model, &keys)[0], start("fragmentation", true));

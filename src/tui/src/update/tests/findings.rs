@@ -6,7 +6,7 @@ use gpumem_channel::{BlockState, DeviceKind, Life, SegmentKind};
 use gpumem_probe::NvmlState;
 
 use super::sample::*;
-use crate::event::{Event, Key};
+use crate::event::Key;
 use crate::model::*;
 
 use BlockState::{Allocated, Free, PendingFree};
@@ -133,11 +133,7 @@ fn nothing_is_said_of_nobodys_memory_where_it_cannot_be_told() {
     ];
     for (n, change) in unknowns.iter().enumerate() {
         let mut model = model();
-        let mut event = nvml(SECOND, 60 * GIB, &[(5, 41 * GIB)]);
-        if let crate::event::Event::Nvml { sample, .. } = &mut event {
-            change(&mut sample.gpus[0]);
-        }
-        feed(&mut model, [event]);
+        feed(&mut model, [nvml_but(SECOND, 60 * GIB, &[(5, 41 * GIB)], change)]);
         let told: Vec<String> = said(&model).into_iter().map(|(_, text)| text).collect();
         let why = "GPU 0: NVML does not tell its processes (Unknown Error): only those that publish are listed";
         assert_eq!(told, if n == 0 { vec![why] } else { vec![] }, "{n}");
@@ -240,11 +236,10 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
             text: text.into(),
         };
         let sample = ChannelSample {
-            at,
             problems: vec![problem],
             ..ChannelSample::default()
         };
-        feed(&mut model, [crate::event::Event::Channels(Box::new(sample))]);
+        feed(&mut model, [channel_sample(at, sample)]);
         said(&model)
     };
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
@@ -531,11 +526,10 @@ fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
     let told = |left_out: Vec<LeftOut>| {
         let mut model = model();
         let sample = ChannelSample {
-            at: SECOND,
             left_out,
             ..ChannelSample::default()
         };
-        feed(&mut model, [Event::Channels(Box::new(sample))]);
+        feed(&mut model, [channel_sample(SECOND, sample)]);
         said(&model).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
     };
     let why = "not shown, beyond what one user may have shown here";

@@ -71,13 +71,9 @@ fn a_publisher_that_is_stopped_says_so_and_until_when() {
     let mut told = |at, stopped| {
         let mut processes = people(&[(11, "ana", 0)]);
         processes[0].stopped = stopped;
-        let sample = ChannelSample {
-            at,
-            channels: vec![channel(11, &[&[(GIB, Allocated)]])],
-            processes,
-            ..ChannelSample::default()
-        };
-        feed(&mut model, [Event::Channels(Box::new(sample))]);
+        let publisher = channel(11, &[&[(GIB, Allocated)]]);
+        let looked_up = Event::sampled(at, Sample::Processes(processes));
+        feed(&mut model, [channels(at, vec![publisher]), looked_up]);
         let row = model.listed().next().unwrap();
         assert_eq!((&row.state, row.stopped), (&ProcessState::Publishing, Some(stopped)));
         (row.state_text(), crate::report::text(&model, u16::MAX))
@@ -102,13 +98,10 @@ fn a_pid_of_another_start_time_is_another_process() {
         ..(*old.snapshot).clone()
     };
     old.snapshot = snapshot.into();
-    let sample = ChannelSample {
-        at: SECOND,
-        channels: vec![old],
-        processes: people(&[(11, "ana", 900)]),
-        ..ChannelSample::default()
-    };
-    feed(&mut model, [Event::Channels(Box::new(sample))]);
+    feed(
+        &mut model,
+        [channels(SECOND, vec![old]), processes(SECOND, &[(11, "ana", 900)])],
+    );
     let row = model.listed().next().unwrap();
     assert_eq!(
         (row.user.as_str(), row.command.as_str()),
@@ -126,14 +119,9 @@ fn a_false_claim_is_a_row_of_the_files_owner() {
     let snapshot = std::sync::Arc::make_mut(&mut false_one.snapshot);
     std::sync::Arc::make_mut(&mut snapshot.identity).uid = 65534;
     (false_one.pid, false_one.disputed) = (None, Some(11));
-    let sample = ChannelSample {
-        at: SECOND,
-        channels: vec![false_one],
-        processes: people(&[(11, "root", 900)]),
-        ..ChannelSample::default()
-    };
+    let claim = channels(SECOND, vec![false_one]);
     let listed = nvml(SECOND, 2 * GIB, &[(11, 2 * GIB)]);
-    feed(&mut model, [Event::Channels(Box::new(sample)), listed]);
+    feed(&mut model, [claim, listed, processes(SECOND, &[(11, "root", 900)])]);
     let rows = &model.world().processes;
     let why = "the channel of user 65534 claims to be process 11, which another user owns";
     let row = |state: &ProcessState| rows.iter().find(|row| row.state == *state).unwrap();
@@ -227,11 +215,8 @@ fn a_black_box_counts_for_nothing_and_is_listed_last() {
 fn a_killed_program_keeps_its_command_and_its_simulated_device_tells_what_its_black_box_does() {
     let mut model = model();
     let simulated = |gib: u64, life| channel_on(5, &[&[(gib * GIB, Allocated)]], Published::Simulated, life);
-    let Event::Channels(mut alive) = channels(SECOND, vec![simulated(3, Life::Alive)]) else {
-        panic!()
-    };
-    alive.processes = people(&[(5, "ada", 0)]);
-    feed(&mut model, [Event::Channels(alive)]);
+    let alive = channels(SECOND, vec![simulated(3, Life::Alive)]);
+    feed(&mut model, [alive, processes(SECOND, &[(5, "ada", 0)])]);
     for life in [Life::Died, Life::Closed] {
         feed(&mut model, [channels(2 * SECOND, vec![simulated(9, life)])]);
         let device = &model.world().devices[0];
@@ -339,15 +324,18 @@ fn a_program_leaves_a_black_box_for_each_of_its_devices() {
     assert!(said.starts_with("programs that ended left 2 black boxes"), "{said}");
 }
 
+/// The card fell off the bus.
+fn lost(at: Nanos) -> Event {
+    nvml_but(at, GIB, &[], |gpu| {
+        gpu.state = gpumem_probe::GpuState::Lost("fell off the bus".into());
+        gpu.memory = Reading::Failed("GPU is lost".into());
+    })
+}
+
 #[test]
 fn a_lost_card_keeps_its_last_figures() {
     let mut model = busy();
-    let Event::Nvml { mut sample, .. } = nvml(2 * SECOND, GIB, &[]) else {
-        panic!()
-    };
-    sample.gpus[0].state = gpumem_probe::GpuState::Lost("fell off the bus".into());
-    sample.gpus[0].memory = Reading::Failed("GPU is lost".into());
-    feed(&mut model, [Event::Nvml { at: 2 * SECOND, sample }]);
+    feed(&mut model, [lost(2 * SECOND)]);
     let device = &model.world().devices[0];
     assert!(matches!(device.state, DeviceState::Lost(_)));
     assert_eq!(device.memory.value().unwrap().used(), 12 * GIB);
@@ -358,12 +346,7 @@ fn a_lost_card_keeps_its_last_figures() {
 #[test]
 fn a_card_that_was_lost_before_has_no_last_figures() {
     let mut model = model();
-    let Event::Nvml { mut sample, .. } = nvml(SECOND, GIB, &[]) else {
-        panic!()
-    };
-    sample.gpus[0].state = gpumem_probe::GpuState::Lost("fell off the bus".into());
-    sample.gpus[0].memory = Reading::Failed("GPU is lost".into());
-    feed(&mut model, [Event::Nvml { at: SECOND, sample }]);
+    feed(&mut model, [lost(SECOND)]);
     assert_eq!(model.world().findings[0].text, "GPU 0 is lost: fell off the bus");
 }
 
@@ -383,13 +366,12 @@ fn marks_go_to_their_device_in_order_and_stay_bounded() {
     let again = model.inputs.channels.channels.clone();
     let lost = vec![(again[0].key, 5)];
     let sample = ChannelSample {
-        at: 2 * SECOND,
         channels: again,
         marks,
         lost,
         ..ChannelSample::default()
     };
-    feed(&mut model, [Event::Channels(Box::new(sample))]);
+    feed(&mut model, [channel_sample(2 * SECOND, sample)]);
     let history = &model.world().devices[0].history;
     assert_eq!((history.marks_lost, history.marks_dropped), (5, 10));
     assert_eq!(history.lost_until, 2 * SECOND);
@@ -495,21 +477,13 @@ fn nothing_is_simulated_after_a_real_program_was_seen() {
 #[test]
 fn glances_between_samples_are_points_of_the_past() {
     let mut model = model();
-    let sample = |at, allocated| {
-        channels(
-            at,
-            vec![channel(4, &[&[(allocated, Allocated), (4 * GIB - allocated, Free)]])],
-        )
-    };
+    let publisher = || vec![channel(4, &[&[(GIB, Allocated), (3 * GIB, Free)]])];
     feed(
         &mut model,
-        [nvml(SECOND, 6 * GIB, &[(4, 5 * GIB)]), sample(SECOND, GIB)],
+        [nvml(SECOND, 6 * GIB, &[(4, 5 * GIB)]), channels(SECOND, publisher())],
     );
     feed(&mut model, [nvml(SECOND + 9, 6 * GIB, &[(4, 5 * GIB)])]);
     let device = model.live.devices[0].key;
-    let Event::Channels(mut next) = sample(2 * SECOND, GIB) else {
-        unreachable!()
-    };
     let held = |allocated| Held {
         device,
         allocated,
@@ -519,11 +493,18 @@ fn glances_between_samples_are_points_of_the_past() {
         at: SECOND + tenth * SECOND / 10,
         held: vec![held(allocated)],
     };
-    next.glances = vec![glance(2, 2 * GIB), glance(4, 3 * GIB), glance(6, GIB)];
+    let next = ChannelSample {
+        channels: publisher(),
+        glances: vec![glance(2, 2 * GIB), glance(4, 3 * GIB), glance(6, GIB)],
+        ..ChannelSample::default()
+    };
     // NVML's sample of the same beat may come first.
     feed(
         &mut model,
-        [nvml(2 * SECOND, 6 * GIB, &[(4, 5 * GIB)]), Event::Channels(next)],
+        [
+            nvml(2 * SECOND, 6 * GIB, &[(4, 5 * GIB)]),
+            channel_sample(2 * SECOND, next),
+        ],
     );
     let history = &model.live.devices[0].history;
     let allocated: Vec<u64> = history.long.iter().map(|p| p.memory.allocated / GIB).collect();

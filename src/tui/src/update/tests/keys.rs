@@ -168,7 +168,7 @@ fn pause_freezes_what_is_shown_and_nothing_else() {
 fn space_is_the_next_step_of_a_demo_that_waits() {
     let mut model = busy();
     model.demo = Some(Demo {
-        name: "fragmentation".into(),
+        kind: Some(DemoKind::Stepped),
         phase: DemoPhase::Waiting,
         total_steps: 5,
         ..Demo::default()
@@ -268,7 +268,7 @@ fn a_tick_draws_only_when_a_source_has_gone_stale() {
     model.now += 10 * SECOND;
     assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);
     model.live.nvml = NvmlState::Missing;
-    model.live.channels_at = Some(model.now);
+    model.live.times = Times::at(model.now, &[SourceId::Channels]);
     assert!(
         feed(&mut model, [Event::Tick]).is_empty(),
         "what is missing does not age"
@@ -401,26 +401,26 @@ fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
 /// Steps that go on behind a frozen picture would be missed.
 #[test]
 fn space_resumes_before_it_goes_on_with_a_demo() {
-    for (name, view) in [
-        ("fragmentation", View::Overview),
-        ("fragmentation", View::Demo),
-        (REPLAY, View::Demo),
+    for (kind, view) in [
+        (DemoKind::Stepped, View::Overview),
+        (DemoKind::Stepped, View::Demo),
+        (DemoKind::Paced, View::Demo),
     ] {
         let mut model = busy();
         model.ui.view = view;
         model.demo = Some(Demo {
-            name: name.into(),
+            kind: Some(kind),
             phase: DemoPhase::Waiting,
             total_steps: 5,
             ..Demo::default()
         });
         press(&mut model, &[Key::Char('p')]);
         assert!(model.paused());
-        assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{name}");
-        assert!(!model.paused(), "{name}");
+        assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{kind:?}");
+        assert!(!model.paused(), "{kind:?}");
         assert!(
             matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo(_)),
-            "{name}"
+            "{kind:?}"
         );
     }
 }
@@ -431,7 +431,7 @@ fn space_after_the_last_step_freezes_nothing() {
     let mut model = busy();
     model.ui.view = View::Demo;
     model.demo = Some(Demo {
-        name: "fragmentation".into(),
+        kind: Some(DemoKind::Stepped),
         phase: DemoPhase::Done { ok: true },
         total_steps: 5,
         ..Demo::default()

@@ -1,10 +1,12 @@
 //! Which samples make the dashboard draw.
 
+use std::time::Duration;
+
 use gpumem_channel::BlockState::{Allocated, Free};
 
 use super::sample::*;
 use crate::event::{Effect, Event};
-use crate::model::{Model, Nanos, SECOND, View};
+use crate::model::{Model, Nanos, SECOND, SourceId, Taken, View};
 use crate::update::update;
 
 /// A machine that has been the same for ten seconds, and its publisher's channel.
@@ -61,9 +63,10 @@ type Change = fn(Nanos) -> Event;
 
 #[test]
 fn whatever_changes_is_drawn() {
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 5] = [
         ("the driver's count", |at| nvml(at, 5 * GIB + MIB, &[(11, 2 * GIB)])),
         ("a process's bytes", |at| nvml(at, 5 * GIB, &[(11, 2 * GIB + MIB)])),
+        ("who runs a process", |at| processes(at, &[(11, "ana", 0)])),
         ("a process comes", |at| nvml(at, 5 * GIB, &[(11, 2 * GIB), (12, 0)])),
         ("a publisher's blocks", |at| {
             channels(at, vec![channel(11, &[&[(GIB / 2, Allocated), (GIB, Free)]])])
@@ -80,11 +83,24 @@ fn whatever_changes_is_drawn() {
 fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
     let (mut model, _) = quiet(View::Overview);
     // Other sources go on; the driver was late.
-    model.live.channels_at = Some(14 * SECOND);
     let at = 14 * SECOND;
+    model
+        .live
+        .times
+        .note(SourceId::Channels, Taken::new(at, Duration::from_secs(1)));
     assert_eq!(update(&mut model, at, Event::Tick), [Effect::DrawSoon]);
     assert_eq!(
         update(&mut model, at, nvml(at, 5 * GIB, &[(11, 2 * GIB)])),
         [Effect::DrawSoon]
     );
+}
+
+#[test]
+fn a_look_up_that_finds_the_same_only_tells_that_it_was_made() {
+    let (mut model, _) = quiet(View::Overview);
+    let at = |second: Nanos| second * SECOND;
+    update(&mut model, at(11), processes(at(11), &[(11, "ana", 0)]));
+    let again = update(&mut model, at(12), processes(at(12), &[(11, "ana", 0)]));
+    assert_eq!(again, []);
+    assert_eq!(model.live.times.of(SourceId::Processes), Some(at(12)));
 }

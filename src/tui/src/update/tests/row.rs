@@ -5,7 +5,6 @@ use gpumem_channel::{DeviceKind as Published, Life};
 use gpumem_probe::{NvmlState, Reading};
 
 use super::sample::*;
-use crate::event::Event;
 use crate::model::{COUNTED_ABOVE, ChannelKey, Ended, Process, SECOND};
 
 #[test]
@@ -24,11 +23,10 @@ fn who_is_not_in_the_drivers_list_has_no_figure_and_no_failure() {
         (false, false),
         "not the device"
     );
-    let Event::Nvml { mut sample, .. } = nvml(SECOND, GIB, &[]) else {
-        panic!()
-    };
-    sample.gpus[0].processes = Reading::Failed("Unknown Error".into());
-    assert_eq!(told(Event::Nvml { at: SECOND, sample }), (true, true));
+    let unlisted = nvml_but(SECOND, GIB, &[], |gpu| {
+        gpu.processes = Reading::Failed("Unknown Error".into());
+    });
+    assert_eq!(told(unlisted), (true, true));
 }
 
 /// To the minute: it is not drawn more often for that.
@@ -74,12 +72,11 @@ fn a_process_with_two_channels_on_a_card_is_counted_once() {
     let findings = &model.world().findings;
     let nobodys = |text: &str| text.contains("29.0 GiB are used by nobody");
     assert!(findings.iter().any(|f| nobodys(&f.text)), "{findings:?}");
-    let mut uncounted = nvml(2 * SECOND, 60 * GIB, &[(11, 0)]);
-    if let Event::Nvml { sample, .. } = &mut uncounted
-        && let Reading::Value(list) = &mut sample.gpus[0].processes
-    {
-        list[0].used = Reading::NotSupported;
-    }
+    let uncounted = nvml_but(2 * SECOND, 60 * GIB, &[(11, 0)], |gpu| {
+        if let Reading::Value(list) = &mut gpu.processes {
+            list[0].used = Reading::NotSupported;
+        }
+    });
     feed(&mut model, [uncounted]);
     let mut rows = model.world().processes.iter();
     assert!(rows.all(|row| row.nvml == Reading::NotSupported), "in neither row");

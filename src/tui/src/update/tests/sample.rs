@@ -8,7 +8,7 @@ use gpumem_channel::{
 use gpumem_probe::{Gpu, GpuProcess, Memory, NvmlSample, NvmlState, Process, ProcessKind, Reading};
 
 use crate::event::{Effect, Event, Key};
-use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, Model, Nanos, SECOND, Setup};
+use crate::model::{Channel, ChannelKey, ChannelSample, DemoInfo, Figures, Model, Nanos, SECOND, Sample, Setup};
 use crate::update::update;
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -26,6 +26,7 @@ pub(super) fn model() -> Model {
             uid: 1000,
             interval: SECOND,
             demos: vec![demo("fragmentation"), demo("train")],
+            without_gpu: "train".into(),
             ..Setup::default()
         },
         ..Model::default()
@@ -123,11 +124,22 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
 
 pub(super) fn channels(at: Nanos, mut channels: Vec<Channel>) -> Event {
     channels.iter_mut().for_each(|c| c.read_at = at);
-    Event::Channels(Box::new(ChannelSample {
+    channel_sample(
         at,
-        channels,
-        ..ChannelSample::default()
-    }))
+        ChannelSample {
+            channels,
+            ..ChannelSample::default()
+        },
+    )
+}
+
+pub(super) fn channel_sample(at: Nanos, sample: ChannelSample) -> Event {
+    Event::sampled(at, Sample::Channels(sample))
+}
+
+/// The processes with these pids, of these users, with these starts.
+pub(super) fn processes(at: Nanos, list: &[(u32, &str, u64)]) -> Event {
+    Event::sampled(at, Sample::Processes(people(list)))
 }
 
 pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
@@ -144,6 +156,11 @@ pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
 
 /// NVML with one card of 80 GiB, half a GiB of it the driver's.
 pub(super) fn nvml(at: Nanos, used: u64, processes: &[(u32, u64)]) -> Event {
+    nvml_but(at, used, processes, |_| ())
+}
+
+/// The same, but for what is different about the card.
+pub(super) fn nvml_but(at: Nanos, used: u64, processes: &[(u32, u64)], change: impl FnOnce(&mut Gpu)) -> Event {
     let memory = Memory {
         total: 80 * GIB,
         used,
@@ -156,31 +173,28 @@ pub(super) fn nvml(at: Nanos, used: u64, processes: &[(u32, u64)]) -> Event {
         used: Reading::Value(used),
         mig: None,
     };
-    let gpu = Gpu {
+    let mut gpu = Gpu {
         uuid: Some(CARD),
         name: "H100".into(),
         memory: Reading::Value(memory),
         processes: Reading::Value(processes.iter().map(process).collect()),
         ..Gpu::default()
     };
-    Event::Nvml {
-        at,
-        sample: Box::new(NvmlSample {
-            state: NvmlState::Ready,
-            gpus: vec![gpu],
-            ..NvmlSample::default()
-        }),
-    }
+    change(&mut gpu);
+    let sample = NvmlSample {
+        state: NvmlState::Ready,
+        gpus: vec![gpu],
+        ..NvmlSample::default()
+    };
+    Event::sampled(at, Sample::Nvml(sample))
 }
 
 pub(super) fn nvml_state(at: Nanos, state: NvmlState) -> Event {
-    Event::Nvml {
-        at,
-        sample: Box::new(NvmlSample {
-            state,
-            ..NvmlSample::default()
-        }),
-    }
+    let sample = NvmlSample {
+        state,
+        ..NvmlSample::default()
+    };
+    Event::sampled(at, Sample::Nvml(sample))
 }
 
 /// Applies events in order, a millisecond apart; the effects of the last.

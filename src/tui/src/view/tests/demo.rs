@@ -36,7 +36,7 @@ fn why_there_is_no_map_is_told_in_full() {
         told.contains("gpumem-tui doctor says where programs can publish."),
         "{told}"
     );
-    let looked = model.live.channels_at;
+    let looked = model.live.channels_at();
     let demo = model.demo.as_mut().unwrap();
     demo.has_memory_since = looked;
     let told = words(&at_80x24(&model), 44);
@@ -151,7 +151,7 @@ fn a_suspended_child_is_not_said_to_run() {
 fn a_report_has_the_lines_that_are_left() {
     let mut model = alone();
     let demo = model.demo.as_mut().unwrap();
-    (demo.name, demo.phase, demo.choices) = (REPLAY.into(), DemoPhase::Running, vec![]);
+    (demo.kind, demo.phase, demo.choices) = (Some(DemoKind::Paced), DemoPhase::Running, vec![]);
     let step = demo.steps.last_mut().unwrap();
     step.detail = "moe.csv.gz: 827 operations a second.".into();
     step.oom.as_mut().unwrap().report = "out of GPU memory: 24.0 MiB requested; device 79.0 GiB of 80.0 GiB free, \
@@ -181,7 +181,7 @@ fn a_report_has_the_lines_that_are_left() {
 fn a_last_pass_with_a_failed_request_has_no_tick() {
     let mut model = alone();
     let demo = model.demo.as_mut().unwrap();
-    (demo.name, demo.phase, demo.choices) = (REPLAY.into(), DemoPhase::Done { ok: true }, vec![]);
+    (demo.kind, demo.phase, demo.choices) = (Some(DemoKind::Paced), DemoPhase::Done { ok: true }, vec![]);
     let title = |model: &Model| {
         let screen = at_80x24(model);
         let line = screen.lines().find(|line| line.contains("Ask for 500 MiB")).unwrap();
@@ -211,7 +211,7 @@ fn figures_of_a_step_of_a_demo_that_goes_on_are_said_to_be_of_its_end() {
     let says = |model: &Model| words(&at_80x24(model), 0).contains("and at the step's end");
     assert!(!says(&model), "it waits: they are those of now");
     let demo = model.demo.as_mut().unwrap();
-    (demo.total_steps, demo.phase) = (0, DemoPhase::Running);
+    (demo.kind, demo.phase) = (Some(DemoKind::Looping), DemoPhase::Running);
     demo.steps.last_mut().unwrap().oom = None;
     assert!(says(&model), "{}", at_80x24(&model));
 }

@@ -170,8 +170,7 @@ pub(super) fn h100() -> Model {
         now: NOW,
         live: World {
             nvml: NvmlState::Ready,
-            nvml_at: Some(NOW),
-            channels_at: Some(NOW),
+            times: Times::at(NOW, &[SourceId::Nvml, SourceId::Channels]),
             driver: Driver {
                 version: Some("580.159.04".into()),
                 cuda: Some((13, 0)),

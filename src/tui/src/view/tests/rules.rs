@@ -228,13 +228,13 @@ fn a_replay_shows_its_figures_once() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
-    (demo.total_steps, demo.phase) = (0, DemoPhase::Running);
+    (demo.kind, demo.phase) = (Some(DemoKind::Looping), DemoPhase::Running);
     let told = |model: &Model| {
         let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
         text.matches("allocated ").count()
     };
     assert_eq!(told(&model), 2, "a demo's step, and its memory");
-    model.demo.as_mut().unwrap().name = REPLAY.to_owned();
+    model.demo.as_mut().unwrap().kind = Some(DemoKind::Paced);
     assert_eq!(told(&model), 1, "its memory");
 }
 

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::pace::{Pace, Speed};
 use gpumem_text::units::{count, plural};
-
-use super::speed::{Pace, Speed};
 
 /// How often a replay listens, and catches up with its pace.
 pub(super) const TICK: Duration = Duration::from_millis(20);

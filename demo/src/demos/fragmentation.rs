@@ -4,54 +4,115 @@
 //! does not give its cache back by itself (it would, by default, and the failure would not be seen). So the request fails
 //! for one reason: no hole is large enough and nothing new may be taken.
 
-use gpumem_text::units::{bytes_to_pib, count};
+mod sizes;
 
-use crate::args::Fix;
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::demo::Demo;
 use crate::error::DemoError;
-use crate::lab::{Block, Lab, Request};
+use crate::lab::{Block, Lab, Request, Room};
 use crate::pattern::Checked;
-use crate::protocol::{Choice, Outcome, Step};
-use crate::run::{Stage, Stop};
-use crate::scale::{GRAIN, Sizes};
+use crate::protocol::{Choice, Kind, Outcome, Step};
+use crate::stage::{Stage, Stop};
+use gpumem_text::units::{bytes_to_pib, count};
+use sizes::GRAIN;
+
+pub use sizes::Sizes;
 
 const STEPS: u64 = 6;
 
 /// What is held on the way: the blocks, in the order of their allocation, with `None` where one was freed.
 type Blocks = Vec<Option<Block>>;
 
-pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
-    let sizes = Sizes::for_budget(stage.lab.budget());
-    let mut checked = Checked::default();
-    stage.begin(STEPS)?;
+/// How the trouble of large requests ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fix {
+    /// Give the cache back to the driver and ask again.
+    Release,
+    /// Join the holes by remapping.
+    #[default]
+    Remap,
+    /// Start over with a workspace that is allocated first and reused.
+    Workspace,
+}
 
-    let mut blocks = fill(stage, &sizes)?;
-    stage.advance()?;
-    free_every_other(stage, &mut blocks, &sizes)?;
-    stage.advance()?;
-    let failed_before = request_fails(stage, &sizes)?;
-    let fix = stage.choose_fix()?;
-    let workspace = match fix {
-        Fix::Release => release(stage, &sizes)?,
-        Fix::Remap => remap(stage, &sizes)?,
-        Fix::Workspace => workspace(stage, &mut blocks, &sizes)?,
-    };
-    stage.advance()?;
-    let large = request_again(stage, &sizes, workspace, fix)?;
-    stage.advance()?;
-    verify(stage, &blocks, large.as_ref(), &mut checked)?;
-    stage.advance()?;
+impl Fix {
+    /// Every fix, in the order of a list.
+    pub const ALL: [Fix; 3] = [Fix::Release, Fix::Remap, Fix::Workspace];
 
-    let succeeded_after = large.is_some();
-    drop((blocks, large));
-    Ok(Outcome {
-        failed_before: Some(failed_before),
-        succeeded_after: Some(succeeded_after),
-        fix: Some(fix.name().to_owned()),
-        patterns_verified: Some(checked.intact()),
-        words_checked: checked.words,
-        steps_done: stage.steps_done,
-        reserved_at_end: stage.strike()?,
-    })
+    /// What the command line and `fix NAME` take.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fix::Release => "release",
+            Fix::Remap => "remap",
+            Fix::Workspace => "workspace",
+        }
+    }
+}
+
+impl FromStr for Fix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fix, String> {
+        let found = Fix::ALL.into_iter().find(|fix| fix.name() == text);
+        found.ok_or_else(|| format!("{text:?} is no fix: say release, remap or workspace"))
+    }
+}
+
+/// `demo fragmentation`, with its arguments.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "--conf takes only publish, job, history and monitor here.")]
+pub struct Fragmentation {
+    /// Which fix it applies unless another is chosen: release, remap or workspace [default: remap]
+    #[arg(long, value_name = "FIX", default_value = "remap", hide_default_value = true, value_parser = |text: &str| text.parse::<Fix>())]
+    pub fix: Fix,
+}
+
+impl Demo for Fragmentation {
+    const NAME: &'static str = "fragmentation";
+    const SUMMARY: &'static str = "free memory that no request can use, and three ways to get it back";
+    const KIND: Kind = Kind::Stepped;
+
+    fn room(&self) -> Room {
+        Room::Full(|budget| Sizes::for_budget(budget).total())
+    }
+
+    fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
+        let sizes = Sizes::for_budget(stage.lab.budget());
+        let mut checked = Checked::default();
+        stage.begin(STEPS)?;
+
+        let mut blocks = fill(stage, &sizes)?;
+        stage.advance()?;
+        free_every_other(stage, &mut blocks, &sizes)?;
+        stage.advance()?;
+        let failed_before = request_fails(stage, &sizes, self.fix)?;
+        let fix = stage.choose(self.fix)?;
+        let workspace = match fix {
+            Fix::Release => release(stage, &sizes)?,
+            Fix::Remap => remap(stage, &sizes)?,
+            Fix::Workspace => workspace(stage, &mut blocks, &sizes)?,
+        };
+        stage.advance()?;
+        let large = request_again(stage, &sizes, workspace, fix)?;
+        stage.advance()?;
+        verify(stage, &blocks, large.as_ref(), &mut checked)?;
+        stage.advance()?;
+
+        let succeeded_after = large.is_some();
+        drop((blocks, large));
+        Ok(Outcome {
+            failed_before: Some(failed_before),
+            succeeded_after: Some(succeeded_after),
+            fix: Some(fix.name().to_owned()),
+            patterns_verified: Some(checked.intact()),
+            words_checked: checked.words,
+            steps_done: stage.steps_done,
+            reserved_at_end: stage.strike()?,
+        })
+    }
 }
 
 fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
@@ -91,7 +152,7 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
     Ok(())
 }
 
-fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<bool, Stop> {
+fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<bool, Stop> {
     let _scope = gpumem_alloc::scope("large request");
     let outcome = stage.lab.request(sizes.request)?;
     let largest = sizes.freed().max().unwrap_or_default();
@@ -104,7 +165,7 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<bool, Stop> {
         .map(|fix| Choice {
             name: fix.name().into(),
             title: describe(fix).into(),
-            default: fix == stage.args.fix,
+            default: fix == default,
         })
         .to_vec();
     stage.done(Step {
@@ -269,4 +330,17 @@ fn verify(
         verified: Some(now.intact()),
         ..Step::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixes_are_read_by_name() {
+        for fix in Fix::ALL {
+            assert_eq!(fix.name().parse(), Ok(fix));
+        }
+        assert!("defrag".parse::<Fix>().is_err());
+    }
 }

@@ -1,30 +1,57 @@
 //! A replay to look at: at a pace that its user sets, over and over, publishing like any program.
 
+mod pacer;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use gpumem_text::units::{bytes_to_pib, count, plural};
+use clap::Args;
 
-use super::gpumem::Gpumem;
-use super::pacer::{Pacer, TICK};
-use super::replayer::{Refused, Replayer, Streams};
-use super::speed::Speed;
-use super::{ReplayError, read};
+use crate::conf::Segments;
 use crate::control::{End, Heard};
+use crate::demo::Demo;
 use crate::error::DemoError;
-use crate::protocol::{Command, OutOfMemory, Outcome, Step};
-use crate::run::{Stage, Stop};
+use crate::lab::Room;
+use crate::pace::Speed;
+use crate::protocol::{Command, Kind, OutOfMemory, Outcome, Step};
+use crate::replay::gpumem::{Gpumem, job};
+use crate::replay::replayer::{Refused, Replayer, Streams};
+use crate::replay::{ReplayError, read};
+use crate::stage::{Stage, Stop};
 use crate::trace::{Op, Trace};
+use crate::values::parse_number;
+use gpumem_text::units::{bytes_to_pib, count, plural};
+use pacer::{Pacer, TICK};
 
 /// How many operations at most lie between two looks at the clock.
 const BURST: usize = 256;
 /// How often it tells how far it is.
 const REPORT: Duration = Duration::from_secs(1);
 
+/// `demo replay`, with its arguments: `replay TRACE --watch` and `--speed` start it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Replay {
+    /// The recorded allocations
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Operations a second, or max [default: the trace in a minute]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| text.parse::<Speed>())]
+    pub speed: Option<Speed>,
+    /// How memory for large blocks is taken [default: as --conf says]
+    #[arg(long, value_name = "KIND", value_parser = |text: &str| text.parse::<Segments>())]
+    pub segments: Option<Segments>,
+    /// Passes; 0: until told to quit [default: 0]
+    #[arg(long = "steps", value_name = "N", allow_hyphen_values = true, default_value = "0", hide_default_value = true, value_parser = |text: &str| parse_number(text, 0..=u64::MAX))]
+    pub passes: u64,
+}
+
 /// A replay under way.
 struct Live<'a> {
     /// The file's.
     name: String,
     trace: &'a Trace,
+    /// How many there will be; 0: until it is told to quit.
+    passes: u64,
     replayer: Gpumem,
     pacer: Pacer,
     pass: u64,
@@ -40,46 +67,66 @@ struct Live<'a> {
     oom: Option<OutOfMemory>,
 }
 
-pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
-    let Some(path) = &stage.args.trace else {
-        let argument = "--trace";
-        let reason = "say which trace to replay".to_owned();
-        return Err(DemoError::Argument { argument, reason }.into());
-    };
-    let trace = read(path)?;
-    let streams = Streams::new(stage.lab.device(), &trace);
-    let streams = streams.map_err(|why| ReplayError::while_doing("making streams", why))?;
-    let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);
-    stage.begin(stage.args.steps)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let speed = stage.args.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len()));
-    let now = Instant::now();
-    let mut live = Live {
-        name: gpumem_text::clean(&name),
-        trace: &trace,
-        replayer,
-        pacer: Pacer::new(speed, now),
-        pass: 1,
-        began: now,
-        at: 0,
-        reported: now,
-        told: 0,
-        failures: 0,
-        oom: None,
-    };
-    live.report(stage)?;
-    let played = live.play(stage);
-    if let Err(Stop::End(End::Quit | End::Signal(_))) = played {
-        // The end stands, whether or not anybody still reads how far it came.
-        drop(live.report(stage));
+impl Demo for Replay {
+    const NAME: &'static str = "replay";
+    const SUMMARY: &'static str = "recorded allocations, at a pace";
+    const KIND: Kind = Kind::Paced;
+    const COMMAND: &'static str = "replay";
+
+    fn room(&self) -> Room {
+        Room::Device {
+            segments: self.segments,
+        }
     }
-    played?;
-    drop(live);
-    Ok(Outcome {
-        steps_done: stage.steps_done,
-        reserved_at_end: stage.strike()?,
-        ..Outcome::default()
-    })
+
+    fn label(&self) -> String {
+        self.trace
+            .as_deref()
+            .map_or_else(|| format!("demo {}", Self::NAME), job)
+    }
+
+    fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
+        let Some(path) = &self.trace else {
+            let argument = "--trace";
+            let reason = "say which trace to replay".to_owned();
+            return Err(DemoError::Argument { argument, reason }.into());
+        };
+        let trace = read(path)?;
+        let streams = Streams::new(stage.lab.device(), &trace);
+        let streams = streams.map_err(|why| ReplayError::while_doing("making streams", why))?;
+        let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);
+        stage.begin(self.passes)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let speed = self.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len()));
+        let now = Instant::now();
+        let mut live = Live {
+            name: gpumem_text::clean(&name),
+            trace: &trace,
+            passes: self.passes,
+            replayer,
+            pacer: Pacer::new(speed, now),
+            pass: 1,
+            began: now,
+            at: 0,
+            reported: now,
+            told: 0,
+            failures: 0,
+            oom: None,
+        };
+        live.report(stage)?;
+        let played = live.play(stage);
+        if let Err(Stop::End(End::Quit | End::Signal(_))) = played {
+            // The end stands, whether or not anybody still reads how far it came.
+            drop(live.report(stage));
+        }
+        played?;
+        drop(live);
+        Ok(Outcome {
+            steps_done: stage.steps_done,
+            reserved_at_end: stage.strike()?,
+            ..Outcome::default()
+        })
+    }
 }
 
 impl Live<'_> {
@@ -130,7 +177,7 @@ impl Live<'_> {
     /// Makes room for the next pass, unless this was the last.
     fn end_pass(&mut self, stage: &mut Stage<'_>) -> Result<bool, Stop> {
         stage.steps_done = self.pass;
-        let last = self.pass == stage.args.steps;
+        let last = self.pass == self.passes;
         // Of short passes one is told now and then; one of which anything was told is told to its end.
         if last || self.told == self.pass || self.reported.elapsed() >= REPORT {
             self.report(stage)?;

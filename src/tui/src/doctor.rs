@@ -1,66 +1,61 @@
 //! `gpumem-tui doctor`: what can and cannot be seen here, and what to do about each.
 
-mod checks;
-
 use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
 
+use gpumem_probe::{Facts, Root};
 use gpumem_text::clean;
 
-use crate::source::{listed, sample_nvml_once};
-use crate::terminal::Environment;
+use crate::check::{Check, Verdict, good, not};
+use crate::model::{Colors, Model};
+use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
-
-/// How a check ended, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// It works.
-    Good,
-    /// Something is not there that need not be.
-    Note,
-    /// There is no GPU to look at.
-    NoGpu,
-    /// Something is broken.
-    Bad,
-}
-
-impl Verdict {
-    fn mark(self) -> &'static str {
-        match self {
-            Verdict::Good => "ok  ",
-            Verdict::Note => "note",
-            Verdict::NoGpu => "none",
-            Verdict::Bad => "BAD ",
-        }
-    }
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What.
-    pub name: &'static str,
-    /// How it ended.
-    pub verdict: Verdict,
-    /// What was seen.
-    pub seen: String,
-    /// What to do, in a line or more; empty when nothing needs doing.
-    pub todo: String,
-}
+use crate::{report, source};
 
 /// Looks at everything.
-pub fn examine(env: &Environment, colors: crate::model::Colors, ascii: bool) -> Vec<Check> {
-    let facts = checks::facts();
-    let nvml = sample_nvml_once(None);
-    let mut all = vec![
-        checks::driver(&facts),
-        checks::device_files(&facts),
-        checks::nvml(&nvml),
-        checks::cuda(),
-    ];
-    all.extend(checks::channels(&facts, &listed(&nvml)));
-    all.push(checks::permissions(&facts));
-    all.push(checks::terminal(env, colors, ascii));
+pub fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let facts = Facts::gather(&Root::default(), runtime.as_deref());
+    let mut model = Model::default();
+    report::sample(&mut model);
+    let sources = source::all();
+    let checks = sources.iter().flat_map(|source| source.checks(&facts, &model.inputs));
+    let mut all: Vec<Check> = checks.collect();
+    all.push(screen(env, colors, ascii));
     all
+}
+
+/// The terminal that this program would draw on.
+fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
+    let name = "terminal";
+    let term = env
+        .term
+        .as_deref()
+        .map_or_else(|| "TERM is not set".to_owned(), |term| format!("TERM={term}"));
+    let colors = match colors {
+        Colors::True => "24-bit colours",
+        Colors::Ansi256 => "256 colours",
+        Colors::Ansi16 => "16 colours",
+        Colors::Mono => "no colours",
+    };
+    let letters = if ascii { "ASCII" } else { "UTF-8" };
+    let term: String = gpumem_text::clean(&term).chars().take(60).collect();
+    if !std::io::stdout().is_terminal() {
+        let seen = format!("stdout is no terminal; {term}, {colors}, {letters}");
+        return not(
+            name,
+            Verdict::Note,
+            seen,
+            "the dashboard needs one; --once and --json do not",
+        );
+    }
+    let (width, height) = terminal::size();
+    let seen = format!("{width}x{height}, {term}, {colors}, {letters}");
+    if width < 80 || height < 24 {
+        return not(name, Verdict::Note, seen, "80x24 or more shows everything");
+    }
+    good(name, seen)
 }
 
 /// Columns before what was seen, and before what to do.
@@ -139,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_check_that_is_not_good_says_what_to_do() {
-        for check in examine(&Environment::default(), crate::model::Colors::Mono, false) {
+        for check in examine(&Environment::default(), Colors::Mono, false) {
             assert!(!check.seen.is_empty(), "{check:?}");
             assert!(check.verdict == Verdict::Good || !check.todo.is_empty(), "{check:?}");
         }

@@ -18,13 +18,13 @@ pub enum Speed {
 
 impl Speed {
     /// A trace of so many operations in a minute.
-    pub(super) fn in_a_minute(operations: usize) -> Speed {
+    pub(crate) fn in_a_minute(operations: usize) -> Speed {
         let per_second = u32::try_from(operations.div_ceil(60)).unwrap_or(u32::MAX);
         Speed::per_second(per_second)
     }
 
     /// Twice as fast. `reached`: operations a second, where it goes as fast as it can.
-    pub(super) fn faster(self, reached: Option<u32>) -> Speed {
+    pub(crate) fn faster(self, reached: Option<u32>) -> Speed {
         match self {
             Speed::PerSecond(n) if reached.is_none() && n.get() <= MOST / 2 => Speed::per_second(n.get() * 2),
             Speed::PerSecond(_) | Speed::Max => Speed::Max,
@@ -32,7 +32,7 @@ impl Speed {
     }
 
     /// Half as fast: as it goes, where that is slower than it should.
-    pub(super) fn slower(self, reached: Option<u32>) -> Speed {
+    pub(crate) fn slower(self, reached: Option<u32>) -> Speed {
         let wanted = match self {
             Speed::PerSecond(n) => n.get(),
             Speed::Max => u32::MAX,

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use crate::error::DemoError;
 use crate::protocol::Body;
-use crate::run::Stage;
+use crate::stage::Stage;
 
 /// Whether a snapshot could be written there, as far as that is known before anything is: a long run shall not end with an error that
 /// its beginning could have told. Touches no file.

@@ -4,23 +4,69 @@
 //! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
 //! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
 
+mod account;
+mod model;
+
 use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use gpumem_text::units::{bytes_to_pib, plural};
+use clap::Args;
 
-use crate::account;
-use crate::args::TRAIN_PACE;
+use crate::demo::Demo;
 use crate::error::DemoError;
 use crate::lab::{Tensor, Want};
-use crate::model::{Model, objection};
-use crate::protocol::{Outcome, Phase, Step};
-use crate::run::{LONGEST_REST, Stage, Stop};
+use crate::protocol::{Kind, Outcome, Phase, Step};
+use crate::stage::{LONGEST_REST, Stage, Stop};
+use crate::values::parse_number;
+use gpumem_text::units::{bytes_to_pib, plural};
+use model::{Model, objection};
 
 /// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
 const ROUNDS: u32 = 2048;
 
 /// Bytes of what a step forgets.
 const LOSS: u64 = 3 << 20;
+
+/// Time of a step when no pace is given: at a refresh of 1 s a dashboard sees three moments of each, so that the sawtooth is not
+/// lost between samples.
+const PACE: Duration = Duration::from_secs(3);
+
+/// `demo train`, with its arguments.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "A step takes 3s unless --pace says otherwise. On the simulated device the budget is 15/16 of its memory unless --budget says otherwise."
+)]
+pub struct Train {
+    /// Layers of the model [default: 12]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "12", hide_default_value = true, value_parser = |text: &str| parse_number(text, 1..=1000_u32))]
+    pub layers: u32,
+    /// Mean batch size [default: 32]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "32", hide_default_value = true, value_parser = |text: &str| parse_number(text, 1..=65_536_u32))]
+    pub batch: u32,
+    /// Steps; 0: until told to quit [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "0", hide_default_value = true, value_parser = |text: &str| parse_number(text, 0..=u64::MAX))]
+    pub steps: u64,
+    /// At the end: say who held the memory at its peak and what stays or grows, and write a snapshot for PyTorch's viewers
+    /// (.pickle or .json)
+    #[arg(long, value_name = "FILE", requires = "headless")]
+    pub snapshot: Option<PathBuf>,
+    /// Forget to free something in each step, as programs do
+    #[arg(long)]
+    pub leak: bool,
+}
+
+impl Default for Train {
+    fn default() -> Train {
+        Train {
+            layers: 12,
+            batch: 32,
+            steps: 0,
+            snapshot: None,
+            leak: false,
+        }
+    }
+}
 
 /// What stays from step to step, a tensor a layer each.
 struct State {
@@ -38,36 +84,45 @@ enum Trained {
     Short,
 }
 
-pub(crate) fn play(stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
-    let args = stage.args;
-    if let Some((argument, reason)) = objection(stage.lab.budget(), args.layers, args.batch) {
-        return Err(DemoError::Argument { argument, reason }.into());
+impl Demo for Train {
+    const NAME: &'static str = "train";
+    const SUMMARY: &'static str = "a synthetic training loop: forward, backward and optimizer as a sawtooth";
+    const KIND: Kind = Kind::Looping;
+
+    fn check(&self) -> Result<(), DemoError> {
+        self.snapshot.as_deref().map_or(Ok(()), account::check)
     }
-    let model = Model::new(stage.lab.budget(), args.layers, args.batch, args.seed);
-    stage.begin(args.steps)?;
-    if args.snapshot.is_some() {
-        account::open(stage)?;
+
+    fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
+        if let Some((argument, reason)) = objection(stage.lab.budget(), self.layers, self.batch) {
+            return Err(DemoError::Argument { argument, reason }.into());
+        }
+        let model = Model::new(stage.lab.budget(), self.layers, self.batch, stage.args.seed);
+        stage.begin(self.steps)?;
+        if self.snapshot.is_some() {
+            account::open(stage)?;
+        }
+        let mut state = State {
+            weights: weights(stage, &model)?,
+            moments: Vec::new(),
+            losses: Vec::new(),
+        };
+        let mut trained = Ok(());
+        while trained.is_ok() && (self.steps == 0 || stage.steps_done < self.steps) {
+            trained = step(stage, &model, &mut state, self.leak);
+        }
+        // A run that is ended early is told about too.
+        if let Some(path) = &self.snapshot {
+            account::close(stage, path)?;
+        }
+        trained?;
+        drop(state);
+        Ok(Outcome {
+            steps_done: stage.steps_done,
+            reserved_at_end: stage.strike()?,
+            ..Outcome::default()
+        })
     }
-    let mut state = State {
-        weights: weights(stage, &model)?,
-        moments: Vec::new(),
-        losses: Vec::new(),
-    };
-    let mut trained = Ok(());
-    while trained.is_ok() && (args.steps == 0 || stage.steps_done < args.steps) {
-        trained = step(stage, &model, &mut state);
-    }
-    // A run that is ended early is told about too.
-    if let Some(path) = &args.snapshot {
-        account::close(stage, path)?;
-    }
-    trained?;
-    drop(state);
-    Ok(Outcome {
-        steps_done: stage.steps_done,
-        reserved_at_end: stage.strike()?,
-        ..Outcome::default()
-    })
 }
 
 fn weights(stage: &mut Stage<'_>, model: &Model) -> Result<Vec<Tensor>, Stop> {
@@ -82,18 +137,18 @@ fn weights(stage: &mut Stage<'_>, model: &Model) -> Result<Vec<Tensor>, Stop> {
 }
 
 /// One step; with half the batch if memory is too short for a whole one, which its line then says.
-fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State) -> Result<(), Stop> {
+fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State, leak: bool) -> Result<(), Stop> {
     let number = stage.steps_done + 1;
     stage.lab.mark("step");
     let mut batch = model.batch(number);
     let mut phases = Vec::new();
     let mut note = "";
-    if let Trained::Short = train(stage, model, state, batch, &mut phases)? {
+    if let Trained::Short = train(stage, model, state, batch, leak, &mut phases)? {
         stage.lab.release()?;
         batch = batch.div_ceil(2);
         phases.clear();
         note = " Memory was too short for the whole batch, so the cache was released and half of it was taken.";
-        if let Trained::Short = train(stage, model, state, batch, &mut phases)? {
+        if let Trained::Short = train(stage, model, state, batch, leak, &mut phases)? {
             return Err(too_small(state).into());
         }
     }
@@ -133,6 +188,7 @@ fn train(
     model: &Model,
     state: &mut State,
     batch: u64,
+    leak: bool,
     phases: &mut Vec<Phase>,
 ) -> Result<Trained, Stop> {
     let Want::Got(activations) = forward(stage, model, state, batch)? else {
@@ -147,7 +203,7 @@ fn train(
         return Ok(Trained::Short);
     };
     phases.push(stage.lab.phase("optimizer"));
-    if stage.args.leak {
+    if leak {
         let Want::Got(loss) = loss(stage)? else {
             return Ok(Trained::Short);
         };
@@ -256,7 +312,7 @@ fn optimizer(
 
 /// Rests after one layer of a phase that takes `percent` of a step's time.
 fn pace(stage: &mut Stage<'_>, percent: u32, model: &Model) -> Result<(), Stop> {
-    let whole = stage.args.pace.unwrap_or(TRAIN_PACE).min(LONGEST_REST);
+    let whole = stage.args.pace.unwrap_or(PACE).min(LONGEST_REST);
     let layers = u32::try_from(model.weights.len()).unwrap_or(u32::MAX).max(1);
     stage.rest(whole * percent / 100 / layers)
 }

@@ -1,0 +1,128 @@
+//! How much memory a demo may take.
+
+use gpumem_text::units::{MIB, bytes_to_pib};
+
+/// The budget when none is given, in bytes.
+pub(crate) const USUAL_BUDGET: u64 = 2048 * MIB;
+/// The smallest budget, in bytes: from there on every block of the demo `fragmentation` is one that the large pool serves.
+pub const MIN_BUDGET: u64 = 128 * MIB;
+
+/// A budget that cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// Too small for the demo to be what it says.
+    #[error("a budget of {} is too small: at least {} are needed", bytes_to_pib(*asked), bytes_to_pib(*least))]
+    TooSmall {
+        /// What was asked for.
+        asked: u64,
+        /// What is needed.
+        least: u64,
+    },
+    /// More than the simulated device has.
+    #[error("a budget of {} is more than the simulated device has: {}", bytes_to_pib(*asked), bytes_to_pib(*most))]
+    TooLargeToSimulate {
+        /// What was asked for.
+        asked: u64,
+        /// The device's memory.
+        most: u64,
+    },
+    /// More than a tenth of what is free on a card that may have other users.
+    #[error(
+        "a budget of {} is more than a tenth of the {} free on this device: ask for {} or less",
+        bytes_to_pib(*asked), bytes_to_pib(*free), bytes_to_pib(*most)
+    )]
+    TooLarge {
+        /// What was asked for.
+        asked: u64,
+        /// Free memory of the device.
+        free: u64,
+        /// The most that can be asked for.
+        most: u64,
+    },
+    /// Nothing was asked for, and a tenth of the free memory is too little.
+    #[error(
+        "a tenth of the {} free on this device is too little for the demo, which needs {}: free memory on it or take \
+         --device sim", bytes_to_pib(*free), bytes_to_pib(*least)
+    )]
+    DeviceFull {
+        /// Free memory of the device.
+        free: u64,
+        /// What is needed.
+        least: u64,
+    },
+}
+
+/// The budget of a run on a real device with `free` bytes free: what was asked for, or 2 GiB, and never more than a tenth of
+/// the free memory, so that a demo on a shared card takes nothing that another program is about to need.
+///
+/// # Errors
+/// When what was asked for is not to be had. Without a wish the budget shrinks to fit, down to [`MIN_BUDGET`].
+pub(crate) fn budget(asked: Option<u64>, free: u64) -> Result<u64, BudgetError> {
+    let most = free / 10;
+    match at_least(asked)? {
+        Some(asked) if asked > most => Err(BudgetError::TooLarge { asked, free, most }),
+        Some(asked) => Ok(asked),
+        None if most < MIN_BUDGET => Err(BudgetError::DeviceFull {
+            free,
+            least: MIN_BUDGET,
+        }),
+        None => Ok(USUAL_BUDGET.min(most)),
+    }
+}
+
+/// The budget of a run on a simulated device of `total` bytes, which is nobody else's: what was asked for, or `usual`.
+///
+/// # Errors
+/// When what was asked for is less than [`MIN_BUDGET`], or more than there is.
+pub(crate) fn simulated_budget(asked: Option<u64>, usual: u64, total: u64) -> Result<u64, BudgetError> {
+    match at_least(asked)? {
+        Some(asked) if asked > total => Err(BudgetError::TooLargeToSimulate { asked, most: total }),
+        asked => Ok(asked.unwrap_or(usual)),
+    }
+}
+
+fn at_least(asked: Option<u64>) -> Result<Option<u64>, BudgetError> {
+    match asked {
+        Some(asked) if asked < MIN_BUDGET => Err(BudgetError::TooSmall {
+            asked,
+            least: MIN_BUDGET,
+        }),
+        asked => Ok(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_tenth_of_the_free_memory_at_most() {
+        let gib = 1024 * MIB;
+        assert_eq!(budget(None, 80 * gib), Ok(2 * gib));
+        assert_eq!(budget(None, 10 * gib), Ok(gib));
+        assert_eq!(budget(Some(8 * gib), 80 * gib), Ok(8 * gib));
+        let too_large = BudgetError::TooLarge {
+            asked: 9 * gib,
+            free: 80 * gib,
+            most: 8 * gib,
+        };
+        assert_eq!(budget(Some(9 * gib), 80 * gib), Err(too_large));
+        assert_eq!(
+            too_large.to_string(),
+            "a budget of 9.0 GiB is more than a tenth of the 80.0 GiB free on this device: ask for 8.0 GiB or less"
+        );
+        assert!(matches!(budget(Some(0), 80 * gib), Err(BudgetError::TooSmall { .. })));
+        assert!(matches!(budget(None, gib), Err(BudgetError::DeviceFull { .. })));
+    }
+
+    #[test]
+    fn a_simulated_device_may_be_used_whole() {
+        let gib = 1024 * MIB;
+        assert_eq!(simulated_budget(None, 75 * gib, 80 * gib), Ok(75 * gib));
+        assert_eq!(simulated_budget(Some(80 * gib), 75 * gib, 80 * gib), Ok(80 * gib));
+        let too_large = simulated_budget(Some(81 * gib), 75 * gib, 80 * gib).map_err(|error| error.to_string());
+        let why = "a budget of 81.0 GiB is more than the simulated device has: 80.0 GiB";
+        assert_eq!(too_large, Err(why.to_owned()));
+        assert!(simulated_budget(Some(1), gib, 80 * gib).is_err());
+    }
+}

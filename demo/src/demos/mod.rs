@@ -1,0 +1,31 @@
+//! The demos, one file each, and the list of them.
+//!
+//! To add a demo:
+//!
+//! 1. `demo/src/demos/NAME.rs`: a type with the demo's own arguments (`clap::Args`), and [`Demo`] for it: its name, what it shows in
+//!    one line, its [kind](crate::protocol::Kind) and `run`. What it needs besides has files in a folder of the same name.
+//! 2. Here: its module and its row in the list.
+//! 3. A test of it: `demo/tests/NAME.rs`.
+//!
+//! A demo with a kernel of its own adds that, too: `kernels/NAME.cu` (`kernels/build.py` makes the PTX and the lock), where it is
+//! embedded (`demo/src/kernels.rs`), and its launch (`demo/src/gpu.rs`, which alone may be `unsafe`).
+//!
+//! `gpumem-tui demo NAME` with its help, the dashboard's list and its keys, and what is said of unknown names follow from these. `run`
+//! is told on a [stage](crate::Stage): it says `begin`, then for each step `done`; it waits with `advance` (stepped), `rest`
+//! (looping), or hears commands itself (paced); `lab` has the allocator and the device; sizes are bytes.
+
+mod fragmentation;
+mod replay;
+mod train;
+
+use crate::demo::{Demo, Entry, row};
+
+pub use fragmentation::{Fix, Fragmentation, Sizes};
+pub use replay::Replay;
+pub use train::Train;
+
+/// Every demo, in the order of a list.
+pub(crate) const LIST: &[Entry] = &[row::<Fragmentation>(), row::<Train>(), row::<Replay>()];
+
+/// The name of the demo that is shown where there is no GPU.
+pub const WITHOUT_GPU: &str = Train::NAME;

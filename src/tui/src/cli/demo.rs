@@ -1,0 +1,64 @@
+//! `demo`. The demos, their arguments and their help are those of the list in the crate of demos.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gpumem_demo::{Chosen, RunArgs};
+
+use super::{LookArgs, parse_interval};
+
+/// `demo`.
+#[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "NAME",
+    subcommand_help_heading = "Demos",
+    disable_help_subcommand = true,
+    next_display_order = 100,
+    mut_args = |argument| argument.global(true)
+)]
+pub struct DemoCli {
+    /// Which one, with its own arguments
+    #[command(subcommand)]
+    pub demo: Option<Chosen>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub run: RunArgs,
+    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
+    pub interval: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+}
+
+/// What a command line of `demo` that was refused means, where clap does not know: a name that is none, or another demo's flag.
+/// `words` are those of the command line behind `demo`.
+pub fn explain(error: &clap::Error, words: &[String]) -> Option<String> {
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let name = said(ContextKind::InvalidSubcommand)?;
+            let alike = said(ContextKind::SuggestedSubcommand);
+            let alike = alike.map_or(String::new(), |alike| format!(", but {alike:?}"));
+            Some(format!("there is no demo {name:?}{alike}: gpumem-tui demo lists them"))
+        }
+        ErrorKind::UnknownArgument => {
+            let flag = said(ContextKind::InvalidArg)?;
+            let of: Vec<&str> = gpumem_demo::list()
+                .filter(|demo| demo.has_flag(flag))
+                .map(|demo| demo.name)
+                .collect();
+            let instead = match of.iter().any(|name| words.iter().any(|word| word == name)) {
+                true => "say it behind the demo's name",
+                false => "leave it out",
+            };
+            (!of.is_empty()).then(|| format!("{flag} is for demo {}: {instead}", of.join(" or ")))
+        }
+        _ => None,
+    }
+}
